@@ -1,0 +1,33 @@
+"""noetl format: playbooks in their one canonical spelling."""
+
+from __future__ import annotations
+
+import click
+
+from noetl.cli.files import Given
+from noetl.cli.loading import FILE, load_data, refuse
+from noetl.cli.rewriting import rewrite_each
+
+
+@click.command()
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=FILE)
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if something would change.")
+@click.option("--stdout", "to_stdout", is_flag=True, help="Print the result instead of writing it.")
+def command(*, files: tuple[str, ...], check: bool, to_stdout: bool) -> int:
+    """Write playbooks in their canonical spelling: order of keys, quotes, shapes; comments are kept.
+
+    FILE may be a folder, which stands for all playbooks in it, or - for stdin, whose result goes to stdout.
+    """
+    return rewrite_each(files, _formatted, word="reformatted", check=check, to_stdout=to_stdout)
+
+
+def _formatted(file: Given, data: bytes) -> str:
+    from noetl.lang.formatter import format_text
+
+    try:
+        text = format_text(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        text = None
+    if text is None:
+        refuse(load_data(data, file.name), json=False)
+    return text

@@ -1,0 +1,51 @@
+"""noetl graph: the picture of a playbook's net."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from noetl.cli.files import STDIN, write
+from noetl.cli.loading import FILE, net_or_exit
+from noetl.cli.printing import note, out
+from noetl.errors import UsageError
+
+#: the format a file's ending stands for
+ENDINGS = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "dot", ".gv": "dot"}
+
+
+@click.command()
+@click.argument("file", metavar="FILE", type=FILE)
+@click.option(
+    "--format", "form", type=click.Choice(["svg", "mermaid", "dot"]), help="By default the ending of OUT, or svg."
+)
+@click.option("-o", "--output", metavar="OUT", type=click.Path(), help="Write to this file; `-` is stdout.")
+@click.option("--legacy", is_flag=True, help="Accept older dialects as they are.")
+def command(*, file: str, form: str | None, output: str | None, legacy: bool) -> None:
+    """Draw a playbook's net: steps, loops, gates and arcs.
+
+    The picture goes to stdout; at a terminal, an SVG is written beside FILE instead.
+    """
+    if output is None and form in (None, "svg") and file != STDIN and sys.stdout.isatty():
+        output = str(Path(file).with_suffix(".svg"))
+    chosen = form or _by_ending(output)
+    net = net_or_exit(file, legacy=legacy)
+
+    from noetl.draw import draw
+
+    picture = draw(net, chosen)
+    picture = picture if picture.endswith("\n") else f"{picture}\n"
+    if output is None or output == STDIN:
+        out(picture)
+        return
+    write(Path(output), picture)
+    note(f"wrote {output}")
+
+
+def _by_ending(output: str | None) -> str:
+    ending = Path(output).suffix.lower() if output not in (None, STDIN) else ".svg"
+    if ending not in ENDINGS:
+        raise UsageError(f"{output}: which format is this? name one with --format svg|mermaid|dot")
+    return ENDINGS[ending]

@@ -1,0 +1,61 @@
+"""noetl init: a starter project."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from noetl.cli.commands import COMMANDS
+from noetl.cli.files import write
+from noetl.cli.printing import out
+from noetl.cli.schema import schema_text
+from noetl.errors import UsageError
+
+_STARTER = Path(__file__).with_name("starter")
+
+
+def _starter(name: str) -> Callable[[], str]:
+    return lambda: (_STARTER / name).read_text(encoding="utf-8")
+
+
+#: what is written, and where its text comes from
+FILES: dict[str, Callable[[], str]] = {
+    "playbooks/hello.yaml": _starter("hello.yaml"),
+    "noetl.schema.json": schema_text,
+    ".vscode/settings.json": _starter("settings.json"),
+    ".vscode/extensions.json": _starter("extensions.json"),
+    "README.md": _starter("README.md"),
+    ".gitignore": _starter("gitignore"),
+}
+#: what to do next, if there is such a command
+_NEXT = {
+    "validate": "noetl validate playbooks",
+    "run": "noetl run playbooks/hello.yaml",
+    "graph": "noetl graph playbooks/hello.yaml -o hello.svg",
+}
+
+
+@click.command()
+@click.argument("folder", metavar="[DIR]", default=".", type=click.Path(file_okay=True))
+def command(*, folder: str) -> None:
+    """Write a starter project into DIR, by default this folder: a playbook, editor settings, a README.
+
+    Nothing that exists is overwritten.
+    """
+    root = Path(folder)
+    if root.exists() and not root.is_dir():
+        raise UsageError(f"{folder}: this is a file, not a folder")
+    there = [name for name in FILES if (root / name).exists()]
+    if there:
+        raise UsageError(f"{folder}: {', '.join(there)} would be overwritten; choose another folder")
+    for name, text in FILES.items():
+        write(root / name, text())
+        out(f"wrote {root / name}\n")
+    out("\nNext:\n\n")
+    if folder != ".":
+        out(f"    cd {folder}\n")
+    for name, line in _NEXT.items():
+        if name in COMMANDS:
+            out(f"    {line}\n")

@@ -1,0 +1,75 @@
+"""noetl migrate: older dialects rewritten to the canonical one, in place."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from noetl.cli.files import Given
+from noetl.cli.loading import FILE, collector_off, load_data, refuse
+from noetl.cli.printing import in_colour, note
+from noetl.cli.rewriting import rewrite_each
+from noetl.errors import UsageError
+
+if TYPE_CHECKING:
+    from noetl.model.diagnostics import Diagnostic
+
+#: how the fix of an older construct ends; here it is being done
+_ADVICE = "; `noetl migrate FILE` rewrites it"
+
+
+@click.command()
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=FILE)
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if something would change.")
+@click.option("--stdout", "to_stdout", is_flag=True, help="Print the result instead of writing it.")
+def command(*, files: tuple[str, ...], check: bool, to_stdout: bool) -> int:
+    """Rewrite playbooks to the canonical dialect; comments are kept.
+
+    Every rewrite is told with its line. Where the older text can mean more than one thing, a `# TODO noetl:` comment
+    is left for a person to decide. FILE may be a folder, or - for stdin, whose result goes to stdout.
+    """
+    return rewrite_each(files, _migrated, word="rewritten", check=check, to_stdout=to_stdout)
+
+
+def _migrated(file: Given, data: bytes) -> str:
+    text = _playbook_text(file, data)
+
+    from noetl.lang.legacy import migrate
+    from noetl.tools.registry import Kinds
+
+    with collector_off():
+        migrated = migrate(text, Kinds(), name=file.name)
+    _tell(file, migrated.diagnostics)
+    return migrated.text
+
+
+def _playbook_text(file: Given, data: bytes) -> str:
+    """The text of a file that can be read as a playbook, whatever its dialect."""
+    from noetl.lang.node import MapNode
+    from noetl.lang.reader import decode, read
+    from noetl.model.diagnostics import Diagnostics
+    from noetl.model.source import Source
+
+    problems = Diagnostics(Source("", file.name))
+    text = decode(data, problems)
+    problems.source.text = text or ""
+    root = read(text, problems) if text is not None else None
+    if text is None or not isinstance(root, MapNode):
+        refuse(load_data(data, file.name), json=False)
+    if "apiVersion" not in root and "workflow" not in root:
+        raise UsageError(f"{file.name}: this is no playbook: it has neither `apiVersion` nor `workflow`")
+    return text
+
+
+def _tell(file: Given, diagnostics: Iterable[Diagnostic]) -> None:
+    """What was rewritten, line by line; on stderr, so that `--stdout` stays a playbook."""
+    colour = in_colour(sys.stderr)
+    for found in diagnostics:
+        place = f"{file.name}:{found.span.line}" if found.span else file.name
+        place = f"\x1b[1m{place}\x1b[0m" if colour else place
+        mark = "TODO: " if found.code == "legacy-todo" else ""
+        fix = (found.fix or "").removesuffix(_ADVICE).removeprefix("write ")
+        note(f"{place}: {mark}{found.message}{f' → {fix}' if fix and not mark else ''}")

@@ -1,0 +1,34 @@
+"""noetl schema: the JSON Schema of playbooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from noetl.cli.files import write
+from noetl.cli.printing import as_json, note, out
+
+
+@click.command()
+@click.option("-o", "--output", type=click.Path(), help="Write it to this file instead of stdout.")
+@click.option("--json", "as_data", is_flag=True, hidden=True, help="It is JSON either way.")
+def command(*, output: str | None, as_data: bool) -> None:  # noqa: ARG001  every command that prints data takes it
+    """Print the JSON Schema (2020-12) of playbooks, with the tool kinds that are installed here.
+
+    Editors complete and check playbooks with it; `noetl init` sets that up.
+    """
+    text = schema_text()
+    if output is None:
+        out(text)
+        return
+    write(Path(output), text)
+    note(f"wrote {output}")
+
+
+def schema_text() -> str:
+    """The schema as a JSON document."""
+    from noetl.lang.jsonschema import schema
+    from noetl.tools.registry import Kinds
+
+    return as_json(schema(Kinds()))

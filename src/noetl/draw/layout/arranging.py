@@ -1,0 +1,66 @@
+"""The arrangement of a plan: of several orders, each placed, the one that looks best."""
+
+from operator import itemgetter
+
+from noetl.draw.layout.lines import Lines, Rows
+from noetl.draw.layout.order import orders
+from noetl.draw.layout.placing import place
+from noetl.draw.layout.plan import Plan
+
+#: a picture is worth so many looks at a spot; the more spots there are, the fewer rounds of improvement
+_LOOKS = 12_000
+#: moving lanes as a whole is worth it where each spot gets so many
+_LOOKS_FOR_LANES = 5
+_MOST_ROUNDS, _MOST_SWEEPS, _MOST_ORDERS, _MOST_CHAINS = 24, 24, 6, 24
+#: a crossing is as bad as a line that runs so far to the side
+_CROSSING = 80.0
+
+
+def arrange(plan: Plan) -> Rows:
+    """Order the spots of a plan within their rows, and set the `x` of each to its middle."""
+    looks = _LOOKS // len(plan.spots)
+    rounds = min(max(looks, 1), _MOST_ROUNDS)
+    sweeps = min(max(4 * looks, 4), _MOST_SWEEPS)
+    lines = Lines(plan)
+    scores: list[tuple[float, Rows]] = []
+    for rows in orders(plan, lines, rounds=rounds, most=min(max(looks // 4, 1), _MOST_ORDERS)):
+        scores.append((_score(plan, lines, rows, sweeps), rows))
+        if plan.chains and looks >= _LOOKS_FOR_LANES:
+            moved = _with_lanes_moved(plan, lines, rows, rounds)
+            scores.append((_score(plan, lines, moved, sweeps), moved))
+    _, best = min(scores, key=itemgetter(0))
+    if best is not scores[-1][1]:
+        place(plan, best, sweeps=sweeps)
+    return best
+
+
+def _score(plan: Plan, lines: Lines, rows: Rows, sweeps: int) -> float:
+    """How bad a plan looks when its rows are in this order; it is placed so."""
+    _keep_loops_close(plan, rows)
+    place(plan, rows, sweeps=sweeps)
+    return _CROSSING * lines.crossings(rows) + _sprawl(plan)
+
+
+def _with_lanes_moved(plan: Plan, lines: Lines, rows: Rows, rounds: int) -> Rows:
+    for chain in plan.chains[:_MOST_CHAINS]:
+        rows = lines.resettled(rows, chain)
+    return lines.polished(rows, passes=rounds)
+
+
+def _keep_loops_close(plan: Plan, rows: Rows) -> None:
+    """A step's arc to itself runs right beside it, whatever else crosses there."""
+    row_of = {row[0].row: row for row in rows}
+    for wire in plan.wires:
+        if wire.back and wire.spots[0] is wire.spots[-1] and not wire.direct:
+            card, lane = wire.spots[:2]
+            row = row_of[card.row]
+            row.remove(lane)
+            row.insert(row.index(card) + 1, lane)
+
+
+def _sprawl(plan: Plan) -> float:
+    """How far a placed plan runs to the sides: all its lines, by how much each wants to be short, and its width."""
+    lines = sum(pull * abs(plan.spots[upper].x - plan.spots[lower].x) for (upper, lower), pull in plan.pairs.items())
+    left = min(spot.x - spot.width / 2 for spot in plan.spots)
+    right = max(spot.x + spot.width / 2 for spot in plan.spots)
+    return lines + right - left

@@ -1,0 +1,142 @@
+"""The whole document: title, the connected parts of the net, legend."""
+
+from collections.abc import Sequence
+
+from noetl.draw.layout.ranks import islands
+from noetl.draw.picture import APART, Card, Link, Mark, Picture
+from noetl.draw.svg.cards import SMALL, Drawn, common_width, draw_card
+from noetl.draw.svg.components import draw_component
+from noetl.draw.svg.icons import definitions
+from noetl.draw.svg.labels import draw_label
+from noetl.draw.svg.legend import draw_legend
+from noetl.draw.svg.markup import escape, group, number, path, rect, text, title
+from noetl.draw.svg.theme import style_sheet
+from noetl.draw.text import clean, elide
+
+_MARGIN = 36.0
+_BETWEEN = 48.0
+_NARROWEST = 420.0
+_SHELF = 1100.0
+_START = f"{APART}start"
+#: in a larger net, cards show names only, and arcs have no labels
+_MOST_DETAILED = 600
+
+
+def draw_svg(seen: Picture) -> str:
+    """A playbook's net, top to bottom."""
+    brief = len(seen.cards) > _MOST_DETAILED
+    wide = common_width(seen.cards)
+    nodes = {card.name: _step(card, draw_card(card, wide, brief=brief)) for card in seen.cards}
+    nodes.update((mark.name, _end_mark(mark)) for mark in seen.marks)
+    links = list(seen.links)
+    start = next((card for card in seen.cards if card.start), None)
+    if start is not None:
+        nodes = {_START: _start_mark(), start.name: nodes.pop(start.name), **nodes}
+        links.insert(0, Link(_START, start.name))
+    labels = [None if brief else draw_label(link) for link in links]
+    body = _arranged(_components(nodes, links, labels))
+    return _document(seen, body, draw_legend(seen, body.width, brief=brief))
+
+
+def _components(nodes: dict[str, Drawn], links: list[Link], labels: list[Drawn | None]) -> list[Drawn]:
+    found = islands(list(nodes), [(link.source, link.target) for link in links])
+    home = {name: position for position, names in enumerate(found) for name in names}
+    inside: list[list[int]] = [[] for _ in found]
+    for position, link in enumerate(links):
+        inside[home[link.source]].append(position)
+    return [
+        draw_component(
+            {name: nodes[name] for name in names},
+            [links[position] for position in positions],
+            [labels[position] for position in positions],
+        )
+        for names, positions in zip(found, inside, strict=True)
+    ]
+
+
+def _arranged(parts: Sequence[Drawn]) -> Drawn:
+    """The part with the start, and below it on shelves the parts that no arc connects with it."""
+    if not parts:
+        return Drawn(_NARROWEST, 0, ())
+    top, others = parts[0], parts[1:]
+    wide = max(_NARROWEST, top.width, min(_SHELF, sum(part.width + _BETWEEN for part in others) - _BETWEEN))
+    wide = max([wide, *(part.width for part in others)])
+    body = [group("part", top.parts, at=((wide - top.width) / 2, 0))]
+    if not others:
+        return Drawn(wide, top.height, tuple(body))
+    y = top.height + _BETWEEN
+    body.append(path(f"M0 {number(y)}H{number(wide)}", "rule"))
+    body.append(text((0, y + 24), "Never reached from the start", "section"))
+    y += 44
+    x = shelf = 0.0
+    for part in others:
+        if x and x + part.width > wide:
+            x, y, shelf = 0.0, y + shelf + _BETWEEN, 0.0
+        body.append(group("part", part.parts, at=(x, y)))
+        x += part.width + _BETWEEN
+        shelf = max(shelf, part.height)
+    return Drawn(wide, y + shelf, tuple(body))
+
+
+def _step(card: Card, drawn: Drawn) -> Drawn:
+    css = f"step {card.role}" + ("" if card.reachable else " faded")
+    data = f' data-step="{escape(clean(card.name))}"'
+    parts = [group(css, [title(card.tooltip), *drawn.parts], data=data)]
+    if not card.reachable:
+        # What is faded is seen through; no line should be.
+        parts.insert(0, rect((0, 0), (drawn.width, drawn.height), "blank", radius=12))
+    return Drawn(drawn.width, drawn.height, tuple(parts))
+
+
+def _start_mark() -> Drawn:
+    return Drawn(18, 18, (title("The execution starts here."), '<circle class="begin" cx="9" cy="9" r="8"/>'))
+
+
+def _end_mark(mark: Mark) -> Drawn:
+    failed = mark.outcome == "failed"
+    tone = "bad" if failed else "good"
+    sign = "M8.5 8.5l7 7M15.5 8.5l-7 7" if failed else "M7.8 12.3l2.9 2.9 5.5-6"
+    parts = (
+        title(f"The execution ends here: {clean(mark.outcome)}."),
+        f'<circle class="icon card {tone}" cx="12" cy="12" r="11"/>',
+        path(sign, f"icon {tone}"),
+    )
+    return Drawn(24, 24, (group("mark", parts),))
+
+
+def _document(seen: Picture, body: Drawn, legend: Drawn | None) -> str:
+    wide = body.width + 2 * _MARGIN
+    top = _MARGIN + 60
+    high = top + body.height + _MARGIN + (legend.height + _BETWEEN if legend is not None else 0)
+    steps = f"{len(seen.cards)} step" + ("" if len(seen.cards) == 1 else "s")
+    caption = " · ".join(filter(None, (seen.path if seen.path != seen.name else "", steps, seen.desc)))
+    parts = [
+        rect((0, 0), (wide, high), "page"),
+        text((_MARGIN, _MARGIN + 14), elide(seen.name, body.width, 18, bold=True), "title"),
+        text((_MARGIN, _MARGIN + 34), elide(caption, body.width, SMALL), "small"),
+        group("net", body.parts, at=(_MARGIN, top)),
+    ]
+    if legend is not None:
+        parts.append(group("legend", legend.parts, at=(_MARGIN, top + body.height + _BETWEEN)))
+    names = ", ".join(clean(card.name) for card in seen.cards[:40])
+    about = f"{steps}, {len(seen.links)} arcs: {names}" + (" …" if len(seen.cards) > 40 else "")
+    size = f'width="{number(wide)}" height="{number(high)}" viewBox="0 0 {number(wide)} {number(high)}"'
+    named = 'role="img" aria-labelledby="noetl-title noetl-desc"'
+    return "\n".join(
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="noetl-net" {size} {named}>',
+            f'<title id="noetl-title">{escape(seen.name)}</title>',
+            f'<desc id="noetl-desc">{escape(about)}</desc>',
+            f"<style>\n{style_sheet()}\n</style>",
+            f"<defs>{_head('head', '')}{_head('head-failure', ' failure')}{definitions(parts)}</defs>",
+            *parts,
+            "</svg>\n",
+        )
+    )
+
+
+def _head(name: str, css: str) -> str:
+    return (
+        f'<marker id="noetl-{name}" markerUnits="userSpaceOnUse" markerWidth="9" markerHeight="10" refX="0" refY="5" '
+        f'orient="auto"><path class="head{css}" d="M0 .8L8 5 0 9.2z"/></marker>'
+    )

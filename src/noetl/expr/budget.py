@@ -1,0 +1,19 @@
+"""How far one evaluation may go."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """The limits of one evaluation. Beyond them it ends with `TemplateLimit`."""
+
+    #: units of work: about one visited node of the template or of a value each
+    steps: int = 2_000_000
+    #: characters and bytes of text, lists and maps made on the way, all together
+    size: int = 8_000_000
+
+
+DEFAULT_BUDGET: Final = Budget()

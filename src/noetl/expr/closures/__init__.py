@@ -1,0 +1,1 @@
+"""A template's tree to Python closures, each a function of the run."""

@@ -1,0 +1,121 @@
+"""Names and paths to closures: the part of a template that runs most often."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noetl.expr.paths import ABSENT, item, member
+from noetl.expr.sandbox.functions import GLOBALS
+from noetl.expr.sandbox.run import Code, Run
+from noetl.expr.sandbox.undefined import Missing
+from noetl.expr.syntax import nodes
+
+
+def describe(node: nodes.Expr) -> str:
+    """An expression as a path, for messages; empty when it is none."""
+    if isinstance(node, nodes.Name):
+        return node.name
+    if isinstance(node, nodes.Attribute):
+        of = describe(node.of)
+        return f"{of}.{node.name}" if of else ""
+    if isinstance(node, nodes.Item) and isinstance(node.key, nodes.Const):
+        of = describe(node.of)
+        return f"{of}[{node.key.value!r}]" if of else ""
+    return ""
+
+
+def name_code(name: str) -> Code:
+    """A bare name: bound by the template, or a scope, or one of Jinja2's functions."""
+
+    def look_up(run: Run) -> Any:
+        if run.local:
+            value = run.local.get(name, ABSENT)
+            if value is not ABSENT:
+                return value
+        value = run.scopes.get(name, ABSENT)
+        if value is ABSENT:
+            return GLOBALS.get(name) or Missing(name, None, tolerant=run.tolerant)
+        return value
+
+    return look_up
+
+
+def attribute_code(of: Code, node: nodes.Attribute) -> Code:
+    """`of.name`, for any expression."""
+    name = node.name
+    parent = describe(node.of)
+
+    def look_up(run: Run) -> Any:
+        value = of(run)
+        if value.__class__ is dict:
+            found = value.get(name, ABSENT)
+        elif isinstance(value, Missing):
+            return value
+        else:
+            found = member(value, name)
+        return Missing(name, parent, tolerant=run.tolerant) if found is ABSENT else found
+
+    return look_up
+
+
+def dotted_code(root: str, names: tuple[str, ...]) -> Code:
+    """`root.a.b.c` in one closure."""
+    of = name_code(root)
+    steps = tuple(enumerate(names))
+
+    def look_up(run: Run) -> Any:
+        value = ABSENT if run.local else run.scopes.get(root, ABSENT)
+        if value is ABSENT:
+            value = of(run)
+            if isinstance(value, Missing):
+                return value
+        for depth, name in steps:
+            if value.__class__ is dict:
+                found = value.get(name, ABSENT)
+            elif isinstance(value, Missing):
+                return value
+            else:
+                found = member(value, name)
+            if found is ABSENT:
+                return Missing(name, ".".join((root, *names[:depth])), tolerant=run.tolerant)
+            value = found
+        return value
+
+    return look_up
+
+
+def item_code(of: Code, key: Code, node: nodes.Item) -> Code:
+    """`of[key]`."""
+    parent = describe(node.of)
+    # A key that was computed may be a secret or very long: it is not told.
+    shown = str(node.key.value) if isinstance(node.key, nodes.Const) else "[…]"
+
+    def look_up(run: Run) -> Any:
+        value = of(run)
+        if isinstance(value, Missing):
+            return value
+        at = key(run)
+        if isinstance(at, Missing):
+            return at
+        found = item(value, at)
+        return Missing(shown, parent, tolerant=run.tolerant) if found is ABSENT else found
+
+    return look_up
+
+
+def slice_code(of: Code, bounds: tuple[Code | None, Code | None, Code | None]) -> Code:
+    """`of[start:stop:step]`."""
+
+    def cut(run: Run) -> Any:
+        value = of(run)
+        if isinstance(value, Missing):
+            return value
+        found = [None if bound is None else bound(run) for bound in bounds]
+        if not isinstance(value, (list, tuple, str, range)):
+            return Missing("[…]", "", tolerant=run.tolerant)
+        part = value[slice(*found)]
+        run.work(len(part) >> 3)
+        run.grow(len(part) * (1 if isinstance(part, str) else 8))
+        return part
+
+    return cut

@@ -1,0 +1,135 @@
+"""One `{{ … }}`: its facts without running it, and its code once it runs."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+from noetl.errors import TemplateError, TemplateLimit
+from noetl.expr.closures.access import dotted_code, name_code
+from noetl.expr.closures.expressions import compiled
+from noetl.expr.closures.statements import marker_of
+from noetl.expr.facts import Facts, Problem, Read
+from noetl.expr.sandbox.plain import plain
+from noetl.expr.sandbox.run import Code, Run
+from noetl.expr.syntax import nodes
+from noetl.expr.syntax.parser import Unsure, parse
+from noetl.expr.syntax.reads import facts_of
+
+#: a dotted path, which is what most expressions are; told apart without parsing
+_PATH: Final = re.compile(r"\s*([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*)\s*", re.ASCII)
+_NOT_A_ROOT: Final = frozenset(
+    "and or not if else in is true false none True False None".split()  # noqa: SIM905  a list of words reads better so
+)
+#: what a longer source or message is cut to where it is quoted
+_QUOTED: Final = 200
+
+
+class Expression:
+    """Of one source text; shared by all templates that contain it."""
+
+    __slots__ = ("_code", "_facts", "_path", "_tree", "source")
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        match = _PATH.fullmatch(source)
+        self._path: tuple[str, ...] | None = None
+        if match is not None and match[1] not in _NOT_A_ROOT:
+            self._path = (match[1], *match[2].split(".")[1:])
+        self._facts: Facts | None = None
+        self._tree: nodes.Expr | Problem | None = None
+        self._code: Code | None = None
+
+    @property
+    def facts(self) -> Facts:
+        """Problems, reads, calls and filters, with offsets into the source."""
+        if self._facts is None:
+            self._facts = self._find_facts()
+        return self._facts
+
+    @property
+    def marker(self) -> str | None:
+        """`sql` or `raw` when that is the last filter."""
+        if self._path is not None or "|" not in self.source:
+            return None
+        tree = self._parsed()
+        return None if isinstance(tree, Problem) else marker_of(tree)
+
+    def evaluate(self, run: Run) -> Any:
+        """The value as it comes: it may be undefined, or not plain."""
+        if self._code is None:
+            self._code = self._compile()
+        return self._code(run)
+
+    def plain_value(self, run: Run) -> Any:
+        """The value as plain data."""
+        value = self.evaluate(run)
+        if self._path is not None and value.__class__ in (dict, list):
+            return value  # a part of the scopes as it is: nothing was made, so there is nothing to check
+        return plain(run, value)
+
+    def _parsed(self) -> nodes.Expr | Problem:
+        if self._tree is None:
+            try:
+                self._tree = parse(self.source)
+            except (Unsure, RecursionError, ValueError):
+                from noetl.expr.syntax.jinja import parse_expression
+
+                self._tree = parse_expression(self.source)
+        return self._tree
+
+    def _find_facts(self) -> Facts:
+        if self._path is not None:
+            offset = len(self.source) - len(self.source.lstrip())
+            return Facts(reads=(Read(self._path, offset, exact=True),))
+        tree = self._parsed()
+        if isinstance(tree, Problem):
+            return Facts(problems=(tree,))
+        try:
+            return facts_of(tree)
+        except RecursionError:
+            return Facts(problems=(Problem("template-syntax", "The template is nested too deeply.", None, 0),))
+
+    def _compile(self) -> Code:
+        if self._path is not None:
+            root, *names = self._path
+            return dotted_code(root, tuple(names)) if names else name_code(root)
+        tree = self._parsed()
+        if isinstance(tree, Problem):
+            raise TemplateError(tree.message)
+        return compiled(tree)
+
+
+@lru_cache(maxsize=32_768)
+def expression(source: str) -> Expression:
+    """The expression of a source text."""
+    return Expression(source)
+
+
+def quoted(source: str) -> str:
+    """An expression as messages show it."""
+    text = " ".join(source.split())
+    return f"`{{{{ {_shortened(text)} }}}}`"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _QUOTED else text[: _QUOTED - 1] + "…"
+
+
+def failure(error: Exception, shown: str, source: str) -> TemplateError:
+    """Whatever went wrong in an evaluation, as the error that leaves it: with the expression quoted."""
+    if isinstance(error, TemplateError):
+        found = error
+        reason = error.message
+    elif isinstance(error, RecursionError):
+        found = TemplateLimit(reason := "it is nested too deeply")
+    elif isinstance(error, MemoryError):
+        found = TemplateLimit(reason := "it grew too large")
+    else:
+        found = TemplateError(reason := _shortened(str(error)) or type(error).__name__)
+    if not found.expression:
+        found.message = f"in {shown}: {reason}"
+        found.args = (found.message,)
+        found.expression = source
+    return found

@@ -1,0 +1,77 @@
+"""What is known of a template without running it: its problems, what it reads, what it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something wrong with a template, told without raising."""
+
+    #: `template-syntax` or `unknown-filter`
+    code: str
+    #: a plain sentence
+    message: str
+    #: what to write instead, where that can be guessed
+    fix: str | None
+    #: where it stands, in characters from the start of the source; best effort
+    offset: int
+
+
+class Read(msgspec.Struct, frozen=True):
+    """A path of names that a template reads."""
+
+    #: the root name and the literal parts after it: `output.data.rows[0]` is ("output", "data", "rows", "0")
+    path: tuple[str, ...]
+    #: where the root name stands, in characters from the start of the source
+    offset: int
+    #: False when something computed follows the path, as in `ctx[workload.which]`
+    exact: bool
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call of a bare function: `done('fetch')`."""
+
+    name: str
+    #: the literal text arguments, those inside literal lists included; None where one is computed
+    args: tuple[str | None, ...]
+    offset: int
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Everything static about one template or expression."""
+
+    problems: tuple[Problem, ...] = ()
+    reads: tuple[Read, ...] = ()
+    calls: tuple[Call, ...] = ()
+    #: the names of the filters used
+    filters: frozenset[str] = frozenset()
+
+    def shifted(self, by: int) -> Facts:
+        """The same facts, of a text that stands `by` characters further on."""
+        if not by:
+            return self
+        return Facts(
+            tuple(Problem(p.code, p.message, p.fix, p.offset + by) for p in self.problems),
+            tuple(Read(r.path, r.offset + by, r.exact) for r in self.reads),
+            tuple(Call(c.name, c.args, c.offset + by) for c in self.calls),
+            self.filters,
+        )
+
+
+NO_FACTS = Facts()
+
+
+def joined(parts: Iterable[Facts]) -> Facts:
+    """The facts of several parts as one, in order."""
+    found = [part for part in parts if part is not NO_FACTS]
+    if len(found) == 1:
+        return found[0]
+    return Facts(
+        tuple(problem for part in found for problem in part.problems),
+        tuple(read for part in found for read in part.reads),
+        tuple(call for part in found for call in part.calls),
+        frozenset(name for part in found for name in part.filters),
+    )

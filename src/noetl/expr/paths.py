@@ -1,0 +1,71 @@
+"""What `a.b` and `a[b]` mean: data first, and never anything of Python's.
+
+A map shows its keys, a list and a text their positions, a few value types the attributes listed here. All
+else is ABSENT, at any depth; methods are reachable only where they are called (`noetl.expr.sandbox.methods`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from typing import Any, Final
+
+from noetl.errors import TemplateError
+from noetl.expr.refs import Ref
+
+
+class _Absent:
+    """The type of ABSENT."""
+
+    __slots__ = ()
+
+
+#: there is no such thing
+ABSENT: Final = _Absent()
+_DATE: Final = frozenset({"year", "month", "day"})
+_TIME: Final = frozenset({"hour", "minute", "second", "microsecond"})
+#: attributes of values that are neither maps nor lists; other modules add the types they bring
+VISIBLE: Final[dict[type, frozenset[str]]] = {
+    date: _DATE,
+    datetime: _DATE | _TIME,
+    time: _TIME,
+    timedelta: frozenset({"days", "seconds", "microseconds"}),
+}
+
+
+def member(value: Any, name: str) -> Any:
+    """`value.name`."""
+    kind = value.__class__
+    if kind is dict:
+        return value.get(name, ABSENT)
+    if kind is Ref:
+        return value.field(name)
+    if isinstance(value, Mapping):
+        return value.get(name, ABSENT)
+    if name in VISIBLE.get(kind, ()):
+        return getattr(value, name)
+    if name.startswith("__") and value is not None:
+        raise TemplateError(f"`{name}` is an internal of Python, which templates cannot reach")
+    return ABSENT
+
+
+def item(value: Any, key: Any) -> Any:
+    """`value[key]`, where key is no slice."""
+    kind = value.__class__
+    if key.__class__ is tuple:
+        return ABSENT  # never a key of data, and hashing nested ones can take for ever
+    if kind is dict or (kind is not Ref and isinstance(value, Mapping)):
+        try:
+            return value.get(key, ABSENT)
+        except TypeError:  # not hashable, so no key
+            return ABSENT
+    if kind is Ref:
+        return value.field(key)
+    if isinstance(value, (list, tuple, str, range)):
+        if not isinstance(key, int):
+            return member(value, key) if isinstance(key, str) else ABSENT
+        try:
+            return value[key]
+        except IndexError:
+            return ABSENT
+    return member(value, key) if isinstance(key, str) else ABSENT

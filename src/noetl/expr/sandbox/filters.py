@@ -1,0 +1,226 @@
+"""The language's own filters, and those of Jinja2 that are used so often that jinja2 should not be needed for them.
+
+Every filter takes the run and the value first. `noetl.expr.sandbox.borrowed` has all the others.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from noetl.errors import TemplateError, UndefinedValue
+from noetl.expr.paths import ABSENT, member
+from noetl.expr.sandbox.formatting import percent
+from noetl.expr.sandbox.plain import bounded_list, plain
+from noetl.expr.sandbox.run import Run, checked_int, weigh
+from noetl.expr.sandbox.text import dumps, tojson
+from noetl.expr.sandbox.undefined import Missing, NoValue, refuse_missing
+
+FilterFunction = Callable[..., Any]
+
+
+def _default(_run: Run, value: Any, default_value: Any = "", boolean: bool = False) -> Any:  # noqa: FBT001, FBT002  Jinja2's
+    if isinstance(value, Missing) or (boolean and not value):
+        return default_value
+    return value
+
+
+def _marker(_run: Run, value: Any) -> Any:
+    """`sql` and `raw` say how a value is to be inserted; the value stays as it is."""
+    return value
+
+
+def _to_json(run: Run, value: Any, indent: int | None = None) -> str:
+    return dumps(run, value, indent=indent, ascii_only=False)
+
+
+def _from_json(run: Run, value: Any) -> Any:
+    text = _bytes(value)
+    run.work(len(text) >> 4)
+    run.grow(len(text))
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise TemplateError(f"`from_json` cannot read it: {error}") from None
+
+
+def _bytes(value: Any) -> bytes:
+    refuse_missing(value)
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        raise TemplateError(f"it needs text, not {type(value).__name__}; `to_json` makes text of any value")
+    return value.encode("utf-8", "surrogatepass")
+
+
+def _sha256(run: Run, value: Any) -> str:
+    data = _bytes(value)
+    run.work(len(data) >> 8)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _b64encode(run: Run, value: Any) -> str:
+    data = _bytes(value)
+    run.grow(2 * len(data))
+    return base64.b64encode(data).decode("ascii")
+
+
+def _b64decode(run: Run, value: Any) -> str:
+    data = _bytes(value)
+    run.grow(len(data))
+    try:
+        return base64.b64decode(data, validate=False).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise TemplateError(f"`b64decode` cannot read it: {error}") from None
+
+
+def _jsonpath(run: Run, value: Any, path: str) -> list[Any]:
+    from noetl.expr.sandbox.jsonpath import find
+
+    return find(run, value, path)
+
+
+def _length(_run: Run, value: Any) -> int:
+    refuse_missing(value)
+    if isinstance(value, (Mapping, list, tuple, str, bytes, range)):
+        return len(value)
+    raise TypeError(f"a {type(value).__name__} has no length")
+
+
+def _int(_run: Run, value: Any, default: Any = 0, base: int = 10) -> Any:
+    refuse_missing(value)
+    try:
+        if isinstance(value, str):
+            return checked_int(int(value, base))
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        try:
+            return int(float(value))
+        except (TypeError, ValueError, OverflowError):
+            return default
+
+
+def _float(_run: Run, value: Any, default: Any = 0.0) -> Any:
+    refuse_missing(value)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return default
+
+
+def _string(run: Run, value: Any) -> str:
+    refuse_missing(value)
+    run.grow(weigh(run, value))
+    return str(value)
+
+
+def _cased(change: Callable[[str], str]) -> FilterFunction:
+    def call(run: Run, value: Any) -> str:
+        return change(_string(run, value))
+
+    return call
+
+
+def _trim(run: Run, value: Any, chars: str | None = None) -> str:
+    return _string(run, value).strip(chars)
+
+
+def _first(run: Run, value: Any) -> Any:
+    refuse_missing(value)
+    for part in value:
+        return part
+    return NoValue("there is no first item, the list is empty", tolerant=run.tolerant)
+
+
+def _last(run: Run, value: Any) -> Any:
+    refuse_missing(value)
+    for part in reversed(value):
+        return part
+    return NoValue("there is no last item, the list is empty", tolerant=run.tolerant)
+
+
+def _list(run: Run, value: Any) -> list[Any]:
+    refuse_missing(value)
+    return bounded_list(run, value)
+
+
+def _items(run: Run, value: Any) -> list[Any]:
+    if isinstance(value, Missing):
+        return []
+    if not isinstance(value, Mapping):
+        raise TypeError("`items` needs a map")
+    run.grow(64 * len(value))
+    return list(value.items())
+
+
+def _join(run: Run, value: Any, d: Any = "", attribute: Any = None) -> str:
+    refuse_missing(value)
+    parts = bounded_list(run, value)
+    if attribute is not None:
+        parts = [_reach(run, part, attribute) for part in parts]
+    run.grow(weigh(run, parts) + len(str(d)) * len(parts))
+    return str(d).join(str(part) for part in parts)
+
+
+def _reach(run: Run, value: Any, attribute: Any) -> Any:
+    for name in str(attribute).split("."):
+        if isinstance(value, (list, tuple)) and name.isdigit():
+            index = int(name)
+            found = value[index] if index < len(value) else ABSENT
+        else:
+            found = member(value, name)
+        if found is ABSENT:
+            raise UndefinedValue(Missing(name, "", tolerant=run.tolerant).reason())
+        value = found
+    return value
+
+
+def _format(run: Run, value: Any, *args: Any, **kwargs: Any) -> str:
+    if args and kwargs:
+        raise TypeError("`format` takes positional or keyword arguments, not both")
+    return percent(run, _string(run, value), kwargs or args)
+
+
+def _attr(run: Run, value: Any, name: str) -> Any:
+    if isinstance(value, Missing):
+        return value
+    found = member(value, str(name))
+    return Missing(str(name), "", tolerant=run.tolerant) if found is ABSENT else found
+
+
+def _tojson(run: Run, value: Any, indent: int | None = None) -> str:
+    return tojson(run, plain(run, value), indent)
+
+
+FILTERS: Final[Mapping[str, FilterFunction]] = {
+    "attr": _attr,
+    "b64decode": _b64decode,
+    "b64encode": _b64encode,
+    "count": _length,
+    "d": _default,
+    "default": _default,
+    "first": _first,
+    "float": _float,
+    "format": _format,
+    "from_json": _from_json,
+    "int": _int,
+    "items": _items,
+    "join": _join,
+    "jsonpath": _jsonpath,
+    "last": _last,
+    "length": _length,
+    "list": _list,
+    "lower": _cased(str.lower),
+    "raw": _marker,
+    "sha256": _sha256,
+    "sql": _marker,
+    "string": _string,
+    "to_json": _to_json,
+    "tojson": _tojson,
+    "trim": _trim,
+    "upper": _cased(str.upper),
+}

@@ -1,0 +1,185 @@
+"""The methods a template may call, by type: those that read, each paid for by what it can make."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from typing import Any, Final
+
+from noetl.errors import TemplateError
+from noetl.expr.sandbox.formatting import braces
+from noetl.expr.sandbox.plain import bounded_list
+from noetl.expr.sandbox.run import Run, weigh
+from noetl.expr.sandbox.undefined import refuse_missing
+
+Method = Callable[..., Any]
+_STRFTIME_WIDTH: Final = re.compile(r"%[-_^#0-9]")
+
+#: text methods whose result is about as long as the text itself
+_TEXT_LINEAR: Final = """capitalize casefold count encode endswith find index isalnum isalpha isascii isdecimal isdigit
+    isidentifier islower isnumeric isprintable isspace istitle isupper lower lstrip partition removeprefix removesuffix
+    rfind rindex rpartition rsplit rstrip split splitlines startswith strip swapcase title upper""".split()  # noqa: SIM905  a list of words reads better so
+
+
+def find_method(value: Any, name: str) -> Method | None:
+    """The method of that name, taking the run and the value first; None if templates may not call any."""
+    for kind in type(value).__mro__:
+        method = METHODS.get(kind, _NONE).get(name)
+        if method is not None:
+            return method
+    if isinstance(value, Mapping):
+        return _MAP.get(name)
+    return None
+
+
+def _linear(kind: type, name: str, share: int = 3) -> Method:
+    """A method that is paid for by the length of what it is called on."""
+    function = getattr(kind, name)
+
+    def call(run: Run, value: Any, *args: Any, **kwargs: Any) -> Any:
+        for argument in args:
+            refuse_missing(argument)
+        run.work(1 + (len(value) >> share))
+        result = function(value, *args, **kwargs)
+        if isinstance(result, (str, bytes)):
+            run.grow(len(result))
+        elif isinstance(result, (list, tuple)):
+            run.grow(len(value) + 56 * len(result))
+        return result
+
+    return call
+
+
+def _constant(kind: type, name: str) -> Method:
+    """A method whose cost does not depend on its value."""
+    function = getattr(kind, name)
+
+    def call(_run: Run, value: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(value, *args, **kwargs)
+
+    return call
+
+
+def _padded(name: str) -> Method:
+    function = getattr(str, name)
+
+    def call(run: Run, value: str, width: int, *args: Any) -> Any:
+        run.grow(max(len(value), width))
+        return function(value, width, *args)
+
+    return call
+
+
+def _expandtabs(run: Run, value: str, tabsize: int = 8) -> str:
+    run.grow(len(value) + value.count("\t") * max(0, tabsize))
+    return value.expandtabs(tabsize)
+
+
+def replace(run: Run, value: str, old: str, new: str, count: int = -1) -> str:
+    """`value.replace(old, new, count)`."""
+    found = value.count(old)
+    times = found if count < 0 else min(found, count)
+    run.work(1 + (len(value) >> 3))
+    run.grow(len(value) + times * max(0, len(new) - len(old)))
+    return str(value).replace(old, new, count)
+
+
+def join(run: Run, separator: str, values: Any) -> str:
+    """`separator.join(values)`."""
+    items = bounded_list(run, values)
+    for part in items:
+        refuse_missing(part)
+        if not isinstance(part, str):
+            raise TypeError(f"join() takes text, not {type(part).__name__}; the `join` filter takes anything")
+    run.grow(sum(map(len, items)) + len(separator) * len(items))
+    return str(separator).join(items)
+
+
+def _translate(run: Run, value: str, table: Mapping[Any, Any]) -> str:
+    longest = max((len(new) for new in table.values() if isinstance(new, str)), default=1)
+    run.grow(len(value) * max(1, longest))
+    return str(value).translate(dict(table))
+
+
+def _format_map(run: Run, value: str, values: Mapping[str, Any]) -> str:
+    return braces(run, value, **values)
+
+
+def _index(run: Run, value: Any, wanted: Any, *bounds: int) -> int:
+    weigh(run, wanted)
+    weigh(run, value)
+    return int(value.index(wanted, *bounds))
+
+
+def _count(run: Run, value: Any, wanted: Any) -> int:
+    weigh(run, wanted)
+    weigh(run, value)
+    return int(value.count(wanted))
+
+
+def _listed(name: str) -> Method:
+    """`keys`, `values`, `items`: as lists, so that they are data like any other."""
+
+    def call(run: Run, value: Mapping[Any, Any]) -> list[Any]:
+        run.work(len(value) >> 2)
+        run.grow((8 if name != "items" else 64) * len(value))
+        return list(getattr(value, name)())
+
+    return call
+
+
+def _get(_run: Run, value: Mapping[Any, Any], key: Any, default: Any = None) -> Any:
+    refuse_missing(key)
+    return default if isinstance(key, tuple) else value.get(key, default)
+
+
+def _copy(run: Run, value: Any) -> Any:
+    run.grow(16 * len(value))
+    return dict(value) if isinstance(value, Mapping) else list(value)
+
+
+def _strftime(run: Run, value: date, pattern: str) -> str:
+    # The C library takes widths such as %999999999d.
+    if _STRFTIME_WIDTH.search(pattern):
+        raise TemplateError("widths and flags in a date format are not supported")
+    run.grow(32 * len(pattern))
+    return value.strftime(pattern)
+
+
+_NONE: Final[dict[str, Method]] = {}
+_MAP: Final[dict[str, Method]] = {
+    **{name: _listed(name) for name in ("keys", "values", "items")},
+    "get": _get,
+    "copy": _copy,
+}
+_DATE: Final[dict[str, Method]] = {
+    "strftime": _strftime,
+    **{name: _constant(date, name) for name in ("isoformat", "isoweekday", "weekday", "isocalendar", "replace")},
+}
+#: type -> name -> method; other modules add the types they bring
+METHODS: Final[dict[type, dict[str, Method]]] = {
+    str: {
+        **{name: _linear(str, name) for name in _TEXT_LINEAR},
+        **{name: _padded(name) for name in ("center", "ljust", "rjust", "zfill")},
+        "expandtabs": _expandtabs,
+        "replace": replace,
+        "join": join,
+        "translate": _translate,
+        "format": braces,
+        "format_map": _format_map,
+    },
+    bytes: {name: _linear(bytes, name) for name in ("decode", "hex")},
+    dict: _MAP,
+    list: {"index": _index, "count": _count, "copy": _copy},
+    tuple: {"index": _index, "count": _count},
+    int: {"bit_length": _constant(int, "bit_length")},
+    float: {"is_integer": _constant(float, "is_integer")},
+    date: _DATE,
+    datetime: {
+        **_DATE,
+        **{name: _constant(datetime, name) for name in ("timestamp", "date", "time", "isoformat", "replace")},
+    },
+    time: {"isoformat": _constant(time, "isoformat"), "strftime": _strftime},
+    timedelta: {"total_seconds": _constant(timedelta, "total_seconds")},
+}

@@ -1,0 +1,115 @@
+"""Arithmetic and comparison, with what each could cost paid for first."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from noetl.errors import TemplateLimit
+from noetl.expr.sandbox.formatting import percent
+from noetl.expr.sandbox.run import MOST_BITS, Run, checked_int, weigh
+from noetl.expr.sandbox.undefined import Missing, refuse_missing
+
+_CONTAINERS: Final = (list, tuple, Mapping)
+
+
+def add(run: Run, left: Any, right: Any) -> Any:
+    """`left + right`."""
+    if isinstance(left, (str, bytes)) and isinstance(right, (str, bytes)):
+        run.grow(len(left) + len(right))
+    elif isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        run.work((len(left) + len(right)) >> 4)
+        run.grow(8 * (len(left) + len(right)))
+    return _result(left + right)
+
+
+def multiply(run: Run, left: Any, right: Any) -> Any:
+    """`left * right`."""
+    if isinstance(left, int) and isinstance(right, int):
+        if left.bit_length() + right.bit_length() > MOST_BITS:
+            raise TemplateLimit("a number grew too large")
+        return left * right
+    for sequence, times in ((left, right), (right, left)):
+        if isinstance(times, int) and isinstance(sequence, (str, bytes, list, tuple)):
+            run.grow(len(sequence) * max(0, times) * (1 if isinstance(sequence, (str, bytes)) else 8))
+    return left * right
+
+
+def power(_run: Run, left: Any, right: Any) -> Any:
+    """`left ** right`."""
+    if isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > MOST_BITS and abs(left) > 1:
+        raise TemplateLimit("a number grew too large")
+    return left**right
+
+
+def modulo(run: Run, left: Any, right: Any) -> Any:
+    """`left % right`; formatting, when left is text."""
+    if isinstance(left, str):
+        return percent(run, left, right)
+    return left % right
+
+
+def _plainly(function: Callable[[Any, Any], Any]) -> Callable[[Run, Any, Any], Any]:
+    def apply(_run: Run, left: Any, right: Any) -> Any:
+        return _result(function(left, right))
+
+    return apply
+
+
+def _result(value: Any) -> Any:
+    return checked_int(value) if value.__class__ is int else value
+
+
+#: operator -> function; called with operands that may be undefined, which then fails by itself
+BINARY: Final[dict[str, Callable[[Run, Any, Any], Any]]] = {
+    "+": add,
+    "-": _plainly(operator.sub),
+    "*": multiply,
+    "/": _plainly(operator.truediv),
+    "//": _plainly(operator.floordiv),
+    "%": modulo,
+    "**": power,
+}
+_ORDER: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def compare(run: Run, sign: str, left: Any, right: Any) -> bool:
+    """`left sign right`; with an undefined it is false in a guard and an error elsewhere."""
+    if isinstance(left, Missing) or isinstance(right, Missing):
+        if run.tolerant:
+            return False
+        refuse_missing(left)
+        refuse_missing(right)
+    if sign == "in":
+        return contains(run, right, left)
+    if sign == "not in":
+        return not contains(run, right, left)
+    if isinstance(left, _CONTAINERS) and isinstance(right, _CONTAINERS):
+        weigh(run, left)
+        weigh(run, right)
+    return bool(_ORDER[sign](left, right))
+
+
+def contains(run: Run, container: Any, value: Any) -> bool:
+    """`value in container`."""
+    if isinstance(container, str):
+        run.work(len(container) >> 8)
+    elif isinstance(container, (list, tuple)):
+        if isinstance(value, _CONTAINERS):
+            weigh(run, value)
+            weigh(run, container)
+        run.work(len(container) >> 4)
+    elif isinstance(container, Mapping):
+        if isinstance(value, tuple):
+            return False  # never a key of data, and hashing nested ones can take for ever
+    elif not isinstance(container, range):
+        raise TypeError(f"`in` needs a list, a map or text on its right, not {type(container).__name__}")
+    return value in container

@@ -1,0 +1,88 @@
+"""One evaluation in progress: the names it sees and what is left of its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from noetl.errors import TemplateLimit
+from noetl.expr.budget import Budget
+
+#: integers of more bits cannot be written as decimal text by Python, so no value may hold one
+MOST_BITS: Final = 14_000
+_ATOMS: Final = frozenset({int, float, bool, type(None)})
+
+
+class Run:
+    """Created per evaluation, so it is kept light: plain slots and no checks that a healthy template would pay for."""
+
+    __slots__ = ("environment", "eval_ctx", "local", "scopes", "size", "steps", "tolerant")
+
+    def __init__(self, scopes: Mapping[str, Any], budget: Budget, *, tolerant: bool) -> None:
+        self.scopes = scopes
+        self.steps = budget.steps
+        self.size = budget.size
+        #: in a guard, comparisons with an undefined are false instead of an error
+        self.tolerant = tolerant
+        #: names bound by `for`, `set` and `with`
+        self.local: dict[str, Any] = {}
+        #: what Jinja2's own filters ask their context for; set when one is called
+        self.environment: Any = None
+        self.eval_ctx: Any = None
+
+    def work(self, steps: int) -> None:
+        """Pay for work."""
+        self.steps -= steps
+        if self.steps < 0:
+            raise TemplateLimit("it ran too long")
+
+    def grow(self, size: int) -> None:
+        """Pay for something about to be made."""
+        self.size -= size
+        if self.size < 0:
+            raise TemplateLimit("it grew too large")
+
+
+#: a compiled expression
+Code = Callable[[Run], Any]
+
+
+def weigh(run: Run, value: Any) -> int:
+    """Pay for a walk over a value, and answer about how much text it makes.
+
+    A value that contains itself, or one part many times over, is counted as often as it would be written.
+    """
+    weight = 0
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        kind = part.__class__
+        if kind is str:
+            weight += len(part) + 4
+        elif kind in _ATOMS:
+            weight += 20
+        elif kind is dict or isinstance(part, Mapping):
+            run.work(8 + (len(part) >> 1))
+            pending.extend(part.values())
+            weight += 2
+            for key in part:
+                weight += len(key) + 6 if key.__class__ is str else 20
+        elif isinstance(part, (list, tuple, set, frozenset)):
+            run.work(8 + (len(part) >> 1))
+            pending.extend(part)
+            weight += 2 + 2 * len(part)
+        elif isinstance(part, (str, bytes)):
+            weight += len(part) + 4
+        elif isinstance(part, range):
+            run.work(len(part))
+            weight += 12 * len(part)
+        else:
+            weight += 20
+    return weight
+
+
+def checked_int(value: int) -> int:
+    """An integer that is not too large to be written down."""
+    if value.bit_length() > MOST_BITS:
+        raise TemplateLimit("a number grew too large")
+    return value

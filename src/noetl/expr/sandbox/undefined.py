@@ -1,0 +1,66 @@
+"""The undefined: what a template gets for something that is not there."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from noetl.errors import UndefinedValue
+
+
+class Missing:
+    """Is false, may be asked whether it is defined or given a default, and fails in every other use.
+
+    A tolerant one, as guards make, is unequal to everything and neither above nor below it instead of failing.
+    """
+
+    def __init__(self, name: str, parent: str | None, *, tolerant: bool = False) -> None:
+        self._name = name
+        self._parent = parent
+        self._tolerant = tolerant
+
+    def reason(self) -> str:
+        """What is missing, as part of a sentence."""
+        if self._parent is None:
+            return f"`{self._name}` is not known here"
+        return f"`{self._name}` is missing" + (f" in `{self._parent}`" if self._parent else "")
+
+    def _fail(self, *_args: object, **_kwargs: object) -> NoReturn:
+        raise UndefinedValue(self.reason())
+
+    def _compare(self, _other: object) -> bool:
+        if not self._tolerant:
+            self._fail()
+        return False
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        # Python itself asks for names with underscores when it looks for a protocol.
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self._fail()
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compare
+    __hash__ = __str__ = __repr__ = __iter__ = __len__ = __contains__ = __getitem__ = _fail
+    __call__ = __int__ = __float__ = __complex__ = __index__ = __neg__ = __pos__ = __abs__ = _fail
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _fail
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _fail
+
+
+class NoValue(Missing):
+    """An undefined that no name stands behind, such as the first item of an empty list."""
+
+    def __init__(self, reason: str, *, tolerant: bool = False) -> None:
+        super().__init__("", "", tolerant=tolerant)
+        self._reason = reason
+
+    def reason(self) -> str:
+        """What is missing, as part of a sentence."""
+        return self._reason
+
+
+def refuse_missing(value: Any) -> None:
+    """Fail if the value is undefined."""
+    if isinstance(value, Missing):
+        raise UndefinedValue(value.reason())

@@ -1,0 +1,219 @@
+"""SQL with templates to a statement with bound parameters: values are bound, never spliced.
+
+    statement = compile_sql("SELECT * FROM {{ workload.table }} WHERE who = {{ input.who }} AND n > :least")
+    statement.render(scopes, "$1", {"least": 3})    # ('SELECT * FROM "t" WHERE who = $1 AND n > $2', ["Ann", 3])
+
+A driver that cannot bind everywhere asks for the parts first: `statement.bind(scopes, params)` is a Query, whose
+`statements()` are its single statements and whose `render` takes the driver's own quoting for literals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from noetl.expr.budget import DEFAULT_BUDGET, Budget
+from noetl.expr.closures.statements import Inserted, Pieces
+from noetl.expr.embedded.sqlparts import HOLE, Bind, Break, Identifier, Named, Part, Source, Splice, Text
+from noetl.expr.embedded.sqlquery import Parameter, Query, Style, refused
+from noetl.expr.embedded.sqlscan import scan
+from noetl.expr.expression import Expression, failure, quoted
+from noetl.expr.facts import Call, Facts, Problem, Read, joined
+from noetl.expr.sandbox.plain import plain
+from noetl.expr.sandbox.run import Run
+from noetl.expr.sandbox.text import to_text
+from noetl.expr.template import Template, template
+
+_PLAIN: Final = re.compile(r"[^\W\d][\w$]*(?:\.[^\W\d][\w$]*)*")
+_PLAIN_PIECE: Final = re.compile(r"[\w$]+")
+
+
+class Statement:
+    """SQL text of a playbook, understood before any value is known."""
+
+    __slots__ = ("_parts", "facts", "source", "template")
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.template: Template = template(source)
+        self._parts: tuple[Part, ...] | None = None
+        self.facts: Facts = self._understand()
+
+    @property
+    def parts(self) -> tuple[Part, ...] | None:
+        """Its parts; None when statements such as `{% if %}` decide on them at run time."""
+        return self._parts
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with it."""
+        return self.facts.problems
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """The paths its templates read, those in comments left out."""
+        return self.facts.reads
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The bare functions its templates call."""
+        return self.facts.calls
+
+    @property
+    def filters(self) -> frozenset[str]:
+        """The names of the filters used."""
+        return self.facts.filters
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The `:name` and `%(name)s` parameters it wants."""
+        return frozenset(part.name for part in self._parts or () if isinstance(part, Named))
+
+    def bind(
+        self, scopes: Mapping[str, Any], params: Mapping[str, Any] | None = None, budget: Budget | None = None
+    ) -> Query:
+        """The statement with its values."""
+        run = Run(scopes, budget or DEFAULT_BUDGET, tolerant=False)
+        found: list[str | Parameter | Break] = []
+        for part in self._parts_for(run):
+            try:
+                found.append(_filled(run, part, params or {}))
+            except Exception as error:  # noqa: BLE001  nothing but TemplateError leaves an evaluation
+                raise failure(error, _shown(part), self.source) from None
+        return Query(tuple(found))
+
+    def render(
+        self,
+        scopes: Mapping[str, Any],
+        style: Style,
+        params: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
+    ) -> tuple[str, list[Any]]:
+        """The text and the parameters to pass with it."""
+        return self.bind(scopes, params, budget).render(style)
+
+    def _understand(self) -> Facts:
+        pieces = self.template.parts
+        if pieces is None or HOLE in self.source:
+            return self.template.facts
+        holes = [piece for piece in pieces if not isinstance(piece, str)]
+        text = "".join(piece if isinstance(piece, str) else HOLE for piece in pieces)
+        parts, problems, dropped = scan(text, [found for found, _ in holes])
+        self._parts = tuple(parts)
+        problems = [msgspec.structs.replace(found, offset=_in_source(pieces, found.offset)) for found in problems]
+        # The same expression may stand both inside a comment and outside: identity is not enough, count them.
+        left_out = list(dropped)
+        kept: list[Facts] = [Facts(problems=tuple(problems))] if problems else []
+        for found, offset in holes:
+            if found in left_out:
+                left_out.remove(found)
+            else:
+                kept.append(found.facts.shifted(offset))
+        return joined(kept)
+
+    def _parts_for(self, run: Run) -> Sequence[Part]:
+        if self._parts is not None:
+            return self._parts
+        if HOLE in self.source:
+            raise refused("there is a NUL character in the SQL text", expression=self.source)
+        try:
+            pieces: Pieces = []
+            self.template.action(keep_values=True)(run, pieces)
+        except Exception as error:  # noqa: BLE001  nothing but TemplateError leaves an evaluation
+            raise failure(error, "the SQL text", self.source) from None
+        text = "".join(piece if isinstance(piece, str) else HOLE for piece in pieces)
+        return scan(text, [_Ready(piece) for piece in pieces if isinstance(piece, Inserted)])[0]
+
+
+def _in_source(pieces: Sequence[str | tuple[Expression, int]], offset: int) -> int:
+    """Where a place in the text with holes stands in the source; best effort, as `{{-` takes spaces away."""
+    at = source = 0
+    for piece in pieces:
+        length = len(piece) if isinstance(piece, str) else 1
+        if offset < at + length:
+            return source + offset - at
+        at += length
+        source = source + length if isinstance(piece, str) else piece[1] + len(piece[0].source) + 2
+    return source
+
+
+class _Ready:
+    """A hole whose value is known already, as `{% for %}` and `{% if %}` leave it."""
+
+    __slots__ = ("_value", "marker")
+
+    def __init__(self, inserted: Inserted) -> None:
+        self._value = inserted.value
+        self.marker: str | None = inserted.marker
+
+    def evaluate(self, _run: Run) -> Any:
+        return self._value
+
+
+@lru_cache(maxsize=4_096)
+def compile_sql(text: str) -> Statement:
+    """The statement of a text; what is wrong with it is in its `problems`."""
+    return Statement(text)
+
+
+def _filled(run: Run, part: Part, params: Mapping[str, Any]) -> str | Parameter | Break:
+    if isinstance(part, Text):
+        return part.text
+    if isinstance(part, Break):
+        return part
+    if isinstance(part, Named):
+        if part.name not in params:
+            raise refused(f"there is no parameter `{part.name}`")
+        return Parameter(params[part.name])
+    if isinstance(part, Splice):
+        return to_text(run, part.source.evaluate(run))
+    if isinstance(part, Identifier):
+        return _name(run, part)
+    if part.literal:
+        return Parameter("".join(_text(run, piece) for piece in part.pieces), part.inline)
+    source = part.pieces[0]
+    return Parameter(source if isinstance(source, str) else plain(run, source.evaluate(run)))
+
+
+def _text(run: Run, piece: str | Source) -> str:
+    return piece if isinstance(piece, str) else to_text(run, piece.evaluate(run))
+
+
+def _name(run: Run, part: Identifier) -> str:
+    """A name, quoted; its values must be plain, so that they cannot be anything else."""
+    if part.quoted and len(part.pieces) > 1:
+        texts = [piece if isinstance(piece, str) else _plain_piece(run, piece) for piece in part.pieces]
+        return '"' + "".join(texts) + '"'
+    name = "".join(piece if isinstance(piece, str) else _name_text(run, piece) for piece in part.pieces)
+    if not _PLAIN.fullmatch(name):
+        raise refused("the value is not a plain identifier, which is needed where a name stands")
+    return ".".join(f'"{component}"' for component in name.split("."))
+
+
+def _plain_piece(run: Run, source: Source) -> str:
+    text = _name_text(run, source)
+    if not _PLAIN_PIECE.fullmatch(text):
+        raise refused("the value is not part of a plain identifier, which is needed where a name stands")
+    return text
+
+
+def _name_text(run: Run, source: Source) -> str:
+    value = plain(run, source.evaluate(run))
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise refused("the value is not text, which is needed where a name stands")
+    return str(value)
+
+
+def _shown(part: Part) -> str:
+    """The expressions of a part, for a message."""
+    pieces: Sequence[str | Source] = ()
+    if isinstance(part, Splice):
+        pieces = (part.source,)
+    elif isinstance(part, (Bind, Identifier)):
+        pieces = part.pieces
+    shown = [quoted(piece.source) for piece in pieces if isinstance(piece, Expression)]
+    return ", ".join(shown) or "the SQL text"

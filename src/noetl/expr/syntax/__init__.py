@@ -1,0 +1,1 @@
+"""Template text to a tree, and what can be told from the tree alone."""

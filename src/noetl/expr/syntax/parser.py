@@ -1,0 +1,301 @@
+"""Tokens to a syntax tree, for the expressions people usually write.
+
+A recursive descent over Jinja2's expression grammar. Where it answers, it answers what Jinja2 would (a test
+compares the two); where a source is wrong, or merely odd, it raises Unsure and `noetl.expr.syntax.jinja` takes over,
+whose messages are Jinja2's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from noetl.expr.syntax import nodes
+from noetl.expr.syntax.lexer import END, Token, number_of, text_of, tokens
+from noetl.expr.syntax.nodes import Expr
+
+_COMPARISONS: Final = frozenset({"==", "!=", "<", "<=", ">", ">="})
+#: how tightly an operator binds
+_BINDING: Final = {"+": 1, "-": 1, "~": 2, "*": 3, "/": 3, "//": 3, "%": 3, "**": 4}
+_CONSTANTS: Final = {"true": True, "True": True, "false": False, "False": False, "none": None, "None": None}
+#: what can begin the argument of a test that is written without parentheses
+_BEGINS_ARGUMENT: Final = frozenset({"name", "text", "number", "[", "{", "not", "if", "in", "is"})
+
+
+class Unsure(Exception):  # noqa: N818  it is an answer, not an error
+    """This is for Jinja2 to judge."""
+
+
+def parse(source: str) -> Expr:
+    """The tree of one expression; raises Unsure where Jinja2 has to be asked."""
+    found = tokens(source)
+    if found is None:
+        raise Unsure
+    parser = _Parser(found)
+    tree = parser.expression()
+    if parser.kind != "end":
+        raise Unsure
+    return tree
+
+
+class _Parser:
+    """Stands on one token; every method reads one construct and stops behind it."""
+
+    def __init__(self, found: list[Token]) -> None:
+        self._tokens = found
+        self._at = 0
+        self.kind, self._text, self._offset = found[0]
+
+    def _advance(self) -> None:
+        self._at += 1
+        self.kind, self._text, self._offset = self._tokens[self._at]
+
+    def _expect(self, kind: str) -> None:
+        if self.kind != kind:
+            raise Unsure
+        self._advance()
+
+    def _next_kind(self) -> str:
+        return self._tokens[self._at + 1][0] if self.kind != "end" else END[0]
+
+    def expression(self) -> Expr:
+        found = self._or()
+        while self.kind == "if":
+            self._advance()
+            test = self._or()
+            otherwise = None
+            if self.kind == "else":
+                self._advance()
+                otherwise = self.expression()
+            found = nodes.Condition(test, found, otherwise)
+        return found
+
+    def _or(self) -> Expr:
+        found = self._and()
+        while self.kind == "or":
+            self._advance()
+            found = nodes.Or(found, self._and())
+        return found
+
+    def _and(self) -> Expr:
+        found = self._not()
+        while self.kind == "and":
+            self._advance()
+            found = nodes.And(found, self._not())
+        return found
+
+    def _not(self) -> Expr:
+        if self.kind == "not":
+            self._advance()
+            return nodes.Not(self._not())
+        return self._comparison()
+
+    def _comparison(self) -> Expr:
+        first = self._arithmetic(1)
+        rest: list[tuple[str, Expr]] = []
+        while True:
+            if self.kind in _COMPARISONS or self.kind == "in":
+                operator = self.kind
+                self._advance()
+            elif self.kind == "not" and self._next_kind() == "in":
+                operator = "not in"
+                self._advance()
+                self._advance()
+            else:
+                break
+            rest.append((operator, self._arithmetic(1)))
+        return nodes.Compare(first, tuple(rest)) if rest else first
+
+    def _arithmetic(self, weakest: int) -> Expr:
+        """Operators that bind at least as tightly as `weakest`, all left-associative."""
+        left = self._unary(with_filters=True)
+        while (binding := _BINDING.get(self.kind, 0)) >= weakest:
+            operator = self.kind
+            self._advance()
+            right = self._arithmetic(binding + 1)
+            if operator != "~":
+                left = nodes.Binary(operator, left, right)
+            elif isinstance(left, nodes.Concat):
+                left = nodes.Concat((*left.parts, right))
+            else:
+                left = nodes.Concat((left, right))
+        return left
+
+    def _unary(self, *, with_filters: bool) -> Expr:
+        if self.kind in ("-", "+"):
+            operator = self.kind
+            self._advance()
+            found: Expr = nodes.Unary(operator, self._unary(with_filters=False))
+        else:
+            found = self._primary()
+        found = self._postfix(found)
+        return self._filters(found) if with_filters else found
+
+    def _primary(self) -> Expr:
+        kind, text, offset = self.kind, self._text, self._offset
+        reader = _PRIMARIES.get(kind)
+        if reader is not None:
+            return reader(self)
+        if kind == "name":
+            self._advance()
+            return nodes.Const(_CONSTANTS[text]) if text in _CONSTANTS else nodes.Name(text, offset)
+        if kind != "number":
+            raise Unsure
+        self._advance()
+        return nodes.Const(number_of(text))
+
+    def literal_text(self) -> Expr:
+        parts: list[str] = []
+        while self.kind == "text":
+            part = text_of(self._text)
+            if part is None:
+                raise Unsure
+            parts.append(part)
+            self._advance()
+        return nodes.Const("".join(parts))
+
+    def parenthesised(self) -> Expr:
+        self._advance()
+        if self.kind == ")":
+            self._advance()
+            return nodes.TupleOf(())
+        first = self.expression()
+        if self.kind == ")":
+            self._advance()
+            return first
+        items = [first]
+        while self.kind == ",":
+            self._advance()
+            if self.kind == ")":
+                break
+            items.append(self.expression())
+        self._expect(")")
+        return nodes.TupleOf(tuple(items))
+
+    def list_of(self) -> Expr:
+        self._advance()
+        items: list[Expr] = []
+        while self.kind != "]":
+            if items:
+                self._expect(",")
+                if self.kind == "]":
+                    break
+            items.append(self.expression())
+        self._advance()
+        return nodes.ListOf(tuple(items))
+
+    def map_of(self) -> Expr:
+        self._advance()
+        pairs: list[tuple[Expr, Expr]] = []
+        while self.kind != "}":
+            if pairs:
+                self._expect(",")
+                if self.kind == "}":
+                    break
+            key = self.expression()
+            self._expect(":")
+            pairs.append((key, self.expression()))
+        self._advance()
+        return nodes.DictOf(tuple(pairs))
+
+    def _postfix(self, found: Expr) -> Expr:
+        while True:
+            if self.kind == ".":
+                self._advance()
+                # A keyword is an ordinary name behind a dot.
+                if not self._text.isidentifier():
+                    raise Unsure
+                found = nodes.Attribute(found, self._text)
+                self._advance()
+            elif self.kind == "[":
+                self._advance()
+                found = nodes.Item(found, self._subscript())
+                self._expect("]")
+            elif self.kind == "(":
+                found = nodes.Call(found, self._arguments())
+            else:
+                return found
+
+    def _subscript(self) -> Expr:
+        if self.kind == ":":
+            return self._slice(None)
+        start = self.expression()
+        return self._slice(start) if self.kind == ":" else start
+
+    def _slice(self, start: Expr | None) -> Expr:
+        bounds: list[Expr | None] = [start]
+        while self.kind == ":" and len(bounds) < 3:
+            self._advance()
+            bounds.append(None if self.kind in ("]", ":") else self.expression())
+        bounds += [None] * (3 - len(bounds))
+        return nodes.Slice(*bounds)
+
+    def _filters(self, found: Expr) -> Expr:
+        while True:
+            if self.kind == "|":
+                self._advance()
+                found = self._filter(found)
+            elif self.kind == "is":
+                found = self._test(found)
+            elif self.kind == "(":
+                found = nodes.Call(found, self._arguments())
+            else:
+                return found
+
+    def _word(self) -> str:
+        """A name where any word will do."""
+        word = self._text
+        if not word.isidentifier() or self._next_kind() == ".":
+            raise Unsure
+        self._advance()
+        return word
+
+    def _filter(self, found: Expr) -> Expr:
+        offset = self._offset
+        name = self._word()
+        return nodes.Filter(found, name, self._arguments() if self.kind == "(" else nodes.NO_ARGUMENTS, offset)
+
+    def _test(self, found: Expr) -> Expr:
+        self._advance()
+        negated = self.kind == "not"
+        if negated:
+            self._advance()
+        offset = self._offset
+        name = self._word()
+        if self.kind == "(":
+            arguments = self._arguments()
+        elif self.kind in _BEGINS_ARGUMENT:
+            arguments = nodes.Arguments((self._postfix(self._primary()),))
+        else:
+            arguments = nodes.NO_ARGUMENTS
+        test = nodes.Test(found, name, arguments, offset)
+        return nodes.Not(test) if negated else test
+
+    def _arguments(self) -> nodes.Arguments:
+        self._advance()
+        positional: list[Expr] = []
+        keywords: list[tuple[str, Expr]] = []
+        while self.kind != ")":
+            if positional or keywords:
+                self._expect(",")
+                if self.kind == ")":
+                    break
+            if self.kind == "name" and self._next_kind() == "=":
+                name = self._text
+                self._advance()
+                self._advance()
+                keywords.append((name, self.expression()))
+            elif keywords:
+                raise Unsure
+            else:
+                positional.append(self.expression())
+        self._advance()
+        return nodes.Arguments(tuple(positional), tuple(keywords))
+
+
+_PRIMARIES: Final[dict[str, Callable[[_Parser], Expr]]] = {
+    "text": _Parser.literal_text,
+    "(": _Parser.parenthesised,
+    "[": _Parser.list_of,
+    "{": _Parser.map_of,
+}

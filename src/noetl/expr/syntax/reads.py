@@ -1,0 +1,203 @@
+"""Which names and paths a template reads, what it calls and which filters it uses: a walk over its tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from noetl.expr.facts import Call, Facts, Problem, Read
+from noetl.expr.syntax import nodes
+from noetl.expr.vocabulary import FILTERS, TESTS, nearest
+
+
+def facts_of(tree: nodes.Expr) -> Facts:
+    """The facts of one expression."""
+    survey = _Survey()
+    survey.expression(tree)
+    return survey.facts()
+
+
+def facts_of_statements(body: Iterable[nodes.Statement]) -> Facts:
+    """The facts of a whole template with statements."""
+    survey = _Survey()
+    survey.statements(body)
+    return survey.facts()
+
+
+class _Survey:
+    """Gathers while it walks; knows which names are bound at the point it has reached."""
+
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+        self._reads: list[Read] = []
+        self._calls: list[Call] = []
+        self._filters: set[str] = set()
+        self._bound: set[str] = set()
+
+    def facts(self) -> Facts:
+        reads = tuple(sorted(self._reads, key=lambda read: read.offset)) if len(self._reads) > 1 else tuple(self._reads)
+        return Facts(tuple(self._problems), reads, tuple(self._calls), frozenset(self._filters))
+
+    def expression(self, node: nodes.Expr | None) -> None:
+        if node is None:
+            return
+        visit = _EXPRESSIONS.get(type(node))
+        if visit is not None:
+            visit(self, node)
+
+    def all(self, found: Iterable[nodes.Expr | None]) -> None:
+        for node in found:
+            self.expression(node)
+
+    def path(self, node: nodes.Name | nodes.Attribute | nodes.Item) -> None:
+        """Follow a chain down to its root; what is computed on the way is a read of its own."""
+        parts: list[str] = []
+        exact = True
+        at: nodes.Expr = node
+        while not isinstance(at, nodes.Name):
+            if isinstance(at, nodes.Attribute):
+                parts.append(at.name)
+            elif isinstance(at, nodes.Item):
+                if isinstance(at.key, nodes.Const) and isinstance(at.key.value, (str, int)):
+                    parts.append(str(at.key.value))
+                else:
+                    self.expression(at.key)
+                    parts.clear()
+                    exact = False
+            else:
+                self.expression(at)
+                return
+            at = at.of
+        if at.name not in self._bound:
+            self._reads.append(Read((at.name, *reversed(parts)), at.offset, exact))
+
+    def call(self, node: nodes.Call) -> None:
+        if isinstance(node.of, nodes.Name):
+            if node.of.name not in self._bound:
+                self._calls.append(Call(node.of.name, _literals(node.arguments), node.of.offset))
+        elif isinstance(node.of, nodes.Attribute):
+            # `x.items()`: the method is no part of what is read.
+            self.expression(node.of.of)
+        else:
+            self.expression(node.of)
+        self.all(node.arguments.expressions())
+
+    def filter(self, node: nodes.Filter) -> None:
+        self._filters.add(node.name)
+        if node.name not in FILTERS:
+            self._unknown("filter", node, FILTERS)
+        self.expression(node.of)
+        self.all(node.arguments.expressions())
+
+    def test(self, node: nodes.Test) -> None:
+        if node.name not in TESTS:
+            self._unknown("test", node, TESTS)
+        self.expression(node.of)
+        self.all(node.arguments.expressions())
+
+    def _unknown(self, what: str, node: nodes.Filter | nodes.Test, known: frozenset[str]) -> None:
+        near = nearest(node.name, known)
+        fix = f"did you mean `{near}`?" if near else None
+        self._problems.append(Problem("unknown-filter", f"There is no {what} `{node.name}`.", fix, node.offset))
+
+    def statements(self, body: Iterable[nodes.Statement]) -> None:
+        for node in body:
+            _STATEMENTS[type(node)](self, node)
+
+    def _scoped(self, body: Iterable[nodes.Statement], names: Iterable[str] = ()) -> None:
+        """Walk a body whose bindings end with it."""
+        outer = set(self._bound)
+        self._bound.update(names)
+        self.statements(body)
+        self._bound = outer
+
+    def for_(self, node: nodes.For) -> None:
+        self.expression(node.items)
+        outer = set(self._bound)
+        self._bound.update(_bound_by(node.target))
+        self.expression(node.test)
+        self._scoped(node.body, ("loop",))
+        self._bound = outer
+        self._scoped(node.otherwise)
+
+    def if_(self, node: nodes.If) -> None:
+        for test, body in node.branches:
+            self.expression(test)
+            self.statements(body)
+        self.statements(node.otherwise)
+
+    def assign(self, node: nodes.Assign) -> None:
+        self.expression(node.value)
+        self._bind(node.target)
+
+    def assign_block(self, node: nodes.AssignBlock) -> None:
+        self._scoped(node.body)
+        self.expression(node.filter)
+        self._bind(node.target)
+
+    def with_(self, node: nodes.With) -> None:
+        self.all(value for _, value in node.bindings)
+        self._scoped(node.body, [name for target, _ in node.bindings for name in _bound_by(target)])
+
+    def filter_block(self, node: nodes.FilterBlock) -> None:
+        self._scoped(node.body)
+        self.expression(node.filter)
+
+    def _bind(self, target: nodes.Target) -> None:
+        if isinstance(target, nodes.NamespaceTarget):
+            self.path(nodes.Name(target.namespace, target.offset))
+        self._bound.update(_bound_by(target))
+
+
+def _bound_by(target: nodes.Target) -> list[str]:
+    if isinstance(target, nodes.NameTarget):
+        return [target.name]
+    if isinstance(target, nodes.TupleTarget):
+        return [name for part in target.targets for name in _bound_by(part)]
+    return []
+
+
+def _literals(arguments: nodes.Arguments) -> tuple[str | None, ...]:
+    found: list[str | None] = []
+    for node in arguments.expressions():
+        if isinstance(node, (nodes.ListOf, nodes.TupleOf)):
+            found.extend(_literal(item) for item in node.items)
+        else:
+            found.append(_literal(node))
+    return tuple(found)
+
+
+def _literal(node: nodes.Expr) -> str | None:
+    return node.value if isinstance(node, nodes.Const) and isinstance(node.value, str) else None
+
+
+_EXPRESSIONS: dict[type, Callable[[_Survey, Any], None]] = {
+    nodes.Name: _Survey.path,
+    nodes.Attribute: _Survey.path,
+    nodes.Item: _Survey.path,
+    nodes.Call: _Survey.call,
+    nodes.Filter: _Survey.filter,
+    nodes.Test: _Survey.test,
+    nodes.Slice: lambda s, n: s.all((n.start, n.stop, n.step)),
+    nodes.ListOf: lambda s, n: s.all(n.items),
+    nodes.TupleOf: lambda s, n: s.all(n.items),
+    nodes.DictOf: lambda s, n: s.all(part for pair in n.pairs for part in pair),
+    nodes.Unary: lambda s, n: s.expression(n.of),
+    nodes.Not: lambda s, n: s.expression(n.of),
+    nodes.Binary: lambda s, n: s.all((n.left, n.right)),
+    nodes.And: lambda s, n: s.all((n.left, n.right)),
+    nodes.Or: lambda s, n: s.all((n.left, n.right)),
+    nodes.Concat: lambda s, n: s.all(n.parts),
+    nodes.Compare: lambda s, n: s.all((n.first, *(operand for _, operand in n.rest))),
+    nodes.Condition: lambda s, n: s.all((n.test, n.then, n.otherwise)),
+}
+_STATEMENTS: dict[type, Callable[[_Survey, Any], None]] = {
+    nodes.Text: lambda _s, _n: None,
+    nodes.Output: lambda s, n: s.expression(n.expression),
+    nodes.For: _Survey.for_,
+    nodes.If: _Survey.if_,
+    nodes.Assign: _Survey.assign,
+    nodes.AssignBlock: _Survey.assign_block,
+    nodes.With: _Survey.with_,
+    nodes.FilterBlock: _Survey.filter_block,
+}

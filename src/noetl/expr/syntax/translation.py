@@ -1,0 +1,152 @@
+"""Jinja2's syntax tree to ours, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from jinja2 import nodes as theirs
+
+from noetl.expr.syntax import nodes as ours
+
+_BINARY: Final[dict[type, str]] = {
+    theirs.Add: "+",
+    theirs.Sub: "-",
+    theirs.Mul: "*",
+    theirs.Div: "/",
+    theirs.FloorDiv: "//",
+    theirs.Mod: "%",
+    theirs.Pow: "**",
+}
+_COMPARISON: Final = {
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "lteq": "<=",
+    "gt": ">",
+    "gteq": ">=",
+    "in": "in",
+    "notin": "not in",
+}
+
+
+class Translation:
+    """Of one template. Every node's `lineno` is an offset, see `noetl.expr.syntax.jinja`."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def expression(self, node: Any) -> ours.Expr:
+        """One expression."""
+        operator = _BINARY.get(type(node))
+        if operator is not None:
+            return ours.Binary(operator, self.expression(node.left), self.expression(node.right))
+        return _EXPRESSIONS[type(node)](self, node)
+
+    def body(self, found: Sequence[Any]) -> tuple[ours.Statement, ...]:
+        """A run of statements; Jinja2 bundles text and expressions, here each stands for itself."""
+        done: list[ours.Statement] = []
+        for node in found:
+            if isinstance(node, theirs.Output):
+                done.extend(self._output(part) for part in node.nodes)
+            else:
+                done.append(_STATEMENTS[type(node)](self, node))
+        return tuple(done)
+
+    def _output(self, node: Any) -> ours.Statement:
+        if isinstance(node, theirs.TemplateData):
+            return ours.Text(node.data)
+        return ours.Output(self.expression(node), node.lineno)
+
+    def maybe(self, node: Any) -> ours.Expr | None:
+        return None if node is None else self.expression(node)
+
+    def each(self, found: Sequence[Any]) -> tuple[ours.Expr, ...]:
+        return tuple(self.expression(node) for node in found)
+
+    def arguments(self, node: Any) -> ours.Arguments:
+        return ours.Arguments(
+            self.each(node.args),
+            tuple((keyword.key, self.expression(keyword.value)) for keyword in node.kwargs),
+            self.maybe(node.dyn_args),
+            self.maybe(node.dyn_kwargs),
+        )
+
+    def filter(self, node: Any) -> ours.Filter:
+        return ours.Filter(self.maybe(node.node), node.name, self.arguments(node), node.lineno)
+
+    def test(self, node: Any) -> ours.Test:
+        # Jinja2 remembers where `is` stands; the name comes soon after.
+        offset = max(node.lineno, self._source.find(node.name, node.lineno + 2))
+        return ours.Test(self.expression(node.node), node.name, self.arguments(node), offset)
+
+    def compare(self, node: Any) -> ours.Compare:
+        rest = tuple((_COMPARISON[operand.op], self.expression(operand.expr)) for operand in node.ops)
+        return ours.Compare(self.expression(node.expr), rest)
+
+    def map_of(self, node: Any) -> ours.DictOf:
+        return ours.DictOf(tuple((self.expression(pair.key), self.expression(pair.value)) for pair in node.items))
+
+    def target(self, node: Any) -> ours.Target:
+        if isinstance(node, theirs.Tuple):
+            return ours.TupleTarget(tuple(self.target(item) for item in node.items))
+        if isinstance(node, theirs.NSRef):
+            return ours.NamespaceTarget(node.name, node.attr, node.lineno)
+        return ours.NameTarget(node.name)
+
+    def for_(self, node: Any) -> ours.For:
+        return ours.For(
+            self.target(node.target),
+            self.expression(node.iter),
+            self.body(node.body),
+            self.body(node.else_),
+            self.maybe(node.test),
+            bool(node.recursive),
+        )
+
+    def if_(self, node: Any) -> ours.If:
+        branches = tuple((self.expression(one.test), self.body(one.body)) for one in (node, *node.elif_))
+        return ours.If(branches, self.body(node.else_))
+
+    def with_(self, node: Any) -> ours.With:
+        bindings = tuple(
+            (self.target(target), self.expression(value))
+            for target, value in zip(node.targets, node.values, strict=True)
+        )
+        return ours.With(bindings, self.body(node.body))
+
+    def assign_block(self, node: Any) -> ours.AssignBlock:
+        filtered = None if node.filter is None else self.filter(node.filter)
+        return ours.AssignBlock(self.target(node.target), filtered, self.body(node.body))
+
+
+_EXPRESSIONS: Final[dict[type, Callable[[Translation, Any], ours.Expr]]] = {
+    theirs.Const: lambda _t, n: ours.Const(n.value),
+    theirs.TemplateData: lambda _t, n: ours.Const(n.data),
+    theirs.Name: lambda _t, n: ours.Name(n.name, n.lineno),
+    theirs.Getattr: lambda t, n: ours.Attribute(t.expression(n.node), n.attr),
+    theirs.Getitem: lambda t, n: ours.Item(t.expression(n.node), t.expression(n.arg)),
+    theirs.Slice: lambda t, n: ours.Slice(t.maybe(n.start), t.maybe(n.stop), t.maybe(n.step)),
+    theirs.List: lambda t, n: ours.ListOf(t.each(n.items)),
+    theirs.Tuple: lambda t, n: ours.TupleOf(t.each(n.items)),
+    theirs.Dict: Translation.map_of,
+    theirs.Filter: Translation.filter,
+    theirs.Test: Translation.test,
+    theirs.Call: lambda t, n: ours.Call(t.expression(n.node), t.arguments(n)),
+    theirs.Neg: lambda t, n: ours.Unary("-", t.expression(n.node)),
+    theirs.Pos: lambda t, n: ours.Unary("+", t.expression(n.node)),
+    theirs.Not: lambda t, n: ours.Not(t.expression(n.node)),
+    theirs.And: lambda t, n: ours.And(t.expression(n.left), t.expression(n.right)),
+    theirs.Or: lambda t, n: ours.Or(t.expression(n.left), t.expression(n.right)),
+    theirs.Concat: lambda t, n: ours.Concat(t.each(n.nodes)),
+    theirs.Compare: Translation.compare,
+    theirs.CondExpr: lambda t, n: ours.Condition(t.expression(n.test), t.expression(n.expr1), t.maybe(n.expr2)),
+}
+_STATEMENTS: Final[dict[type, Callable[[Translation, Any], ours.Statement]]] = {
+    theirs.For: Translation.for_,
+    theirs.If: Translation.if_,
+    theirs.Assign: lambda t, n: ours.Assign(t.target(n.target), t.expression(n.node)),
+    theirs.AssignBlock: Translation.assign_block,
+    theirs.With: Translation.with_,
+    theirs.FilterBlock: lambda t, n: ours.FilterBlock(t.filter(n.filter), t.body(n.body)),
+}

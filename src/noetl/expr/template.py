@@ -1,0 +1,244 @@
+"""Template and Guard: compiled once, evaluated many times; every problem is told, none is raised, before that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from noetl.errors import TemplateError
+from noetl.expr.budget import DEFAULT_BUDGET, Budget
+from noetl.expr.closures.statements import Action, program, text_of
+from noetl.expr.expression import Expression, expression, failure, quoted
+from noetl.expr.facts import NO_FACTS, Call, Facts, Problem, Read, joined
+from noetl.expr.sandbox.run import Run
+from noetl.expr.sandbox.text import to_text
+from noetl.expr.sandbox.undefined import Missing
+from noetl.expr.syntax import nodes
+from noetl.expr.syntax.reads import facts_of_statements
+from noetl.expr.syntax.segments import Hole, has_template, split
+
+#: a piece of a template: literal text, or an expression and where its source starts
+Part = str | tuple[Expression, int]
+
+
+class Template:
+    """A text of the playbook. What is exactly one `{{ … }}` keeps its value's type; anything else is text."""
+
+    __slots__ = ("_action", "_body", "_facts", "_lone", "_parts", "source")
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._facts: Facts | None = None
+        self._body: tuple[nodes.Statement, ...] | Problem | None = None
+        self._action: Action | None = None
+        self._parts: tuple[Part, ...] | None = _parts_of(source)
+        self._lone: Expression | None = _lone(self._parts or ())
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether there is no template syntax in it at all."""
+        return not self.source or (self._parts is not None and self._parts == (self.source,))
+
+    @property
+    def is_expression(self) -> bool:
+        """Whether it is exactly one `{{ … }}`, white space around it aside."""
+        return self._lone is not None
+
+    @property
+    def expression(self) -> Expression | None:
+        """The expression, when the template is exactly one."""
+        return self._lone
+
+    @property
+    def parts(self) -> tuple[Part, ...] | None:
+        """Literal text and expressions in order; None when there are statements or comments."""
+        return self._parts
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with it."""
+        return self.facts.problems
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """The paths it reads."""
+        return self.facts.reads
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The bare functions it calls."""
+        return self.facts.calls
+
+    @property
+    def filters(self) -> frozenset[str]:
+        """The names of the filters it uses."""
+        return self.facts.filters
+
+    @property
+    def facts(self) -> Facts:
+        """All of the above, computed at the first question."""
+        if self._facts is None:
+            self._facts = self._find_facts()
+        return self._facts
+
+    def evaluate(self, scopes: Mapping[str, Any], budget: Budget | None = None) -> Any:
+        """The value. Maps and lists that come straight from the scopes are not copied."""
+        lone = self._lone
+        if lone is not None:
+            run = Run(scopes, budget or DEFAULT_BUDGET, tolerant=False)
+            try:
+                return lone.plain_value(run)
+            except Exception as error:  # noqa: BLE001  nothing but TemplateError leaves an evaluation
+                raise failure(error, quoted(lone.source), self.source) from None
+        if self._parts is None:
+            return self._evaluate_statements(scopes, budget or DEFAULT_BUDGET)
+        return self._evaluate_text(scopes, budget or DEFAULT_BUDGET)
+
+    def _evaluate_text(self, scopes: Mapping[str, Any], budget: Budget) -> str:
+        run = Run(scopes, budget, tolerant=False)
+        texts: list[str] = []
+        for part in self._parts or ():
+            if isinstance(part, str):
+                texts.append(part)
+                continue
+            try:
+                texts.append(to_text(run, part[0].evaluate(run)))
+            except Exception as error:  # noqa: BLE001  nothing but TemplateError leaves an evaluation
+                raise failure(error, quoted(part[0].source), self.source) from None
+        return "".join(texts)
+
+    def _evaluate_statements(self, scopes: Mapping[str, Any], budget: Budget) -> str:
+        try:
+            if self._action is None:
+                self._action = self.action(keep_values=False)
+            return text_of(Run(scopes, budget, tolerant=False), self._action)
+        except Exception as error:  # noqa: BLE001  nothing but TemplateError leaves an evaluation
+            raise failure(error, f"`{_glimpse(self.source)}`", self.source) from None
+
+    def action(self, *, keep_values: bool) -> Action:
+        """The compiled statements, for templates that have some."""
+        body = self._parsed()
+        if isinstance(body, Problem):
+            raise TemplateError(body.message)
+        return program(body, keep_values=keep_values)
+
+    def _parsed(self) -> tuple[nodes.Statement, ...] | Problem:
+        if self._body is None:
+            from noetl.expr.syntax.jinja import parse_template
+
+            self._body = parse_template(self.source)
+        return self._body
+
+    def _find_facts(self) -> Facts:
+        if self._parts is not None:
+            found = [part for part in self._parts if not isinstance(part, str)]
+            return joined(part.facts.shifted(offset) for part, offset in found) if found else NO_FACTS
+        body = self._parsed()
+        if isinstance(body, Problem):
+            return Facts(problems=(body,))
+        try:
+            return facts_of_statements(body)
+        except RecursionError:
+            return Facts(problems=(Problem("template-syntax", "The template is nested too deeply.", None, 0),))
+
+
+def _parts_of(source: str) -> tuple[Part, ...] | None:
+    if not has_template(source):
+        return (source,)
+    segments = split(source)
+    if segments is None:
+        return None
+    return tuple((expression(s.source), s.offset) if isinstance(s, Hole) else s for s in segments)
+
+
+def _lone(parts: tuple[Part, ...]) -> Expression | None:
+    """The one expression, when there is nothing but white space beside it."""
+    found = [part for part in parts if not isinstance(part, str) or not part.isspace()]
+    return found[0][0] if len(found) == 1 and not isinstance(found[0], str) else None
+
+
+def _glimpse(source: str) -> str:
+    text = " ".join(source.split())
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+class Guard:
+    """A `when`: one `{{ … }}`, or a literal true or false. An undefined is false, and so is comparing with one."""
+
+    __slots__ = ("_constant", "_expression", "form_ok", "source", "template")
+
+    def __init__(self, source: str | bool) -> None:  # noqa: FBT001  `when: true` is a boolean
+        self.source = source
+        #: the template behind it, None for a literal
+        self.template: Template | None = None
+        self._expression: Expression | None = None
+        self._constant = _LITERALS.get(source.strip()) if isinstance(source, str) else source
+        if self._constant is None and isinstance(source, str):
+            self.template = template(source)
+            self._expression = self.template.expression
+        #: False when it is neither an expression nor a literal
+        self.form_ok = self._constant is not None or self._expression is not None
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is a literal true or false."""
+        return self._constant is not None
+
+    @property
+    def is_expression(self) -> bool:
+        """Whether it is one `{{ … }}`."""
+        return self._expression is not None
+
+    @property
+    def facts(self) -> Facts:
+        """Problems, reads, calls and filters together."""
+        return NO_FACTS if self.template is None else self.template.facts
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with it, its form aside."""
+        return self.facts.problems
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """The paths it reads."""
+        return self.facts.reads
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The bare functions it calls."""
+        return self.facts.calls
+
+    @property
+    def filters(self) -> frozenset[str]:
+        """The names of the filters it uses."""
+        return self.facts.filters
+
+    def evaluate(self, scopes: Mapping[str, Any], budget: Budget | None = None) -> bool:
+        """Whether it holds."""
+        lone = self._expression
+        if lone is None:
+            if self._constant is not None:
+                return self._constant
+            raise TemplateError("a `when` is one `{{ … }}` or a literal true or false", expression=str(self.source))
+        try:
+            value = lone.evaluate(Run(scopes, budget or DEFAULT_BUDGET, tolerant=True))
+            return False if isinstance(value, Missing) else bool(value)
+        except Exception as error:  # noqa: BLE001  nothing but TemplateError leaves an evaluation
+            raise failure(error, quoted(lone.source), str(self.source)) from None
+
+
+_LITERALS = {"true": True, "false": False}
+
+
+@lru_cache(maxsize=32_768)
+def template(text: str) -> Template:
+    """The template of a text; what is wrong with it is in its `problems`."""
+    return Template(text)
+
+
+@lru_cache(maxsize=32_768)
+def guard(text: str | bool) -> Guard:  # noqa: FBT001  `when: true` is a boolean
+    """The guard of a `when`; what is wrong with it is in its `problems` and `form_ok`."""
+    return Guard(text)

@@ -1,0 +1,66 @@
+"""A value of the playbook with templates anywhere inside it, made ready to be rendered many times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from noetl.expr.budget import Budget
+from noetl.expr.facts import Facts, joined
+from noetl.expr.template import Template
+
+_Render = Callable[[Mapping[str, Any], Budget | None], Any]
+
+
+class Value:
+    """A tree of maps and lists whose leaves may be templates. Templates in keys are not looked at."""
+
+    __slots__ = ("_render", "templates", "tree")
+
+    def __init__(self, tree: Any) -> None:
+        self.tree = tree
+        #: every template inside, in order
+        self.templates: tuple[Template, ...] = tuple(_templates(tree))
+        self._render = _renderer(tree)
+
+    @property
+    def constant(self) -> bool:
+        """Whether it yields the same whatever the scopes are."""
+        return all(found.is_constant for found in self.templates)
+
+    @property
+    def facts(self) -> Facts:
+        """Problems, reads, calls and filters of all templates inside; offsets are those in each template."""
+        return joined(found.facts for found in self.templates)
+
+    def evaluate(self, scopes: Mapping[str, Any], budget: Budget | None = None) -> Any:
+        """The rendered tree. Its maps and lists are new ones each time, down to what templates yield."""
+        return self._render(scopes, budget)
+
+
+def value(tree: Any) -> Value:
+    """The value of a tree whose leaves may be `Template` objects."""
+    return Value(tree)
+
+
+def _templates(tree: Any) -> Iterator[Template]:
+    if isinstance(tree, Template):
+        yield tree
+    elif isinstance(tree, Mapping):
+        for part in tree.values():
+            yield from _templates(part)
+    elif isinstance(tree, (list, tuple)):
+        for part in tree:
+            yield from _templates(part)
+
+
+def _renderer(tree: Any) -> _Render:
+    if isinstance(tree, Template):
+        return tree.evaluate
+    if isinstance(tree, Mapping):
+        pairs = [(key, _renderer(part)) for key, part in tree.items()]
+        return lambda scopes, budget: {key: render(scopes, budget) for key, render in pairs}
+    if isinstance(tree, (list, tuple)):
+        parts = [_renderer(part) for part in tree]
+        return lambda scopes, budget: [render(scopes, budget) for render in parts]
+    return lambda _scopes, _budget: tree

@@ -1,0 +1,48 @@
+"""The names of all filters, tests and global functions, known without importing jinja2."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: the language's own, beside Jinja2's
+OWN_FILTERS: Final = frozenset({"to_json", "from_json", "sha256", "b64encode", "b64decode", "jsonpath", "sql", "raw"})
+#: Jinja2's; a test compares them with the installed version
+JINJA_FILTERS: Final = frozenset(
+    """abs attr batch capitalize center count d default dictsort e escape filesizeformat first float forceescape
+    format groupby indent int items join last length list lower map max min pprint random reject rejectattr
+    replace reverse round safe select selectattr slice sort string striptags sum title tojson trim truncate
+    unique upper urlencode urlize wordcount wordwrap xmlattr""".split()  # noqa: SIM905  a list of words reads better so
+)
+FILTERS: Final = OWN_FILTERS | JINJA_FILTERS
+TESTS: Final = frozenset(
+    """boolean callable defined divisibleby eq equalto escaped even false filter float ge greaterthan gt in integer
+    iterable le lessthan lower lt mapping ne none number odd sameas sequence string test true undefined upper
+    == != > >= < <=""".split()  # noqa: SIM905  a list of words reads better so
+)
+#: functions of Jinja2 that are there in every template
+FUNCTIONS: Final = frozenset({"range", "dict", "lipsum", "cycler", "joiner", "namespace"})
+
+
+def nearest(word: str, known: frozenset[str]) -> str | None:
+    """The known name that `word` was probably meant to be."""
+    best, best_distance = None, max(2, len(word) // 3) + 1
+    for candidate in sorted(known):
+        distance = _distance(word, candidate, best_distance)
+        if distance < best_distance:
+            best, best_distance = candidate, distance
+    return best
+
+
+def _distance(left: str, right: str, limit: int) -> int:
+    """How many single-character edits lie between two words, counted no further than `limit`."""
+    if abs(len(left) - len(right)) >= limit:
+        return limit
+    previous = list(range(len(right) + 1))
+    for row, one in enumerate(left, 1):
+        current = [row]
+        for column, other in enumerate(right, 1):
+            current.append(min(previous[column] + 1, current[column - 1] + 1, previous[column - 1] + (one != other)))
+        if min(current) >= limit:
+            return limit
+        previous = current
+    return previous[-1]

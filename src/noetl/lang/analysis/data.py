@@ -1,0 +1,149 @@
+"""Data that goes nowhere or comes from nowhere: `ctx` keys nothing writes, inputs nothing reads, text spliced in raw."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from noetl.expr.scopes import Boundary
+from noetl.lang.checks.subject import Subject, all_tasks, task_assignments
+from noetl.lang.node import ListNode, MapNode, Scalar
+from noetl.model.kinds import InputRole
+from noetl.model.nearest import nearest
+from noetl.model.net import Net
+from noetl.model.playbook import Assignment, Step, Task
+
+_SPLICES = {
+    "sql": ("sql-unbound", "`| sql` splices text into the statement; whoever controls it controls the database"),
+    "raw": ("shell-unquoted", "`| raw` splices text into the command; whoever controls it controls the shell"),
+}
+
+
+def analyze(net: Net, subject: Subject) -> None:
+    """Report reads without writes and writes without reads."""
+    if all(step.router.synthesize is None for step in net.steps.values()):
+        _never_set(net, subject)
+    _unused_inputs(net, subject)
+    for site in subject.sites.all:
+        for name in _SPLICES.keys() & site.template.filters:
+            if site.place.boundary is Boundary.TASK_CONFIG:
+                code, message = _SPLICES[name]
+                fix = "bind a value by leaving the filter out, or make sure that nobody else can set it"
+                subject.problems.warning(code, message, (site.node.place, site.node.end), fix=fix)
+
+
+def _written(net: Net) -> Iterator[Assignment]:
+    for step in net.steps.values():
+        yield from step.set
+        for arc in step.router.arcs:
+            yield from arc.set
+        for task in step.tasks:
+            yield from task_assignments(task)
+
+
+def _never_set(net: Net, subject: Subject) -> None:
+    written = {one.path[0] for one in _written(net) if one.scope == "ctx" and one.path}
+    for site in subject.sites.all:
+        for read in site.template.reads:
+            if read.path[0] != "ctx" or len(read.path) < 2 or read.path[1] in written:
+                continue
+            meant = nearest(read.path[1], written)
+            subject.problems.warning(
+                "never-set",
+                f"nothing writes `ctx.{read.path[1]}`",
+                subject.where(site, read.offset, len("ctx")),
+                fix=f"did you mean `ctx.{meant}`?" if meant else "write it with `set`",
+            )
+
+
+# --- inputs ----------------------------------------------------------------------------------------------------
+
+
+def _unused_inputs(net: Net, subject: Subject) -> None:
+    read_in = _inputs_read(subject)
+    blocks = _step_inputs(subject)
+    for step in net.steps.values():
+        if isinstance(step.input, Mapping):
+            read = read_in.get((step.name, None), set())
+            read = read.union(*(read_in.get((step.name, task.name), set()) for task in step.tasks))
+            unread = [name for name in step.input if not _is_used(name, read, step.tasks, subject)]
+            _report(unread, f"step `{step.name}`", blocks.get(step.name), subject)
+    for owner, task in all_tasks(net.playbook):
+        if isinstance(task.input, Mapping):
+            read = read_in.get((owner.name if owner else None, task.name), set())
+            unread = [name for name in task.input if not _is_used(name, read, (task,), subject)]
+            _task_inputs(unread, task, owner, subject)
+
+
+#: stands for every name: a template reads `input` as a whole
+_ALL = "*"
+
+
+def _inputs_read(subject: Subject) -> dict[tuple[str | None, str | None], set[str]]:
+    """Which inputs the templates of each step and task read."""
+    found: dict[tuple[str | None, str | None], set[str]] = {}
+    for site in subject.sites.all:
+        for read in site.template.reads:
+            if read.path[0] == "input":
+                name = read.path[1] if len(read.path) > 1 else _ALL
+                found.setdefault((site.place.step, site.place.task), set()).add(name)
+    return found
+
+
+def _is_used(name: str, read: set[str], tasks: tuple[Task, ...], subject: Subject) -> bool:
+    return name in read or _ALL in read or _taken(name, tasks, subject)
+
+
+def _taken(name: str, tasks: tuple[Task, ...], subject: Subject) -> bool:
+    """Whether a tool takes the input as an argument of its call."""
+    return any(_takes(name, task, subject) for task in tasks)
+
+
+def _takes(name: str, task: Task, subject: Subject) -> bool:
+    kind = subject.kinds.get(task.kind)
+    if kind is None:
+        return True
+    if kind.input is InputRole.CONFIGURES:
+        return name in kind.keys
+    if task.kind == "noop":
+        return False
+    code = task.config.get("code")
+    if task.kind == "python" and isinstance(code, str):
+        return bool(re.search(rf"\b{re.escape(name)}\b|\*\*\w|\binput_data\b|\blocals\(|\bglobals\(", code))
+    return True
+
+
+def _report(names: list[str], owner: str, block: MapNode | None, subject: Subject) -> None:
+    for name in names:
+        entry = block.entry(name) if block is not None else None
+        if entry is not None:
+            message = f"nothing in {owner} reads `input.{name}`"
+            subject.problems.warning("unused-input", message, (entry.key.place, entry.key.end), fix="remove it")
+
+
+def _task_inputs(names: list[str], task: Task, owner: Step | None, subject: Subject) -> None:
+    kind = subject.kinds.get(task.kind)
+    for name in names:
+        if kind is not None and kind.input is InputRole.CONFIGURES:
+            meant = nearest(name, kind.keys)
+            subject.problems.error(
+                "unknown-key",
+                f"`kind: {task.kind}` has no key `{name}`, and nothing reads `input.{name}`",
+                task.at,
+                fix=f"did you mean `{meant}`?" if meant else f"it takes: {', '.join(kind.keys)}",
+            )
+        else:
+            where = f"task `{task.name}`" + (f" of step `{owner.name}`" if owner else "")
+            subject.problems.warning("unused-input", f"nothing in {where} reads `input.{name}`", task.at, fix="remove it")
+
+
+def _step_inputs(subject: Subject) -> dict[str, MapNode]:
+    """The `input` blocks of the steps, by name."""
+    workflow = subject.root.get("workflow")
+    found: dict[str, MapNode] = {}
+    for item in workflow.items if isinstance(workflow, ListNode) else []:
+        name = item.get("step") if isinstance(item, MapNode) else None
+        block = item.get("input") if isinstance(item, MapNode) else None
+        if isinstance(name, Scalar) and isinstance(block, MapNode):
+            found.setdefault(name.text, block)
+    return found

@@ -1,0 +1,62 @@
+"""Errors that slip through: a task with rules of which none may match an error, and which goes on as if all were well.
+
+Whether a condition covers an error is found by asking it: each rule is evaluated over a handful of made-up errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from noetl.errors import TemplateError
+from noetl.lang.checks.subject import all_tasks
+from noetl.model.diagnostics import Diagnostics
+from noetl.model.net import Net
+from noetl.model.playbook import Rule, Task
+
+_STATUSES = (None, 400, 404, 418, 429, 500, 503, 599)
+
+
+def analyze(net: Net, problems: Diagnostics) -> None:
+    """Report tasks whose rules let an error pass unseen."""
+    for _step, task in all_tasks(net.playbook):
+        if _can_fail(task) and task.policy is not None and task.policy.on_unmatched == "continue":
+            if not all(_covered(task.policy.rules, error) for error in _ERRORS):
+                problems.warning(
+                    "unhandled-error",
+                    f"an error of task `{task.name}` that no rule matches is passed over",
+                    task.policy.rules[0].at if task.policy.rules else task.at,
+                    fix="add `- else: {then: {do: fail}}` or a rule for errors, or set `on_unmatched: fail`",
+                )
+
+
+def _can_fail(task: Task) -> bool:
+    return task.kind != "noop"
+
+
+def _probe(status: int | None) -> dict[str, Any]:
+    output: dict[str, Any] = {
+        "status": "error",
+        "data": None,
+        "ref": None,
+        "error": {"kind": "made-up", "message": "made up", "retryable": False},
+        "meta": {"attempt": 1_000_000, "duration_ms": 1},
+    }
+    if status is not None:
+        output["http"] = {"status": status, "headers": {}}
+    return {"output": output, "_attempt": 1_000_000, "ctx": {}, "step": {}, "iter": {}, "input": {}, "workload": {}}
+
+
+_ERRORS = tuple(_probe(status) for status in _STATUSES)
+
+
+def _covered(rules: tuple[Rule, ...], error: Mapping[str, Any]) -> bool:
+    for rule in rules:
+        if rule.when is None:
+            return True
+        try:
+            if rule.when.evaluate(error):
+                return True
+        except TemplateError:
+            return True  # an error in a condition fails the task, which is no slipping through
+    return False

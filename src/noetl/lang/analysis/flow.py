@@ -1,0 +1,170 @@
+"""Where tokens can go: steps nobody reaches, arcs nobody takes, joins that never hold, circles without a way out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import combinations
+
+from noetl.lang.analysis.graph import Graph, NodeId, circles, dominators, graph_of, reachable
+from noetl.model.diagnostics import Diagnostics
+from noetl.model.net import Net
+from noetl.model.playbook import Arc, Condition, Step
+
+#: words that make a condition more than a list of things that all must hold
+_NOT_A_CONJUNCTION = re.compile(r"\b(?:or|not|if|else)\b|\?")
+_WAITS_FOR = frozenset({"done", "ok", "fail", "loop_done", "all_done"})
+_LOOKS_AT_THE_END = frozenset({"event", "output", "steps"})
+
+
+def analyze(net: Net, problems: Diagnostics) -> None:
+    """Report what no token can do."""
+    for step in net.steps.values():
+        _shadowed(step, problems)
+    if any(step.router.synthesize is not None for step in net.steps.values()):
+        return  # steps that are made at run time may lead anywhere
+    graph = graph_of(net)
+    reached = reachable(graph, net.start)
+    for step in net.steps.values():
+        if step.name not in reached:
+            problems.warning("unreachable-step", f"nothing leads to step `{step.name}`", step.at, fix="add an arc to it")
+    parts = circles(graph, [node for node in graph if node in reached])
+    for part in parts:
+        _without_exit(net, part, problems)
+    joins = [step for step in net.steps.values() if step.name in reached and _awaited(step)]
+    if joins:
+        _Joins(net, graph, parts).report(joins, problems)
+
+
+# --- arcs ------------------------------------------------------------------------------------------------------
+
+
+def is_always(condition: Condition | None) -> bool:
+    """Whether an arc or rule applies whatever happens; an arc without `when` does so on success only."""
+    return condition is None or condition.source.strip().lower() in ("true", "{{ true }}", "{{true}}")
+
+
+def _shadowed(step: Step, problems: Diagnostics) -> None:
+    """In an exclusive router, what stands behind an arc that always applies."""
+    if step.router.mode != "exclusive":
+        return
+    before: Arc | None = None
+    for arc in step.router.arcs:
+        if before is not None and not (before.when is None and _looks_at_the_end(arc)):
+            problems.warning(
+                "arc-shadowed",
+                f"the arc above (line {before.at.line}) is always taken before this one",
+                arc.at,
+                fix="give the arc above a `when`, put this one before it, or use `mode: inclusive`",
+            )
+        if before is None and is_always(arc.when):
+            before = arc
+
+
+def _looks_at_the_end(arc: Arc) -> bool:
+    # An arc without `when` is not taken after a failure, so one behind it that looks at how the step ended may be.
+    if arc.when is None:
+        return False
+    calls = getattr(arc.when, "calls", ())
+    return bool(calls) or any(read.path[0] in _LOOKS_AT_THE_END for read in arc.when.reads)
+
+
+# --- circles ---------------------------------------------------------------------------------------------------
+
+
+def _without_exit(net: Net, part: list[NodeId], problems: Diagnostics) -> None:
+    inside = {node for node in part if isinstance(node, str)}
+    steps = [step for step in net.steps.values() if step.name in inside]
+    if any(_can_leave(step, inside) for step in steps):
+        return
+    names = " → ".join(f"`{step.name}`" for step in steps[:6])
+    problems.warning(
+        "cycle-without-exit",
+        f"a token that gets here goes round for ever: {names}",
+        steps[0].at,
+        fix="give one of the arcs a `when`, or add an arc that leaves",
+    )
+
+
+def _can_leave(step: Step, inside: set[str]) -> bool:
+    if step.admission.fire == "once" or step.admission.rules is not None:
+        return True
+    if any(arc.step is None or arc.step not in inside for arc in step.router.arcs):
+        return True
+    return not any(is_always(arc.when) for arc in step.router.arcs)
+
+
+# --- joins -----------------------------------------------------------------------------------------------------
+
+
+def _awaited(step: Step) -> list[set[str]]:
+    """Sets of steps that all must have run for the step to be admitted, one set for each way in."""
+    waits: list[set[str]] = []
+    join = step.admission.join
+    if join is not None and (join.need is None or join.need >= len(join.places)):
+        waits.append(set(join.places))
+    allowing = [rule for rule in step.admission.rules or () if rule.allow]
+    for rule in allowing:
+        if rule.when is None:
+            return waits  # an `else` that allows: nothing need be awaited
+        waits.append(_needs(rule.when))
+    return [wait for wait in waits if wait] if all(waits) else []
+
+
+def _needs(condition: Condition) -> set[str]:
+    if _NOT_A_CONJUNCTION.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", condition.source)):
+        return set()
+    names: set[str] = set()
+    for call in getattr(condition, "calls", ()):
+        if call.name in _WAITS_FOR and call.args:
+            names.update(call.args)
+    return names
+
+
+class _Joins:
+    """Finds joins that wait for steps of which only one can run."""
+
+    def __init__(self, net: Net, graph: Graph, parts: list[list[NodeId]]) -> None:
+        self.net = net
+        self.dominator = dominators(graph, net.start)
+        self.in_circle = {node for part in parts for node in part}
+        self.splits = [s.name for s in net.steps.values() if s.router.mode == "inclusive" and len(s.router.arcs) > 1]
+
+    def report(self, joins: list[Step], problems: Diagnostics) -> None:
+        for step in joins:
+            reasons = [self.why_never(wait, step) for wait in _awaited(step)]
+            if reasons and all(reasons):
+                problems.warning("dead-join", f"step `{step.name}` waits for ever: {reasons[0]}", step.at,
+                                 fix="wait for one of them (`any_done([…])`, `need: 1`), or use `mode: inclusive`")  # fmt: skip
+
+    def why_never(self, wait: set[str], step: Step) -> str | None:
+        known = sorted(name for name in wait if name in self.dominator)
+        for name in known:
+            if name != step.name and step.name in self.above(name):
+                return f"`{name}` runs only after it"
+        for one, other in combinations(known, 2):
+            if (chooser := self.chooser(one, other)) is not None:
+                return f"`{chooser}` leads to `{one}` or to `{other}`, never to both"
+        return None
+
+    def above(self, node: NodeId) -> Iterator[NodeId]:
+        """What every way to the node passes, from near to far."""
+        while self.dominator[node] != node:
+            node = self.dominator[node]
+            yield node
+
+    def chooser(self, one: str, other: str) -> str | None:
+        """The step at which the ways to the two part for good."""
+        arcs = {node[0]: node[1] for node in self.above(one) if isinstance(node, tuple)}
+        for node in self.above(other):
+            if isinstance(node, tuple) and arcs.get(node[0], node[1]) != node[1] and self.chooses_once(node[0]):
+                return node[0]
+        return None
+
+    def chooses_once(self, name: str) -> bool:
+        """Whether the step runs at most once and then takes one arc."""
+        if self.net.steps[name].router.mode != "exclusive" or name in self.in_circle:
+            return False
+        # Behind a split every way of which the step is not forced through one arc, two tokens may arrive.
+        above = set(self.above(name))
+        return all(split not in above or any(isinstance(n, tuple) and n[0] == split for n in above) for split in self.splits)

@@ -1,0 +1,274 @@
+"""Nodes to the typed playbook: the document, its steps, admission, loops and arcs.
+
+Building is forgiving: what does not have the right shape has been reported already and is left out, so that the
+checks that follow still see the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from noetl.expr.scopes import Boundary
+from noetl.lang.build_tasks import TaskBuilder
+from noetl.lang.layering import OWN_TO_A_SCOPE, Layer, effective
+from noetl.lang.node import ListNode, MapNode, Node, Scalar, plain
+from noetl.lang.sites import Place, Sites, literal
+from noetl.model.kinds import ToolKind
+from noetl.model.playbook import (
+    Admission,
+    AdmitRule,
+    Arc,
+    Assignment,
+    Credential,
+    Join,
+    Loop,
+    Playbook,
+    Router,
+    Step,
+    Synthesis,
+    Task,
+)
+from noetl.model.source import Source
+
+
+def build(root: MapNode, kinds: Mapping[str, ToolKind], source: Source) -> tuple[Playbook, Sites]:
+    """The playbook a document describes, and every template in it."""
+    builder = _Builder(kinds, source)
+    return builder.playbook(root), builder.sites
+
+
+class _Builder:
+    def __init__(self, kinds: Mapping[str, ToolKind], source: Source) -> None:
+        self.source = source
+        self.sites = Sites()
+        self.tasks = TaskBuilder(self.sites, kinds, source)
+
+    def playbook(self, root: MapNode) -> Playbook:
+        metadata = literal(root.get("metadata"))
+        name = str(metadata.get("name") or "")
+        executor = child_map(root, "executor")
+        self.executor_spec = literal(executor.get("spec") if executor else None)
+        defaults = at_path(self.executor_spec, "policy", "defaults", "timeouts")
+        self.tasks.timeouts = defaults if isinstance(defaults, Mapping) else {}
+        workflow = root.get("workflow")
+        items = workflow.items if isinstance(workflow, ListNode) else []
+        return Playbook(
+            name=name,
+            path=str(metadata.get("path") or name),
+            steps=tuple(step for item in items if (step := self.step(item)) is not None),
+            metadata=metadata,
+            keychain=tuple(self.credentials(root.get("keychain"))),
+            executor=literal(executor),
+            workload=literal(root.get("workload")),
+            workbook=self.workbook(root.get("workbook")),
+        )
+
+    def credentials(self, node: Node | None) -> list[Credential]:
+        place = Place(Boundary.KEYCHAIN)
+        made = []
+        for item in node.items if isinstance(node, ListNode) else []:
+            if not isinstance(item, MapNode):
+                continue
+            settings = {e.name: self.sites.value(e.value, place) for e in item if e.name not in ("name", "kind", "from")}
+            settings["from"] = plain(item.get("from"))
+            made.append(Credential(word(item, "name"), word(item, "kind"), settings, self.at(item)))
+        return made
+
+    def workbook(self, node: Node | None) -> dict[str, tuple[Task, ...]]:
+        if not isinstance(node, MapNode):
+            return {}
+        layers: list[Layer] = [("executor.spec", self.executor_spec)]
+        return {
+            entry.name: self.tasks.pipeline(entry.value, Place(Boundary.TASK_INPUT, workbook=True), layers, entry.name)
+            for entry in node.entries
+        }
+
+    # --- steps -------------------------------------------------------------------------------------------------
+
+    def step(self, node: Node) -> Step | None:
+        if not isinstance(node, MapNode) or not isinstance(node.get("step"), Scalar):
+            return None
+        name = word(node, "step")
+        loop_node = child_map(node, "loop")
+        place = Place(Boundary.STEP_INPUT, step=name, in_loop=loop_node is not None)
+        spec_node = child_map(node, "spec")
+        spec = self.spec(spec_node, replace(place, boundary=Boundary.SPEC))
+        loop_spec_node = child_map(loop_node, "spec")
+        layers: list[Layer] = [("executor.spec", self.executor_spec), ("step.spec", spec)]
+        if loop_spec_node is not None:
+            layers.append(("loop.spec", self.spec(loop_spec_node, replace(place, boundary=Boundary.SPEC))))
+        policy = child_map(spec_node, "policy")
+        lifecycle = child_map(policy, "lifecycle")
+        failure = child_map(policy, "failure")
+        outside = Place(Boundary.SPEC, step=name)
+        tool = node.get("tool")
+        return Step(
+            name=name,
+            at=self.at(node.get("step") or node),
+            desc=text_of(node, "desc"),
+            input=self.sites.values(node.get("input"), place),
+            admission=self.admission(child_map(policy, "admit"), Place(Boundary.ADMIT, step=name)),
+            timeout=self.sites.number(lifecycle.get("timeout_s") if lifecycle else None, outside),
+            deadline=self.sites.number(lifecycle.get("deadline_s") if lifecycle else None, outside),
+            failure_mode=word(failure, "mode") or "fail_fast",
+            max_jumps=whole(policy, "max_jumps", 100_000),
+            loop=self.loop(loop_node, name),
+            tasks=self.tasks.pipeline(tool, place, layers, name) if tool is not None else (),
+            output=self.sites.value(node.get("output"), replace(place, boundary=Boundary.STEP_OUTPUT)),
+            set=self.assignments(node.get("set"), Place(Boundary.STEP_SET, step=name)),
+            router=self.router(node.get("next"), name),
+            spec=effective(layers[:2]),
+        )
+
+    def spec(self, node: MapNode | None, place: Place) -> dict[str, Any]:
+        """A spec as data whose templates are compiled; policies are built elsewhere."""
+        if node is None:
+            return {}
+        return {e.name: self.tasks.setting(e.value, place) for e in node.entries if e.name not in OWN_TO_A_SCOPE}
+
+    def admission(self, node: MapNode | None, place: Place) -> Admission:
+        if node is None:
+            return Admission()
+        rules_node = node.get("rules")
+        rules = None
+        if isinstance(rules_node, ListNode):
+            rules = tuple(rule for item in rules_node if (rule := self.admit_rule(item, place)) is not None)
+        return Admission(rules=rules, fire=word(node, "fire") or "each", join=self.join(child_map(node, "join"), place))
+
+    def admit_rule(self, node: Node, place: Place) -> AdmitRule | None:
+        if not isinstance(node, MapNode):
+            return None
+        otherwise = child_map(node, "else")
+        then = child_map(otherwise if otherwise is not None else node, "then")
+        allow = plain(then.get("allow")) if then is not None else None
+        when = None if otherwise is not None else self.sites.condition(node.get("when"), place)
+        return AdmitRule(when=when, allow=allow is True, at=self.at(node))
+
+    def join(self, node: MapNode | None, place: Place) -> Join | None:
+        if node is None:
+            return None
+        source = node.get("from")
+        places: dict[str, Any] = {}
+        if isinstance(source, ListNode):
+            places = {item.text: 1 for item in source.items if isinstance(item, Scalar)}
+        elif isinstance(source, MapNode):
+            places = {entry.name: self.sites.number(entry.value, place, 1) for entry in source.entries}
+        need = plain(node.get("need"))
+        return Join(
+            places=places,
+            need=need if isinstance(need, int) else None,
+            rest=word(node, "rest") or "keep",
+            at=self.at(source if source is not None else node),
+        )
+
+    def loop(self, node: MapNode | None, step: str, depth: int = 0) -> Loop | None:
+        if node is None:
+            return None
+        spec = child_map(node, "spec")
+        policy = child_map(spec, "policy")
+        # The items of an inner loop may speak of the iteration around it.
+        outside = Place(Boundary.LOOP_IN, step=step, in_loop=depth > 0)
+        inside = Place(Boundary.LOOP_UNTIL, step=step, in_loop=True)
+        limit = first(spec, policy, "max_in_flight")
+        reduce = plain(policy.get("reduce")) if policy is not None else None
+        return Loop(
+            items=self.sites.value(node.get("in"), outside),
+            iterator=word(node, "iterator"),
+            at=self.at(node),
+            mode=word(spec, "mode") or word(policy, "mode") or "sequential",
+            max_in_flight=self.sites.number(limit, replace(outside, boundary=Boundary.SPEC), 16),
+            until=self.sites.condition(spec.get("until") if spec else None, inside),
+            complete_when=self.sites.condition(
+                spec.get("complete_when") if spec else None, replace(inside, boundary=Boundary.LOOP_COMPLETE)
+            ),
+            complete_rest=word(spec, "complete_rest") or "cancel",
+            exec=word(policy, "exec") or None,
+            reduce=reduce if isinstance(reduce, dict) else {},
+            inner=self.loop(child_map(node, "loop"), step, depth + 1),
+        )
+
+    # --- routing -----------------------------------------------------------------------------------------------
+
+    def router(self, node: Node | None, step: str) -> Router:
+        if not isinstance(node, MapNode):
+            return Router()
+        spec = child_map(node, "spec")
+        arcs = node.get("arcs")
+        items = arcs.items if isinstance(arcs, ListNode) else []
+        wish = child_map(spec, "synthesize")
+        synthesize = None
+        if wish is not None:
+            kinds = plain(wish.get("allow_kinds"))
+            synthesize = Synthesis(
+                plan=self.sites.value(wish.get("from"), Place(Boundary.SYNTHESIZE, step=step)),
+                max_steps=whole(wish, "max_steps", 20),
+                allow_kinds=tuple(map(str, kinds)) if isinstance(kinds, list) else None,
+            )
+        return Router(
+            mode=word(spec, "mode") or "exclusive",
+            arcs=tuple(self.arc(item, step) for item in items if isinstance(item, MapNode)),
+            synthesize=synthesize,
+        )
+
+    def arc(self, node: MapNode, step: str) -> Arc:
+        cancel = node.get("cancel")
+        place = Place(Boundary.ARC_SET, step=step)
+        target = node.get("step")
+        return Arc(
+            step=target.text if isinstance(target, Scalar) and target.value is not None else None,
+            at=self.at(target if target is not None else node),
+            when=self.sites.condition(node.get("when"), Place(Boundary.ARC_WHEN, step=step)),
+            set=self.assignments(node.get("set"), place),
+            cancel=tuple(n.text for n in cancel.items if isinstance(n, Scalar)) if isinstance(cancel, ListNode) else (),
+            cancel_at=self.at(cancel) if cancel is not None else None,
+            terminate=word(node, "terminate") or None,
+            args=self.sites.value(node.get("args"), place),
+        )
+
+    def assignments(self, node: Node | None, place: Place) -> tuple[Assignment, ...]:
+        return self.tasks.assignments(node, place)
+
+    def at(self, node: Node) -> Any:
+        return self.source.span(node.place, max(node.place, node.alias[1] if node.alias else node.end))
+
+
+# --- looking into nodes ----------------------------------------------------------------------------------------
+
+
+def child_map(node: MapNode | None, name: str) -> MapNode | None:
+    """The map under a key, if there is one."""
+    found = node.get(name) if node is not None else None
+    return found if isinstance(found, MapNode) else None
+
+
+def word(node: MapNode | None, name: str) -> str:
+    """The text under a key, or an empty one."""
+    found = node.get(name) if node is not None else None
+    return found.text if isinstance(found, Scalar) else ""
+
+
+def text_of(node: MapNode, name: str) -> str | None:
+    """The text under a key, if there is one."""
+    found = node.get(name)
+    return found.value if isinstance(found, Scalar) and isinstance(found.value, str) else None
+
+
+def whole(node: MapNode | None, name: str, default: int) -> int:
+    """The whole number under a key, or the default."""
+    found = plain(node.get(name)) if node is not None else None
+    return found if isinstance(found, int) and not isinstance(found, bool) else default
+
+
+def first(one: MapNode | None, other: MapNode | None, name: str) -> Node | None:
+    """What the first of two maps says under a key, or the other."""
+    found = one.get(name) if one is not None else None
+    return found if found is not None or other is None else other.get(name)
+
+
+def at_path(data: Any, *path: str) -> Any:
+    """What lies at a path of nested maps, or None."""
+    for part in path:
+        data = data.get(part) if isinstance(data, Mapping) else None
+    return data

@@ -1,0 +1,235 @@
+"""Nodes to pipelines: tasks in their three shapes, their rules, and the sugar that compiles into them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from noetl.expr.scopes import Boundary
+from noetl.lang.grammar import SUGAR, TASK_KEYS
+from noetl.lang.layering import Layer, effective
+from noetl.lang.node import ListNode, MapNode, Node, Scalar, plain
+from noetl.lang.shapes import is_labelled, is_template
+from noetl.lang.sites import Place, Sites
+from noetl.model.kinds import ToolKind
+from noetl.model.playbook import Assignment, Directive, Policy, Rule, Task
+from noetl.model.source import Source
+
+
+class TaskBuilder:
+    """Makes the ordered, named tasks of a step or a workbook entry."""
+
+    def __init__(self, sites: Sites, kinds: Mapping[str, ToolKind], source: Source) -> None:
+        self.sites = sites
+        self.kinds = kinds
+        self.source = source
+        #: `executor.spec.policy.defaults.timeouts`, by kind
+        self.timeouts: Mapping[str, Any] = {}
+
+    def pipeline(self, node: Node, place: Place, layers: list[Layer], owner: str) -> tuple[Task, ...]:
+        """The tasks under `tool`: one map is one task, named after its owner; a list is a list of tasks."""
+        if isinstance(node, MapNode):
+            made = self.task(node, self.single_name(node, owner), place, layers, single=True)
+            return (made,) if made is not None else ()
+        if isinstance(node, ListNode):
+            return tuple(self.items(node.items, place, layers, ""))
+        return ()
+
+    def single_name(self, node: MapNode, owner: str) -> str:
+        named = node.get("name")
+        kind = self.kind(plain(node.get("kind")))
+        return named.text if isinstance(named, Scalar) and not (kind and kind.name_means) else owner
+
+    def items(self, nodes: list[Node], place: Place, layers: list[Layer], prefix: str) -> list[Task]:
+        made: list[Task] = []
+        for position, node in enumerate(nodes, 1):
+            if not isinstance(node, MapNode):
+                continue
+            sugar = next((entry for entry in node.entries if entry.name in SUGAR), None)
+            if sugar is not None and "kind" not in node:
+                named = node.get("name")
+                label = named.text if isinstance(named, Scalar) else f"{prefix}{sugar.name}_{position}"
+                made.extend(self.sugar(sugar.name, sugar.value, label, place, layers))
+                continue
+            if is_labelled(node):
+                name, body = node.entries[0].name, node.entries[0].value
+            else:
+                named = node.get("name")
+                name, body = named.text if isinstance(named, Scalar) else f"{prefix}task_{position}", node
+            task = self.task(body, name, place, layers)
+            if task is not None:
+                made.append(task)
+        return made
+
+    def task(
+        self, node: Node, name: str, place: Place, layers: list[Layer], *, single: bool = False
+    ) -> Task | None:
+        if not isinstance(node, MapNode):
+            return None
+        kind_name = plain(node.get("kind"))
+        kind = self.kind(kind_name)
+        if kind is None:
+            kind_name = str(kind_name or "")
+        here = replace(place, task=name)
+
+        def at(boundary: Boundary) -> Place:
+            return replace(here, boundary=boundary)
+
+        spec = node.get("spec")
+        own: dict[str, Any] = {}
+        if isinstance(spec, MapNode):
+            own = {e.name: self.setting(e.value, at(Boundary.SPEC)) for e in spec.entries if e.name != "policy"}
+        return Task(
+            name=name,
+            kind=kind.name if kind is not None else str(kind_name),
+            at=self.source.span(node.place, max(node.place, node.end)),
+            desc=_text(node.get("desc")),
+            config=self.config(node, kind, at(Boundary.TASK_CONFIG), single=single),
+            input=self.sites.values(node.get("input"), at(Boundary.TASK_INPUT)),
+            auth=self.sites.value(node.get("auth"), at(Boundary.TASK_CONFIG)),
+            output=self.sites.value(node.get("output"), at(Boundary.TASK_OUTPUT)),
+            set=self.assignments(node.get("set"), at(Boundary.TASK_SET)),
+            policy=self.policy(spec.get("policy") if isinstance(spec, MapNode) else None, at(Boundary.RULE)),
+            spec=effective([*self.kind_layers(kind), *layers, ("task.spec", own)]),
+        )
+
+    def kind(self, name: object) -> ToolKind | None:
+        if not isinstance(name, str):
+            return None
+        try:
+            return self.kinds[name]
+        except KeyError:
+            return None
+
+    def kind_layers(self, kind: ToolKind | None) -> list[Layer]:
+        if kind is None:
+            return []
+        layers: list[Layer] = [("kind default", kind.defaults)] if kind.defaults else []
+        if kind.name in self.timeouts:
+            layers.append((f"executor.spec.policy.defaults.timeouts.{kind.name}", {"timeout": self.timeouts[kind.name]}))
+        return layers
+
+    def config(self, node: MapNode, kind: ToolKind | None, place: Place, *, single: bool) -> dict[str, Any]:
+        """The kind's own keys."""
+        config: dict[str, Any] = {}
+        literal = kind.literal if kind is not None else frozenset[str]()
+        for entry in node.entries:
+            if entry.name in TASK_KEYS or (kind is not None and entry.name not in kind.keys):
+                continue
+            config[entry.name] = plain(entry.value) if entry.name in literal else self.sites.value(entry.value, place)
+        if single and kind is not None and kind.name_means and "name" in node:
+            config.setdefault(kind.name_means, plain(node.get("name")))
+        return config
+
+    def setting(self, node: Node, place: Place) -> Any:
+        """A value of a spec: plain data in which templates are compiled."""
+        if isinstance(node, MapNode):
+            return {entry.name: self.setting(entry.value, place) for entry in node.entries}
+        if isinstance(node, Scalar) and is_template(node.value):
+            return self.sites.value(node, place)
+        return plain(node)
+
+    # --- policy ------------------------------------------------------------------------------------------------
+
+    def policy(self, node: Node | None, place: Place) -> Policy | None:
+        if not isinstance(node, MapNode):
+            return None
+        rules = node.get("rules")
+        made = []
+        for item in rules.items if isinstance(rules, ListNode) else []:
+            if isinstance(item, MapNode):
+                made.append(self.rule(item, place))
+        return Policy(rules=tuple(made), on_unmatched=_text(node.get("on_unmatched")) or "continue")
+
+    def rule(self, node: MapNode, place: Place) -> Rule:
+        otherwise = node.get("else")
+        then = otherwise.get("then") if isinstance(otherwise, MapNode) else node.get("then")
+        when = None if otherwise is not None else self.sites.condition(node.get("when"), place)
+        then_at = self.span(then) if then is not None else None
+        return Rule(when=when, then=self.directive(then, place), at=self.span(node), then_at=then_at)
+
+    def directive(self, node: Node | None, place: Place) -> Directive:
+        if not isinstance(node, MapNode):
+            return Directive()
+        sites = self.sites
+        return Directive(
+            do=_text(node.get("do")) or "continue",
+            attempts=sites.number(node.get("attempts"), place, 3),
+            backoff=_text(node.get("backoff")) or "fixed",
+            delay=sites.number(node.get("delay"), place, 1.0),
+            max_delay=sites.number(node.get("max_delay"), place, 300.0),
+            jitter=plain(node.get("jitter")) is True,
+            to=_text(node.get("to")),
+            message=sites.value(node.get("message"), place),
+            set=self.assignments(node.get("set"), place),
+        )
+
+    def assignments(self, node: Node | None, place: Place) -> tuple[Assignment, ...]:
+        """A `set`, flat: `ctx: {a: 1}` is `ctx.a: 1`."""
+        made: list[Assignment] = []
+        for entry in node.entries if isinstance(node, MapNode) else []:
+            scope, _, rest = entry.name.partition(".")
+            if not rest and isinstance(entry.value, MapNode):
+                made.extend(
+                    Assignment(scope, tuple(e.name.split(".")), self.sites.value(e.value, place), self.span(e.key))
+                    for e in entry.value.entries
+                )
+            else:
+                path = tuple(rest.split(".")) if rest else ()
+                made.append(Assignment(scope, path, self.sites.value(entry.value, place), self.span(entry.key)))
+        return tuple(made)
+
+    # --- sugar -------------------------------------------------------------------------------------------------
+
+    def sugar(self, word: str, node: Node, label: str, place: Place, layers: list[Layer]) -> list[Task]:
+        """choose, while and until as labelled tasks with one merge point behind them."""
+        end = f"{label}_end"
+        if word == "choose" and isinstance(node, ListNode):
+            return self.choose(node, label, end, place, layers)
+        if not isinstance(node, MapNode):
+            return []
+        body_node = node.get("do")
+        body = self.items(body_node.items if isinstance(body_node, ListNode) else [], place, layers, f"{label}_")
+        rule_place = replace(place, boundary=Boundary.RULE)
+        when = self.sites.condition(node.get("when"), rule_place)
+        at = self.span(node)
+        if word == "while":
+            check = [Rule(when, Directive(do="continue"), at), Rule(None, Directive(do="jump", to=end), at)]
+            again = [Rule(None, Directive(do="jump", to=label), at)]
+            return [_silent(label, at, check), *body, _silent(f"{label}_next", at, again), _silent(end, at, [])]
+        first = body[0].name if body else end
+        check = [Rule(when, Directive(do="continue"), at), Rule(None, Directive(do="jump", to=first), at)]
+        return [*body, _silent(f"{label}_check", at, check), _silent(end, at, [])]
+
+    def choose(self, node: ListNode, label: str, end: str, place: Place, layers: list[Layer]) -> list[Task]:
+        rules: list[Rule] = []
+        bodies: list[Task] = []
+        at = self.span(node)
+        rule_place = replace(place, boundary=Boundary.RULE)
+        for position, branch in enumerate(node.items, 1):
+            if not isinstance(branch, MapNode):
+                continue
+            otherwise = branch.get("else")
+            tasks_node = otherwise if otherwise is not None else branch.get("then")
+            items = tasks_node.items if isinstance(tasks_node, ListNode) else []
+            body = self.items(items, place, layers, f"{label}_{position}_")
+            to = body[0].name if body else end
+            when = None if otherwise is not None else self.sites.condition(branch.get("when"), rule_place)
+            rules.append(Rule(when, Directive(do="jump", to=to), self.span(branch)))
+            leave = [Rule(None, Directive(do="jump", to=end), at)]
+            bodies += [*body, _silent(f"{label}_{position}_end", at, leave)] if body else []
+        if not rules or rules[-1].when is not None:
+            rules.append(Rule(None, Directive(do="jump", to=end), at))
+        return [_silent(label, at, rules), *bodies, _silent(end, at, [])]
+
+    def span(self, node: Node) -> Any:
+        return self.source.span(node.place, max(node.place, node.end))
+
+
+def _silent(name: str, at: Any, rules: list[Rule]) -> Task:
+    return Task(name=name, kind="noop", at=at, policy=Policy(tuple(rules)) if rules else None, silent=True)
+
+
+def _text(node: Node | None) -> str | None:
+    return node.text if isinstance(node, Scalar) and node.value is not None else None

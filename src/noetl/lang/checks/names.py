@@ -1,0 +1,138 @@
+"""Names that must be unique, and names that must exist: steps, tasks, workbook entries, keychain entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from noetl.lang.checks.subject import Subject, all_tasks
+from noetl.model.diagnostics import Where
+from noetl.model.nearest import nearest
+from noetl.model.playbook import Step, Task
+
+#: functions of templates that take the names of steps
+HELPERS = frozenset({"done", "ok", "fail", "running", "loop_done", "all_done", "any_done"})
+
+
+def check(subject: Subject) -> None:
+    """Report names given twice and names nothing has."""
+    _unique_steps(subject)
+    known = subject.step_names
+    for step in subject.playbook.steps:
+        _unique_tasks(subject, step.tasks, f"step `{step.name}`")
+        _jumps(subject, step.tasks, f"step `{step.name}`")
+        _targets(subject, step, known)
+        _join(subject, step)
+    for name, tasks in subject.playbook.workbook.items():
+        _unique_tasks(subject, tasks, f"workbook task `{name}`")
+        _jumps(subject, tasks, f"workbook task `{name}`")
+    _helpers(subject, known)
+    _workbook_calls(subject)
+
+
+def _unknown_step(subject: Subject, name: str, at: Where, known: Iterable[str]) -> None:
+    meant = nearest(name, known)
+    fix = f"did you mean `{meant}`?" if meant else f"steps: {', '.join(list(known)[:12]) or 'none'}"
+    subject.problems.error("unknown-step", f"there is no step `{name}`", at, fix=fix)
+
+
+def _unique_steps(subject: Subject) -> None:
+    seen: dict[str, Step] = {}
+    for step in subject.playbook.steps:
+        first = seen.setdefault(step.name, step)
+        if first is not step:
+            subject.problems.error(
+                "duplicate-step", f"step `{step.name}` is already there on line {first.at.line}", step.at, fix="rename one"
+            )
+
+
+def _unique_tasks(subject: Subject, tasks: tuple[Task, ...], owner: str) -> None:
+    seen: dict[str, Task] = {}
+    for task in tasks:
+        first = seen.setdefault(task.name, task)
+        if first is not task:
+            subject.problems.error(
+                "duplicate-task",
+                f"{owner} already has a task `{task.name}` on line {first.at.line}",
+                task.at,
+                fix="rename one of the two",
+            )
+
+
+def _jumps(subject: Subject, tasks: tuple[Task, ...], owner: str) -> None:
+    names = {task.name for task in tasks}
+    for task in tasks:
+        for rule in task.policy.rules if task.policy is not None else ():
+            if rule.then.do != "jump":
+                continue
+            if rule.then.to is None:
+                subject.problems.error("missing-key", "a jump needs `to`, the task to go to", rule.at, fix="add `to`")
+            elif rule.then.to not in names:
+                meant = nearest(rule.then.to, names)
+                subject.problems.error(
+                    "unknown-task",
+                    f"{owner} has no task `{rule.then.to}` to jump to",
+                    rule.then_at or rule.at,
+                    fix=f"did you mean `{meant}`?" if meant else f"its tasks: {', '.join(sorted(names))}",
+                )
+
+
+def _targets(subject: Subject, step: Step, known: dict[str, Step]) -> None:
+    for arc in step.router.arcs:
+        if arc.step is not None and arc.step not in known:
+            _unknown_step(subject, arc.step, arc.at, known)
+        for name in arc.cancel:
+            if name not in known:
+                _unknown_step(subject, name, arc.cancel_at or arc.at, known)
+
+
+def _join(subject: Subject, step: Step) -> None:
+    """A join names just the steps that have an arc here."""
+    join = step.admission.join
+    if join is None:
+        return
+    sources = {s.name for s in subject.playbook.steps for arc in s.router.arcs if arc.step == step.name}
+    for name in join.places:
+        if name not in sources:
+            subject.problems.error(
+                "join-unknown", f"step `{name}` has no arc to `{step.name}`", join.at, fix="add the arc, or leave it out"
+            )
+    for name in sorted(sources - join.places.keys()):
+        subject.problems.error(
+            "join-unknown",
+            f"step `{name}` leads to `{step.name}`, but the join leaves it out",
+            join.at,
+            fix=f"add `{name}` to `from`, or remove the arc",
+        )
+    if join.need is not None and join.need > len(join.places):
+        subject.problems.error(
+            "wrong-value", f"`need: {join.need}` can never hold with {len(join.places)} predecessors", join.at
+        )
+
+
+def _helpers(subject: Subject, known: dict[str, Step]) -> None:
+    for site in subject.sites.all:
+        for call in site.template.calls:
+            if call.name not in HELPERS or call.args is None:
+                continue
+            for name in call.args:
+                if name not in known:
+                    _unknown_step(subject, name, subject.where(site, call.offset, len(call.name)), known)
+        for read in site.template.reads:
+            if read.path[0] == "steps" and len(read.path) > 1 and read.path[1] not in known:
+                _unknown_step(subject, read.path[1], subject.where(site, read.offset, len("steps")), known)
+
+
+def _workbook_calls(subject: Subject) -> None:
+    for _step, task in all_tasks(subject.playbook):
+        if task.kind != "workbook":
+            continue
+        name = task.config.get("task")
+        if isinstance(name, str) and name not in subject.playbook.workbook:
+            meant = nearest(name, subject.playbook.workbook)
+            known = ", ".join(subject.playbook.workbook) or "none"
+            subject.problems.error(
+                "unknown-task",
+                f"the workbook has no task `{name}`",
+                task.at,
+                fix=f"did you mean `{meant}`?" if meant else f"its tasks: {known}",
+            )

@@ -1,0 +1,91 @@
+"""Secrets: where the keychain may be read, that what is read is declared, and credentials written in plain."""
+
+from __future__ import annotations
+
+import re
+
+from noetl.expr.scopes import Boundary
+from noetl.lang.checks.subject import Subject, all_tasks
+from noetl.lang.node import ListNode, MapNode, Node, Scalar
+from noetl.lang.shapes import is_template
+from noetl.model.nearest import nearest
+
+_MAY_READ = frozenset({Boundary.TASK_CONFIG, Boundary.TASK_INPUT, Boundary.KEYCHAIN})
+_SECRET_NAME = re.compile(
+    r"(?:^|[_.-])(?:password|passwd|pwd|secret|api_?key|access_?key|private_?key|client_?secret|auth_?token|access_?token"
+    r"|refresh_?token|bearer_?token)$",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(
+    r"(?:^|\s)(?:Bearer|Basic|Token)\s+[A-Za-z0-9._~+/=-]{12,}|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_[A-Za-z0-9]{30,}|\bsk-[A-Za-z0-9_-]{20,}|\bxox[baprs]-[A-Za-z0-9-]{10,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|://[^/\s:@{]+:[^/\s:@{]{3,}@"
+)
+#: what people write to say that the real value comes from elsewhere
+_PLACEHOLDER = re.compile(r"^$|^[*x.]+$|^<.*>$|^\$\{?\w+\}?$|change[-_ ]?me|example|placeholder|your[-_ ]|^none$", re.IGNORECASE)
+
+
+def check(subject: Subject) -> None:
+    """Report secrets that could leave the place they are meant for."""
+    declared = {credential.name for credential in subject.playbook.keychain}
+    for site in subject.sites.all:
+        for read in site.template.reads:
+            if read.path[0] != "keychain":
+                continue
+            at = subject.where(site, read.offset, len("keychain"))
+            if site.is_when or site.place.boundary not in _MAY_READ:
+                subject.problems.error(
+                    "secret-escape",
+                    "a secret may not leave the task that uses it",
+                    at,
+                    fix="read `keychain` in a task's `auth`, `input` or own keys only",
+                )
+            elif len(read.path) > 1 and read.path[1] not in declared:
+                _undeclared(subject, read.path[1], declared, at)
+    for _step, task in all_tasks(subject.playbook):
+        name = task.auth.tree if task.auth is not None and task.auth.constant else None
+        if isinstance(name, str) and name not in declared:
+            _undeclared(subject, name, declared, task.at)
+    _in_plain(subject, subject.root, "")
+
+
+def _undeclared(subject: Subject, name: str, declared: set[str], at: object) -> None:
+    meant = nearest(name, declared)
+    subject.problems.warning(
+        "unknown-credential",
+        f"the keychain does not declare `{name}`",
+        at,  # type: ignore[arg-type]
+        fix=f"did you mean `{meant}`?" if meant else f"add `- {{name: {name}, kind: …}}` to `keychain`",
+    )
+
+
+def _in_plain(subject: Subject, node: Node, name: str) -> None:
+    if isinstance(node, MapNode):
+        for entry in node.entries:
+            if not (node is subject.root and entry.name == "metadata"):
+                _in_plain(subject, entry.value, entry.name)
+    elif isinstance(node, ListNode):
+        for item in node.items:
+            _in_plain(subject, item, name)
+    elif _looks_secret(node, name):
+        subject.problems.warning(
+            "secret-in-plain",
+            f"`{name}` looks like a credential in plain text",
+            node.alias or (node.start, node.end),
+            fix="declare it under `keychain` and read it from there",
+        )
+
+
+def _looks_secret(node: Scalar, name: str) -> bool:
+    value = node.value
+    if not isinstance(value, str) or name in ("code", "desc", "description"):
+        return False
+    if _SECRET_VALUE.search(value) and "{{" not in value:
+        return True
+    return (
+        bool(_SECRET_NAME.search(name))
+        and not is_template(value)
+        and len(value) >= 6
+        and " " not in value
+        and not _PLACEHOLDER.search(value)
+    )

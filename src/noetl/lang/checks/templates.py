@@ -1,0 +1,80 @@
+"""Templates: that they parse, use filters and names that exist, and that a `when` is one expression."""
+
+from __future__ import annotations
+
+from noetl.expr import guard
+from noetl.expr.scopes import known_names
+from noetl.lang.checks.subject import Subject
+from noetl.lang.node import DOUBLE, PLAIN, SINGLE
+from noetl.lang.sites import Place, Site
+from noetl.model.diagnostics import Edit
+from noetl.model.nearest import nearest
+
+#: what a workbook task cannot see of its caller
+_CALLERS_OWN = frozenset({"iter", "steps"})
+
+
+def check(subject: Subject) -> None:
+    """Report templates that cannot be evaluated where they stand."""
+    carries_args = any(arc.args is not None for step in subject.playbook.steps for arc in step.router.arcs)
+    for site in subject.sites.all:
+        if site.is_when and not getattr(site.template, "form_ok", True):
+            _not_one_expression(subject, site)
+            continue
+        for problem in site.template.problems:
+            at = subject.where(site, problem.offset, 1) if problem.offset else (site.node.place, site.node.end)
+            subject.problems.error(problem.code, problem.message, at, fix=problem.fix)
+        if not site.template.problems:
+            _names(subject, site, names_at(site.place) | ({"args"} if carries_args else frozenset()))
+
+
+def names_at(place: Place) -> frozenset[str]:
+    """The names a template may use at a place."""
+    names = known_names(place.boundary, place.in_loop)
+    return names - _CALLERS_OWN if place.workbook else names
+
+
+def _not_one_expression(subject: Subject, site: Site) -> None:
+    node = site.node
+    bare = node.text.strip()
+    wrapped = f"{{{{ {bare} }}}}"
+    mendable = "{{" not in bare and bare and not guard(wrapped).problems
+    quote = node.style if node.style in (SINGLE, DOUBLE) else "'" if '"' in bare else '"'
+    edits = []
+    if mendable and node.style in (PLAIN, SINGLE, DOUBLE) and "\n" not in bare and quote not in bare and "\\" not in bare:
+        edits = [Edit(node.start, node.end, f"{quote}{wrapped}{quote}")]
+    subject.problems.error(
+        "template-in-when",
+        "a `when` is one `{{ … }}` expression, or true or false",
+        (node.place, node.alias[1] if node.alias else node.end),
+        fix=f"write {quote}{wrapped}{quote}" if mendable else "put the whole condition into one `{{ … }}`",
+        edits=edits,
+    )
+
+
+def _names(subject: Subject, site: Site, known: frozenset[str]) -> None:
+    for read in site.template.reads:
+        name = read.path[0]
+        if name in known:
+            continue
+        at = subject.where(site, read.offset, len(name))
+        if name == "iter":
+            subject.problems.error("iter-outside-loop", "`iter` exists only inside of a loop", at)
+            continue
+        subject.problems.error("unknown-scope", f"`{name}` is not known here", at, fix=_what_instead(subject, name, known))
+    for call in site.template.calls:
+        if call.name not in known:
+            at = subject.where(site, call.offset, len(call.name))
+            message = f"there is no function `{call.name}` here"
+            subject.problems.error("unknown-scope", message, at, fix=_what_instead(subject, call.name, known))
+
+
+def _what_instead(subject: Subject, name: str, known: frozenset[str]) -> str:
+    if name in subject.playbook.workload:
+        return f"write `workload.{name}`"
+    if any(name == step.name for step in subject.playbook.steps):
+        return f"publish it with `set: {{ctx.{name}: \"{{{{ output.data }}}}\"}}` on that step and read `ctx.{name}`"
+    meant = nearest(name, known)
+    if meant is not None:
+        return f"did you mean `{meant}`?"
+    return f"names known here: {', '.join(sorted(n for n in known if not n.startswith('_')))}"

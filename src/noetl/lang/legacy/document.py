@@ -1,0 +1,146 @@
+"""The document around the steps: apiVersion, root `vars`, workbook lists, executor and metadata habits."""
+
+from __future__ import annotations
+
+from noetl.lang.grammar import API_VERSION, PLAYBOOK
+from noetl.lang.legacy.lowering import Lowering, ensure_map, list_of, map_of, text_of
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.model.shape import Record
+
+#: keys of `executor.spec` of other runtimes, which say what is the case here anyway
+_SAYS_NOTHING = frozenset({"entry_step", "final_step", "no_next_is_error", "entry"})
+
+
+def lower(doc: Lowering) -> None:
+    """Bring everything but the steps into today's shape."""
+    _version(doc)
+    _vars(doc)
+    _workbook(doc)
+    _executor(doc)
+    _metadata(doc)
+
+
+def _version(doc: Lowering) -> None:
+    node = doc.root.get("apiVersion")
+    if isinstance(node, Scalar) and node.value in ("noetl.io/v1", "noetl.io/v10"):
+        slug = "v1" if node.value == "noetl.io/v1" else "habit"
+        doc.found(slug, f"`{node.value}`", f"`apiVersion: {API_VERSION}`", node)
+        node.rewrite(API_VERSION)
+
+
+def _vars(doc: Lowering) -> None:
+    found = doc.root.entry("vars")
+    if found is None or not isinstance(found.value, MapNode):
+        return
+    doc.found("vars", "root `vars`", "them under `workload`", found.key)
+    doc.root_vars = {one.name for one in found.value.entries}
+    workload = map_of(doc.root, "workload")
+    if workload is None:
+        doc.root.take("workload")
+        doc.root.rename("vars", "workload")
+        return
+    doc.root.take("vars")
+    for one in found.value:
+        if one.name not in workload:
+            workload.put(one)
+
+
+def _workbook(doc: Lowering) -> None:
+    """A list of `{name, tool}` is a map by name; a task inside `tool:` is the task itself."""
+    found = doc.root.entry("workbook")
+    if found is None:
+        return
+    if isinstance(found.value, ListNode):
+        entries: list[Entry] = []
+        for item in found.value.items:
+            name = item.get("name") if isinstance(item, MapNode) else None
+            if not isinstance(item, MapNode) or not isinstance(name, Scalar):
+                return
+            item.take("name")
+            entries.append(entry(name.text, item, near=name))
+        doc.found("habit", "a list under `workbook`", "a map by name", found.key)
+        block = MapNode(entries, found.value.start, found.value.end)
+        block.changed = True
+        found.value = block
+        doc.root.changed = True
+    if isinstance(found.value, MapNode):
+        for one in found.value.entries:
+            _unwrap(doc, one)
+
+
+def _unwrap(doc: Lowering, one: Entry) -> None:
+    task = one.value
+    if not isinstance(task, MapNode) or "kind" in task:
+        return
+    tool = task.get("tool")
+    if isinstance(tool, Scalar):
+        doc.found("habit", "`tool: <kind>`", "`kind`", tool)
+        task.rename("tool", "kind")
+    elif isinstance(tool, MapNode):
+        doc.found("habit", "`tool` under a workbook task", "the task itself", tool)
+        for other in task.entries:
+            if other.name != "tool" and other.name not in tool:
+                tool.put(other)
+        one.value = tool
+        doc.root.changed = True
+    elif isinstance(tool, ListNode) and len(task.entries) == 1:
+        one.value = tool
+        doc.root.changed = True
+
+
+def _executor(doc: Lowering) -> None:
+    executor = map_of(doc.root, "executor")
+    spec = map_of(executor, "spec")
+    for name in sorted(_SAYS_NOTHING):
+        found = spec.entry(name) if spec is not None else None
+        if found is None or spec is None:
+            continue
+        if name in ("entry_step", "entry") and isinstance(found.value, Scalar) and not _is_first(doc, found.value.text):
+            doc.todo(found, f"the first step is the one named `start`; rename `{found.value.text}`, or put it first", found.key)
+            continue
+        doc.found("habit", f"`executor.spec.{name}`", "nothing", found.key)
+        spec.take(name)
+    if spec is not None and not spec.entries and executor is not None and spec.changed:
+        executor.take("spec")
+
+
+def _is_first(doc: Lowering, name: str) -> bool:
+    names = [text_of(step, "step") for step in doc.steps()]
+    return name == ("start" if "start" in names else names[0] if names else name)
+
+
+def _metadata(doc: Lowering) -> None:
+    """What metadata does not know is a label."""
+    metadata = map_of(doc.root, "metadata")
+    shape = PLAYBOOK.keys["metadata"].shape
+    if metadata is None or not isinstance(shape, Record):
+        return
+    labels = list_of(metadata, "labels")
+    if labels is not None:
+        doc.found("habit", "a list of `labels`", "`tags`", labels)
+        metadata.take("tags") if "tags" in metadata else None
+        metadata.rename("labels", "tags")
+    for one in metadata:
+        if one.name in shape.keys or not isinstance(one.value, Scalar):
+            continue
+        if one.name in ("title", "desc") and "description" not in metadata:
+            doc.found("habit", f"`metadata.{one.name}`", "`description`", one.key)
+            metadata.rename(one.name, "description")
+            continue
+        doc.found("habit", f"`metadata.{one.name}`", f"`labels: {{{one.name}: …}}`", one.key)
+        metadata.take(one.name)
+        ensure_map(metadata, "labels", one.key).put(one)
+
+
+def keychain_entry(doc: Lowering, name: str, kind: str, settings: dict[str, object], near: Scalar | MapNode) -> None:
+    """Declare a credential, unless it is declared already."""
+    keychain = doc.root.get("keychain")
+    if not isinstance(keychain, ListNode):
+        made = make([], near=near)
+        doc.root.take("keychain")
+        doc.root.put(entry("keychain", made, near=near), at=doc.root.position("metadata") + 1)
+        assert isinstance(made, ListNode)
+        keychain = made
+    if not any(isinstance(item, MapNode) and text_of(item, "name") == name for item in keychain.items):
+        keychain.items.append(make({"name": name, "kind": kind, **settings}, near=near))
+        keychain.changed = True

@@ -1,0 +1,206 @@
+"""Names inside templates, rewritten in place: everything else of the template stays as the author wrote it.
+
+Jinja2's own lexer cuts the text into tokens; a *chain* is a name with the attributes behind it (`outcome.result.data`,
+`context['x']`). Whoever renames looks at a chain and says what its first parts become.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import Environment, TemplateSyntaxError
+
+_LEXER = Environment(autoescape=False).lexer  # noqa: S701  nothing is rendered here
+
+Token = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A name and its literal attributes, and whether the last of them is called."""
+
+    parts: tuple[str, ...]
+    called: bool
+    #: how each part stands in the text: `.data`, `['data']`
+    texts: tuple[str, ...]
+    #: a string that the chain is compared with: `event.name == 'call.done'`
+    compared_with: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """The first `consumed` parts of a chain become `text`; `compared` replaces the string it is compared with."""
+
+    consumed: int
+    text: str
+    compared: str | None = None
+
+
+Renamer = Callable[[Chain], Renamed | None]
+
+
+@lru_cache(maxsize=20_000)
+def _tokens(text: str) -> tuple[Token, ...] | None:
+    """All tokens, white space included: joined together they are the text again. None if it does not lex."""
+    try:
+        found = tuple((str(kind), value) for _, kind, value in _LEXER.tokeniter(text, None))
+    except TemplateSyntaxError:
+        return None
+    return found if "".join(value for _, value in found) == text else None
+
+
+def names_in(text: str) -> set[str]:
+    """The root names a template mentions."""
+    seen: set[str] = set()
+
+    def look(chain: Chain) -> None:
+        seen.add(chain.parts[0])
+
+    rewrite(text, look)
+    return seen
+
+
+def rewrite(text: str, rename: Renamer) -> str:
+    """The text with every chain renamed as `rename` says."""
+    if "{{" not in text and "{%" not in text:
+        return text
+    tokens = _tokens(text)
+    if tokens is None:
+        return text
+    local = _locals(tokens)
+    out: list[str] = []
+    replaced: dict[int, str] = {}
+    at = 0
+    while at < len(tokens):
+        kind, value = tokens[at]
+        if at in replaced:
+            out.append(replaced[at])
+            at += 1
+        elif kind == "name" and value not in local and _starts_chain(tokens, at):
+            at = _rewrite_chain(tokens, at, rename, out, replaced)
+        else:
+            out.append(value)
+            at += 1
+    return "".join(out)
+
+
+def _rewrite_chain(tokens: tuple[Token, ...], at: int, rename: Renamer, out: list[str], replaced: dict[int, str]) -> int:
+    """Put the chain that starts at a token into `out`, renamed; returns the position behind it."""
+    parts, texts, end = _chain(tokens, at)
+    called = end < len(tokens) and tokens[end] == ("operator", "(")
+    other = _compared(tokens, end) if not called else None
+    chain = Chain(tuple(parts), called, tuple(texts), other and _unquote(tokens[other][1]))
+    renamed = rename(chain)
+    if renamed is None:
+        out.extend(texts)
+        return end
+    out.append(renamed.text)
+    out.extend(texts[renamed.consumed :])
+    if renamed.compared is not None and other is not None:
+        quote = tokens[other][1][0]
+        replaced[other] = f"{quote}{renamed.compared}{quote}"
+    return end
+
+
+_KEYWORDS = frozenset(
+    "and or not in is if else elif endif for endfor set endset true false none True False None recursive".split()
+)
+
+
+def _starts_chain(tokens: tuple[Token, ...], at: int) -> bool:
+    """Whether a name is a variable: not an attribute, filter, test, keyword or the name of an argument."""
+    if tokens[at][1] in _KEYWORDS:
+        return False
+    before = _neighbour(tokens, at, -1)
+    if before in (("operator", "."), ("operator", "|")) or before == ("name", "is"):
+        return False
+    if before == ("name", "not") and _neighbour(tokens, at, -2) == ("name", "is"):
+        return False
+    after = _neighbour(tokens, at, 1)
+    if after == ("operator", "="):
+        return False
+    return before[0] != "block_begin"
+
+
+def _neighbour(tokens: tuple[Token, ...], at: int, distance: int) -> Token:
+    step = 1 if distance > 0 else -1
+    left = abs(distance)
+    at += step
+    while 0 <= at < len(tokens):
+        if tokens[at][0] != "whitespace":
+            left -= 1
+            if not left:
+                return tokens[at]
+        at += step
+    return ("", "")
+
+
+def _chain(tokens: tuple[Token, ...], at: int) -> tuple[list[str], list[str], int]:
+    parts, texts = [tokens[at][1]], [tokens[at][1]]
+    at += 1
+    while at + 1 < len(tokens):
+        if tokens[at] == ("operator", ".") and tokens[at + 1][0] in ("name", "integer"):
+            parts.append(tokens[at + 1][1])
+            texts.append("." + tokens[at + 1][1])
+            at += 2
+        elif (
+            tokens[at] == ("operator", "[")
+            and at + 2 < len(tokens)
+            and tokens[at + 1][0] in ("string", "integer")
+            and tokens[at + 2] == ("operator", "]")
+        ):
+            parts.append(_unquote(tokens[at + 1][1]))
+            texts.append(f"[{tokens[at + 1][1]}]")
+            at += 3
+        else:
+            break
+    return parts, texts, at
+
+
+def _compared(tokens: tuple[Token, ...], at: int) -> int | None:
+    """The position of the string a chain is compared with by == or !=."""
+    found: list[int] = []
+    while at < len(tokens) and len(found) < 2:
+        if tokens[at][0] != "whitespace":
+            found.append(at)
+        at += 1
+    if len(found) == 2 and tokens[found[0]] in (("operator", "=="), ("operator", "!=")) and tokens[found[1]][0] == "string":
+        return found[1]
+    return None
+
+
+def _locals(tokens: tuple[Token, ...]) -> frozenset[str]:
+    """Names bound by `{% for %}` and `{% set %}` anywhere in the template, and Jinja2's `loop` inside of a `for`."""
+    names: set[str] = set()
+    words = [token for token in tokens if token[0] != "whitespace"]
+    for at, token in enumerate(words[:-1]):
+        if token[0] != "block_begin" or words[at + 1] not in (("name", "for"), ("name", "set")):
+            continue
+        if words[at + 1][1] == "for":
+            names.add("loop")
+        for kind, value in words[at + 2 :]:
+            if (kind, value) in (("name", "in"), ("operator", "=")) or kind == "block_end":
+                break
+            if kind == "name":
+                names.add(value)
+    return frozenset(names)
+
+
+def _unquote(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text[:1] in "'\"" else text
+
+
+def replace_strings(text: str, change: Callable[[str], str | None]) -> str:
+    """The template with its string literals changed as `change` says."""
+    tokens = _tokens(text) if "{{" in text or "{%" in text else None
+    if tokens is None:
+        return text
+    out: list[str] = []
+    for kind, value in tokens:
+        new: Any = change(_unquote(value)) if kind == "string" else None
+        out.append(value if new is None else f"{value[0]}{new}{value[0]}")
+    return "".join(out)

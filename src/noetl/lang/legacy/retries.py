@@ -1,0 +1,81 @@
+"""Retry blocks of every age as one rule: `{when: …, then: {do: retry, …}}`."""
+
+from __future__ import annotations
+
+from noetl.lang.legacy.lowering import Lowering, text_of
+from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar, make, plain
+
+_ATTEMPTS = ("max_attempts", "attempts", "max_retries", "retries", "count", "max")
+_DELAY = ("initial_delay", "delay", "delay_seconds", "interval", "backoff_seconds", "wait")
+_CONDITION = ("retry_when", "when", "condition", "expr")
+_ERROR = "output.status == 'error'"
+
+
+def retry_rule(doc: Lowering, found: Entry) -> MapNode | None:
+    """The rule a `retry` block stands for; None when it says not to retry."""
+    near = found.key
+    value = found.value
+    if isinstance(value, Scalar):
+        return _simple(value, near)
+    if not isinstance(value, MapNode):
+        doc.todo(found, "write this as a rule under `spec.policy.rules`", near)
+        return None
+    block = value
+    inner = block.get("on_error") or block.get("error")
+    if isinstance(inner, MapNode):
+        block = inner
+    then: dict[str, object] = {"do": "retry"}
+    attempts = _first(block, _ATTEMPTS)
+    if attempts is not None:
+        then["attempts"] = attempts
+    _backoff(block, then)
+    return _rule(_condition(block), then, near)
+
+
+def _simple(value: Scalar, near: Base) -> MapNode | None:
+    if value.value is True:
+        return _rule(_ERROR, {"do": "retry"}, near)
+    if isinstance(value.value, int) and not isinstance(value.value, bool) and value.value > 0:
+        return _rule(_ERROR, {"do": "retry", "attempts": value.value}, near)
+    return None
+
+
+def _backoff(block: MapNode, then: dict[str, object]) -> None:
+    multiplier = plain(_first(block, ("backoff_multiplier", "multiplier", "backoff_factor")))
+    word = text_of(block, "backoff") or text_of(block, "strategy") or text_of(block, "backoff_strategy")
+    if word in ("none", "fixed", "linear", "exponential"):
+        then["backoff"] = word
+    elif word == "constant":
+        then["backoff"] = "fixed"
+    elif isinstance(multiplier, int | float) and multiplier > 1:
+        then["backoff"] = "exponential"
+    delay = _first(block, _DELAY)
+    if delay is not None:
+        then["delay"] = delay
+    longest = _first(block, ("max_delay", "max_backoff", "max_interval"))
+    if longest is not None:
+        then["max_delay"] = longest
+    if plain(block.get("jitter")) is True:
+        then["jitter"] = True
+
+
+def _condition(block: MapNode) -> str:
+    condition = _first(block, _CONDITION)
+    if isinstance(condition, Scalar) and isinstance(condition.value, str):
+        text = condition.text.strip()
+        return text[2:-2].strip() if text.startswith("{{") and text.endswith("}}") else text
+    codes = _first(block, ("retryable_status_codes", "status_codes", "on_status", "retry_on"))
+    numbers = plain(codes) if isinstance(codes, ListNode) else None
+    if isinstance(numbers, list) and numbers and all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
+        return f"{_ERROR} and output.http.status in {numbers}"
+    return _ERROR
+
+
+def _rule(condition: str, then: dict[str, object], near: Base) -> MapNode:
+    made = make({"when": "{{ " + condition + " }}", "then": then}, near=near)
+    assert isinstance(made, MapNode)
+    return made
+
+
+def _first(block: MapNode, names: tuple[str, ...]) -> Node | None:
+    return next((found for name in names if (found := block.get(name)) is not None), None)

@@ -1,0 +1,177 @@
+"""A step's body: `type`, `tool: <kind>`, `pipe`, configuration one level too high, `iterator` steps."""
+
+from __future__ import annotations
+
+from noetl.lang.grammar import SHAPES, TASK_KEYS
+from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, list_of, map_of, text_of
+from noetl.lang.node import Base, Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.model.shape import Record
+
+_STEP = SHAPES["Step"]
+assert isinstance(_STEP, Record)
+#: what stays with the step when its other keys become its tool
+STEP_KEYS = frozenset(_STEP.keys) | {
+    "when", "case", "vars", "result", "bind", "next_mode", "sink", "save", "retry", "args", "loop", "pipe", "description",
+}  # fmt: skip
+#: step types that run nothing
+_ROUTERS = frozenset({"start", "end", "router", "noop_router", "switch"})
+_DESCRIPTIONS = ("description", "title", "label")
+
+
+def lower(doc: Lowering) -> None:
+    """Give every step a `tool` with a `kind`, or none."""
+    for step in list(doc.steps()):
+        _description(doc, step)
+        _pipe(doc, step)
+        _type(doc, step)
+        _tool_word(doc, step)
+        _iterator(doc, step)
+        _step_args(doc, step)
+    workbook = map_of(doc.root, "workbook")
+    for one in workbook.entries if workbook is not None else []:
+        if isinstance(one.value, MapNode):
+            _rename_kind(doc, one.value)
+
+
+def _description(doc: Lowering, step: MapNode) -> None:
+    for word in _DESCRIPTIONS:
+        found = step.entry(word)
+        if found is not None and "desc" not in step and isinstance(found.value, Scalar):
+            doc.found("habit", f"`{word}`", "`desc`", found.key)
+            step.rename(word, "desc")
+
+
+def _pipe(doc: Lowering, step: MapNode) -> None:
+    tool = map_of(step, "tool")
+    if "pipe" in step and "tool" not in step:
+        found = step.entry("pipe")
+        assert found is not None
+        doc.found("pipe", "`pipe`", "an ordered `tool` list", found.key)
+        step.rename("pipe", "tool")
+    elif tool is not None and list_of(tool, "pipe") is not None and len(tool.entries) == 1:
+        doc.found("pipe", "`pipe`", "an ordered `tool` list", tool.entries[0].key)
+        holder = step.entry("tool")
+        assert holder is not None
+        holder.value = tool.entries[0].value
+        step.changed = True
+
+
+def _type(doc: Lowering, step: MapNode) -> None:
+    """v1: `type: http` with the tool's keys beside it."""
+    found = step.entry("type")
+    if found is None or not isinstance(found.value, Scalar) or isinstance(step.get("tool"), MapNode | ListNode):
+        return
+    doc.found("type", f"`type: {found.value.text}` of a step", "`tool: {kind: …}`", found.key)
+    step.take("type")
+    if found.value.text not in _ROUTERS:
+        _fold(step, entry("kind", found.value, near=found.key))
+
+
+def _tool_word(doc: Lowering, step: MapNode) -> None:
+    """`tool: http`, with the tool's keys beside it."""
+    found = step.entry("tool")
+    if found is None or not isinstance(found.value, Scalar) or not isinstance(found.value.value, str):
+        return
+    doc.found("habit", f"`tool: {found.value.text}`", f"`tool: {{kind: {found.value.text}}}`", found.key)
+    at = step.position("tool")
+    step.take("tool")
+    _fold(step, entry("kind", found.value, near=found.key), at=at)
+
+
+def _fold(step: MapNode, kind: Entry, *, at: int | None = None) -> None:
+    """Make a tool out of a kind and all keys of the step that are not a step's own."""
+    moved = [one for one in step.entries if one.name not in STEP_KEYS]
+    for one in moved:
+        step.take(one.name)
+    tool = MapNode([kind, *moved], kind.key.start, kind.value.end)
+    tool.changed = True
+    place = step.position("next") if at is None else min(at, len(step.entries))
+    step.put(entry("tool", tool, near=kind.key), at=place)
+
+
+def _rename_kind(doc: Lowering, task: MapNode) -> None:
+    found = task.entry("type")
+    if found is not None and "kind" not in task and isinstance(found.value, Scalar):
+        doc.found("type", "`type`", "`kind`", found.key)
+        task.rename("type", "kind")
+
+
+def _iterator(doc: Lowering, step: MapNode) -> None:
+    """`kind: iterator` was a tool that loops; a loop belongs to the step."""
+    tool = map_of(step, "tool")
+    if tool is None or text_of(tool, "kind") not in ("iterator", "loop") or "loop" in step:
+        return
+    kind = tool.get("kind")
+    assert kind is not None
+    doc.found("iterator", "`iterator`", "`loop` on the step", kind)
+    loop = MapNode([], kind.start, kind.end)
+    loop.changed = True
+    for name in ("collection", "in", "items", "element", "iterator", "mode", "until", "concurrency", "max_in_flight"):
+        taken = tool.take(name)
+        if taken is not None:
+            loop.put(taken)
+    step.put(entry("loop", loop, near=kind), at=step.position("tool"))
+    body = tool.get("task") or tool.get("tool") or tool.get("tasks")
+    holder = step.entry("tool")
+    assert holder is not None
+    rest = [one for one in tool.entries if one.name not in ("kind", "task", "tool", "tasks", "name")]
+    if isinstance(body, MapNode):
+        _rename_kind(doc, body)
+        if isinstance(body.get("tool"), Scalar) and "kind" not in body:
+            body.rename("tool", "kind")
+        nested = map_of(body, "tool")
+        if nested is not None and "kind" not in body:
+            body.take("tool")
+            for one in nested.entries:
+                body.put(one)
+        holder.value = body
+        for one in rest:
+            if one.name not in step:
+                step.put(one, at=step.position("next"))
+    elif isinstance(body, ListNode):
+        holder.value = body
+    step.changed = True
+
+
+def _step_args(doc: Lowering, step: MapNode) -> None:
+    found = step.entry("args")
+    if found is None:
+        return
+    doc.found("args", "`args`", "`input`", found.key, grade=V10)
+    if isinstance(step.get("input"), MapNode) and isinstance(found.value, MapNode):
+        step.take("args")
+        block = ensure_map(step, "input", found.key)
+        for one in found.value:
+            block.put(one) if one.name not in block else None
+    else:
+        step.take("input")
+        step.rename("args", "input")
+
+
+def new_task(name: str, near: Base, **keys: object) -> MapNode:
+    """A task made by a lowering."""
+    made = make({"name": name, **keys}, near=near)
+    assert isinstance(made, MapNode)
+    return made
+
+
+def as_list(step: MapNode) -> ListNode | None:
+    """`tool` as a list of named tasks, made into one if it is a single task."""
+    holder = step.entry("tool")
+    if holder is None:
+        return None
+    if isinstance(holder.value, ListNode):
+        return holder.value
+    if not isinstance(holder.value, MapNode):
+        return None
+    task = holder.value
+    if "name" not in task:
+        task.put(entry("name", make(text_of(step, "step") or "task_1", near=task), near=task), at=0)
+    made = ListNode([task], task.start, task.end)
+    made.changed = True
+    holder.value = made
+    step.changed = True
+    return made
+
+
+TASK_WORDS = frozenset(TASK_KEYS)

@@ -1,0 +1,313 @@
+"""YAML text to nodes: YAML 1.2 core scalars, a place for every node, and limits that hold.
+
+PyYAML's C parser makes the events; what they mean is decided here, so that no input costs more than the limits
+allow and every refusal has its line and column.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import yaml
+
+from noetl.lang.node import PLAIN, Base, Entry, ListNode, MapNode, Node, Scalar, copy
+from noetl.model.diagnostics import Diagnostics, Edit
+
+MAX_BYTES = 8_000_000
+MAX_DEPTH = 64
+MAX_NODES = 1_000_000
+MAX_ALIAS_NODES = 100_000
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_WORDS: dict[str, Any] = {"": None, "~": None}
+_WORDS |= dict.fromkeys(("null", "Null", "NULL"))
+_WORDS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false", "False", "FALSE"), False)
+_CAN_MEAN_MORE = frozenset("0123456789+-.~nNtTfF")
+
+
+class _Stop(Exception):
+    """The rest cannot be read; the reason is among the diagnostics."""
+
+
+def decode(data: bytes, problems: Diagnostics) -> str | None:
+    """Bytes of a file to text, or None with a diagnostic."""
+    if len(data) > MAX_BYTES:
+        problems.error("yaml-syntax", f"the file has {len(data):,} bytes; at most {MAX_BYTES:,} are read", (0, 0),
+                       fix="split it into playbooks that call each other with `kind: playbook`")  # fmt: skip
+        return None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        problems.source.text = data.decode("utf-8", "replace")
+        at = len(data[: error.start].decode("utf-8"))
+        problems.error("yaml-syntax", f"line {line} is not UTF-8 text (byte 0x{data[error.start]:02x})", (at, at + 1),
+                       fix="save the file in the encoding UTF-8")  # fmt: skip
+        return None
+
+
+def read(text: str, problems: Diagnostics) -> Node | None:
+    """Text to its root node; None when nothing can be made of it, with the reason among the problems."""
+    if len(text) > MAX_BYTES:
+        problems.error("yaml-syntax", f"the text has more than {MAX_BYTES:,} characters", (0, 0))
+        return None
+    if (nul := text.find("\0")) >= 0:
+        problems.error("yaml-syntax", "there is a NUL character here", (nul, nul + 1), fix="remove it")
+        return None
+    try:
+        return _Composer(text, problems).compose()
+    except _Stop:
+        return None
+    except yaml.YAMLError as error:
+        _syntax_error(text, error, problems)
+    except UnicodeEncodeError as error:
+        problems.error("yaml-syntax", "there is a character here that no text may hold", (error.start, error.end))
+    return None
+
+
+def _syntax_error(text: str, error: yaml.YAMLError, problems: Diagnostics) -> None:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    at = mark.index if mark else getattr(error, "position", 0) or 0
+    at = max(0, min(at, len(text) - 1))
+    said = getattr(error, "problem", None) or getattr(error, "reason", None) or "this is not YAML"
+    context = getattr(error, "context", None)
+    fix = None
+    if text[at : at + 1] == "\t":
+        said, fix = "a tab cannot indent YAML", "use spaces"
+    elif "mapping values are not allowed" in said:
+        fix = "put text that contains `: ` in quotes, and check the indentation of this line"
+    elif "expected <block end>" in said or "did not find expected" in said:
+        fix = "check the indentation and that every bracket, brace and quote above is closed"
+    problems.error("yaml-syntax", f"{said}{f' ({context})' if context else ''}", (at, at + 1), fix=fix)
+
+
+class _Composer:
+    """Builds the tree from the parser's events."""
+
+    def __init__(self, text: str, problems: Diagnostics) -> None:
+        self.text = text
+        self.problems = problems
+        self.root: Node | None = None
+        self.stack: list[MapNode | ListNode] = []
+        self.pending_keys: list[Scalar | None] = []
+        #: of each open map, where each key stands among its entries
+        self.positions: list[dict[str, int]] = []
+        self.anchors: dict[str, tuple[Node, int]] = {}
+        self.open_anchors: dict[int, tuple[str, int]] = {}
+        self.count = 0
+        self.alias_count = 0
+        self.documents = 0
+
+    def compose(self) -> Node | None:
+        handlers = {
+            yaml.ScalarEvent: self.on_scalar,
+            yaml.MappingStartEvent: self.on_map,
+            yaml.SequenceStartEvent: self.on_list,
+            yaml.MappingEndEvent: self.on_end,
+            yaml.SequenceEndEvent: self.on_end,
+            yaml.AliasEvent: self.on_alias,
+            yaml.DocumentStartEvent: self.on_document,
+        }
+        for event in yaml.parse(self.text, Loader=_LOADER):
+            handler = handlers.get(type(event))
+            if handler is not None:
+                handler(event)
+        return self.root
+
+    def stop(self, message: str, at: tuple[int, int], fix: str | None = None) -> _Stop:
+        self.problems.error("yaml-syntax", message, at, fix=fix)
+        return _Stop()
+
+    def on_document(self, event: Any) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            at = event.start_mark.index
+            raise self.stop("a second document starts here", (at, at + 3), "one file holds one playbook")
+
+    def on_scalar(self, event: Any) -> None:
+        start, end = event.start_mark.index, event.end_mark.index
+        if event.tag is not None:
+            self.refuse_tag(event.tag, start, end)
+        style = event.style or PLAIN
+        text = event.value
+        value = text
+        if style == PLAIN and (not text or text[0] in _CAN_MEAN_MORE):
+            value = self.resolve(text, start, end)
+        node = Scalar(value, text, style, start, end)
+        if event.anchor is not None:
+            self.add_anchor(event.anchor, node, self.count)
+        self.add(node)
+
+    def resolve(self, text: str, start: int, end: int) -> Any:
+        if text in _WORDS:
+            return _WORDS[text]
+        if _INTEGER.fullmatch(text):
+            digits = text.lower()
+            number = int(digits, 0) if digits.startswith(("0x", "0o")) else _decimal(digits)
+            if number is None or not -(2**63) <= number < 2**63:
+                self.problems.error("wrong-value", "this number does not fit into 64 bits", (start, end),
+                                    fix="write it in quotes to keep it as text")  # fmt: skip
+                return text
+            return number
+        if _FLOAT.fullmatch(text):
+            number = float(text)
+            if math.isfinite(number):
+                return number
+        elif not _NOT_FINITE.fullmatch(text):
+            return text
+        self.problems.error("wrong-value", f"{text} is not a number that data can carry", (start, end),
+                            fix="write it in quotes to keep it as text")  # fmt: skip
+        return text
+
+    def refuse_tag(self, tag: str, start: int, end: int) -> None:
+        self.problems.error("yaml-syntax", f"the YAML tag {tag} has no meaning in a playbook", (start, end),
+                            fix="remove it; put text in quotes")  # fmt: skip
+
+    def on_map(self, event: Any) -> None:
+        node = MapNode([], event.start_mark.index, event.end_mark.index, flow=bool(event.flow_style))
+        self.open(node, event)
+        self.pending_keys.append(None)
+
+    def on_list(self, event: Any) -> None:
+        node = ListNode([], event.start_mark.index, event.end_mark.index, flow=bool(event.flow_style))
+        self.open(node, event)
+        self.pending_keys.append(None)
+
+    def open(self, node: MapNode | ListNode, event: Any) -> None:
+        if len(self.stack) >= MAX_DEPTH:
+            raise self.stop(f"this is nested more than {MAX_DEPTH} levels deep", (node.start, node.start + 1))
+        if event.tag is not None:
+            self.refuse_tag(event.tag, node.start, node.end)
+        if event.anchor is not None:
+            self.open_anchors[id(node)] = (event.anchor, self.count)
+            node.anchor = event.anchor
+        self.stack.append(node)
+        self.positions.append({})
+
+    def on_end(self, event: Any) -> None:
+        node = self.stack.pop()
+        self.pending_keys.pop()
+        self.positions.pop()
+        # A block collection ends where the next thing starts; its last child says where its own text ends.
+        node.end = event.end_mark.index if node.flow else _content_end(node)
+        opened = self.open_anchors.pop(id(node), None)
+        if opened is not None:
+            self.add_anchor(opened[0], node, opened[1])
+        self.add(node)
+
+    def add_anchor(self, name: str, node: Node, count_before: int) -> None:
+        node.anchor = name
+        self.anchors[name] = (node, self.count - count_before + 1)
+
+    def on_alias(self, event: Any) -> None:
+        at = (event.start_mark.index, event.end_mark.index)
+        name = event.anchor
+        if any(name == open_name for open_name, _ in self.open_anchors.values()):
+            raise self.stop(f"*{name} stands inside of what it stands for", at, "an alias cannot contain itself")
+        if name not in self.anchors:
+            raise self.stop(f"nothing above is anchored as &{name}", at)
+        node, size = self.anchors[name]
+        self.alias_count += size
+        self.count += size - 1
+        if self.alias_count > MAX_ALIAS_NODES:
+            raise self.stop(f"the aliases up to here stand for more than {MAX_ALIAS_NODES:,} values", at)
+        self.add(copy(node, alias=at))
+
+    def add(self, node: Node) -> None:
+        """Put a finished node where it belongs: into the open collection, or at the root."""
+        self.count += 1
+        if self.count > MAX_NODES:
+            raise self.stop(f"the file holds more than {MAX_NODES:,} values", (node.start, node.start + 1))
+        if not self.stack:
+            self.root = node
+            return
+        parent = self.stack[-1]
+        if isinstance(parent, ListNode):
+            parent.items.append(node)
+            return
+        key = self.pending_keys[-1]
+        if key is None:
+            self.pending_keys[-1] = self.as_key(node)
+        else:
+            self.pending_keys[-1] = None
+            self.add_entry(parent, key, node)
+
+    def as_key(self, node: Node) -> Scalar:
+        if isinstance(node, Scalar):
+            return node
+        if node.flow and self.text.startswith("{{", max(0, node.start - 1)):
+            raise self.unquoted_template(node.start - 1)
+        raise self.stop("a key must be text, not a list or a map", (node.start, node.start + 1))
+
+    def unquoted_template(self, start: int) -> _Stop:
+        """`url: {{ x }}` is a map within a map to YAML; the author meant a template."""
+        line_end = self.text.find("\n", start)
+        rest = self.text[start : line_end if line_end >= 0 else len(self.text)].split(" #")[0].rstrip()
+        quote = "'" if '"' in rest else '"'
+        certain = quote not in rest and "\\" not in rest and rest.endswith("}}") and rest.count("}}") == rest.count("{{")
+        self.problems.error(
+            "yaml-syntax",
+            "a template must stand in quotes",
+            (start, start + len(rest)),
+            fix=f"write {quote}{rest}{quote}" if certain else "put the whole text in quotes",
+            edits=[Edit(start, start + len(rest), f"{quote}{rest}{quote}")] if certain else [],
+        )
+        return _Stop()
+
+    def add_entry(self, parent: MapNode, key: Scalar, value: Node) -> None:
+        if key.style == PLAIN and key.text == "<<":
+            parent.merge = Entry(key, value)
+            self.merge(parent, value)
+            return
+        positions = self.positions[-1]
+        at = positions.setdefault(key.text, len(parent.entries))
+        if at == len(parent.entries):
+            parent.entries.append(Entry(key, value))
+            return
+        if not parent.entries[at].merged:
+            line, _ = self.problems.source.place(parent.entries[at].key.start)
+            self.problems.error("duplicate-key", f"`{key.text}` is already given on line {line}",
+                                (key.start, key.end), fix="keep one of the two")  # fmt: skip
+        parent.entries[at] = Entry(key, value)
+
+    def merge(self, parent: MapNode, value: Node) -> None:
+        """`<<`: what the merged maps say holds where this map says nothing; the first of several wins."""
+        for source in value.items if isinstance(value, ListNode) else [value]:
+            if not isinstance(source, MapNode):
+                at = _at(source)
+                self.problems.error("yaml-syntax", "`<<` merges a map or a list of maps", at)
+                continue
+            for entry in source.entries:
+                at = self.positions[-1].setdefault(entry.key.text, len(parent.entries))
+                if at == len(parent.entries):
+                    parent.entries.append(Entry(entry.key, copy(entry.value, alias=entry.value.alias), merged=True))
+
+
+def _decimal(digits: str) -> int | None:
+    # int() takes quadratic time and refuses beyond 4,300 digits; 20 digits are already too many.
+    return int(digits) if len(digits) <= 20 else None
+
+
+def _at(node: Base) -> tuple[int, int]:
+    return node.alias or (node.start, node.end)
+
+
+def _content_end(node: MapNode | ListNode) -> int:
+    last: Node | None = None
+    if isinstance(node, ListNode):
+        last = node.items[-1] if node.items else None
+    elif node.entries:
+        last = max((e.value for e in node.entries if not e.merged), key=_end, default=None)
+    if isinstance(node, MapNode) and node.merge is not None:
+        merged = node.merge.value
+        last = merged if last is None or _end(merged) > _end(last) else last
+    return max(node.start, _end(last)) if last is not None else node.end
+
+
+def _end(node: Node) -> int:
+    return node.alias[1] if node.alias else node.end

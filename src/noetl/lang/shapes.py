@@ -1,0 +1,428 @@
+"""Nodes held against the grammar: types, known keys, required keys, words.
+
+Everything found here is about one value and the shape it should have. What takes knowledge of the rest of the
+document (names, scopes, writes) is checked later, on the typed playbook.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from noetl.lang.grammar import CHOOSE_BRANCH, NAME_PATTERN, PLAYBOOK, SHAPES, SUGAR, SUGAR_SHAPES, TASK_KEYS, task_shape
+from noetl.lang.invariants import INVARIANTS, check_rules, span
+from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar
+from noetl.model.diagnostics import Diagnostics, Edit
+from noetl.model.kinds import InputRole, ToolKind
+from noetl.model.nearest import nearest
+from noetl.model.shape import (
+    Anything,
+    Condition,
+    Flag,
+    Key,
+    ListOf,
+    MapOf,
+    Number,
+    OneOf,
+    Record,
+    Shape,
+    Text,
+    Use,
+    Word,
+)
+
+_NAME = re.compile(NAME_PATTERN)
+_RULES = (Use("Rule"), Use("AdmitRule"), CHOOSE_BRANCH)
+
+
+def is_template(text: object) -> bool:
+    """Whether a value is text with something to render in it."""
+    return isinstance(text, str) and ("{{" in text or "{%" in text)
+
+
+def check_document(root: Node, kinds: Mapping[str, ToolKind], problems: Diagnostics) -> None:
+    """Report everything in the document that does not have the shape the grammar gives it."""
+    _ShapeCheck(kinds, problems).check(root, PLAYBOOK, "the playbook")
+
+
+def is_labelled(item: MapNode) -> bool:
+    """Whether a task stands as `- label: {kind: …}`."""
+    if len(item.entries) != 1:
+        return False
+    only = item.entries[0]
+    return only.name not in TASK_KEYS and only.name not in SUGAR and isinstance(only.value, MapNode)
+
+
+class _ShapeCheck:
+    def __init__(self, kinds: Mapping[str, ToolKind], problems: Diagnostics) -> None:
+        self.kinds = kinds
+        self.problems = problems
+        self.task_shapes: dict[str, Record] = {}
+        self.by_type = {
+            Record: self.check_record,
+            ListOf: self.check_list,
+            MapOf: self.check_map,
+            OneOf: self.check_one_of,
+            Use: self.check_use,
+            Text: self.check_text,
+            Number: self.check_number,
+            Flag: self.check_flag,
+            Word: self.check_word,
+            Condition: self.check_condition,
+        }
+
+    def check(self, node: Node, shape: Shape, name: str) -> None:
+        """Hold one node against one shape; `name` is how messages call it."""
+        method = self.by_type.get(type(shape))
+        if method is not None:
+            method(node, shape, name)  # type: ignore[operator]
+
+    # --- collections -------------------------------------------------------------------------------------------
+
+    def check_record(self, node: Node, shape: Record, name: str) -> None:
+        if not isinstance(node, MapNode):
+            if not _is_nothing(node) or any(key.required for key in shape.keys.values()):
+                self.wrong_type(node, name, "a map")
+            return
+        for entry in node.entries:
+            key = shape.keys.get(entry.name)
+            if key is None:
+                self.unknown_key(entry, shape)
+                continue
+            if key.reserved:
+                self.problems.warning("reserved", f"`{entry.name}` is accepted without effect", span(entry.key))
+            self.check(entry.value, key.shape, f"`{entry.name}`")
+        self.check_required(node, shape.keys, shape.title)
+        invariant = INVARIANTS.get(shape.title)
+        if invariant is not None:
+            invariant(node, self.problems)
+
+    def check_required(self, node: MapNode, keys: Mapping[str, Key], title: str) -> None:
+        for wanted, key in keys.items():
+            if key.required and wanted not in node:
+                self.missing(node, wanted, title, key.doc)
+
+    def check_list(self, node: Node, shape: ListOf, name: str) -> None:
+        if not isinstance(node, ListNode):
+            if not _is_nothing(node) or shape.at_least:
+                self.wrong_type(node, name, "a list")
+            return
+        if len(node.items) < shape.at_least:
+            self.problems.error("wrong-value", f"{name} must have at least {shape.at_least} item", span(node))
+        for item in node.items:
+            self.check(item, shape.item, f"an item of {name}")
+        if shape.item in _RULES:
+            check_rules(node, self.problems)
+
+    def check_map(self, node: Node, shape: MapOf, name: str) -> None:
+        if not isinstance(node, MapNode):
+            if not _is_nothing(node):
+                self.wrong_type(node, name, "a map")
+            return
+        for entry in node.entries:
+            self.check(entry.value, shape.value, f"`{entry.name}`")
+
+    def check_one_of(self, node: Node, shape: OneOf, name: str) -> None:
+        fitting = next((option for option in shape.shapes if _fits(node, option)), None)
+        if fitting is not None:
+            self.check(node, fitting, name)
+        elif not _is_nothing(node):
+            self.wrong_type(node, name, " or ".join(_describe(option) for option in shape.shapes))
+
+    def check_use(self, node: Node, shape: Use, name: str) -> None:
+        if shape.name == "Task":
+            self.check_task(node, name)
+        elif shape.name == "TaskItem":
+            self.check_task_item(node, name)
+        else:
+            self.check(node, SHAPES[shape.name], name)
+
+    # --- tasks -------------------------------------------------------------------------------------------------
+
+    def check_task_item(self, node: Node, name: str) -> None:
+        if not isinstance(node, MapNode):
+            self.wrong_type(node, name, "a task (a map with `kind`)")
+            return
+        sugar = next((entry for entry in node.entries if entry.name in SUGAR), None)
+        if sugar is not None and "kind" not in node:
+            self.check_sugar(node, sugar)
+        elif is_labelled(node):
+            only = node.entries[0]
+            self.check_name(only.key, "a task's name")
+            self.check_task(only.value, f"task `{only.name}`", single=False)
+        else:
+            self.check_task(node, name, single=False)
+
+    def check_sugar(self, node: MapNode, sugar: Entry) -> None:
+        for entry in node.entries:
+            if entry is not sugar and entry.name not in ("name", "desc"):
+                self.problems.error("unknown-key", f"`{entry.name}` cannot stand beside `{sugar.name}`", span(entry.key))
+        self.check(sugar.value, SUGAR_SHAPES[sugar.name], f"`{sugar.name}`")
+
+    def check_task(self, node: Node, name: str, *, single: bool = True) -> None:
+        if not isinstance(node, MapNode):
+            self.wrong_type(node, name, "a task (a map with `kind`) or a list of tasks")
+            return
+        kind_node = node.get("kind")
+        kind = self.kind_of(kind_node) if kind_node is not None else None
+        if kind_node is None:
+            self.missing(node, "kind", "a task", "the tool that runs it, such as http or python")
+        if kind is None:
+            # Without its kind only the keys that every task has can be checked.
+            for entry in node.entries:
+                if entry.name in TASK_KEYS:
+                    self.check(entry.value, TASK_KEYS[entry.name].shape, f"`{entry.name}`")
+            return
+        shape = self.task_shapes.setdefault(kind.name, task_shape(kind))
+        self.check_record(node, shape, name)
+        self.check_keys_of_kind(node, kind, single=single)
+
+    def kind_of(self, node: Node) -> ToolKind | None:
+        if not isinstance(node, Scalar) or not isinstance(node.value, str):
+            self.wrong_type(node, "`kind`", "text")
+            return None
+        try:
+            return self.kinds[node.value]
+        except KeyError:
+            meant = nearest(node.value, self.kinds)
+            self.problems.error(
+                "unknown-kind",
+                f"there is no tool kind `{node.value}`",
+                span(node),
+                fix=f"did you mean `{meant}`?" if meant else f"kinds: {', '.join(self.kinds)}",
+                edits=self.replacing(node, meant),
+            )
+            return None
+
+    def check_keys_of_kind(self, node: MapNode, kind: ToolKind, *, single: bool) -> None:
+        given = {entry.name: entry for entry in node.entries}
+        if single and kind.name_means and "name" in given:
+            given.setdefault(kind.name_means, given["name"])
+        block = node.get("input")
+        inner = block if isinstance(block, MapNode) and kind.input is InputRole.CONFIGURES else None
+        if inner is not None:
+            for entry in inner.entries:
+                key = kind.keys.get(entry.name)
+                if key is None:
+                    continue
+                self.check(entry.value, key.shape, f"`{entry.name}`")
+                if entry.name in given:
+                    self.problems.error(
+                        "input-conflict",
+                        f"`{entry.name}` stands beside `kind` and under `input`",
+                        span(entry.key),
+                        fix="keep one of the two",
+                    )
+                given.setdefault(entry.name, entry)
+        opaque = isinstance(block, Scalar) and kind.input is InputRole.CONFIGURES and is_template(block.value)
+        for group in kind.one_of if not opaque else ():
+            if not any(name in given for name in group):
+                words = " or ".join(f"`{name}`" for name in group)
+                self.missing(node, words.strip("`") if len(group) == 1 else words, f"`kind: {kind.name}`", "")
+        for group in (*kind.one_of, *kind.at_most_one):
+            both = [name for name in group if name in given]
+            if len(both) > 1:
+                words = " and ".join(f"`{name}`" for name in both)
+                self.problems.error("wrong-value", f"{words} exclude each other", span(given[both[1]].key))
+
+    # --- scalars -----------------------------------------------------------------------------------------------
+
+    def check_text(self, node: Node, shape: Text, name: str) -> None:
+        if shape.name:
+            self.check_name(node, name)
+        elif not isinstance(node, Scalar) or not isinstance(node.value, str):
+            self.wrong_type(node, name, "text")
+        elif not shape.templated and "{{" in node.value and not node.value.count("\n"):
+            # A description may show braces; only keys that steer something end up here with a template.
+            return
+
+    def check_name(self, node: Node, name: str) -> None:
+        if not isinstance(node, Scalar) or node.value is None:
+            self.wrong_type(node, name, "text")
+        elif not _NAME.fullmatch(node.text):
+            made = re.sub(r"[^A-Za-z0-9_-]+", "_", node.text).strip("_") or "name"
+            made = made if _NAME.fullmatch(made) else f"_{made}"
+            self.problems.error(
+                "bad-name",
+                f"{name} is `{node.text}`: a name is made of letters, digits, `_` and `-`, and starts with a letter or `_`",
+                span(node),
+                fix=f"write `{made}`",
+            )
+        elif not isinstance(node.value, str):
+            self.wrong_type(node, name, "text")
+
+    def check_number(self, node: Node, shape: Number, name: str) -> None:
+        value = node.value if isinstance(node, Scalar) else None
+        if shape.templated and is_template(value):
+            return
+        what = "a whole number" if shape.integer else "a number"
+        if isinstance(value, bool) or not isinstance(value, int if shape.integer else int | float):
+            self.wrong_type(node, name, what)
+        elif shape.minimum is not None and value < shape.minimum:
+            self.problems.error("wrong-value", f"{name} must be at least {shape.minimum:g}", span(node))
+
+    def check_flag(self, node: Node, shape: Flag, name: str) -> None:
+        if isinstance(node, Scalar) and (isinstance(node.value, bool) or (shape.templated and is_template(node.value))):
+            return
+        self.wrong_type(node, name, "true or false")
+
+    def check_word(self, node: Node, shape: Word, name: str) -> None:
+        value = node.text if isinstance(node, Scalar) else None
+        if value in shape.words or (shape.templated and is_template(value)):
+            return
+        if value is None:
+            self.wrong_type(node, name, "text")
+            return
+        meant = shape.words[0] if len(shape.words) == 1 else _nearest_word(value, shape.words)
+        known = ", ".join(shape.words)
+        self.problems.error(
+            "wrong-value",
+            f"{name} is `{value}`, which is not one of: {known}" if len(shape.words) > 1 else f"{name} must be `{known}`",
+            span(node),
+            fix=f"write `{meant}`" if meant else f"write one of: {known}",
+            edits=self.replacing(node, meant) if len(shape.words) > 1 else (),
+        )
+
+    def check_condition(self, node: Node, _shape: Condition, name: str) -> None:
+        if not isinstance(node, Scalar):
+            self.wrong_type(node, name, "an expression")
+
+    # --- messages ----------------------------------------------------------------------------------------------
+
+    def unknown_key(self, entry: Entry, shape: Record) -> None:
+        if shape is PLAYBOOK and entry.name.startswith("x-"):
+            return
+        special = _SPECIAL.get((shape.title, entry.name)) or _ANYWHERE.get(entry.name) if "spec" in shape.title else (
+            _SPECIAL.get((shape.title, entry.name))
+        )
+        if special is not None:
+            code, message, fix = special
+            self.problems.error(code, message, span(entry.key), fix=fix)
+            return
+        if "policy" in shape.title and self.control_inside(entry.value):
+            return
+        known = [name for name, key in shape.keys.items() if not key.hidden]
+        meant = nearest(entry.name, (name for name in known))
+        self.problems.error(
+            "unknown-key",
+            f"{shape.title} has no key `{entry.name}`",
+            span(entry.key),
+            fix=f"did you mean `{meant}`?" if meant else f"it takes: {', '.join(known)}" if known else "remove it",
+            edits=self.replacing(entry.key, meant),
+        )
+
+    def control_inside(self, node: Node) -> bool:
+        """Report control words in a policy that is not a task's; true if there was one."""
+        found = False
+        if isinstance(node, MapNode):
+            for entry in node.entries:
+                if entry.name == "do":
+                    self.control_outside_task(entry)
+                    found = True
+                else:
+                    found |= self.control_inside(entry.value)
+        elif isinstance(node, ListNode):
+            for item in node.items:
+                found |= self.control_inside(item)
+        return found
+
+    def control_outside_task(self, entry: Entry) -> None:
+        self.problems.error(
+            "control-outside-task",
+            f"`do: {entry.value.text if isinstance(entry.value, Scalar) else '…'}` steers tasks; it has no meaning here",
+            span(entry.key),
+            fix="move the rule to `spec.policy.rules` of a task",
+        )
+
+    def missing(self, node: MapNode, key: str, title: str, doc: str) -> None:
+        quoted = key if key.startswith("`") else f"`{key}`"
+        hint = f" ({doc.rstrip('.')[0].lower()}{doc.rstrip('.')[1:]})" if doc else ""
+        at = node.alias or (node.start, min(node.end, node.start + 1) if not node.entries else node.entries[0].key.end)
+        self.problems.error("missing-key", f"{title} needs {quoted}{hint}", at, fix=f"add {quoted}")
+
+    def wrong_type(self, node: Node, name: str, wanted: str) -> None:
+        quotable = wanted == "text" and isinstance(node, Scalar) and node.value is not None and not node.alias
+        self.problems.error(
+            "wrong-type",
+            f"{name} must be {wanted}, not {_kind_of_value(node)}",
+            span(node),
+            fix=f'write "{node.text}"' if quotable and isinstance(node, Scalar) else None,
+            edits=[Edit(node.start, node.end, f'"{node.text}"')] if quotable and isinstance(node, Scalar) else (),
+        )
+
+    def replacing(self, node: Scalar | Base, text: str | None) -> Iterable[Edit]:
+        """The edit that puts another word in the place of a plain one."""
+        if text is None or node.alias or not isinstance(node, Scalar):
+            return ()
+        return [Edit(node.start, node.end, text)] if node.style == "" and not node.changed else ()
+
+
+_MOVE_SET = "`set` stands beside `tool`, on a task, in `then` or on an arc"
+_ANYWHERE = {"set": ("set-under-spec", "`set` cannot stand under `spec`", _MOVE_SET)}
+_SPECIAL = {
+    ("an arc", "input"): (
+        "arc-payload",
+        "an arc carries no `input`",
+        "write the values with the arc's `set` into `ctx.*` and read them in the next step's `input`",
+    ),
+    ("`then`", "do"): (
+        "control-outside-task",
+        "`do` steers tasks; admission knows only `allow`",
+        "move the rule to `spec.policy.rules` of a task",
+    ),
+}
+
+
+def _nearest_word(value: str, words: tuple[str, ...]) -> str | None:
+    lowered = {word.lower(): word for word in words}
+    return lowered.get(value.lower()) or nearest(value, words)
+
+
+def _is_nothing(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.value is None
+
+
+def _fits(node: Node, shape: Shape) -> bool:
+    """Whether the node is of the sort the shape wants: enough to pick it among alternatives."""
+    if isinstance(shape, Use):
+        return isinstance(node, ListNode) if shape.name == "Set" else isinstance(node, MapNode)
+    if isinstance(shape, Record | MapOf):
+        return isinstance(node, MapNode)
+    if isinstance(shape, ListOf):
+        return isinstance(node, ListNode)
+    if isinstance(shape, Anything):
+        return True
+    if not isinstance(node, Scalar) or node.value is None:
+        return False
+    if isinstance(shape, Number):
+        number = isinstance(node.value, int | float) and not isinstance(node.value, bool)
+        return number or (shape.templated and is_template(node.value))
+    return isinstance(node.value, str)
+
+
+def _describe(shape: Shape) -> str:
+    names: dict[type[Shape], str] = {
+        Record: "a map",
+        MapOf: "a map",
+        Use: "a map",
+        ListOf: "a list",
+        Number: "a number",
+        Text: "text",
+        Word: "a word",
+        Flag: "true or false",
+    }
+    if isinstance(shape, Word):
+        return " or ".join(f"`{word}`" for word in shape.words)
+    return "a template" if isinstance(shape, Text) and shape.templated else names[type(shape)]
+
+
+def _kind_of_value(node: Node) -> str:
+    if isinstance(node, MapNode):
+        return "a map"
+    if isinstance(node, ListNode):
+        return "a list"
+    if node.value is None:
+        return "nothing"
+    if isinstance(node.value, bool):
+        return "true or false"
+    return "a number" if isinstance(node.value, int | float) else "text"

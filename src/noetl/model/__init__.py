@@ -1,0 +1,1 @@
+"""The vocabulary: frozen data, no behaviour, no IO."""

@@ -1,0 +1,43 @@
+"""ToolKind: what a tool kind declares about itself, once, for validation, schema and documentation."""
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from noetl.model.shape import Key
+
+
+class InputRole(enum.StrEnum):
+    """What a task's `input` is to its tool."""
+
+    CONFIGURES = "configures"  #: its keys mean the same as the keys beside `kind`
+    ARGUMENTS = "arguments"  #: its keys are the arguments of the call
+
+
+class ToolKind(msgspec.Struct, frozen=True):
+    """The declaration of one kind of tool."""
+
+    name: str
+    doc: str
+    keys: Mapping[str, Key]
+    input: InputRole
+    output: str
+    #: of each group exactly one key must be given
+    one_of: tuple[tuple[str, ...], ...] = ()
+    #: of each group at most one key may be given
+    at_most_one: tuple[tuple[str, ...], ...] = ()
+    #: keys whose text is not a template at all
+    literal: frozenset[str] = frozenset()
+    #: keys whose templates become bound parameters
+    sql: frozenset[str] = frozenset()
+    #: keys whose templates become single words of a command line
+    shell: frozenset[str] = frozenset()
+    #: in the single-task shape, where a task needs no name, `name` stands for this key
+    name_means: str | None = None
+    #: other names for this kind
+    aliases: tuple[str, ...] = ()
+    #: running it twice, or not at all after a crash, changes nothing outside
+    effect_free: bool = False
+    #: other values than `spec` gives it when nobody says otherwise
+    defaults: Mapping[str, object] = {}

@@ -1,0 +1,33 @@
+"""The nearest known word: what "did you mean" is made of."""
+
+from collections.abc import Iterable
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word at the smallest edit distance, if it is near enough that the author may have meant it."""
+    allowed = max(1, len(word) // 3)
+    best: str | None = None
+    for candidate in known:
+        if abs(len(candidate) - len(word)) > allowed:
+            continue
+        distance = _distance(word.lower(), candidate.lower())
+        if distance <= allowed and candidate != word:
+            best, allowed = candidate, distance - 1
+            if allowed < 0:
+                break
+    return best
+
+
+def _distance(one: str, other: str) -> int:
+    """Edits from one to the other: insert, delete, replace, or swap two neighbours."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        previous, row = row, [i]
+        for j, sign in enumerate(other, 1):
+            cost = min(previous[j] + 1, row[-1] + 1, previous[j - 1] + (letter != sign))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == sign:
+                cost = min(cost, before[j - 2] + 1)
+            row.append(cost)
+        before = previous
+    return row[-1]

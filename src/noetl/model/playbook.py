@@ -1,0 +1,226 @@
+"""The canonical playbook as a typed tree: what every pass before has made of the author's text.
+
+Older dialects and sugar are gone here, tasks are one ordered list of named tasks, and every template is a compiled
+`Template`, `Condition` or `Value`. The engines run this; `noetl explain` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from noetl.model.source import Span
+
+
+class Value(Protocol):
+    """A value that may have templates inside."""
+
+    tree: Any
+    templates: tuple[Any, ...]
+
+    @property
+    def constant(self) -> bool:
+        """Whether it has no template inside."""
+
+    def evaluate(self, scopes: Mapping[str, Any]) -> Any:
+        """The value, rendered."""
+
+
+class Condition(Protocol):
+    """A `when`: it evaluates to true or false."""
+
+    @property
+    def source(self) -> str:
+        """The text the author wrote."""
+
+    @property
+    def reads(self) -> tuple[Any, ...]:
+        """Which paths of which scopes it reads."""
+
+    @property
+    def calls(self) -> tuple[Any, ...]:
+        """Which functions it calls."""
+
+    def evaluate(self, scopes: Mapping[str, Any]) -> bool:
+        """Whether it holds."""
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """One line of a `set`: `ctx.total: …` has the scope `ctx` and the path `("total",)`."""
+
+    scope: str
+    path: tuple[str, ...]
+    value: Value
+    at: Span
+
+
+class Directive(msgspec.Struct, frozen=True):
+    """What a task's rule does."""
+
+    do: str = "continue"
+    attempts: Value | int = 3
+    backoff: str = "fixed"
+    delay: Value | float = 1.0
+    max_delay: Value | float = 300.0
+    jitter: bool = False
+    to: str | None = None
+    message: Value | None = None
+    set: tuple[Assignment, ...] = ()
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A rule of a task's policy; without `when` it is the `else`."""
+
+    when: Condition | None
+    then: Directive
+    at: Span
+    then_at: Span | None = None
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What happens after a task, by rules read top to bottom."""
+
+    rules: tuple[Rule, ...]
+    on_unmatched: str = "continue"
+
+
+class Layered(msgspec.Struct, frozen=True):
+    """One value of an effective spec, and the layer it comes from."""
+
+    value: Any
+    origin: str
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One task of a pipeline."""
+
+    name: str
+    kind: str
+    at: Span
+    desc: str | None = None
+    config: Mapping[str, Any] = {}
+    input: Mapping[str, Value] | Value | None = None
+    auth: Value | None = None
+    output: Value | None = None
+    set: tuple[Assignment, ...] = ()
+    policy: Policy | None = None
+    #: effective spec: dotted key → value with its origin
+    spec: Mapping[str, Layered] = {}
+    #: made by sugar: its output is discarded, as after `skip`, whatever its rules say
+    silent: bool = False
+
+
+class AdmitRule(msgspec.Struct, frozen=True):
+    """A rule of admission; without `when` it is the `else`."""
+
+    when: Condition | None
+    allow: bool
+    at: Span
+
+
+class Join(msgspec.Struct, frozen=True):
+    """A join that counts tokens: predecessor → how many of its tokens one firing takes."""
+
+    places: Mapping[str, Value | int]
+    need: int | None
+    rest: str
+    at: Span
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """Which tokens may fire a step. `rules` None: every token."""
+
+    rules: tuple[AdmitRule, ...] | None = None
+    fire: str = "each"
+    join: Join | None = None
+
+
+class Loop(msgspec.Struct, frozen=True):
+    """A loop around a step's pipeline."""
+
+    items: Value
+    iterator: str
+    at: Span
+    mode: str = "sequential"
+    max_in_flight: Value | int = 16
+    until: Condition | None = None
+    complete_when: Condition | None = None
+    complete_rest: str = "cancel"
+    exec: str | None = None
+    reduce: Mapping[str, str] = {}
+    inner: Loop | None = None
+
+
+class Arc(msgspec.Struct, frozen=True):
+    """A way out of a step: to another one, or to the end of the execution."""
+
+    step: str | None
+    at: Span
+    when: Condition | None = None
+    set: tuple[Assignment, ...] = ()
+    cancel: tuple[str, ...] = ()
+    cancel_at: Span | None = None
+    terminate: str | None = None
+    #: v10: each token carries these to the step it leads to
+    args: Value | None = None
+
+
+class Synthesis(msgspec.Struct, frozen=True):
+    """A wish for new steps."""
+
+    plan: Value
+    max_steps: int = 20
+    allow_kinds: tuple[str, ...] | None = None
+
+
+class Router(msgspec.Struct, frozen=True):
+    """Where the tokens go when a step has ended."""
+
+    mode: str = "exclusive"
+    arcs: tuple[Arc, ...] = ()
+    synthesize: Synthesis | None = None
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A node of the workflow: a transition of the net. Without tasks it is a router."""
+
+    name: str
+    at: Span
+    desc: str | None = None
+    input: Mapping[str, Value] | Value | None = None
+    admission: Admission = Admission()
+    timeout: Value | float | None = None
+    deadline: Value | float | None = None
+    failure_mode: str = "fail_fast"
+    max_jumps: int = 100_000
+    loop: Loop | None = None
+    tasks: tuple[Task, ...] = ()
+    output: Value | None = None
+    set: tuple[Assignment, ...] = ()
+    router: Router = Router()
+    #: effective spec of the step itself: scheduling keys and what tasks inherit
+    spec: Mapping[str, Layered] = {}
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """A keychain entry."""
+
+    name: str
+    kind: str
+    settings: Mapping[str, Any]
+    at: Span
+
+
+class Playbook(msgspec.Struct, frozen=True):
+    """The whole document."""
+
+    name: str
+    path: str
+    steps: tuple[Step, ...]
+    metadata: Mapping[str, Any] = {}
+    keychain: tuple[Credential, ...] = ()
+    executor: Mapping[str, Any] = {}
+    workload: Mapping[str, Any] = {}
+    workbook: Mapping[str, tuple[Task, ...]] = {}

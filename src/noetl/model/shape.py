@@ -1,0 +1,99 @@
+"""Shapes: what a value in a playbook may look like, said once.
+
+The grammar of the document and the configuration of every tool kind are tables of these. Validation, the JSON
+Schema for editors and the reference documentation are all read off the same tables.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """The root of all shapes."""
+
+
+class Anything(Shape, frozen=True):
+    """Any value; templates inside it are rendered unless `literal`."""
+
+    literal: bool = False
+
+
+class Text(Shape, frozen=True):
+    """A string. `templated`: it may contain `{{ … }}`; `name`: it must have the form of an identifier."""
+
+    templated: bool = False
+    name: bool = False
+
+
+class Number(Shape, frozen=True):
+    """A number, or where `templated` a template that yields one."""
+
+    integer: bool = False
+    minimum: float | None = None
+    templated: bool = False
+
+
+class Flag(Shape, frozen=True):
+    """true or false."""
+
+    templated: bool = False
+
+
+class Word(Shape, frozen=True):
+    """One of a few words."""
+
+    words: tuple[str, ...]
+    templated: bool = False
+
+
+class Condition(Shape, frozen=True):
+    """A `when`: one `{{ … }}` expression, or true or false."""
+
+
+class ListOf(Shape, frozen=True):
+    """A list whose items all have one shape."""
+
+    item: Shape
+    at_least: int = 0
+
+
+class MapOf(Shape, frozen=True):
+    """A map with free keys whose values all have one shape."""
+
+    value: Shape
+
+
+class Use(Shape, frozen=True):
+    """A shape by its name: how a shape can contain itself."""
+
+    name: str
+
+
+class OneOf(Shape, frozen=True):
+    """Any of several shapes, told apart by what kind of value stands there."""
+
+    shapes: tuple[Shape, ...]
+
+
+class Key(msgspec.Struct, frozen=True):
+    """What may stand under one key."""
+
+    shape: Shape
+    doc: str
+    required: bool = False
+    #: accepted for the sake of older documents, without effect
+    reserved: bool = False
+    #: still accepted, but nobody is told of it
+    hidden: bool = False
+    default: Any = None
+
+
+class Record(Shape, frozen=True):
+    """A map with known keys."""
+
+    keys: Mapping[str, Key]
+    #: what it is called in messages: "a step", "a rule"
+    title: str
+    doc: str = ""

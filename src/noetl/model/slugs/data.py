@@ -1,0 +1,213 @@
+"""Slugs about data: what may be read and written where, references, secrets, text spliced in raw."""
+
+from noetl.model.slugs.entry import explained
+
+DATA = (
+    explained(
+        "set-target",
+        title="This cannot be written",
+        meaning="`set` writes `ctx.*`, `step.*` and, in a loop, `iter.*`; nothing else.",
+        why="`workload` never changes, and `output` belongs to the tool.",
+        mend="Write to `ctx.<name>`; reshape an output with `output:`.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+              set: {workload.done: true}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              set: {ctx.done: true}
+        """,
+    ),
+    explained(
+        "set-under-spec",
+        title="`set` cannot stand under `spec`",
+        meaning="`spec` says how something runs; `set` writes data.",
+        why="It would not be read there.",
+        mend="Move it beside `tool`, onto a task, into a rule's `then`, or onto an arc.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+              spec: {set: {ctx.done: true}}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              set: {ctx.done: true}
+        """,
+    ),
+    explained(
+        "iter-outside-loop",
+        title="`iter` exists only inside of a loop",
+        meaning="The step has no loop, or this is evaluated once for the whole loop.",
+        why="There is no iteration whose value could be meant.",
+        mend="Write `ctx.*` or `step.*`; in a loop, move it to a task.",
+        wrong="""
+            - step: start
+              tool: {kind: noop, set: {iter.page: 1}}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop, set: {step.page: 1}}
+        """,
+    ),
+    explained(
+        "parallel-ctx-write",
+        title="Parallel iterations would overwrite each other",
+        meaning="A task in a parallel loop writes `ctx` without a reducer.",
+        why="Which iteration wins would depend on timing.",
+        mend="Name a reducer under `loop.spec.policy.reduce`, or write `iter.*`.",
+        wrong="""
+            - step: start
+              loop: {in: [1, 2], iterator: n, spec: {mode: parallel}}
+              tool: {kind: noop, set: {ctx.total: "{{ iter.n }}"}}
+        """,
+        right="""
+            - step: start
+              loop: {in: [1, 2], iterator: n, spec: {mode: parallel, policy: {reduce: {ctx.total: sum}}}}
+              tool: {kind: noop, set: {ctx.total: "{{ iter.n }}"}}
+        """,
+    ),
+    explained(
+        "ref-suffix",
+        title="Names of references end in `_ref`",
+        meaning="A name that ends in `_ref` holds a reference to a stored payload, and no other name does.",
+        why="A reader must see whether a name is the data or the way to it.",
+        mend="Add or remove the ending, or assign `output.data`.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+              set: {ctx.rows: "{{ output.ref }}"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              set: {ctx.rows_ref: "{{ output.ref }}"}
+        """,
+    ),
+    explained(
+        "ref-deref",
+        title="A reference is not its payload",
+        meaning="A template reaches through a reference for data that is stored elsewhere.",
+        why="A reference shows only `type`, `locator`, `auth_reference` and `meta`.",
+        mend="Bring the payload back with a `kind: resolve` task, or publish the value itself with `set`.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+              set: {ctx.total: "{{ output.ref.total }}"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop, output: {total: 1}}
+              set: {ctx.total: "{{ output.data.total }}"}
+        """,
+    ),
+    explained(
+        "secret-escape",
+        title="A secret may not leave the task that uses it",
+        meaning="`keychain` is read where its value would be stored, routed on, or shown.",
+        why="What `set`, `output` and conditions see goes into the event log.",
+        mend="Read it in a task's `auth`, `input` or own keys.",
+        wrong="""
+            keychain: [{name: api, kind: bearer}]
+            workflow:
+              - step: start
+                tool: {kind: noop}
+                set: {ctx.token: "{{ keychain.api.token }}"}
+        """,
+        right="""
+            keychain: [{name: api, kind: bearer}]
+            workflow:
+              - step: start
+                tool: {kind: http, url: "https://example.com/", auth: api}
+        """,
+    ),
+    explained(
+        "secret-in-plain",
+        title="This looks like a credential in plain text",
+        meaning="The name or the form of the value is that of a password, a token or a key.",
+        why="Playbooks are shared, versioned and shown.",
+        mend="Declare it under `keychain` and read it from there.",
+        wrong="""
+            workload: {api_key: 8f14e45fceea167a}
+            workflow:
+              - step: start
+                tool: {kind: http, url: "https://example.com/", params: {key: "{{ workload.api_key }}"}}
+        """,
+        right="""
+            keychain: [{name: api, kind: bearer}]
+            workflow:
+              - step: start
+                tool: {kind: http, url: "https://example.com/", auth: api}
+        """,
+    ),
+    explained(
+        "never-set",
+        title="Nothing writes this",
+        meaning="A template reads a key of `ctx` that no `set` of the playbook writes.",
+        why="It is undefined unless something outside writes it; most often the name is misspelt.",
+        mend="Write it with `set`, or use the name the message proposes.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+              set: {ctx.total: 1}
+              next: {arcs: [{step: end, when: "{{ ctx.totl > 0 }}"}]}
+            - step: end
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              set: {ctx.total: 1}
+              next: {arcs: [{step: end, when: "{{ ctx.total > 0 }}"}]}
+            - step: end
+        """,
+    ),
+    explained(
+        "unused-input",
+        title="Nothing reads this input",
+        meaning="A key of `input` that no template and no tool uses.",
+        why="Most often it is misspelt on one of the two sides.",
+        mend="Remove it, or read it as `input.<name>`.",
+        wrong="""
+            - step: start
+              input: {city: Ulm}
+              tool: {kind: noop}
+        """,
+        right="""
+            - step: start
+              input: {city: Ulm}
+              tool: {kind: noop, output: "{{ input.city }}"}
+        """,
+    ),
+    explained(
+        "sql-unbound",
+        title="Text is spliced into SQL",
+        meaning="`| sql` puts the value into the statement as it is; without it, values are bound.",
+        why="Whoever controls the value controls the database.",
+        mend="Leave the filter out, or make sure that nobody else can set the value.",
+        wrong="""
+            - step: start
+              tool: {kind: duckdb, query: "SELECT {{ workload.columns | sql }} FROM t"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: duckdb, query: "SELECT * FROM t WHERE id = {{ workload.id }}"}
+        """,
+    ),
+    explained(
+        "shell-unquoted",
+        title="Text is spliced into a command",
+        meaning="`| raw` puts the value into the command as it is; without it, it stands for one word.",
+        why="Whoever controls the value controls the shell.",
+        mend="Leave the filter out, or make sure that nobody else can set the value.",
+        wrong="""
+            - step: start
+              tool: {kind: shell, cmd: "ls {{ workload.options | raw }}"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: shell, cmd: "ls {{ workload.folder }}"}
+        """,
+    ),
+)

@@ -1,0 +1,187 @@
+"""Slugs about the document itself: YAML, keys, types, words."""
+
+from noetl.model.slugs.entry import explained
+
+DOCUMENT = (
+    explained(
+        "unreadable-file",
+        title="The file cannot be read",
+        meaning="There is no such file, it may not be read, or it is not text.",
+        why="Nothing can be said about a playbook that cannot be read.",
+        mend="Check the path and its permissions; save the file as UTF-8 text.",
+    ),
+    explained(
+        "yaml-syntax",
+        title="This is not YAML",
+        meaning="The text does not follow the rules of YAML, or it goes beyond the limits of what is read.",
+        why="Where the structure is in doubt, everything below it would be a guess.",
+        mend="Check the indentation, close brackets and quotes, and put templates in quotes.",
+        wrong="""
+            - step: start
+              tool: {kind: noop, output: {{ workload.n }}}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop, output: "{{ workload.n }}"}
+        """,
+    ),
+    explained(
+        "duplicate-key",
+        title="A key is given twice",
+        meaning="The same key stands twice in one map.",
+        why="YAML readers silently keep one of the two; which one, differs.",
+        mend="Keep one of the two.",
+        wrong="""
+            - step: start
+              desc: the first
+              desc: the second
+              tool: {kind: noop}
+        """,
+        right="""
+            - step: start
+              desc: the first
+              tool: {kind: noop}
+        """,
+    ),
+    explained(
+        "unknown-key",
+        title="This key has no meaning here",
+        meaning="The grammar knows no such key at this place.",
+        why="A misspelt key would be ignored, and with it what the author wanted.",
+        mend="Use the key the message proposes. At the root, keys that begin with `x-` are free.",
+        wrong="""
+            - step: start
+              tols: {kind: noop}
+              next: {arcs: [{step: end}]}
+            - step: end
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: end}]}
+            - step: end
+        """,
+    ),
+    explained(
+        "missing-key",
+        title="A required key is missing",
+        meaning="The map lacks a key it cannot do without.",
+        why="There is no default that would be right.",
+        mend="Add the key the message names.",
+        wrong="""
+            - step: start
+              tool: {kind: http, method: GET}
+        """,
+        right="""
+            - step: start
+              tool: {kind: http, method: GET, url: "https://example.com/"}
+        """,
+    ),
+    explained(
+        "wrong-type",
+        title="A value of another type is wanted",
+        meaning="A list stands where a map is wanted, a number where text is wanted, and so on.",
+        why="The value could not be used as it is.",
+        mend="Write the value as the type the message names; put numbers that are text in quotes.",
+        wrong="""
+            - step: start
+              desc: 1
+              tool: {kind: noop}
+        """,
+        right="""
+            - step: start
+              desc: "1"
+              tool: {kind: noop}
+        """,
+    ),
+    explained(
+        "wrong-value",
+        title="The value is not one of those allowed",
+        meaning="The key takes only certain words or numbers, or two keys exclude each other.",
+        why="Another value would have no effect, or one nobody meant.",
+        mend="Use one of the values the message lists.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+              next: {spec: {mode: both}, arcs: [{step: end}]}
+            - step: end
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              next: {spec: {mode: inclusive}, arcs: [{step: end}]}
+            - step: end
+        """,
+    ),
+    explained(
+        "bad-name",
+        title="This cannot be a name",
+        meaning="Names are made of letters, digits, `_` and `-`, and start with a letter or `_`.",
+        why="Names are used in templates (`ctx.name`, `done('name')`) and in commands.",
+        mend="Use the name the message proposes.",
+        wrong="""
+            - step: fetch users!
+              tool: {kind: noop}
+        """,
+        right="""
+            - step: fetch_users
+              tool: {kind: noop}
+        """,
+    ),
+    explained(
+        "reserved",
+        title="The key is accepted, but has no effect",
+        meaning="Older documents mention this key; nothing reads it.",
+        why="Whoever writes it may count on it.",
+        mend="Remove it.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: end, spec: {weight: 1}}]}
+            - step: end
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: end}]}
+            - step: end
+        """,
+    ),
+    explained(
+        "unknown-kind",
+        title="There is no such tool kind",
+        meaning="No built-in kind and no installed plugin has this name.",
+        why="There is nothing that could run the task.",
+        mend="Use the kind the message proposes, or install the plugin that brings it.",
+        wrong="""
+            - step: start
+              tool: {kind: htp, url: "https://example.com/"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: http, url: "https://example.com/"}
+        """,
+    ),
+    explained(
+        "input-conflict",
+        title="A key stands beside `kind` and under `input`",
+        meaning="For `http`, `resolve`, `transfer` and `wait` the keys of `input` mean the same as those beside `kind`.",
+        why="Which of the two values counts would be a guess.",
+        mend="Keep one of the two.",
+        wrong="""
+            - step: start
+              tool: {kind: wait, seconds: 1, input: {seconds: 2}}
+        """,
+        right="""
+            - step: start
+              tool: {kind: wait, seconds: 2}
+        """,
+    ),
+    explained(
+        "payload-schema",
+        title="The workload does not fit its schema",
+        meaning="`metadata.schema` describes the workload; the defaults merged with the payload do not match it.",
+        why="A wrong input is cheaper before the first step than after the last.",
+        mend="Pass the missing value with `--set` or `--payload`, or correct the schema.",
+    ),
+)

@@ -1,0 +1,218 @@
+"""Slugs about control: rules, arcs, loops, and what no token can do."""
+
+from noetl.model.slugs.entry import explained
+
+FLOW = (
+    explained(
+        "control-outside-task",
+        title="Control words steer tasks only",
+        meaning="`do: retry`, `jump` and the others stand in a policy that is not a task's.",
+        why="Steps are steered by admission and arcs, loops by their own keys.",
+        mend="Move the rule to `spec.policy.rules` of a task.",
+        wrong="""
+            - step: start
+              spec: {policy: {rules: [{when: "{{ true }}", then: {do: retry}}]}}
+              tool: {kind: noop}
+        """,
+        right="""
+            - step: start
+              tool:
+                kind: noop
+                spec: {policy: {rules: [{when: "{{ output.status == 'error' }}", then: {do: retry}}]}}
+        """,
+    ),
+    explained(
+        "else-not-last",
+        title="`else` closes the list",
+        meaning="Rules stand below an `else`.",
+        why="The first match wins and `else` always matches: what stands below is never read.",
+        mend="Move `else` to the end.",
+        wrong="""
+            - step: start
+              tool:
+                kind: noop
+                spec:
+                  policy:
+                    rules:
+                      - else: {then: {do: continue}}
+                      - {when: "{{ output.status == 'error' }}", then: {do: retry}}
+        """,
+        right="""
+            - step: start
+              tool:
+                kind: noop
+                spec:
+                  policy:
+                    rules:
+                      - {when: "{{ output.status == 'error' }}", then: {do: retry}}
+                      - else: {then: {do: continue}}
+        """,
+    ),
+    explained(
+        "arc-payload",
+        title="An arc carries no input",
+        meaning="`input` stands on an arc.",
+        why="A step says itself what it receives; an arc only leads to it.",
+        mend="Write the values with the arc's `set` into `ctx.*` and read them in the next step's `input`.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: report, input: {total: 1}}]}
+            - step: report
+              tool: {kind: noop, output: "{{ input.total }}"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: report, set: {ctx.total: 1}}]}
+            - step: report
+              input: {total: "{{ ctx.total }}"}
+              tool: {kind: noop, output: "{{ input.total }}"}
+        """,
+    ),
+    explained(
+        "until-in-parallel",
+        title="`until` needs one iteration after the other",
+        meaning="A parallel loop has `until`.",
+        why="Parallel iterations do not end in order, so there is no next one to leave out.",
+        mend="Use `complete_when`, or `mode: sequential`.",
+        wrong="""
+            - step: start
+              loop: {in: [1, 2], iterator: n, spec: {mode: parallel, until: "{{ output.data == 1 }}"}}
+              tool: {kind: noop, output: "{{ iter.n }}"}
+        """,
+        right="""
+            - step: start
+              loop: {in: [1, 2], iterator: n, spec: {mode: sequential, until: "{{ output.data == 1 }}"}}
+              tool: {kind: noop, output: "{{ iter.n }}"}
+        """,
+    ),
+    explained(
+        "unreachable-step",
+        title="Nothing leads to this step",
+        meaning="No way from the first step gets here.",
+        why="It never runs.",
+        mend="Add an arc to it, or remove it.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+            - step: report
+              tool: {kind: noop}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: report}]}
+            - step: report
+              tool: {kind: noop}
+        """,
+    ),
+    explained(
+        "unhandled-error",
+        title="An error may pass unseen",
+        meaning="The task has rules, but none that matches every error; what no rule matches goes on as if all were well.",
+        why="The tasks behind it would run on data that is not there.",
+        mend="Close the rules with `- else: {then: {do: fail}}`, or set `on_unmatched: fail`.",
+        wrong="""
+            - step: start
+              tool:
+                kind: http
+                url: "https://example.com/"
+                spec: {policy: {rules: [{when: "{{ output.http.status == 503 }}", then: {do: retry}}]}}
+        """,
+        right="""
+            - step: start
+              tool:
+                kind: http
+                url: "https://example.com/"
+                spec:
+                  policy:
+                    on_unmatched: fail
+                    rules: [{when: "{{ output.http.status == 503 }}", then: {do: retry}}]
+        """,
+    ),
+    explained(
+        "arc-shadowed",
+        title="An arc above is always taken first",
+        meaning="In an exclusive router this arc stands behind one that always applies.",
+        why="It is never taken.",
+        mend="Give the arc above a `when`, put this one before it, or use `mode: inclusive`.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: one}, {step: two}]}
+            - step: one
+              tool: {kind: noop}
+            - step: two
+              tool: {kind: noop}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              next: {spec: {mode: inclusive}, arcs: [{step: one}, {step: two}]}
+            - step: one
+              tool: {kind: noop}
+            - step: two
+              tool: {kind: noop}
+        """,
+    ),
+    explained(
+        "dead-join",
+        title="The step waits for ever",
+        meaning="Its admission waits for steps that exclude each other, or that run only after it.",
+        why="The token stays parked until nothing moves any more, and is then dropped.",
+        mend="Wait for one of them (`any_done([…])`, `need: 1`), or take both ways with `mode: inclusive`.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: one, when: "{{ workload.n > 1 }}"}, {step: two}]}
+            - step: one
+              tool: {kind: noop}
+              next: {arcs: [{step: both}]}
+            - step: two
+              tool: {kind: noop}
+              next: {arcs: [{step: both}]}
+            - step: both
+              spec: {policy: {admit: {rules: [{when: "{{ done('one') and done('two') }}", then: {allow: true}}]}}}
+              tool: {kind: noop}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: one, when: "{{ workload.n > 1 }}"}, {step: two}]}
+            - step: one
+              tool: {kind: noop}
+              next: {arcs: [{step: both}]}
+            - step: two
+              tool: {kind: noop}
+              next: {arcs: [{step: both}]}
+            - step: both
+              spec: {policy: {admit: {rules: [{when: "{{ any_done(['one', 'two']) }}", then: {allow: true}}]}}}
+              tool: {kind: noop}
+        """,
+    ),
+    explained(
+        "cycle-without-exit",
+        title="A token goes round for ever",
+        meaning="The steps lead to each other, and no arc leaves the circle.",
+        why="The execution ends only at its limit of step runs.",
+        mend="Give one of the arcs a `when`, or add an arc that leaves.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: again}]}
+            - step: again
+              tool: {kind: noop}
+              next: {arcs: [{step: start}]}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: again}]}
+            - step: again
+              tool: {kind: noop}
+              set: {ctx.n: "{{ ctx.n | default(0) + 1 }}"}
+              next: {arcs: [{step: start, when: "{{ ctx.n < 3 }}"}]}
+        """,
+    ),
+)

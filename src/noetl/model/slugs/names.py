@@ -1,0 +1,142 @@
+"""Slugs about names that must be unique or must exist: steps, tasks, credentials."""
+
+from noetl.model.slugs.entry import explained
+
+NAMES = (
+    explained(
+        "duplicate-step",
+        title="Two steps have the same name",
+        meaning="A step of this name stands further up.",
+        why="Arcs lead to steps by name; the second one could never be meant.",
+        mend="Rename one of the two, and the arcs that lead to it.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+            - step: start
+              tool: {kind: noop}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: finish}]}
+            - step: finish
+              tool: {kind: noop}
+        """,
+    ),
+    explained(
+        "duplicate-task",
+        title="Two tasks of a step have the same name",
+        meaning="A task of this name stands further up in the same list.",
+        why="Jumps and events name tasks; the second one could never be meant.",
+        mend="Rename one of the two.",
+        wrong="""
+            - step: start
+              tool: [{name: one, kind: noop}, {name: one, kind: noop}]
+        """,
+        right="""
+            - step: start
+              tool: [{name: one, kind: noop}, {name: two, kind: noop}]
+        """,
+    ),
+    explained(
+        "unknown-step",
+        title="There is no such step",
+        meaning="An arc, a `cancel`, a helper such as `done('x')`, or `steps.x` names a step that does not exist.",
+        why="The arc could never be taken, the condition never hold.",
+        mend="Use the name the message proposes, or add the step.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: finsih}]}
+            - step: finish
+              tool: {kind: noop}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: finish}]}
+            - step: finish
+              tool: {kind: noop}
+        """,
+    ),
+    explained(
+        "unknown-task",
+        title="There is no such task",
+        meaning="A jump names a task that the step does not have, or a call one that the workbook does not have.",
+        why="Control would have nowhere to go.",
+        mend="Use the name the message proposes. A jump stays within its step; use an arc to leave it.",
+        wrong="""
+            - step: start
+              tool:
+                - {name: fetch, kind: noop}
+                - name: check
+                  kind: noop
+                  spec: {policy: {rules: [{when: "{{ ctx.more }}", then: {do: jump, to: fetsh}}]}}
+              set: {ctx.more: false}
+        """,
+        right="""
+            - step: start
+              tool:
+                - {name: fetch, kind: noop}
+                - name: check
+                  kind: noop
+                  spec: {policy: {rules: [{when: "{{ ctx.more }}", then: {do: jump, to: fetch}}]}}
+              set: {ctx.more: false}
+        """,
+    ),
+    explained(
+        "unknown-credential",
+        title="The keychain does not declare this credential",
+        meaning="A task's `auth`, or a template, names a credential that `keychain` does not list.",
+        why="Credentials are resolved before the first step; one that is not declared is not there.",
+        mend="Add it to `keychain`.",
+        wrong="""
+            workflow:
+              - step: start
+                tool: {kind: postgres, auth: pg_main, query: SELECT 1}
+        """,
+        right="""
+            keychain: [{name: pg_main, kind: postgres_credential}]
+            workflow:
+              - step: start
+                tool: {kind: postgres, auth: pg_main, query: SELECT 1}
+        """,
+    ),
+    explained(
+        "join-unknown",
+        title="A join and its arcs do not agree",
+        meaning="`join.from` names a step that has no arc here, or leaves one out that has.",
+        why="The join would wait for a token that never comes, or have no place for one that does.",
+        mend="List exactly the steps whose arcs lead here.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: both}]}
+            - step: both
+              spec: {policy: {admit: {join: {from: [start, other]}}}}
+              tool: {kind: noop}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: both}]}
+            - step: both
+              spec: {policy: {admit: {join: {from: [start]}}}}
+              tool: {kind: noop}
+        """,
+    ),
+    explained(
+        "empty-step",
+        title="The step does nothing and leads nowhere",
+        meaning="A step has `tool`, `next`, or both; only one named `end` needs neither.",
+        why="It is most likely not finished.",
+        mend="Add `tool` or `next`, or remove the step.",
+        wrong="""
+            - step: start
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+        """,
+    ),
+)

@@ -1,0 +1,50 @@
+"""Source and Span: where a thing stands in the author's file."""
+
+from bisect import bisect_right
+from functools import cached_property
+
+import msgspec
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A stretch of source text by line and column, both counted from 1; the end is exclusive."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class Source:
+    """A text with its name, able to turn character offsets into places."""
+
+    def __init__(self, text: str, name: str = "playbook.yaml") -> None:
+        self.text = text
+        self.name = name
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        starts, at = [0], self.text.find("\n")
+        while at >= 0:
+            starts.append(at + 1)
+            at = self.text.find("\n", at + 1)
+        return starts
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Line and column of an offset, both from 1."""
+        line = bisect_right(self._line_starts, offset)
+        return line, offset - self._line_starts[line - 1] + 1
+
+    def span(self, start: int, end: int) -> Span:
+        """The span between two offsets."""
+        return Span(*self.place(start), *self.place(end))
+
+    def line_text(self, line: int) -> str:
+        """The text of a line, without its line break."""
+        starts = self._line_starts
+        end = starts[line] if line < len(starts) else len(self.text)
+        return self.text[starts[line - 1] : end].rstrip("\r\n")
+
+    def line_start(self, offset: int) -> int:
+        """The offset at which the line that holds `offset` begins."""
+        return self._line_starts[bisect_right(self._line_starts, offset) - 1]

@@ -1,0 +1,1 @@
+"""One module per tool kind; none knows another."""

@@ -1,0 +1,25 @@
+"""kind: http"""
+
+from noetl.model.kinds import InputRole, ToolKind
+from noetl.model.shape import Anything, Flag, Key, MapOf, OneOf, Text, Word
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+
+KIND = ToolKind(
+    name="http",
+    doc="Makes one HTTP request. A status of 400 or more is an error.",
+    keys={
+        "method": Key(Word(_METHODS, templated=True), "The request method.", default="GET"),
+        "url": Key(Text(templated=True), "The address."),
+        "params": Key(OneOf((MapOf(Anything()), Text(templated=True))), "Query parameters."),
+        "headers": Key(OneOf((MapOf(Anything()), Text(templated=True))), "Request headers."),
+        "json": Key(Anything(), "A value sent as JSON."),
+        "body": Key(Anything(), "The body as text; a map or list is sent as JSON."),
+        "form": Key(OneOf((MapOf(Anything()), Text(templated=True))), "Fields sent URL-encoded."),
+        "follow_redirects": Key(Flag(templated=True), "Whether redirects are followed.", default=True),
+    },
+    input=InputRole.CONFIGURES,
+    output="parsed JSON, else text",
+    one_of=(("url",),),
+    at_most_one=(("json", "body", "form"),),
+)

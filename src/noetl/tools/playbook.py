@@ -1,0 +1,18 @@
+"""kind: playbook"""
+
+from noetl.model.kinds import InputRole, ToolKind
+from noetl.model.shape import Key, Number, OneOf, Text
+
+KIND = ToolKind(
+    name="playbook",
+    doc="Runs another playbook as a child execution. `input` is its payload.",
+    keys={
+        "path": Key(Text(templated=True), "A catalog path, or a file relative to this playbook."),
+        "version": Key(OneOf((Text(templated=True), Number())), "The catalog revision; the newest when left out."),
+        "entry_step": Key(Text(templated=True), "The step the child starts with."),
+        "return_step": Key(Text(templated=True), "The step whose output comes back."),
+    },
+    input=InputRole.ARGUMENTS,
+    output="the child's output",
+    one_of=(("path",),),
+)

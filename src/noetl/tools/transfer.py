@@ -1,0 +1,76 @@
+"""kind: transfer"""
+
+from noetl.model.kinds import InputRole, ToolKind
+from noetl.model.shape import Anything, Flag, Key, ListOf, MapOf, Number, OneOf, Record, Text, Word
+
+_TEXT = Text(templated=True)
+_MAP = OneOf((MapOf(Anything()), _TEXT))
+_FORMAT = Word(("parquet", "json", "csv"), templated=True)
+
+_SOURCE = Record(
+    title="a transfer's source",
+    keys={
+        "kind": Key(
+            Word(("postgres", "duckdb", "http", "file", "s3", "data")), "Where the rows come from.", required=True
+        ),
+        "auth": Key(_TEXT, "The keychain entry to use."),
+        "query": Key(_TEXT, "postgres, duckdb: the rows to read."),
+        "params": Key(_MAP, "postgres, duckdb: values for `:name`; http: query parameters."),
+        "order_by": Key(OneOf((_TEXT, ListOf(_TEXT))), "Unique columns, so that a transfer can resume."),
+        "file": Key(_TEXT, "duckdb: the database file."),
+        "table": Key(_TEXT, "postgres, duckdb: read this table whole."),
+        "url": Key(_TEXT, "http: the address."),
+        "method": Key(_TEXT, "http: the request method."),
+        "headers": Key(_MAP, "http: request headers."),
+        "json": Key(Anything(), "http: a value sent as JSON."),
+        "body": Key(Anything(), "http: the request's body."),
+        "path": Key(_TEXT, "file, s3: the file; http, data: the JSONPath of the rows."),
+        "bucket": Key(_TEXT, "s3: the bucket."),
+        "format": Key(_FORMAT, "file, s3: how the rows are written."),
+        "data": Key(Anything(), "data: a value in hand."),
+    },
+)
+
+_TARGET = Record(
+    title="a transfer's target",
+    keys={
+        "kind": Key(Word(("postgres", "duckdb", "file", "s3", "http")), "Where the rows go.", required=True),
+        "auth": Key(_TEXT, "The keychain entry to use."),
+        "table": Key(_TEXT, "postgres, duckdb: the table."),
+        "mode": Key(Word(("insert", "append", "upsert", "replace"), templated=True), "How rows are written."),
+        "key": Key(OneOf((_TEXT, ListOf(_TEXT))), "upsert: the columns that identify a row."),
+        "mapping": Key(_MAP, "Column to value; `row` is the row in hand."),
+        "file": Key(_TEXT, "duckdb: the database file."),
+        "path": Key(_TEXT, "file, s3: the file; it may speak of `chunk`."),
+        "bucket": Key(_TEXT, "s3: the bucket."),
+        "format": Key(_FORMAT, "file, s3: how the rows are written."),
+        "url": Key(_TEXT, "http: the address."),
+        "method": Key(_TEXT, "http: the request method.", default="POST"),
+        "headers": Key(_MAP, "http: request headers."),
+        "body": Key(Anything(), "s3, http: sent in place of the rows."),
+        "on_error": Key(Word(("fail", "warn")), "What a failure of this target means.", default="fail"),
+    },
+)
+
+_CHUNK = Record(
+    title="a transfer's chunk",
+    keys={
+        "size": Key(Number(integer=True, minimum=1, templated=True), "Rows in a chunk.", default=10_000),
+        "mode": Key(Word(("batch", "stream")), "`stream` hands rows over one by one.", default="batch"),
+    },
+)
+
+KIND = ToolKind(
+    name="transfer",
+    doc="Streams rows from one source to any number of targets, chunk by chunk.",
+    keys={
+        "source": Key(_SOURCE, "Where the rows come from."),
+        "targets": Key(ListOf(_TARGET, at_least=1), "Where they go; each chunk goes to all before the next."),
+        "chunk": Key(_CHUNK, "How many rows at a time."),
+        "exactly_once": Key(Flag(), "Commit a marker with each chunk, so a repeated chunk takes effect once."),
+    },
+    input=InputRole.CONFIGURES,
+    output="`{rows, chunks, bytes, targets: […]}`",
+    one_of=(("source",), ("targets",)),
+    sql=frozenset({"query"}),
+)

@@ -1,0 +1,132 @@
+"""The command line under test: in this process for speed, in one of its own where that matters."""
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from noetl.cli.app import run
+
+SOURCES = Path(__file__).parents[2] / "src"
+GOOD = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: good}
+workload: {n: 3}
+workflow:
+  - step: start # where it starts
+    tool: {kind: noop, output: "{{ workload.n }}"}
+    set: {ctx.n: "{{ output.data }}"}
+    next: {arcs: [{step: end, when: "{{ ctx.n > 0 }}"}]}
+  - step: end
+"""
+#: a key and a kind that are misspelt: both can be mended
+BAD = GOOD.replace("set: ", "sett: ").replace("kind: noop", "kind: nop").replace("ctx.n > 0", "workload.n > 0")
+#: nothing is wrong with it, but a step is never reached
+ODD = GOOD + "  - {step: lost, tool: {kind: noop}}\n"
+
+
+class Result(NamedTuple):
+    """What a command line left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Noetl = Callable[..., Result]
+
+
+@pytest.fixture
+def good() -> str:
+    """A playbook without a flaw."""
+    return GOOD
+
+
+@pytest.fixture
+def bad() -> str:
+    """A playbook with two errors, both of which can be mended."""
+    return BAD
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def files(folder: Path) -> Path:
+    """The current folder with good.yaml, bad.yaml and odd.yaml."""
+    for name, text in (("good", GOOD), ("bad", BAD), ("odd", ODD)):
+        (folder / f"{name}.yaml").write_text(text)
+    return folder
+
+
+@pytest.fixture
+def noetl(capsys: pytest.CaptureFixture[str], folder: Path) -> Iterator[Noetl]:
+    """Runs a command line in this process."""
+
+    def call(*arguments: str) -> Result:
+        code = run(arguments)
+        return Result(code, *capsys.readouterr())
+
+    return call
+
+
+class Shell:
+    """Runs command lines in processes of their own."""
+
+    def __init__(self, compiled: Path) -> None:
+        self.environment = {**os.environ, "PYTHONPATH": str(SOURCES), "PYTHONPYCACHEPREFIX": str(compiled)}
+        for name in ("PYTHONDONTWRITEBYTECODE", "NO_COLOR", "TERM"):
+            self.environment.pop(name, None)
+
+    def command(self, *arguments: str) -> list[str]:
+        """What to start for a command line."""
+        return [sys.executable, "-c", "import sys; from noetl.__main__ import main; sys.exit(main())", *arguments]
+
+    def __call__(self, *arguments: str, given: bytes = b"", **environment: str) -> Result:
+        """Run it to its end."""
+        done = subprocess.run(
+            self.command(*arguments),
+            check=False,
+            input=given,
+            capture_output=True,
+            env={**self.environment, **environment},
+        )
+        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def python(self, code: str, *options: str) -> str:
+        """What a piece of Python prints."""
+        command = [sys.executable, *options, "-c", code]
+        return subprocess.run(command, check=True, capture_output=True, text=True, env=self.environment).stdout
+
+    def at_terminal(self, *arguments: str, **environment: str) -> str:
+        """What a person would see."""
+        controller, terminal = pty.openpty()
+        try:
+            subprocess.run(
+                self.command(*arguments),
+                check=False,
+                stdout=terminal,
+                stderr=terminal,
+                stdin=terminal,
+                env={**self.environment, "TERM": "xterm", **environment},
+            )
+            return os.read(controller, 1_000_000).decode()
+        finally:
+            os.close(controller)
+            os.close(terminal)
+
+
+@pytest.fixture(scope="session")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """Real processes; compiled modules are shared between them."""
+    return Shell(tmp_path_factory.mktemp("compiled"))

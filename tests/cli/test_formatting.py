@@ -1,0 +1,30 @@
+"""noetl format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from cli.conftest import Noetl
+
+
+pytest.importorskip("noetl.lang.formatter", reason="the formatter is not there yet")
+
+
+def test_a_file_is_written_in_its_canonical_spelling_once(noetl: Noetl, folder: Path, good: str) -> None:
+    (folder / "flow.yaml").write_text(good.replace("tool: {kind: noop,", "tool:    {kind:   noop,"))
+    assert noetl("format", "--check", "flow.yaml").code == 1
+    assert noetl("format", "flow.yaml") == (0, "", "flow.yaml: reformatted\n")
+    assert "# where it starts" in (folder / "flow.yaml").read_text()
+    assert noetl("format", "--check", "flow.yaml").code == 0
+    assert noetl("validate", "--strict", "flow.yaml").code == 0
+
+
+def test_what_cannot_be_parsed_is_told_and_left_alone(noetl: Noetl, folder: Path) -> None:
+    (folder / "flow.yaml").write_text("a: [1\n")
+    result = noetl("format", "flow.yaml")
+    assert (result.code, "error[yaml-syntax]" in result.err) == (2, True)
+    assert (folder / "flow.yaml").read_text() == "a: [1\n"

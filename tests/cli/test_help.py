@@ -1,0 +1,34 @@
+"""noetl help."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cli.conftest import Noetl
+
+
+def test_help_about_a_command_is_that_of_the_command(noetl: Noetl) -> None:
+    assert noetl("help", "validate").out == noetl("validate", "--help").out
+
+
+def test_help_about_a_diagnostic_has_both_examples(noetl: Noetl) -> None:
+    result = noetl("help", "unknown-key")
+    assert result.code == 0
+    assert result.out.startswith("unknown-key: This key has no meaning here\n")
+    assert "Wrong:\n\n    - step: start\n      tols: {kind: noop}" in result.out
+    assert "Right:\n\n    - step: start\n      tool: {kind: noop}" in result.out
+    assert json.loads(noetl("help", "unknown-key", "--json").out)["code"] == "unknown-key"
+
+
+def test_an_older_construct_is_explained_by_its_family(noetl: Noetl) -> None:
+    assert "noetl migrate" in noetl("help", "legacy-sink").out
+
+
+def test_an_unknown_topic_is_answered_with_the_nearest(noetl: Noetl) -> None:
+    assert noetl("help", "unknwn-key") == (
+        2,
+        "",
+        "noetl: there is no command or slug `unknwn-key`; did you mean `unknown-key`?\n",
+    )
