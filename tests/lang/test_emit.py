@@ -1,6 +1,5 @@
 """The text of single values: read back it is the same, to readers of YAML 1.2 and of YAML 1.1 alike."""
 
-import re
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.lang.emit import is_plain, key_text, scalar_text, shift
+from noetl.lang.emit import is_plain, key_text, scalar_text
 from noetl.lang.node import DOUBLE, FOLDED, LITERAL, PLAIN, SINGLE, plain
 from noetl.lang.reader import read
 from noetl.model.diagnostics import Diagnostics
@@ -16,14 +15,49 @@ from noetl.model.source import Source
 
 STYLES = (PLAIN, SINGLE, DOUBLE, LITERAL, FOLDED)
 #: pieces that make trouble in YAML, in any order
-AWKWARD = st.lists(
-    st.sampled_from(
-        ["a", "b", " ", "  ", "\n", "\t", ":", ": ", " #", "#", "'", '"', "\\", "{{ x }}", "[", "]", "{", "}", ",", "-"]
-        + ["- ", "?", "&", "*", "!", "|", ">", "%", "@", "`", "0", "1", ".", "_", "e", "x", "yes", "null", "~", "=", "<<"]
-        + ["\r", "\x85", "\u2028", "\x07", "\0", "é", "😀", "\ufeff", "2001-01-01", "---", "..."]
-    ),
-    max_size=7,
-).map("".join)
+PIECES = [
+    "a",
+    "b",
+    ":",
+    "#",
+    "'",
+    '"',
+    "\\",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    "-",
+    "?",
+    "&",
+    "*",
+    "!",
+    "|",
+    ">",
+    "%",
+    "@",
+    "`",
+    "0",
+    "1",
+    ".",
+    "_",
+    "e",
+    "x",
+    "yes",
+    "null",
+    "~",
+    "=",
+    "<<",
+    "é",
+    "😀",
+    "2001-01-01",
+    "---",
+    "...",
+]
+BLANKS = (" ", "  ", "\n", "\t", ": ", " #", "- ", "{{ x }}", "\r", "\x85", "\u2028", "\x07", "\0", "\ufeff")
+AWKWARD = st.lists(st.sampled_from([*PIECES, *BLANKS]), max_size=7).map("".join)
+MISREAD = "yes No ON off y N null ~ True 010 0x1F 0o17 0b11 1_000 1,000 12:30 1:20:30.5 2001-01-01 1e5 12e03 .5 1. +1"
 
 
 def read_back(text: str) -> Any:
@@ -63,16 +97,14 @@ def test_text_without_quotes_is_text_to_yaml_1_1_too(value: str) -> None:
         assert yaml.safe_load(f"k: {value}\n") == {"k": value}
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["yes", "No", "ON", "off", "y", "N", "null", "~", "True", "010", "0x1F", "0o17", "0b11", "1_000", "1,000", "12:30"]
-    + ["1:20:30.5", "2001-01-01", "2001-1-1 10:00:00", "1e5", "12e03", ".5", "1.", "+1", "-.inf", ".NaN", "=", "<<", ""],
-)
+@pytest.mark.parametrize("value", [*MISREAD.split(), "2001-1-1 10:00:00", "-.inf", ".NaN", "=", "<<", ""])
 def test_what_some_reader_would_take_for_something_else_gets_quotes(value: str) -> None:
     assert scalar_text(value, PLAIN, col=0) == f'"{value}"'
 
 
-@pytest.mark.parametrize("value", ["fetch", "a b", "http://x/y?z=1", "a:b", "x#y", "-x", "10.0.0.1a", "v1.2", "naïve", "$.a"])
+@pytest.mark.parametrize(
+    "value", ["fetch", "a b", "http://x/y?z=1", "a:b", "x#y", "-x", "10.0.0.1a", "v1.2", "naïve", "$.a"]
+)
 def test_text_that_means_itself_stays_without_quotes(value: str) -> None:
     assert scalar_text(value, PLAIN, col=0) == value
 
@@ -111,7 +143,7 @@ def test_numbers_are_read_back_as_the_same_numbers(value: float) -> None:
     [
         ("{{ a.b }}", '"{{ a.b }}"'),
         ('{{ a == "x" }}', "'{{ a == \"x\" }}'"),
-        ("{{ a | replace('\\\\', '') }}", '"{{ a | replace(\'\\\\\\\\\', \'\') }}"'),
+        ("{{ a | replace('\\\\', '') }}", "\"{{ a | replace('\\\\\\\\', '') }}\""),
         ("{{ \"a\" ~ 'b' }}", '"{{ \\"a\\" ~ \'b\' }}"'),
         ("{{ a\\b }}", "'{{ a\\b }}'"),
     ],
@@ -165,11 +197,3 @@ def test_a_key_that_was_no_text_is_written_as_it_was() -> None:
     assert key_text(1, "1", PLAIN, flow=False) == "1"
     assert key_text(None, "", PLAIN, flow=False) == '""'
     assert key_text("1", "1", PLAIN, flow=False) == '"1"'
-
-
-def test_lines_are_shifted_but_the_first_and_the_empty_ones() -> None:
-    assert shift("a\n  b\n\n c", 2) == "a\n    b\n\n   c"
-    assert shift("a\r\n  b\r\n c", -2) == "a\r\nb\r\nc"
-    assert shift("a\nb", 0, least=3) == "a\n   b"
-    assert shift("a b", 4) == "a b"
-    assert not re.search(r"\S", shift("\n  \n", 1))

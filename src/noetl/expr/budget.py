@@ -10,8 +10,8 @@ import msgspec
 class Budget(msgspec.Struct, frozen=True):
     """The limits of one evaluation. Beyond them it ends with `TemplateLimit`."""
 
-    #: units of work: about one visited node of the template or of a value each
-    steps: int = 2_000_000
+    #: units of work, a visited value being one; the default is spent in about half a second
+    steps: int = 4_000_000
     #: characters and bytes of text, lists and maps made on the way, all together
     size: int = 8_000_000
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -250,9 +250,6 @@ class Outline:
 
     def head(self, start: int) -> int:
         """Where the comments begin that stand directly above the line of an offset."""
-        line = self.line_start(start)
-        if self.text[line:start].strip(" "):
-            return start
         n = bisect_right(self.lines, start) - 1
         while n > 0 and self.text[self.lines[n - 1] : self.lines[n]].lstrip(" \t").startswith("#"):
             n -= 1
@@ -261,11 +258,8 @@ class Outline:
     def find_alias(self, offset: int) -> int:
         """The index of the alias that stands at an offset."""
         at = bisect_left(self.start, offset)
-        while at < len(self.start) and self.start[at] == offset:
-            if self.kind[at] == ALIAS:
-                return at
-            at += 1
-        return -1
+        # A map begins where its first key does, and that may be an alias.
+        return at if self.kind[at] == ALIAS else at + 1
 
     def home(self, at: int) -> int:
         """The column of the block collection in which a node lies, however deep."""
@@ -282,9 +276,12 @@ class Outline:
         """Whether a flow collection is spread over several lines."""
         end = self.body(at)
         for part in self.children(at):
-            if BREAK.search(self.text, end, self.start[part]):
+            value = self.value(part)
+            if BREAK.search(self.text, end, self.start[part]) or BREAK.search(
+                self.text, self.end[part], self.start[value]
+            ):
                 return True
-            end = self.end[self.value(part)]
+            end = self.end[value]
         return bool(BREAK.search(self.text, end, self.end[at]))
 
     def is_filled(self, at: int) -> bool:
@@ -531,7 +528,7 @@ class Plan:
         self.root_side: Comment | None = None
         if outline.is_block(0):
             return
-        self.head = outline.line_start(outline.start[0])
+        self.head = 0
         self.root_stop = outline.stop(0)
         found = outline.comments(outline.end[0], outline.skip(outline.end[0]))
         if found and not found[0].own:
@@ -784,3 +781,49 @@ def _merge_holds(node: MapNode) -> bool:
 
 def _key_start(entry: Entry) -> int:
     return entry.key.start
+
+
+class Todo(str):
+    """A comment that a lowering asks for."""
+
+    __slots__ = ()
+
+
+def todos(element: Entry | Node) -> list[Todo]:
+    """The comments that a lowering asks for above an element."""
+    asked = element.todo if isinstance(element, Entry) else []
+    return [Todo(f"# TODO noetl: {' '.join(text.split())}") for text in asked]
+
+
+def drop_blanks(lines: list[Line]) -> list[Line]:
+    """The lines from the first comment on."""
+    first = next((n for n, line in enumerate(lines) if line[1]), len(lines))
+    return lines[first:]
+
+
+def squeeze(lines: list[Line]) -> list[Line]:
+    """The lines with no two blank ones in a row."""
+    return [line for n, line in enumerate(lines) if line[1] or n == 0 or lines[n - 1][1]]
+
+
+def add_lines(lines: list[Line], col: int, more: Iterable[str]) -> list[Line]:
+    """Lines with further comments; what a lowering asks for is not said twice."""
+    lines = list(lines)
+    for text in more:
+        if not isinstance(text, Todo) or all(text != line for _, line in lines):
+            lines.append((col, text))
+    return lines
+
+
+def shift(text: str, delta: int, *, least: int = 0) -> str:
+    """Move all lines but the first to the right or left; none that says something stays left of `least`."""
+    if not BREAK.search(text) or not (delta or least):
+        return text
+    pieces = re.split(f"({BREAK.pattern})", text)
+    for at in range(2, len(pieces), 2):
+        line = pieces[at]
+        bare = line.lstrip(" ")
+        width = len(line) - len(bare)
+        if line:
+            pieces[at] = " " * max(width + delta, least if bare else 0, 0) + bare
+    return "".join(pieces)

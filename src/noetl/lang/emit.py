@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from noetl.lang.comments import BLOCK_SCALAR, BREAK, Comment, Lay, Note, Outline, Plan
+from noetl.lang.comments import BLOCK_SCALAR, BREAK, Comment, Lay, Note, Outline, Plan, shift
 from noetl.lang.node import DOUBLE, FOLDED, LITERAL, SINGLE, Entry, ListNode, MapNode, Node, Scalar
 
 _WORDS = frozenset(["null", "true", "false", "yes", "no", "on", "off", "y", "n", "~", "=", "<<"])
@@ -136,20 +136,6 @@ def _literal(text: str, col: int, nl: str) -> str:
     return nl.join([f"|{indicator}{chomping}", *(pad + line if line else "" for line in lines), *[""] * (ends - 1)])
 
 
-def shift(text: str, delta: int, *, least: int = 0) -> str:
-    """Move all lines but the first to the right or left; none that says something stays left of `least`."""
-    if not BREAK.search(text) or not (delta or least):
-        return text
-    pieces = re.split(f"({BREAK.pattern})", text)
-    for at in range(2, len(pieces), 2):
-        line = pieces[at]
-        bare = line.lstrip(" ")
-        width = len(line) - len(bare)
-        if line:
-            pieces[at] = " " * max(width + delta, least if bare else 0, 0) + bare
-    return "".join(pieces)
-
-
 #: an element of a collection with what is printed around it
 Noted = tuple[Entry | Node, Note]
 
@@ -174,8 +160,8 @@ class Inline:
         self.foreign = 0
         #: what was copied last
         self.last = -1
-        self.open_end = 0
-        self.open_count = 0
+        #: copies of a block scalar with which the file ends, without a line break: how many, and where it ends
+        self.open_count = self.open_end = 0
         #: the column of the block collection around the flow collection that is being printed
         self.home = 0
 
@@ -188,10 +174,10 @@ class Inline:
             return False
         if isinstance(element, Entry) and (element.key.changed or self.plan.where(element.key) != lay.part):
             return False
-        return id(value) not in self.plan.dirty and self.plan.where(value) == lay.value and self.owns(value)
-
-    def owns(self, node: Node) -> bool:
-        return node.alias is not None or id(node) in self.plan.owner
+        if isinstance(element, Entry) and id(element.key) in self.plan.dirty:
+            return False
+        owned = value.alias is not None or id(value) in self.plan.owner
+        return owned and id(value) not in self.plan.dirty and self.plan.where(value) == lay.value
 
     def ends_with(self, value: int) -> None:
         """Remember what the copy of a value ends with."""
@@ -271,9 +257,6 @@ class Inline:
         if self.is_raw(node):
             return True
         free = at >= 0 and self.outline.is_multiline(at)
-        tail = self.plan.tails.get(id(node))
-        if not free and tail and (tail.extra or any(text for _, text in tail.lines)):
-            return False
         return all(self.element_flows(element, free=free) for element in elements)
 
     def element_flows(self, element: Entry | Node, *, free: bool) -> bool:
@@ -296,7 +279,8 @@ class Inline:
         at = self.plan.owner.get(id(node), -1)
         if self.is_raw(node):
             text = shift(self.text[self.outline.body(at) : self.outline.end[at]], self.home - self.outline.home(at))
-            return self.joined(self.head(node), self.bracketed(at, text))
+            # `a: b` in a list is a map without its braces.
+            return self.joined(self.head(node), text if self.outline.is_bracketed(at) else f"{{{text}}}")
         copied = self.copied(node)
         self.foreign += copied
         text = self.joined(self.head(node), self.flow_text(node, at, col))
@@ -331,11 +315,8 @@ class Inline:
         """Whether what the author put between the elements can stay."""
         outline = self.outline
         parts = list(outline.children(at))
-        if (
-            not parts
-            or not outline.is_bracketed(at)
-            or any(note.extra or note.inner or note.below for _, note in elements)
-        ):
+        moved_in = any(note.extra or note.inner or note.below for _, note in elements)
+        if not parts or not outline.is_bracketed(at) or moved_in:
             return False
         lays = [self.plan.lays[part] for part in parts]
         if any(lay.header and lay.header[-1].start > outline.start[lay.value] for lay in lays):
@@ -349,11 +330,7 @@ class Inline:
         outline = self.outline
         lays = [self.plan.lays[part] for part in outline.children(at)]
         moved = self.home - outline.home(at)
-        usual = (
-            self.text[lays[1].gap : lays[1].start]
-            if len(lays) > 1 and "#" not in self.text[lays[1].gap : lays[1].start]
-            else ", "
-        )
+        usual = self.text[lays[1].gap : lays[1].start] if len(lays) > 1 else ", "
         out = [self.text[outline.body(at)]]
         for n, (element, note) in enumerate(elements):
             lay = note.lay if note.lay and outline.parent[note.lay.part] == at else None
@@ -404,10 +381,6 @@ class Inline:
             return key + self.text[self.outline.end[lay.part] : self.outline.end[lay.value]]
         return key + joint + value
 
-    def bracketed(self, at: int, text: str) -> str:
-        """`a: b` in a list is a map without its braces."""
-        return text if self.outline.is_bracketed(at) else f"{{{text}}}"
-
     # -- scalars
 
     def scalar(self, node: Scalar, col: int, *, flow: bool) -> str:
@@ -432,10 +405,7 @@ class Inline:
         return in_flow or bool(node.style) or is_flow_safe(self.text[self.outline.content(at) : self.outline.end[at]])
 
     def new_scalar(self, node: Scalar, col: int, *, flow: bool) -> str:
-        head = self.head(node)
-        if not node.changed and node.value is None and not flow:
-            return head
         text = scalar_text(node.value, node.style, col=col, flow=flow, nl=self.nl)
         if text[:1] == "|":
             self.ending = "keep" if "+" in text.split(self.nl, 1)[0] else "block"
-        return self.joined(head, text)
+        return self.joined(self.head(node), text)

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from noetl.lang.comments import BREAK, LIST, Comment, Lay, Line, Note, Outline, Plan, touched
-from noetl.lang.emit import Inline, shift
+from noetl.lang.comments import (
+    BREAK,
+    LIST,
+    Comment,
+    Lay,
+    Line,
+    Note,
+    Outline,
+    Plan,
+    add_lines,
+    drop_blanks,
+    shift,
+    squeeze,
+    todos,
+    touched,
+)
+from noetl.lang.emit import Inline
 from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, walk
 from noetl.model.source import Source
 
@@ -30,23 +43,14 @@ def print_tree(root: Node, text: str, *, tidy: bool) -> str:
     still_open = printed.at == len(outline.text) and printed.ending and not tidy
     if printed.open_count > 1 or (printed.open_count and not still_open):
         # The file ended within a block scalar; what follows it now would give it a line break.
-        cut = [
-            node
-            for node in walk(root)
-            if isinstance(node, Scalar) and node.end == printed.open_end and not node.changed
-        ]
+        cut = [node for node in walk(root) if node.end == printed.open_end and not node.changed]
+        cut = [node for node in cut if isinstance(node, Scalar)]
         for node in cut:
             node.changed = True
         result = Printer(outline, Plan(outline, root, tidy=tidy), tidy=tidy).document(root)
         for node in cut:
             node.changed = False
     return bom + result
-
-
-class Todo(str):
-    """A comment that a lowering asks for."""
-
-    __slots__ = ()
 
 
 class Value:
@@ -71,25 +75,23 @@ class Printer(Inline):
         outline, plan = self.outline, self.plan
         if plan.owner.get(id(root)) == 0 and outline.is_block(0) and plan.elements(root):
             return self.block_document(root)
-        start = outline.start[0]
-        head, line = plan.head, outline.line_start(start)
         value = self.value(root, -1, left=0)
         beside = [plan.root_side] if plan.root_side else []
-        above = [*plan.loose, *self.stray, *(comment.text for comment in beside if value.block)]
-        before = self.front(self.text[: head if outline.is_block(0) else line])
-        if outline.line_start(head) != head or self.text[line:start].strip(" "):
-            before = self.front(self.text[:start].rstrip(" ") + self.nl)
-        before += self.lines([(0, text) for text in above] + value.above)
+        above: list[Line] = [(0, text) for text in (*plan.loose, *self.stray)]
+        above += [(0, comment.text) for comment in beside if value.block] + value.above
+        before = self.text[: plan.head if outline.is_block(0) else outline.start[0]]
+        if above or value.block or self.tidy:
+            # What is to come needs a line of its own; `---` may stand in this one.
+            before = self.front(before.rstrip(" ") + ("" if before.rstrip(" ")[-1:] in ("", "\n", "\r") else self.nl))
+        head = value.head + self.nl if value.head else ""
         side = "" if value.block else self.side(beside)
-        return before + (value.head + self.nl if value.head else "") + value.text + side + self.end(plan.root_stop)
+        return before + self.lines(above) + head + value.text + side + self.end(plan.root_stop)
 
     def block_document(self, root: Node) -> str:
         outline = self.outline
         gap = self.plan.head
         col = 0 if self.tidy else outline.column(outline.body(0))
         above, body = self.block(root, col)
-        if outline.line_start(gap) != gap:
-            return self.text[:gap] + body + self.end(self.plan.root_stop)
         old = self.text[gap : outline.line_start(outline.body(0))]
         same = not self.tidy and outline.between(gap, gap + len(old)) == above
         lines = old if same else self.lines(above)
@@ -128,8 +130,7 @@ class Printer(Inline):
             note = self.plan.note(element)
             at, ending, self.stray, outer = self.at, self.ending, [], self.stray
             text = self.entry(element, col, note) if isinstance(element, Entry) else self.item(element, col, note)
-            asked = [Todo(f"# TODO noetl: {' '.join(todo.split())}") for todo in self.todos(element)]
-            more: list[str] = [*note.inner, *self.stray, *asked]
+            more: list[str] = [*note.inner, *self.stray, *todos(element)]
             self.stray = outer
             if out:
                 out.append(self.separator(note, col, more, (at, ending)))
@@ -141,9 +142,6 @@ class Printer(Inline):
                 self.at = -1
         out.append(self.tail(node, col))
         return top, "".join(out)
-
-    def todos(self, element: Entry | Node) -> list[str]:
-        return element.todo if isinstance(element, Entry) else []
 
     def separator(self, note: Note, col: int, more: list[str], before: tuple[int, str]) -> str:
         lay = note.lay
@@ -171,10 +169,9 @@ class Printer(Inline):
         lines = add_lines(lines, col, more)
         return squeeze(lines) if self.tidy else lines
 
-    def stays(self, lay: Lay | None, col: int) -> bool:
+    def stays(self, lay: Lay, col: int) -> bool:
         """Whether a part of a block collection is printed in its old column."""
-        block = lay is not None and self.outline.is_block(self.outline.parent[lay.part])
-        return block and lay is not None and self.moved(lay, col) == 0
+        return self.outline.is_block(self.outline.parent[lay.part]) and self.moved(lay, col) == 0
 
     def moved(self, lay: Lay, col: int) -> int:
         """By how many columns a part is moved to the right."""
@@ -259,12 +256,8 @@ class Printer(Inline):
         lay = note.lay
         comments = [*lay.header, *([lay.side] if lay.side else [])] if lay else []
         if value.block:
-            if (
-                lay
-                and self.in_place(value, lay, node, item=":" not in joint)
-                and self.stays(lay, col)
-                and not lay.is_explicit(self.outline)
-            ):
+            stays = lay and self.stays(lay, col) and not lay.is_explicit(self.outline)
+            if lay and stays and self.in_place(value, lay, node, item=":" not in joint):
                 behind = self.outline.end[lay.part] if ":" in joint else lay.start
                 return self.text[behind : self.outline.body(lay.value)] + value.text
             lead = self.lead(lay, value, node)
@@ -310,13 +303,9 @@ class Printer(Inline):
             return first + self.side(comments) + line_break + rest
         self.at = lay.stop if lay and self.stays(lay, col) else -1
         if lay and not comments and self.at >= 0 and not self.tidy:
-            return text + self.text[self.outline.end[lay.value] : lay.stop] if self.at_line_end(lay) else text
+            rest = self.text[self.outline.end[lay.value] : lay.stop]
+            return text + rest if rest.isspace() and not BREAK.search(rest) else text
         return text + self.side(comments)
-
-    def at_line_end(self, lay: Lay) -> bool:
-        """Whether only blanks lie between the old value and the end of its line."""
-        end = self.outline.stop(lay.value)
-        return self.outline.end[lay.value] == end and not self.text[end : lay.stop].strip(" \t")
 
     def lead(self, lay: Lay | None, value: Value, node: Node) -> list[Line]:
         if lay is None or lay.handed:
@@ -409,23 +398,3 @@ class Printer(Inline):
         width = max([left + len(first), *map(len, others)])
         at = self.plan.owner.get(id(node), -1)
         return width <= WIDTH or (at >= 0 and width <= self.outline.width(at))
-
-
-def drop_blanks(lines: list[Line]) -> list[Line]:
-    """The lines from the first comment on."""
-    first = next((n for n, line in enumerate(lines) if line[1]), len(lines))
-    return lines[first:]
-
-
-def squeeze(lines: list[Line]) -> list[Line]:
-    """The lines with no two blank ones in a row."""
-    return [line for n, line in enumerate(lines) if line[1] or n == 0 or lines[n - 1][1]]
-
-
-def add_lines(lines: list[Line], col: int, more: Iterable[str]) -> list[Line]:
-    """Lines with further comments; what a lowering asks for is not said twice."""
-    lines = list(lines)
-    for text in more:
-        if not isinstance(text, Todo) or all(text != line for _, line in lines):
-            lines.append((col, text))
-    return lines

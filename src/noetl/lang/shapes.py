@@ -90,7 +90,8 @@ class _ShapeCheck:
                 self.unknown_key(entry, shape)
                 continue
             if key.reserved:
-                self.problems.warning("reserved", f"`{entry.name}` is accepted without effect", span(entry.key))
+                if not self.control_inside(entry.value):
+                    self.problems.warning("reserved", f"`{entry.name}` is accepted without effect", span(entry.key))
             self.check(entry.value, key.shape, f"`{entry.name}`")
         self.check_required(node, shape.keys, shape.title)
         invariant = INVARIANTS.get(shape.title)

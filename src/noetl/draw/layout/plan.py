@@ -90,7 +90,7 @@ class Plan:
         small = {name for name, (wide, _) in sizes.nodes.items() if wide < _SMALL}
         levels = rank(order, forward, nodes[0])
         rows = fold(levels, small, _WIDEST + isqrt(len(nodes)) // 2)
-        self.cards = {name: self._spot(CARD, 2 * rows[name] + 2, sizes.nodes[name], name) for name in order}
+        self.cards = {name: self._spot(CARD, 2 * rows[name] + 2, sizes.nodes[name], name) for name in nodes}
         # What is far only because a row was folded is not bundled: its lines would all cross in one place.
         far = [
             position

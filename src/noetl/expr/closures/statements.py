@@ -106,7 +106,7 @@ def _for(node: nodes.For, keep: bool) -> Action:  # noqa: FBT001
     bind = _binder(node.target)
     body = _block(node.body, keep_values=keep)
     otherwise = _block(node.otherwise, keep_values=keep)
-    cost = 4 + _size(node.body)
+    cost = 8 + 2 * _size(node.body)
 
     def select(run: Run, items: list[Any], outer: dict[str, Any]) -> list[Any]:
         chosen: list[Any] = []

@@ -15,8 +15,8 @@ from noetl.expr.sandbox.undefined import refuse_missing
 
 Cost = Callable[..., None]
 
-#: longer text is not searched for links, and larger values are not pretty-printed: both take time beyond proportion
-_MOST_FOR_SLOW: Final = 100_000
+#: what is larger is not searched for links, wrapped or pretty-printed: all of them take time beyond proportion
+_MOST_FOR_SLOW: Final = 50_000
 _MOST_PRECISION: Final = 1_000
 
 
@@ -73,9 +73,8 @@ def _wordwrap(
     wrapstring: str | None = None,
     break_on_hyphens: bool = True,  # noqa: ARG001, FBT001, FBT002
 ) -> None:
-    by_weight(run, value)
+    _slow(run, value)
     text = str(value)
-    run.work(len(text))
     run.grow((len(text) // max(1, width) + len(text.splitlines()) + 1) * len(wrapstring or "\n"))
     run.grow(len(text) if width > 1 else len(text) * (1 + len(wrapstring or "\n")))
 
@@ -105,7 +104,14 @@ def _slow(run: Run, value: Any, *args: Any, **kwargs: Any) -> None:
     weight = weigh(run, (value, args, kwargs))
     if weight > _MOST_FOR_SLOW:
         raise TemplateLimit("it is too large for this filter")
-    run.work(weight)
+    run.work(8 * weight)
+
+
+def _cut_up(run: Run, value: Any) -> None:
+    """The text is cut into words on the way."""
+    by_weight(run, value)
+    run.work(len(str(value)))
+    run.grow(16 * len(str(value)))
 
 
 def _striptags(run: Run, value: Any) -> None:
@@ -120,6 +126,8 @@ COSTS: Final[dict[str, Cost]] = {
     **dict.fromkeys(("pprint", "urlize", "xmlattr"), _slow),
     "batch": _batch,
     "center": _center,
+    "title": _cut_up,
+    "wordcount": _cut_up,
     "indent": _indent,
     "replace": _replace,
     "round": _round,

@@ -59,7 +59,7 @@ def _bytes(value: Any) -> bytes:
 
 def _sha256(run: Run, value: Any) -> str:
     data = _bytes(value)
-    run.work(len(data) >> 8)
+    run.work(len(data) >> 5)
     return hashlib.sha256(data).hexdigest()
 
 
@@ -91,10 +91,11 @@ def _length(_run: Run, value: Any) -> int:
     raise TypeError(f"a {type(value).__name__} has no length")
 
 
-def _int(_run: Run, value: Any, default: Any = 0, base: int = 10) -> Any:
+def _int(run: Run, value: Any, default: Any = 0, base: int = 10) -> Any:
     refuse_missing(value)
     try:
         if isinstance(value, str):
+            run.work(len(value) >> 2)
             return checked_int(int(value, base))
         return int(value)
     except (TypeError, ValueError, OverflowError):
@@ -104,8 +105,10 @@ def _int(_run: Run, value: Any, default: Any = 0, base: int = 10) -> Any:
             return default
 
 
-def _float(_run: Run, value: Any, default: Any = 0.0) -> Any:
+def _float(run: Run, value: Any, default: Any = 0.0) -> Any:
     refuse_missing(value)
+    if isinstance(value, str):
+        run.work(len(value) >> 2)
     try:
         return float(value)
     except (TypeError, ValueError):

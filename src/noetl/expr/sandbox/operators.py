@@ -106,7 +106,7 @@ def contains(run: Run, container: Any, value: Any) -> bool:
         if isinstance(value, _CONTAINERS):
             weigh(run, value)
             weigh(run, container)
-        run.work(len(container) >> 4)
+        run.work(len(container) >> 1)
     elif isinstance(container, Mapping):
         if isinstance(value, tuple):
             return False  # never a key of data, and hashing nested ones can take for ever

@@ -31,7 +31,7 @@ def plain(run: Run, value: Any) -> Any:
 
 
 def _plain_list(run: Run, value: list[Any]) -> list[Any]:
-    run.work(8 + (len(value) >> 1))
+    run.work(8 + len(value))
     for index, part in enumerate(value):
         if part.__class__ not in _AS_IT_IS:
             new = plain(run, part)
@@ -42,7 +42,7 @@ def _plain_list(run: Run, value: list[Any]) -> list[Any]:
 
 
 def _plain_dict(run: Run, value: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    run.work(8 + (len(value) >> 1))
+    run.work(8 + len(value))
     changed: dict[Any, Any] = {}
     for key, part in value.items():
         if part.__class__ not in _AS_IT_IS:

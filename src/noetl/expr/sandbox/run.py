@@ -53,31 +53,41 @@ def weigh(run: Run, value: Any) -> int:
     A value that contains itself, or one part many times over, is counted as often as it would be written.
     """
     weight = 0
-    pending = [value]
+    pending: list[Any] = [(value,)]
     while pending:
-        part = pending.pop()
-        kind = part.__class__
-        if kind is str:
-            weight += len(part) + 4
-        elif kind in _ATOMS:
-            weight += 20
-        elif kind is dict or isinstance(part, Mapping):
-            run.work(8 + (len(part) >> 1))
-            pending.extend(part.values())
-            weight += 2
-            for key in part:
-                weight += len(key) + 6 if key.__class__ is str else 20
-        elif isinstance(part, (list, tuple, set, frozenset)):
-            run.work(8 + (len(part) >> 1))
-            pending.extend(part)
-            weight += 2 + 2 * len(part)
-        elif isinstance(part, (str, bytes)):
-            weight += len(part) + 4
-        elif isinstance(part, range):
-            run.work(len(part))
-            weight += 12 * len(part)
-        else:
-            weight += 20
+        children = pending.pop()
+        for child in children:
+            kind = child.__class__
+            if kind is str:
+                weight += len(child) + 4
+            elif kind in _ATOMS:
+                weight += 20
+            elif kind is list or kind is tuple:
+                run.work(8 + len(child))
+                weight += 4 + 2 * len(child)
+                pending.append(child)
+            else:
+                weight += _weigh_other(run, child, pending)
+    return weight
+
+
+def _weigh_other(run: Run, value: Any, pending: list[Any]) -> int:
+    """The weight of one value itself; its parts are added to those pending."""
+    if isinstance(value, (str, bytes)):
+        return len(value) + 4
+    if isinstance(value, range):
+        run.work(len(value))
+        return 12 * len(value)
+    if not isinstance(value, (dict, list, tuple, set, frozenset, Mapping)):
+        return 20
+    run.work(8 + len(value))
+    weight = 4 + 2 * len(value)
+    if isinstance(value, Mapping):
+        for key in value:
+            weight += len(key) + 4 if key.__class__ is str else 20
+        pending.append(value.values())
+    else:
+        pending.append(value)
     return weight
 
 

@@ -1,1 +1,73 @@
-"""Older dialects, lowered."""
+"""Older dialects: lowered to the canonical one on the node tree, in memory or in the author's file.
+
+LOWERINGS run in order, each over the whole document; `lower` runs them for `noetl validate` and `noetl run`, `migrate`
+prints the lowered document with everything untouched as it stood. Deleting this package deletes the old dialects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from noetl.lang.legacy import document, loops, names, results, routing, rules, sinks, steps, tools
+from noetl.lang.legacy.lowering import Lowering
+from noetl.lang.node import MapNode
+from noetl.lang.printer import render
+from noetl.lang.reader import read
+from noetl.model.diagnostics import Diagnostic, Diagnostics
+from noetl.model.kinds import ToolKind
+from noetl.model.source import Source
+
+#: what is found in one pass is relied on by those behind it: shapes first, names inside templates last
+LOWERINGS = (
+    document.lower,
+    steps.lower,
+    tools.lower,
+    loops.lower,
+    results.lower,
+    rules.lower,
+    sinks.lower,
+    routing.lower,
+    names.lower,
+)
+
+
+def lower(
+    root: MapNode,
+    kinds: Mapping[str, ToolKind],
+    problems: Diagnostics,
+    *,
+    accepted: bool = False,
+    migrating: bool = False,
+) -> None:
+    """Rewrite the nodes of an older document into canonical ones, and report each older construct."""
+    doc = Lowering(root, kinds, problems, accepted=accepted, migrating=migrating)
+    doc.is_000 = _is_000(problems.source.text)
+    for one in LOWERINGS:
+        one(doc)
+
+
+def _is_000(text: str) -> bool:
+    """Signs of the oldest dialect, in which a step runs at most once."""
+    return any(sign in text for sign in ("context.", "collection:", "result:", "sink:"))
+
+
+class Migrated(msgspec.Struct, frozen=True):
+    """A migrated text, what was rewritten and what is left to a person."""
+
+    text: str
+    diagnostics: tuple[Diagnostic, ...]
+    changed: bool
+
+
+def migrate(text: str, kinds: Mapping[str, ToolKind], *, name: str = "playbook.yaml") -> Migrated | None:
+    """The canonical spelling of a playbook; None if the text cannot be read at all."""
+    source = Source(text, name)
+    problems = Diagnostics(source)
+    root = read(text, problems)
+    if not isinstance(root, MapNode):
+        return None
+    lower(root, kinds, problems, migrating=True)
+    migrated = render(root, source)
+    return Migrated(migrated, problems.found(), migrated != text)

@@ -1,0 +1,78 @@
+# Everything goes through .venv, which is made on first use from constraints.txt and needs no activation.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+EXAMPLE := examples/nightly-etl.yaml
+PICTURE := build/nightly-etl.svg
+
+# Another environment that happens to be active, or its search path, is none of ours.
+unexport VIRTUAL_ENV
+unexport PYTHONPATH
+unexport PYTHONHOME
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench docs format clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1#/p' $(MAKEFILE_LIST) | while IFS='#' read -r name about; do \
+	    printf '  make %-7s %s\n' "$$name" "$$about"; done
+
+demo: $(READY)  ## set up, then check, explain and draw an example
+	@mkdir -p build
+	@printf '\n$$ noetl validate $(EXAMPLE)\n'; $(BIN)/noetl validate $(EXAMPLE)
+	@printf '\n$$ noetl explain $(EXAMPLE)\n'; $(BIN)/noetl explain $(EXAMPLE)
+	@printf '\n$$ noetl graph $(EXAMPLE) -o $(PICTURE)\n'; $(BIN)/noetl graph $(EXAMPLE) -o $(PICTURE)
+	@printf '\nThe picture is in $(CURDIR)/$(PICTURE); the program is $(BIN)/noetl.\n'
+
+test: check  ## set up, check the code, run all tests
+	$(BIN)/python -m pytest -q -n auto
+
+check: $(READY)  ## lint, format, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)  ## measure, each figure as a ratio taken in one run
+	@failed=0; for file in bench/*.py; do printf '\n%s\n' "$$file"; $(BIN)/python "$$file" || failed=1; done; exit $$failed
+
+docs: $(READY)  ## write the generated pages anew
+	$(BIN)/python docs/generate.py
+
+format: $(READY)  ## format the code and the examples
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/noetl format examples/*.yaml
+
+clean:  ## remove the environment and everything that was made
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment is made anew when the wanted packages change. `uv` is used where it is installed.
+$(READY): pyproject.toml constraints.txt
+	@set -e; \
+	found=; for python in python3 python3.13 python3.12 python3.11 python; do \
+	    if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	    echo 'noetl needs Python 3.11 or later, and there is none on the PATH' >&2; exit 1; \
+	fi; \
+	echo "setting up $(VENV) with $$("$$found" --version)"; \
+	if command -v uv >/dev/null 2>&1; then \
+	    [ -x $(BIN)/python ] || uv venv --quiet --python "$$(command -v $$found)" $(VENV); \
+	    install="uv pip install --quiet --compile-bytecode --python $(BIN)/python"; \
+	else \
+	    [ -x $(BIN)/pip ] || "$$found" -m venv --clear $(VENV) || { \
+	        echo 'the module venv is missing; it may be a package of its own, such as python3-venv' >&2; exit 1; }; \
+	    install="$(BIN)/python -m pip install -qq"; \
+	    $$install -c constraints.txt --upgrade pip; \
+	fi; \
+	$(BIN)/python -c 'import tomllib; wanted = tomllib.load(open("pyproject.toml", "rb")); \
+	print(*wanted["build-system"]["requires"], "editables", *wanted["dependency-groups"]["dev"], sep="\n")' \
+	    > $(VENV)/dev.txt; \
+	$$install -c constraints.txt -r $(VENV)/dev.txt; \
+	$$install -c constraints.txt --no-build-isolation -e .; \
+	$(BIN)/python -m compileall -q src; \
+	touch $(READY)

@@ -1,0 +1,204 @@
+"""Write the pages that are made from the program itself: `python docs/generate.py`, or `make docs`.
+
+With `--check` nothing is written; the exit code is 1 when a page is not as it would be made.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from textwrap import fill
+
+import click
+import yaml
+from grammar_pages import grammar_page, tools_page
+
+from noetl.cli.app import cli
+from noetl.cli.commands import COMMANDS
+from noetl.expr.budget import DEFAULT_BUDGET
+from noetl.expr.scopes import STEP_HELPERS, Boundary, known_names
+from noetl.expr.vocabulary import FUNCTIONS, JINJA_FILTERS, OWN_FILTERS, TESTS
+from noetl.lang import load
+from noetl.lang.report import Reported, as_text, summary
+from noetl.model.slugs import SLUGS, Slug
+from noetl.tools.registry import Kinds
+
+ROOT = Path(__file__).parents[1]
+_MARK = "<!-- written by docs/generate.py -->\n"
+_FILES = re.compile(r"(<!-- files -->\n).*(<!-- /files -->)", re.DOTALL)
+
+
+def pages() -> Mapping[str, Callable[[], str]]:
+    """The generated pages, by their path in the repository."""
+    return {
+        "docs/reference/grammar.md": grammar_page,
+        "docs/reference/tools.md": tools_page,
+        "docs/reference/diagnostics.md": diagnostics_page,
+        "docs/reference/cli.md": cli_page,
+        "docs/reference/templates.md": templates_page,
+        "docs/mistakes.md": mistakes_page,
+    }
+
+
+def made(path: str) -> str:
+    """The text a generated file should have."""
+    if path == "ARCHITECTURE.md":
+        return _FILES.sub(lambda found: found[1] + file_list() + found[2], (ROOT / path).read_text(encoding="utf-8"))
+    return f"{_MARK}\n{pages()[path]().rstrip()}\n"
+
+
+def generated() -> list[str]:
+    """All files that are generated, in whole or in part."""
+    return [*pages(), "ARCHITECTURE.md"]
+
+
+# --- pages -----------------------------------------------------------------------------------------------------
+
+
+def diagnostics_page() -> str:
+    """Every slug, from the catalogue."""
+    parts = [_DIAGNOSTICS_INTRO, "| slug | |", "|---|---|"]
+    parts += [f"| [`{slug.code}`](#{slug.code}) | {slug.title} |" for slug in SLUGS.values()]
+    return "\n".join([*parts, "", *map(_slug, SLUGS.values())])
+
+
+def _slug(slug: Slug) -> str:
+    parts = [f"## {slug.code}", f"{slug.title}. {slug.meaning} {slug.why}", slug.mend]
+    if slug.wrong:
+        parts += ["Wrong:", _fenced(slug.wrong, "yaml wrong"), "Right:", _fenced(slug.right, "yaml")]
+    return "\n\n".join(parts) + "\n"
+
+
+def cli_page() -> str:
+    """The help of every command, as it is printed."""
+    parts = [_CLI_INTRO]
+    with click.Context(cli, info_name="noetl", max_content_width=100, terminal_width=100) as root:
+        parts += ["## noetl", _fenced(cli.get_help(root), "text")]
+        for name in COMMANDS:
+            command = cli.get_command(root, name)
+            assert command is not None
+            with click.Context(command, root, name, max_content_width=100, terminal_width=100) as context:
+                parts += [f"## noetl {name}", _fenced(command.get_help(context), "text")]
+    return "\n\n".join(parts)
+
+
+def templates_page() -> str:
+    """Which names and filters a template has, and where."""
+    everywhere = known_names(Boundary.KEYCHAIN, False)
+    parts = [
+        _TEMPLATES_INTRO,
+        "## Names",
+        _words(everywhere - FUNCTIONS, "Everywhere:"),
+        _words(FUNCTIONS, "Functions of Jinja2:"),
+    ]
+    parts += [_words(STEP_HELPERS, "Helpers over `steps`, where the table names them:"), "\n".join(_scopes(everywhere))]
+    parts += ["## Filters", _words(OWN_FILTERS, "The language's own:"), _words(JINJA_FILTERS, "Jinja2's:")]
+    parts += ["## Tests", _words(TESTS, "After `is`:")]
+    limits = f"{DEFAULT_BUDGET.steps:,} units of work and make {DEFAULT_BUDGET.size:,} characters or bytes"
+    parts += [f"## Limits\n\nOne evaluation may take {limits}; beyond that it ends with an error."]
+    return "\n\n".join(parts)
+
+
+def _scopes(everywhere: frozenset[str]) -> Iterator[str]:
+    yield "| place | names beside those | in a loop also |"
+    yield "|---|---|---|"
+    for boundary in Boundary:
+        plain, looped = known_names(boundary, False), known_names(boundary, True)
+        names = sorted(plain - everywhere - STEP_HELPERS)
+        helpers = ["the helpers"] if plain >= STEP_HELPERS else []
+        shown = ", ".join([*(f"`{name}`" for name in names), *helpers])
+        yield f"| {boundary.value} | {shown} | {', '.join(f'`{name}`' for name in sorted(looped - plain))} |"
+
+
+def mistakes_page() -> str:
+    """Ten playbooks with a mistake, and what the program says to each."""
+    parts = [_MISTAKES_INTRO]
+    for number, one in enumerate(mistakes(), 1):
+        text = one["playbook"]
+        loaded = load(text, Kinds(), name="playbook.yaml")
+        said = (
+            as_text(loaded.source, loaded.diagnostics) + "\n" + summary([Reported(loaded.source, loaded.diagnostics)])
+        )
+        parts += [f"## {number}. {one['title']}", one["about"].strip()]
+        parts += [_fenced(text, "yaml wrong"), _fenced(said, "text"), f"Instead: {one['instead'].strip()}"]
+    return "\n\n".join(parts)
+
+
+def mistakes() -> list[dict[str, str]]:
+    """The table the page of mistakes is made from."""
+    found: list[dict[str, str]] = yaml.safe_load((ROOT / "docs" / "mistakes.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def file_list() -> str:
+    """Every module and the first line of its docstring, by package."""
+    lines, folder = [], None
+    for path in sorted((ROOT / "src" / "noetl").rglob("*.py"), key=lambda one: (one.parent.parts, one.name)):
+        place = path.parent.relative_to(ROOT / "src").as_posix()
+        if place != folder:
+            lines += ["", f"### {place}", ""]
+            folder = place
+        about = (
+            (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n\n")[0].replace("\n", " ")
+        )
+        lines.append(f"* `{path.name}`: {about}")
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+# --- words -----------------------------------------------------------------------------------------------------
+
+
+def _fenced(text: str, language: str) -> str:
+    return f"```{language}\n{text.rstrip()}\n```"
+
+
+def _words(words: frozenset[str], before: str) -> str:
+    return fill(f"{before} {', '.join(f'`{word}`' for word in sorted(words))}.", 118, break_long_words=False)
+
+
+_DIAGNOSTICS_INTRO = """# Diagnostics
+
+Every problem has a slug. `noetl help SLUG` prints its entry. All problems of a file are told at once; `--strict` makes
+errors of warnings; `--fix` mends what can be mended without a doubt. A slug `legacy-…` names a construct of an older
+dialect by its old word; `noetl migrate` rewrites it.
+"""
+_CLI_INTRO = """# The command line
+
+Exit codes: 0 done, 1 not as it should be (`--check`), 2 the playbook or the command line is invalid, 130 interrupted.
+Output is coloured at a terminal and plain otherwise; `NO_COLOR` holds."""
+_TEMPLATES_INTRO = """# Templates
+
+Jinja2, sandboxed. A string that is exactly one `{{ … }}` yields the expression's own value: a number stays a number, a
+list a list. Any other string yields text, in which maps and lists appear as JSON, booleans as `true` and `false`, and
+null as nothing. Templates stand in values, never in keys; Python `code` is never a template.
+
+A missing attribute is undefined, at any depth: `{{ output.data.paging.more | default(false) }}` always works. An
+undefined that reaches a value is an error. In a `when`, an undefined is false, and so is any comparison with it. See
+[decision 0001](../decisions/0001-undefined-in-templates.md)."""
+_MISTAKES_INTRO = """# Ten common mistakes
+
+Each with what `noetl validate` says to it."""
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check all pages."""
+    stale = [
+        path
+        for path in generated()
+        if not (ROOT / path).exists() or (ROOT / path).read_text(encoding="utf-8") != made(path)
+    ]
+    for path in stale:
+        if "--check" in arguments:
+            sys.stdout.write(f"{path} is out of date; `make docs` writes it\n")
+            continue
+        (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+        (ROOT / path).write_text(made(path), encoding="utf-8")
+        sys.stdout.write(f"wrote {path}\n")
+    return 1 if stale and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

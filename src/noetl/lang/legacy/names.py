@@ -1,0 +1,384 @@
+"""Names inside templates: what older documents called `outcome`, `context`, `vars`, or by a bare name.
+
+The one pass that reads every template of the document. What a bare name meant depends on where it stands: the element
+of the step's loop, an earlier task of the pipeline, a key of the workload, the result of a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from noetl.lang.legacy.lowering import V10, Lowering, add_set, map_of, task_items, text_of
+from noetl.lang.legacy.rename import Chain, Renamed, names_in, rewrite
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar
+
+_OUTPUT_WORDS = frozenset({"this", "result", "response"})
+_HTTP = {"status": "status", "status_code": "status", "headers": "headers"}
+_PAYLOAD = frozenset({"data", "result", "body", "rows"})
+_EVENTS = {"call.done": "step.done", "call.error": "step.failed", "call.failed": "step.failed", "step.error": "step.failed"}
+_SCOPES = frozenset(
+    {"workload", "keychain", "ctx", "step", "iter", "input", "output", "event", "steps", "execution_id", "_prev", "_task",
+     "_attempt", "task_key", "row", "chunk", "now", "uuid", "range", "dict", "namespace", "loop", "true", "false", "none",
+     "done", "ok", "fail", "running", "loop_done", "all_done", "any_done", "quiet", "cycler", "joiner", "lipsum"}
+)  # fmt: skip
+#: text that is never a template, or whose template is none of ours
+_LITERAL = frozenset({"code", "desc", "description", "select"})
+
+
+@dataclass
+class Scene:
+    """Where a template stands."""
+
+    step: MapNode | None = None
+    step_name: str = ""
+    kind: str = ""
+    #: names of loop elements, from the inside out
+    elements: tuple[str, ...] = ()
+    #: earlier tasks of the pipeline by name
+    earlier: dict[str, MapNode] = field(default_factory=dict)
+    in_loop: bool = False
+    #: the step has ended: its own name means its output
+    ended: bool = False
+    #: inside of a task's rules, `output` or `set`: the task has ended
+    after_task: bool = False
+    #: names the caller gives a workbook task
+    given: frozenset[str] = frozenset()
+    holder: Entry | None = None
+
+
+def lower(doc: Lowering) -> None:
+    """Rename everything that older documents called otherwise."""
+    _Names(doc).run()
+
+
+class _Names:
+    def __init__(self, doc: Lowering) -> None:
+        self.doc = doc
+        self.workload = doc.workload_keys()
+        self.steps = {text_of(step, "step"): step for step in doc.steps()}
+        #: steps whose result somebody reads
+        self.wanted: dict[str, Scalar] = {}
+        self.published: set[str] = set()
+
+    def run(self) -> None:
+        for step in list(self.doc.steps()):
+            self.step(step)
+        workbook = map_of(self.doc.root, "workbook")
+        for one in workbook.entries if workbook is not None else []:
+            given = _caller_names(self.doc, one.name)
+            scene = Scene(given=given, holder=one)
+            for _name, task in list(task_items(MapNode([Entry(one.key, one.value)], 0, 0))) or [("", one.value)]:
+                if isinstance(task, MapNode):
+                    scene.kind = text_of(task, "kind")
+                    self.below(task, scene, one)
+        keychain = self.doc.root.entry("keychain")
+        if keychain is not None:
+            self.below(keychain.value, Scene(holder=keychain), keychain)
+        for name, near in self.wanted.items():
+            add_set(self.steps[name], f"ctx.{name}", "{{ output.data }}", near)
+
+    # --- walking -----------------------------------------------------------------------------------------------
+
+    def step(self, step: MapNode) -> None:
+        name = text_of(step, "step")
+        elements = _elements(step)
+        scene = Scene(step=step, step_name=name, elements=elements, in_loop=bool(elements))
+        loop = map_of(step, "loop")
+        if loop is not None:
+            self.loop(loop, scene)
+        for one in step.entries:
+            scene.ended = one.name in ("next", "set", "output")
+            scene.after_task = scene.ended
+            scene.kind = text_of(map_of(step, "tool"), "kind")
+            if one.name == "tool":
+                continue
+            if one.name in ("input", "spec", "next", "set", "output"):
+                server = one.name in ("next", "set")
+                scene.elements = () if server or one.name == "spec" else elements
+                self.below(one.value, scene, one)
+        scene = Scene(step=step, step_name=name, elements=elements, in_loop=bool(elements))
+        for task_name, task in list(task_items(step)):
+            self.task(task, scene, step)
+            scene.earlier[task_name] = task
+
+    def loop(self, loop: MapNode, scene: Scene) -> None:
+        """The items of a loop do not see its own element; those of an inner loop see the outer ones."""
+        outer: tuple[str, ...] = ()
+        current: MapNode | None = loop
+        while current is not None:
+            for one in current.entries:
+                if one.name == "in":
+                    self.below(one.value, Scene(scene.step, scene.step_name, elements=outer, in_loop=bool(outer)), one)
+                elif one.name == "spec":
+                    inner = (text_of(current, "iterator"), *outer)
+                    ended = Scene(scene.step, scene.step_name, elements=inner, in_loop=True, after_task=True)
+                    self.below(one.value, ended, one)
+            outer = (text_of(current, "iterator"), *outer)
+            current = map_of(current, "loop")
+
+    def task(self, task: MapNode, scene: Scene, step: MapNode) -> None:
+        scene.kind = text_of(task, "kind")
+        holder = step.entry("tool")
+        for one in task.entries:
+            if one.name in _LITERAL or (one.name == "code" and scene.kind == "python"):
+                continue
+            scene.after_task = one.name in ("output", "set", "spec")
+            self.below(one.value, scene, holder if holder is not None else one)
+
+    def below(self, node: Node, scene: Scene, holder: Entry) -> None:
+        scene.holder = holder
+        if isinstance(node, Scalar):
+            if isinstance(node.value, str) and ("{{" in node.value or "{%" in node.value):
+                self.template(node, scene)
+        elif isinstance(node, MapNode):
+            for one in node.entries:
+                if one.name not in _LITERAL:
+                    self.below(one.value, scene, one if not node.flow else holder)
+                    scene.holder = holder
+        elif isinstance(node, ListNode):
+            for item in node.items:
+                self.below(item, scene, holder)
+
+    # --- one template ------------------------------------------------------------------------------------------
+
+    def template(self, node: Scalar, scene: Scene) -> None:
+        roots = names_in(node.text)
+        mentions_error = "error" in roots or "status == 'error'" in node.text or "event.error" in node.text
+        text = rewrite(node.text, lambda chain: self.chain(chain, scene, node, mentions_error=mentions_error))
+        node.rewrite(text)
+
+    def chain(self, chain: Chain, scene: Scene, node: Scalar, *, mentions_error: bool) -> Renamed | None:
+        root = chain.parts[0]
+        if root == "outcome":
+            return self.outcome(chain, scene, node)
+        if root == "output" and chain.parts[1:2] == ("status",) and chain.compared_with == "success":
+            self.doc.found("outcome-success", "the status `'success'`", "`'ok'`", node)
+            return Renamed(1, "output", compared="ok")
+        if root == "event":
+            return self.event(chain, node, mentions_error=mentions_error)
+        if root == "step":
+            return self.status(chain, node)
+        if root == "context":
+            return self.context(chain, node)
+        if root == "vars":
+            return self.vars(chain, scene, node)
+        if root in ("job", "env", "payload", "error", "_err", "args", "loop_index", "_loop_index"):
+            return self.habit(chain, scene, node)
+        if root in scene.elements:
+            self.doc.found("bare-name", f"the bare name `{root}`", f"`iter.{root}`", node)
+            depth = scene.elements.index(root)
+            return Renamed(1, "iter." + "parent." * depth + root)
+        if root in scene.given:
+            self.doc.found("bare-name", f"the bare name `{root}`", f"`input.{root}`", node)
+            return Renamed(1, f"input.{root}")
+        if root in _SCOPES or chain.called:
+            return None
+        return self.bare(chain, scene, node)
+
+    def outcome(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed:
+        self.doc.found("outcome", "`outcome`", "`output`", node, grade=V10)
+        parts = chain.parts
+        after = parts[1] if len(parts) > 1 else ""
+        if after in ("result", "response"):
+            if scene.kind == "http" and len(parts) > 2 and parts[2] in ("data", *_HTTP):
+                return Renamed(3, "output.data" if parts[2] == "data" else f"output.http.{_HTTP[parts[2]]}")
+            return Renamed(2, "output.data")
+        if after in ("result_ref", "ref"):
+            if after == "result_ref":
+                self.doc.found("result-ref", "`result_ref`", "`output.ref`", node)
+            return Renamed(2, "output.ref")
+        if after == "status" and chain.compared_with == "success":
+            self.doc.found("outcome-success", "the status `'success'`", "`'ok'`", node)
+            return Renamed(1, "output", compared="ok")
+        return Renamed(1, "output")
+
+    def event(self, chain: Chain, node: Scalar, *, mentions_error: bool) -> Renamed | None:
+        if chain.parts[1:2] not in (("name",), ("type",)) or chain.compared_with is None:
+            return None
+        new = _EVENTS.get(chain.compared_with)
+        if chain.compared_with == "step.exit":
+            new = "step.failed" if mentions_error else "step.done"
+        if new is None:
+            return None
+        self.doc.found("habit", f"the event `{chain.compared_with}`", f"`{new}`", node)
+        return Renamed(2, "event.name", compared=new)
+
+    def status(self, chain: Chain, node: Scalar) -> Renamed | None:
+        if len(chain.parts) > 2 and chain.parts[2] == "status" and chain.parts[1] in self.steps:
+            self.doc.found("step-status", "`step.<id>.status`", "`steps.<id>.status`", node)
+            return Renamed(1, "steps")
+        return None
+
+    def context(self, chain: Chain, node: Scalar) -> Renamed:
+        self.doc.is_000 = True
+        after = chain.parts[1] if len(chain.parts) > 1 else ""
+        self.doc.found("context", "`context`", "`workload`" if after == "workload" else "`ctx`", node)
+        if after in ("workload", "ctx", "steps", "execution_id"):
+            return Renamed(2, after)
+        if after in self.steps and after not in self.doc.results:
+            self.want(after, node)
+        return Renamed(1, "ctx")
+
+    def vars(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
+        name = chain.parts[1] if len(chain.parts) > 1 else ""
+        if not name:
+            return None
+        new = "step"
+        if name in self.doc.root_vars:
+            new = "workload"
+        elif name in self.doc.step_vars:
+            new = "ctx"
+        elif name in self.workload and not _sets(scene.step, f"step.{name}"):
+            new = "workload"
+        self.doc.found("vars", f"`vars.{name}`", f"`{new}.{name}`", node)
+        return Renamed(1, new)
+
+    def habit(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
+        root, after = chain.parts[0], chain.parts[1] if len(chain.parts) > 1 else ""
+        if root in self.workload and not after and root not in ("error",):
+            return self.bare(chain, scene, node)
+        if root == "job" and after in ("uuid", "execution_id", "id"):
+            self.doc.found("habit", f"`job.{after}`", "`execution_id`", node)
+            return Renamed(2, "execution_id")
+        if root == "env" and after:
+            self.doc.found("habit", f"`env.{after}`", f"`workload.{after}`", node)
+            self.doc.todo(scene.holder, f"pass `{after}` in the payload; playbooks do not read the environment", node)
+            return Renamed(1, "workload")
+        if root == "payload" and after:
+            self.doc.found("habit", f"`payload.{after}`", f"`workload.{after}`", node)
+            return Renamed(1, "workload")
+        if root in ("loop_index", "_loop_index") and scene.in_loop:
+            self.doc.found("habit", f"`{root}`", "`iter.index`", node)
+            return Renamed(1, "iter.index")
+        if root in ("error", "_err"):
+            self.doc.found("habit", f"`{root}`", "`output.error`", node)
+            return Renamed(1, "output.error")
+        if root == "args" and after and scene.step is not None and _declares(scene.step, after):
+            self.doc.found("args", f"`args.{after}`", f"`input.{after}`", node, grade=V10)
+            return Renamed(1, "input")
+        return None
+
+    # --- bare names --------------------------------------------------------------------------------------------
+
+    def bare(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
+        root = chain.parts[0]
+        if root in self.doc.results:
+            self.doc.found("bare-name", f"the bare name `{root}`", f"`ctx.{root}`", node)
+            return Renamed(1, f"ctx.{root}")
+        if root in scene.earlier:
+            return self.earlier_task(chain, scene, node)
+        if root in self.steps and root in self.workload:
+            self.doc.todo(scene.holder, f"`{root}` is a step and a workload key: write `ctx.{root}` or `workload.{root}`", node)
+            return None
+        if root in self.workload:
+            self.doc.found("bare-name", f"the bare name `{root}`", f"`workload.{root}`", node)
+            return Renamed(1, f"workload.{root}")
+        if root in self.steps:
+            return self.step_result(chain, scene, node)
+        if root in _OUTPUT_WORDS and scene.after_task:
+            self.doc.found("habit", f"`{root}`", "`output`", node)
+            return _of_output(chain, scene.kind)
+        return None
+
+    def earlier_task(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed:
+        """An earlier task of the same pipeline by its name."""
+        root = chain.parts[0]
+        scope = "iter" if scene.in_loop else "step"
+        self.doc.found("habit", f"the task's name `{root}`", f"`{scope}.{root}`", node)
+        add_set(scene.earlier[root], f"{scope}.{root}", "{{ output.data }}", node)
+        consumed = _payload_parts(chain, text_of(scene.earlier[root], "kind"))
+        return Renamed(consumed, f"{scope}.{root}")
+
+    def step_result(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed:
+        """A step's name as its result: published in `ctx`, or simply `output` where that step has just ended."""
+        root = chain.parts[0]
+        kind = text_of(map_of(self.steps[root], "tool"), "kind")
+        consumed = _payload_parts(chain, kind)
+        own = root == scene.step_name and scene.ended
+        self.doc.found("habit", f"the step's name `{root}`", "`output.data`" if own else f"`ctx.{root}`", node)
+        after = chain.parts[1] if len(chain.parts) > 1 else ""
+        if kind in ("postgres", "duckdb") and after.startswith("command_") and consumed == 1:
+            self.doc.todo(scene.holder, "the output is the rows of the last statement: `[0].column` reads the first row", node)
+        if own:
+            return Renamed(consumed, "output.data")
+        self.want(root, node)
+        return Renamed(consumed, f"ctx.{root}")
+
+    def want(self, name: str, near: Scalar) -> None:
+        if not any(_sets(step, f"ctx.{name}") for step in self.steps.values()):
+            self.wanted.setdefault(name, near)
+
+
+def _payload_parts(chain: Chain, kind: str) -> int:
+    """How many parts of `step.data.field` say no more than "its output"."""
+    parts = chain.parts
+    consumed = 1
+    if len(parts) > 1 and not (chain.called and len(parts) == 2):
+        if parts[1] in ("data", "result", "output"):
+            consumed = 2
+        if kind in ("postgres", "duckdb"):
+            if parts[1] == "rows":
+                consumed = 2
+            elif parts[1] == "command_0" and parts[2:3] == ("rows",):
+                consumed = 3
+    return consumed
+
+
+def _of_output(chain: Chain, kind: str) -> Renamed:
+    """`this`, `result` and `response` after a task: its output."""
+    after = chain.parts[1] if len(chain.parts) > 1 else ""
+    if chain.called and len(chain.parts) == 2:
+        return Renamed(1, "output.data")
+    if kind == "http" and after in _HTTP and chain.parts[0] != "result":
+        return Renamed(2, f"output.http.{_HTTP[after]}")
+    if chain.parts[0] in ("this", "response") and after in ("data", "body"):
+        return Renamed(2, "output.data")
+    if chain.parts[0] == "result" and after == "data" and kind == "http":
+        return Renamed(2, "output.data")
+    return Renamed(1, "output.data")
+
+
+def _elements(step: MapNode) -> tuple[str, ...]:
+    """The iterators of a step's loops, the innermost first."""
+    names: list[str] = []
+    loop = map_of(step, "loop")
+    while loop is not None:
+        names.insert(0, text_of(loop, "iterator"))
+        loop = map_of(loop, "loop")
+    return tuple(name for name in names if name)
+
+
+def _sets(step: MapNode | None, target: str) -> bool:
+    """Whether anything in a step writes a target."""
+    if step is None:
+        return False
+    waiting: list[Node] = [step]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, MapNode):
+            block = node.get("set")
+            if isinstance(block, MapNode):
+                scope, _, rest = target.partition(".")
+                nested = map_of(block, scope)
+                if target in block or (nested is not None and rest in nested):
+                    return True
+            waiting.extend(one.value for one in node.entries)
+        elif isinstance(node, ListNode):
+            waiting.extend(node.items)
+    return False
+
+
+def _declares(step: MapNode, name: str) -> bool:
+    block = map_of(step, "input")
+    return block is not None and name in block
+
+
+def _caller_names(doc: Lowering, task: str) -> frozenset[str]:
+    """The inputs that callers give a workbook task."""
+    names: set[str] = set()
+    for step in doc.steps():
+        for _name, call in task_items(step):
+            if text_of(call, "kind") == "workbook" and (text_of(call, "task") or text_of(call, "name")) == task:
+                block = map_of(call, "input")
+                names.update(one.name for one in block.entries if block is not None) if block is not None else None
+    return frozenset(names)

@@ -1,0 +1,145 @@
+"""Results: `result`, `bind`, step `vars`, `pick`, `collect`: values published in `ctx` with `set`."""
+
+from __future__ import annotations
+
+from noetl.lang.legacy.lowering import Lowering, add_set, ensure_map, map_of, task_items, text_of
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
+
+_RESULT = "{{ output.data }}"
+
+
+def lower(doc: Lowering) -> None:
+    """Publish what older documents named as results."""
+    for step in doc.steps():
+        for _name, task in list(task_items(step)):
+            _tool_result(doc, step, task)
+        _step_result(doc, step)
+        _bind(doc, step)
+        _vars(doc, step)
+
+
+def _publish(doc: Lowering, step: MapNode, name: str, value: str = _RESULT) -> None:
+    doc.results.add(name)
+    add_set(step, f"ctx.{name}", value, step.get("step") or step)
+
+
+def _step_result(doc: Lowering, step: MapNode) -> None:
+    found = step.entry("result") or step.entry("return")
+    if found is None:
+        return
+    if isinstance(found.value, Scalar) and found.value.value is not None and "{{" not in found.value.text:
+        doc.is_000 = True
+        doc.found("result", "`result` of a step", "`set: {ctx.<name>: …}`", found.key)
+        step.take(found.name)
+        _publish(doc, step, found.value.text)
+    elif isinstance(found.value, MapNode) and _is_binding(found.value):
+        doc.is_000 = True
+        step.take(found.name)
+        _binding(doc, step, None, found)
+    else:
+        # A map or template on the last step: what the step exposes.
+        doc.found("result", f"`{found.name}` of a step", "`output`", found.key)
+        step.rename(found.name, "output")
+        if "tool" not in step:
+            step.put(entry("tool", make({"kind": "noop"}, near=found.key), near=found.key), at=step.position("output"))
+
+
+def _is_binding(block: MapNode) -> bool:
+    return any(name in block for name in ("as", "pick", "collect", "sink", "save", "into"))
+
+
+def _tool_result(doc: Lowering, step: MapNode, task: MapNode) -> None:
+    found = task.entry("result")
+    if found is None:
+        return
+    task.take("result")
+    doc.is_000 = True
+    if isinstance(found.value, MapNode):
+        _binding(doc, step, task, found)
+    elif isinstance(found.value, Scalar) and found.value.value is not None:
+        doc.found("result", "`result` of a tool", "`output.data` in the next task", found.key)
+        # Sinks read it by this name; whoever else does reads it from `ctx`.
+        task.put(entry("result", found.value, near=found.key))
+        doc.results.add(found.value.text)
+
+
+def _binding(doc: Lowering, step: MapNode, task: MapNode | None, found: Entry) -> None:
+    """`{as, pick, collect, sink}`."""
+    block = found.value
+    assert isinstance(block, MapNode)
+    doc.found("result", "`result` of a tool", "`output` and `set`", found.key)
+    pick = block.entry("pick")
+    holder = task if task is not None else step
+    if pick is not None and "output" not in holder:
+        holder.put(entry("output", pick.value, near=pick.key))
+    name = text_of(block, "as")
+    if name:
+        _publish(doc, step, name)
+    collect = map_of(block, "collect")
+    if collect is not None:
+        _collect(doc, step, collect)
+    for word in ("sink", "save"):
+        sink = block.entry(word)
+        if sink is not None:
+            if name:
+                holder.put(entry("result", make(name, near=sink.key), near=sink.key))
+            holder.put(sink)
+
+
+def _collect(doc: Lowering, step: MapNode, collect: MapNode) -> None:
+    """The loop's output is the list of all iterations' data; merging them is a reducer's work."""
+    name = text_of(collect, "into")
+    if not name:
+        return
+    doc.found("collect", "`collect`", "`set` on the step", collect)
+    doc.results.add(name)
+    mode = text_of(collect, "mode")
+    if mode != "merge":
+        add_set(step, f"ctx.{name}", _RESULT, collect)
+        return
+    for _task_name, task in list(task_items(step))[-1:]:
+        add_set(task, f"ctx.{name}", _RESULT, collect)
+    loop = map_of(step, "loop")
+    if loop is not None and text_of(map_of(loop, "spec"), "mode") == "parallel":
+        policy = ensure_map(ensure_map(loop, "spec", collect), "policy", collect)
+        ensure_map(policy, "reduce", collect).put(entry(f"ctx.{name}", make("merge", near=collect), near=collect))
+
+
+def _bind(doc: Lowering, step: MapNode) -> None:
+    found = step.entry("bind")
+    if found is None or not isinstance(found.value, MapNode):
+        return
+    doc.found("bind", "`bind`", "`set: {ctx.<name>: …}`", found.key)
+    step.take("bind")
+    for one in found.value.entries:
+        path = text_of(one.value, "path") if isinstance(one.value, MapNode) else ""
+        value = _path(path) if path or isinstance(one.value, MapNode) else None
+        if value is None and isinstance(one.value, Scalar):
+            value = one.value.text if "{{" in one.value.text else _path(one.value.text)
+        _publish(doc, step, one.name, value or _RESULT)
+
+
+def _path(path: str) -> str:
+    """`result.data.x` of an older step, as a path of today's output."""
+    parts = [part for part in path.removeprefix("$.").split(".") if part]
+    while parts and parts[0] in ("result", "data", "this"):
+        parts.pop(0)
+    return "{{ " + ".".join(["output.data", *parts]) + " }}"
+
+
+def _vars(doc: Lowering, step: MapNode) -> None:
+    """A step's `vars:` block published values for the whole execution."""
+    found = step.entry("vars")
+    if found is None or not isinstance(found.value, MapNode):
+        return
+    doc.found("vars", "`vars` of a step", "`set: {ctx.…}`", found.key)
+    step.take("vars")
+    for one in found.value.entries:
+        doc.step_vars.add(one.name)
+        block = ensure_map(step, "set", found.key)
+        block.put(entry(f"ctx.{one.name}", one.value, near=one.key))
+
+
+def steps_with_lists(step: MapNode) -> bool:
+    """Whether the step's tasks stand in a list."""
+    return isinstance(step.get("tool"), ListNode)

@@ -1,0 +1,106 @@
+"""What no linter knows: sizes, docstrings, what a start imports, what must be documented, what must not be tracked."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from noetl.cli.commands import COMMANDS
+from noetl.model.slugs import SLUGS
+from noetl.tools.registry import BUILT_IN
+
+ROOT = Path(__file__).parents[1]
+MODULES = sorted((ROOT / "src").rglob("*.py"))
+MOST_LINES = 400
+MOST_LINES_IN_A_FUNCTION = 60
+#: slow to import, and not needed to answer `--version` and `--help`
+HEAVY = {"jinja2", "yaml", "rich", "jsonschema", "grandalf", "asyncio", "jsonpath", "importlib.metadata"}
+#: places of somebody's machine, spelled so that this file does not name one
+MACHINE = re.compile(
+    r"/(?:home|Users|root|work|mnt|opt)/[A-Za-z0-9_.-]+|[A-Za-z]:\\\\?Users\\|/tmp/[A-Za-z0-9]{2,}"
+    r"|https?://[^\s\"'`)>]*(?:pypi|pythonhosted|artifactory|nexus|jfrog|devpi)|index-url"
+)
+
+
+def module_id(path: Path) -> str:
+    return str(path.relative_to(ROOT / "src"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_id)
+def test_a_module_says_what_it_is_and_fits_in_the_head(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), "no docstring"
+    assert text.count("\n") <= MOST_LINES
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions}
+    assert {name: length for name, length in lengths.items() if length > MOST_LINES_IN_A_FUNCTION} == {}
+
+
+def tracked_files() -> Iterator[Path]:
+    """What is, or is about to be, in the repository; without git, what is here less what is made here."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if listed.returncode == 0:
+        yield from (path for name in listed.stdout.decode().split("\0") if name and (path := ROOT / name).is_file())
+        return
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [
+            name for name in folders if name not in {".git", ".venv", "build", "dist"} and "cache" not in name
+        ]
+        yield from (Path(folder, name) for name in files)
+
+
+def test_nothing_tracked_names_a_machine_or_a_registry() -> None:
+    found = {}
+    for path in tracked_files():
+        if path == Path(__file__) or (ROOT / "tests" / "conformance" / "cases") in path.parents:
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        if hits := MACHINE.findall(text):
+            found[str(path.relative_to(ROOT))] = hits[:3]
+    assert found == {}
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], []], ids=" ".join)
+def test_a_start_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = "import sys; from noetl.__main__ import main; main(); sys.stderr.write(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    assert HEAVY & set(done.stderr.split()) == set()
+
+
+def test_the_version_is_answered_with_no_framework_at_all() -> None:
+    code = "import sys; from noetl.__main__ import main; main(); sys.stderr.write(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=True)
+    assert {"click", "msgspec"} & set(done.stderr.split()) == set()
+
+
+def headings(page: str) -> set[str]:
+    text = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
+    return {line.lstrip("#").strip().strip("`") for line in text.splitlines() if line.startswith("#")}
+
+
+def test_every_slug_is_documented() -> None:
+    assert set(SLUGS) - headings("diagnostics.md") == set()
+
+
+def test_every_command_is_documented() -> None:
+    assert {f"noetl {name}" for name in COMMANDS} - headings("cli.md") == set()
+
+
+def test_every_tool_kind_is_documented() -> None:
+    assert set(BUILT_IN) - headings("tools.md") == set()
