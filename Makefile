@@ -26,14 +26,13 @@ demo: $(READY)  ## set up, then check, explain and draw an example
 	@printf '\n$$ noetl graph $(EXAMPLE) -o $(PICTURE)\n'; $(BIN)/noetl graph $(EXAMPLE) -o $(PICTURE)
 	@printf '\nThe picture is in $(CURDIR)/$(PICTURE); the program is $(BIN)/noetl.\n'
 
-test: check  ## set up, check the code, run all tests
-	$(BIN)/python -m pytest -q -n auto
+test: $(READY)  ## set up, check the code, run all tests
+	@failed=0; $(MAKE) --no-print-directory check || failed=1; \
+	$(BIN)/python -m pytest -n auto || failed=1; exit $$failed
 
 check: $(READY)  ## lint, format, types, layers
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	@failed=0; for tool in 'ruff check .' 'ruff format --check .' mypy lint-imports; do \
+	    echo "$$tool"; $(BIN)/$$tool || failed=1; done; exit $$failed
 
 bench: $(READY)  ## measure, each figure as a ratio taken in one run
 	@failed=0; for file in bench/*.py; do printf '\n%s\n' "$$file"; $(BIN)/python "$$file" || failed=1; done; exit $$failed

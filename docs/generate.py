@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from textwrap import fill
 
-import click
 import yaml
 from grammar_pages import grammar_page, tools_page
 
@@ -75,12 +74,13 @@ def _slug(slug: Slug) -> str:
 def cli_page() -> str:
     """The help of every command, as it is printed."""
     parts = [_CLI_INTRO]
-    with click.Context(cli, info_name="noetl", max_content_width=100, terminal_width=100) as root:
+    settings = {"resilient_parsing": True, "terminal_width": 100}
+    with cli.make_context("noetl", [], **settings) as root:
         parts += ["## noetl", _fenced(cli.get_help(root), "text")]
         for name in COMMANDS:
             command = cli.get_command(root, name)
             assert command is not None
-            with click.Context(command, root, name, max_content_width=100, terminal_width=100) as context:
+            with command.make_context(name, [], root, **settings) as context:
                 parts += [f"## noetl {name}", _fenced(command.get_help(context), "text")]
     return "\n\n".join(parts)
 
@@ -94,7 +94,11 @@ def templates_page() -> str:
         _words(everywhere - FUNCTIONS, "Everywhere:"),
         _words(FUNCTIONS, "Functions of Jinja2:"),
     ]
-    parts += [_words(STEP_HELPERS, "Helpers over `steps`, where the table names them:"), "\n".join(_scopes(everywhere))]
+    parts += [
+        _words(STEP_HELPERS, "Helpers over `steps`, where the table names them:"),
+        "\n".join(_scopes(everywhere)),
+        _WORKBOOK,
+    ]
     parts += ["## Filters", _words(OWN_FILTERS, "The language's own:"), _words(JINJA_FILTERS, "Jinja2's:")]
     parts += ["## Tests", _words(TESTS, "After `is`:")]
     limits = f"{DEFAULT_BUDGET.steps:,} units of work and make {DEFAULT_BUDGET.size:,} characters or bytes"
@@ -106,6 +110,8 @@ def _scopes(everywhere: frozenset[str]) -> Iterator[str]:
     yield "| place | names beside those | in a loop also |"
     yield "|---|---|---|"
     for boundary in Boundary:
+        if boundary.name == "WORKBOOK":
+            continue  # a workbook's tasks are tasks like any other, less what is their caller's
         plain, looped = known_names(boundary, False), known_names(boundary, True)
         names = sorted(plain - everywhere - STEP_HELPERS)
         helpers = ["the helpers"] if plain >= STEP_HELPERS else []
@@ -178,6 +184,7 @@ null as nothing. Templates stand in values, never in keys; Python `code` is neve
 A missing attribute is undefined, at any depth: `{{ output.data.paging.more | default(false) }}` always works. An
 undefined that reaches a value is an error. In a `when`, an undefined is false, and so is any comparison with it. See
 [decision 0001](../decisions/0001-undefined-in-templates.md)."""
+_WORKBOOK = "A workbook's tasks see nothing of their caller: no `iter` and no `steps`; `step` is the call's own."
 _MISTAKES_INTRO = """# Ten common mistakes
 
 Each with what `noetl validate` says to it."""

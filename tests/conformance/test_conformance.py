@@ -25,7 +25,7 @@ COMMAND = [sys.executable, "-m", "noetl"]
 PASSING: frozenset[str] = frozenset()
 sys.path.insert(0, str(HERE))
 
-from run import CaseRun, run_case, shape_problems  # type: ignore[import-not-found]  # noqa: E402  it is a script's folder
+from run import RUN_KEYS, CaseRun, run_case, shape_problems  # type: ignore[import-not-found]  # noqa: E402  it is a script's folder
 
 
 def case_id(path: Path) -> str:
@@ -43,7 +43,7 @@ def needs_run(path: Path) -> bool:
     """Whether a playbook is run, by the rules of `CaseRun.perform`."""
     case = read_case(path)
     actions = case.get("actions", ["validate", "run", "migrate"] if case.get("legacy") else ["run"])
-    return "run" in actions
+    return "run" in actions or ("migrate" in actions and bool(case["expect"].keys() & RUN_KEYS))
 
 
 @cache

@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from noetl.lang import node as nodes
-from noetl.lang.comments import (
+from noetl.lang.comments import Lay, lay_out, own_column, shift
+from noetl.lang.node import ListNode, MapNode, Node, Scalar, entry, make, plain, scalar, walk
+from noetl.lang.outline import (
     ALIAS,
     BLOCK_SCALAR,
     FLOW_LIST,
@@ -20,21 +22,15 @@ from noetl.lang.comments import (
     LIST,
     MAP,
     SCALAR,
-    Lay,
     Outline,
-    Plan,
-    lay_out,
-    own_column,
-    shift,
-    touched,
 )
-from noetl.lang.node import ListNode, MapNode, Node, Scalar, entry, make, plain, scalar, walk
+from noetl.lang.plan import Plan, touched
 from noetl.lang.printer import print_tree, render
 from noetl.lang.reader import read
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.source import Source
 
-CASES = Path("/work/shared/conformance/cases")
+CASES = Path(__file__).parents[1] / "conformance" / "cases"
 
 
 def tree(text: str) -> Node:

@@ -16,7 +16,7 @@ from noetl.lang.reader import read
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.source import Source
 
-CASES = Path("/work/shared/conformance/cases")
+CASES = Path(__file__).parents[1] / "conformance" / "cases"
 WORDS = {"name", "kind", "choose", "while", "until", "input", "auth", "output", "set", "spec"}
 
 

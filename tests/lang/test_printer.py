@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from noetl.lang.reader import read
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.source import Source
 
-CASES = Path("/work/shared/conformance/cases")
 Change = Callable[[Any], Any]
 
 

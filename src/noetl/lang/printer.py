@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from noetl.lang.comments import (
+from noetl.lang.comments import Lay, add_lines, drop_blanks, shift, squeeze, todos
+from noetl.lang.inline import Inline
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, walk
+from noetl.lang.outline import (
     BREAK,
     LIST,
     Comment,
-    Lay,
     Line,
-    Note,
     Outline,
-    Plan,
-    add_lines,
-    drop_blanks,
-    shift,
-    squeeze,
-    todos,
-    touched,
 )
-from noetl.lang.emit import Inline
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, walk
+from noetl.lang.plan import Note, Plan, touched
 from noetl.model.source import Source
 
 WIDTH = 110

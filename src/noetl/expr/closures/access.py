@@ -6,7 +6,7 @@ from typing import Any
 
 from noetl.expr.paths import ABSENT, item, member
 from noetl.expr.sandbox.functions import GLOBALS
-from noetl.expr.sandbox.run import Code, Run
+from noetl.expr.sandbox.run import ITEM, Code, Run
 from noetl.expr.sandbox.undefined import Missing
 from noetl.expr.syntax import nodes
 
@@ -115,7 +115,7 @@ def slice_code(of: Code, bounds: tuple[Code | None, Code | None, Code | None]) -
             return Missing("[…]", "", tolerant=run.tolerant)
         part = value[slice(*found)]
         run.work(len(part) >> 3)
-        run.grow(len(part) * (1 if isinstance(part, str) else 8))
+        run.grow(len(part) * (1 if isinstance(part, str) else ITEM))
         return part
 
     return cut

@@ -13,7 +13,7 @@ from noetl.expr.closures.access import attribute_code, dotted_code, item_code, n
 from noetl.expr.closures.calls import call_code, filter_code, test_code
 from noetl.expr.closures.comparing import compare_code
 from noetl.expr.sandbox.operators import BINARY
-from noetl.expr.sandbox.run import Code, Run
+from noetl.expr.sandbox.run import ITEM, Code, Run
 from noetl.expr.sandbox.text import to_text
 from noetl.expr.sandbox.undefined import NoValue, refuse_missing
 from noetl.expr.syntax import nodes
@@ -58,7 +58,7 @@ def _list(node: nodes.ListOf) -> Code:
     parts = [compiled(part) for part in node.items]
 
     def make(run: Run) -> Any:
-        run.grow(8 * len(parts))
+        run.grow(ITEM * len(parts))
         return [part(run) for part in parts]
 
     return make
@@ -68,7 +68,7 @@ def _tuple(node: nodes.TupleOf) -> Code:
     parts = [compiled(part) for part in node.items]
 
     def make(run: Run) -> Any:
-        run.grow(8 * len(parts))
+        run.grow(ITEM * len(parts))
         return tuple([part(run) for part in parts])
 
     return make

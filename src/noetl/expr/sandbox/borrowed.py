@@ -65,7 +65,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         eval_ctx: Any = None,  # noqa: ARG002  Jinja2's signature
     ) -> Any:
         """A filter that `map` applies to each item."""
-        context.work(2)
+        context.work(12)
         return find_filter(name)(context, value, *(args or ()), **(kwargs or {}))
 
     def call_test(
@@ -78,7 +78,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         eval_ctx: Any = None,  # noqa: ARG002  Jinja2's signature
     ) -> Any:
         """A test that `select` and its like apply to each item."""
-        context.work(2)
+        context.work(12)
         test = TESTS.get(name)
         if test is None:
             raise TemplateError(f"there is no test `{name}`")

@@ -34,6 +34,15 @@ def by_weight(run: Run, value: Any, *args: Any, **kwargs: Any) -> None:
             weigh(run, argument)
 
 
+def by_walk(run: Run, value: Any, *args: Any, **kwargs: Any) -> None:
+    """Items are compared, so the whole value may be looked at; a key is computed for each of them."""
+    for part in (value, *args, *kwargs.values()):
+        refuse_missing(part)
+        weigh(run, part)
+    if hasattr(value, "__len__"):
+        run.work(10 * len(value))
+
+
 def by_length(run: Run, value: Any, *args: Any, **kwargs: Any) -> None:
     """Only the items themselves are looked at."""
     for argument in (*args, *kwargs.values()):
@@ -44,6 +53,7 @@ def by_length(run: Run, value: Any, *args: Any, **kwargs: Any) -> None:
 
 def _batch(run: Run, value: Any, linecount: int, fill_with: Any = None) -> None:
     by_length(run, value)
+    run.grow(64 * (len(value) // max(1, linecount)))
     if fill_with is not None:
         run.grow(8 * abs(linecount))
 
@@ -123,6 +133,7 @@ def _striptags(run: Run, value: Any) -> None:
 
 COSTS: Final[dict[str, Cost]] = {
     **dict.fromkeys(("map", "random", "reject", "rejectattr", "reverse", "select", "selectattr"), by_length),
+    **dict.fromkeys(("dictsort", "groupby", "max", "min", "sort", "unique"), by_walk),
     **dict.fromkeys(("pprint", "urlize", "xmlattr"), _slow),
     "batch": _batch,
     "center": _center,

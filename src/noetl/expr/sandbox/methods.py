@@ -106,15 +106,21 @@ def _format_map(run: Run, value: str, values: Mapping[str, Any]) -> str:
     return braces(run, value, **values)
 
 
+def _search(run: Run, value: Any, wanted: Any) -> None:
+    """Pay for comparing something with every item of a list."""
+    run.work(len(value) >> 1)
+    if isinstance(wanted, (list, tuple, Mapping)):
+        weigh(run, wanted)
+        weigh(run, value)
+
+
 def _index(run: Run, value: Any, wanted: Any, *bounds: int) -> int:
-    weigh(run, wanted)
-    weigh(run, value)
+    _search(run, value, wanted)
     return int(value.index(wanted, *bounds))
 
 
 def _count(run: Run, value: Any, wanted: Any) -> int:
-    weigh(run, wanted)
-    weigh(run, value)
+    _search(run, value, wanted)
     return int(value.count(wanted))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from noetl.errors import TemplateLimit
 from noetl.expr.sandbox.formatting import percent
-from noetl.expr.sandbox.run import MOST_BITS, Run, checked_int, weigh
+from noetl.expr.sandbox.run import ITEM, MOST_BITS, Run, checked_int, weigh
 from noetl.expr.sandbox.undefined import Missing, refuse_missing
 
 _CONTAINERS: Final = (list, tuple, Mapping)
@@ -20,7 +20,7 @@ def add(run: Run, left: Any, right: Any) -> Any:
         run.grow(len(left) + len(right))
     elif isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
         run.work((len(left) + len(right)) >> 4)
-        run.grow(8 * (len(left) + len(right)))
+        run.grow(ITEM * (len(left) + len(right)))
     return _result(left + right)
 
 
@@ -32,7 +32,7 @@ def multiply(run: Run, left: Any, right: Any) -> Any:
         return left * right
     for sequence, times in ((left, right), (right, left)):
         if isinstance(times, int) and isinstance(sequence, (str, bytes, list, tuple)):
-            run.grow(len(sequence) * max(0, times) * (1 if isinstance(sequence, (str, bytes)) else 8))
+            run.grow(len(sequence) * max(0, times) * (1 if isinstance(sequence, (str, bytes)) else ITEM))
     return left * right
 
 
@@ -110,6 +110,9 @@ def contains(run: Run, container: Any, value: Any) -> bool:
     elif isinstance(container, Mapping):
         if isinstance(value, tuple):
             return False  # never a key of data, and hashing nested ones can take for ever
-    elif not isinstance(container, range):
+    elif isinstance(container, range):
+        # Python would try every number for anything that is no integer.
+        return isinstance(value, (int, float)) and value == (number := int(value)) and number in container
+    else:
         raise TypeError(f"`in` needs a list, a map or text on its right, not {type(container).__name__}")
     return value in container

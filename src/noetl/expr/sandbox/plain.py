@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from noetl.errors import TemplateError, UndefinedValue
 from noetl.expr.refs import Ref
-from noetl.expr.sandbox.run import Run, checked_int
+from noetl.expr.sandbox.run import ITEM, Run, checked_int
 from noetl.expr.sandbox.text import unfit
 from noetl.expr.sandbox.undefined import Missing
 
@@ -36,7 +36,7 @@ def _plain_list(run: Run, value: list[Any]) -> list[Any]:
         if part.__class__ not in _AS_IT_IS:
             new = plain(run, part)
             if new is not part:
-                run.grow(8 * len(value))
+                run.grow(ITEM * len(value))
                 return value[:index] + [new] + [plain(run, rest) for rest in value[index + 1 :]]
     return value
 
@@ -96,11 +96,12 @@ def bounded_list(run: Run, value: Any) -> list[Any]:
     """Any sequence or iterator as a list, as long as the budget lasts."""
     if isinstance(value, (list, tuple, range, str, Mapping)):
         run.work(len(value) >> 2)
-        run.grow(8 * len(value))
+        # The numbers of a range do not exist before they are asked for.
+        run.grow(32 * len(value) if isinstance(value, range) else ITEM * len(value))
         return list(value)
     items: list[Any] = []
     for part in value:
         run.work(1)
-        run.grow(8)
+        run.grow(ITEM)
         items.append(part)
     return items

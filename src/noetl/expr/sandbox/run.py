@@ -10,6 +10,8 @@ from noetl.expr.budget import Budget
 
 #: integers of more bits cannot be written as decimal text by Python, so no value may hold one
 MOST_BITS: Final = 14_000
+#: what one more place in a list is charged
+ITEM: Final = 4
 _ATOMS: Final = frozenset({int, float, bool, type(None)})
 
 
@@ -80,7 +82,7 @@ def _weigh_other(run: Run, value: Any, pending: list[Any]) -> int:
         return 12 * len(value)
     if not isinstance(value, (dict, list, tuple, set, frozenset, Mapping)):
         return 20
-    run.work(8 + len(value))
+    run.work(16 + len(value))
     weight = 4 + 2 * len(value)
     if isinstance(value, Mapping):
         for key in value:

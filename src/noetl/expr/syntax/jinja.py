@@ -7,20 +7,17 @@ expects line numbers, so that nodes and syntax errors come back with them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
 from jinja2 import nodes as theirs
 from jinja2.exceptions import TemplateSyntaxError
-from jinja2.lexer import TokenStream, describe_token
+from jinja2.lexer import TokenStream
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from noetl.expr.facts import Problem
 from noetl.expr.syntax import nodes as ours
 from noetl.expr.syntax.translation import Translation
-
-_Tree = TypeVar("_Tree")
 
 _NEWLINE = re.compile(r"\r\n|\r")
 #: statements that load or define other templates, and what does their work here
@@ -63,38 +60,32 @@ class _TemplateParser(Parser):
             self.fail(f"`{{% {word} %}}` is not part of the language: {_REFUSED[word]}")
         return super().parse_statement()
 
-    def parse_lone_expression(self) -> theirs.Expr:
-        tree = self.parse_tuple(with_condexpr=True)
-        if not self.stream.eos:
-            self.fail(f"expected the end of the expression, got {describe_token(self.stream.current)!r}")
-        return tree
 
-
+_OPENING = "{{ "
 _ENVIRONMENT = _Environment(keep_trailing_newline=True)
 
 
 def parse_expression(source: str) -> ours.Expr | Problem:
     """The tree of one expression, or what is wrong with it."""
+    # The braces matter: what may stand before `}}` may not always stand before the end of a text.
+    found = parse_template(_OPENING + source + "}}", shift=-len(_OPENING))
+    if isinstance(found, Problem):
+        return found
+    only = found[0] if len(found) == 1 else None
+    if not isinstance(only, ours.Output):
+        return Problem("template-syntax", "The template does not parse: it is not one expression.", None, 0)
+    return only.expression
+
+
+def parse_template(source: str, *, shift: int = 0) -> tuple[ours.Statement, ...] | Problem:
+    """The tree of a whole template, or what is wrong with it; all offsets moved by `shift`."""
     text = _NEWLINE.sub("\n", source)
-    return _guarded(
-        lambda: Translation(text).expression(
-            _TemplateParser(_ENVIRONMENT, text, state="variable").parse_lone_expression()
-        )
-    )
-
-
-def parse_template(source: str) -> tuple[ours.Statement, ...] | Problem:
-    """The tree of a whole template, or what is wrong with it."""
-    text = _NEWLINE.sub("\n", source)
-    return _guarded(lambda: Translation(text).body(_TemplateParser(_ENVIRONMENT, text).parse().body))
-
-
-def _guarded(parse: Callable[[], _Tree]) -> _Tree | Problem:
     try:
-        return parse()
+        return Translation(text, shift).body(_TemplateParser(_ENVIRONMENT, text).parse().body)
     except TemplateSyntaxError as error:
         sentence = (error.message or "it cannot be read").rstrip(".")
-        return Problem("template-syntax", f"The template does not parse: {sentence}.", None, error.lineno)
+        offset = max(0, error.lineno + shift)
+        return Problem("template-syntax", f"The template does not parse: {sentence}.", None, offset)
     except RecursionError:
         return Problem("template-syntax", "The template is nested too deeply.", None, 0)
     except (ValueError, OverflowError) as error:

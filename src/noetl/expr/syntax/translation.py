@@ -33,8 +33,9 @@ _COMPARISON: Final = {
 class Translation:
     """Of one template. Every node's `lineno` is an offset, see `noetl.expr.syntax.jinja`."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, shift: int = 0) -> None:
         self._source = source
+        self.shift = shift
 
     def expression(self, node: Any) -> ours.Expr:
         """One expression."""
@@ -56,7 +57,7 @@ class Translation:
     def _output(self, node: Any) -> ours.Statement:
         if isinstance(node, theirs.TemplateData):
             return ours.Text(node.data)
-        return ours.Output(self.expression(node), node.lineno)
+        return ours.Output(self.expression(node), node.lineno + self.shift)
 
     def maybe(self, node: Any) -> ours.Expr | None:
         return None if node is None else self.expression(node)
@@ -73,12 +74,12 @@ class Translation:
         )
 
     def filter(self, node: Any) -> ours.Filter:
-        return ours.Filter(self.maybe(node.node), node.name, self.arguments(node), node.lineno)
+        return ours.Filter(self.maybe(node.node), node.name, self.arguments(node), node.lineno + self.shift)
 
     def test(self, node: Any) -> ours.Test:
         # Jinja2 remembers where `is` stands; the name comes soon after.
         offset = max(node.lineno, self._source.find(node.name, node.lineno + 2))
-        return ours.Test(self.expression(node.node), node.name, self.arguments(node), offset)
+        return ours.Test(self.expression(node.node), node.name, self.arguments(node), offset + self.shift)
 
     def compare(self, node: Any) -> ours.Compare:
         rest = tuple((_COMPARISON[operand.op], self.expression(operand.expr)) for operand in node.ops)
@@ -91,7 +92,7 @@ class Translation:
         if isinstance(node, theirs.Tuple):
             return ours.TupleTarget(tuple(self.target(item) for item in node.items))
         if isinstance(node, theirs.NSRef):
-            return ours.NamespaceTarget(node.name, node.attr, node.lineno)
+            return ours.NamespaceTarget(node.name, node.attr, node.lineno + self.shift)
         return ours.NameTarget(node.name)
 
     def for_(self, node: Any) -> ours.For:
@@ -123,7 +124,7 @@ class Translation:
 _EXPRESSIONS: Final[dict[type, Callable[[Translation, Any], ours.Expr]]] = {
     theirs.Const: lambda _t, n: ours.Const(n.value),
     theirs.TemplateData: lambda _t, n: ours.Const(n.data),
-    theirs.Name: lambda _t, n: ours.Name(n.name, n.lineno),
+    theirs.Name: lambda t, n: ours.Name(n.name, n.lineno + t.shift),
     theirs.Getattr: lambda t, n: ours.Attribute(t.expression(n.node), n.attr),
     theirs.Getitem: lambda t, n: ours.Item(t.expression(n.node), t.expression(n.arg)),
     theirs.Slice: lambda t, n: ours.Slice(t.maybe(n.start), t.maybe(n.stop), t.maybe(n.step)),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from noetl.lang.legacy import document, loops, names, results, routing, rules, sinks, steps, tools
+from noetl.lang.legacy import document, habits, keychain, loops, names, results, routing, rules, sinks, steps, tools
 from noetl.lang.legacy.lowering import Lowering
 from noetl.lang.node import MapNode
 from noetl.lang.printer import render
@@ -22,7 +22,9 @@ from noetl.model.source import Source
 #: what is found in one pass is relied on by those behind it: shapes first, names inside templates last
 LOWERINGS = (
     document.lower,
+    keychain.lower,
     steps.lower,
+    habits.lower,
     tools.lower,
     loops.lower,
     results.lower,

@@ -121,7 +121,7 @@ def _metadata(doc: Lowering) -> None:
         metadata.take("tags") if "tags" in metadata else None
         metadata.rename("labels", "tags")
     for one in metadata:
-        if one.name in shape.keys or not isinstance(one.value, Scalar):
+        if one.name in shape.keys:
             continue
         if one.name in ("title", "desc") and "description" not in metadata:
             doc.found("habit", f"`metadata.{one.name}`", "`description`", one.key)

@@ -37,6 +37,8 @@ class Lowering:
         self.results: set[str] = set()
         #: names that a step's own `vars:` block published
         self.step_vars: set[str] = set()
+        #: targets that `set` named without a scope, and the scope they got
+        self.bare_targets: dict[str, str] = {}
         #: keys of the root's `vars`, which are workload now
         self.root_vars: set[str] = set()
 

@@ -158,6 +158,12 @@ class _Names:
             return self.event(chain, node, mentions_error=mentions_error)
         if root == "step":
             return self.status(chain, node)
+        if root == "iter" and scene.step is not None and not scene.in_loop and (self.doc.accepted or self.doc.migrating):
+            self.doc.found("habit", "`iter` outside of a loop", "`step`", node)
+            return Renamed(1, "step")
+        if root == "null":
+            self.doc.found("habit", "`null` in a template", "`none`", node)
+            return Renamed(1, "none")
         if root == "context":
             return self.context(chain, node)
         if root == "vars":
@@ -262,6 +268,10 @@ class _Names:
 
     def bare(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
         root = chain.parts[0]
+        if root in self.doc.bare_targets:
+            scope = self.doc.bare_targets[root]
+            self.doc.found("bare-name", f"the bare name `{root}`", f"`{scope}.{root}`", node)
+            return Renamed(1, f"{scope}.{root}")
         if root in self.doc.results:
             self.doc.found("bare-name", f"the bare name `{root}`", f"`ctx.{root}`", node)
             return Renamed(1, f"ctx.{root}")
@@ -294,7 +304,7 @@ class _Names:
         root = chain.parts[0]
         kind = text_of(map_of(self.steps[root], "tool"), "kind")
         consumed = _payload_parts(chain, kind)
-        own = root == scene.step_name and scene.ended
+        own = root == scene.step_name and (scene.ended or scene.after_task)
         self.doc.found("habit", f"the step's name `{root}`", "`output.data`" if own else f"`ctx.{root}`", node)
         after = chain.parts[1] if len(chain.parts) > 1 else ""
         if kind in ("postgres", "duckdb") and after.startswith("command_") and consumed == 1:

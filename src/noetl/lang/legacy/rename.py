@@ -14,7 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, TemplateSyntaxError
 
-_LEXER = Environment(autoescape=False).lexer  # noqa: S701  nothing is rendered here
+_LEXER = Environment(autoescape=False, keep_trailing_newline=True).lexer  # noqa: S701  nothing is rendered here
 
 Token = tuple[str, str]
 

@@ -9,6 +9,7 @@ from noetl.lang.legacy.tools import add_rule
 from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make
 
 _SCOPES = {"set_ctx": "ctx", "set_iter": "iter", "set_vars": "step", "set_shared": "ctx"}
+_SCOPE_NAMES = frozenset({"ctx", "step", "iter", "workload", "output", "input", "keychain", "event"})
 _DIRECTIVE = ("do", "attempts", "backoff", "delay", "max_delay", "jitter", "to", "message", "set", "set_prev", *_SCOPES)
 
 
@@ -19,6 +20,8 @@ def lower(doc: Lowering) -> None:
         _bare_targets(doc, step, "ctx")
         parallel = _is_parallel(step)
         in_loop = map_of(step, "loop") is not None
+        if not in_loop and (doc.accepted or doc.migrating):
+            _iter_without_loop(doc, step)
         for _name, task in list(task_items(step)):
             evaluated = _eval(doc, task)
             _rules(doc, task, parallel=parallel, evaluated=evaluated)
@@ -180,6 +183,14 @@ def _bare_targets(doc: Lowering, holder: MapNode, scope: str) -> None:
     found = holder.entry("set")
     if found is None:
         return
+    if isinstance(found.value, MapNode) and (doc.accepted or doc.migrating):
+        # Without --legacy such a target is told apart as `set-target`, which says the same.
+        for one in found.value.entries:
+            if "." not in one.name and one.name not in _SCOPE_NAMES:
+                doc.found("habit", f"the bare target `{one.name}`", f"`{scope}.{one.name}`", one.key)
+                doc.bare_targets.setdefault(one.name, scope)
+                one.key = _prefixed(one, scope)
+                found.value.changed = True
     if isinstance(found.value, ListNode):
         pairs = [(item.get("name"), item.get("value")) for item in found.value.items if isinstance(item, MapNode)]
         if len(pairs) == len(found.value.items) and all(isinstance(n, Scalar) and v is not None for n, v in pairs):
@@ -190,6 +201,26 @@ def _bare_targets(doc: Lowering, holder: MapNode, scope: str) -> None:
             found.value = block
             holder.changed = True
             doc.step_vars |= {n.text for n, _ in pairs if isinstance(n, Scalar)}
+
+
+def _iter_without_loop(doc: Lowering, node: Node) -> None:
+    """`set_iter` and `iter.*` in a step that has no loop: the step's own scope."""
+    if isinstance(node, MapNode):
+        found = node.entry("set_iter")
+        if found is not None:
+            doc.found("habit", "`iter` outside of a loop", "`step`", found.key)
+            node.rename("set_iter", "set_vars")
+        block = map_of(node, "set")
+        for one in block.entries if block is not None else []:
+            if one.name.startswith("iter."):
+                doc.found("habit", "`iter` outside of a loop", "`step`", one.key)
+                made = make("step." + one.name.removeprefix("iter."), near=one.key)
+                assert isinstance(made, Scalar)
+                one.key = made
+                node.changed = True
+    children = [one.value for one in node.entries] if isinstance(node, MapNode) else getattr(node, "items", [])
+    for child in children:
+        _iter_without_loop(doc, child)
 
 
 def _step_retry(doc: Lowering, step: MapNode) -> None:

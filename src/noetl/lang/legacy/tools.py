@@ -17,7 +17,7 @@ _KINDS = {"bash": "shell", "sh": "shell", "cmd": "shell", "pg": "postgres", "pos
           "noop_task": "noop", "sleep": "wait", "secret": "secrets", "py": "python"}  # fmt: skip
 
 #: by kind: old key → new key
-_KEYS: dict[str, dict[str, str]] = {
+KEYS: dict[str, dict[str, str]] = {
     "http": {"endpoint": "url", "uri": "url", "payload": "json", "query_params": "params", "query": "params",
              "allow_redirects": "follow_redirects", "form_data": "form"},
     "shell": {"cmds": "cmd", "commands": "cmd", "command": "cmd", "script": "cmd", "environment": "env", "workdir": "cwd",
@@ -62,7 +62,7 @@ def lower_task(doc: Lowering, task: MapNode, name: str) -> None:
     _args(doc, task)
     if kind == "http":
         _http_data(doc, task)
-    for old, new in _KEYS.get(kind, {}).items():
+    for old, new in KEYS.get(kind, {}).items():
         _rename(doc, task, old, new, kind)
     if kind in ("postgres", "duckdb"):
         _join_statements(doc, task)
@@ -94,7 +94,7 @@ def _unwrap_spec(doc: Lowering, task: MapNode, kind: str) -> None:
         return
     declared = doc.kinds.get(kind)
     known = set(declared.keys) if declared is not None else set()
-    known |= set(_KEYS.get(kind, {})) | {"args", "data", "auth", "name", "result", "sink", "input", "output", "with"}
+    known |= set(KEYS.get(kind, {})) | {"args", "data", "auth", "name", "result", "sink", "input", "output", "with"}
     known -= set(_SPEC.keys)
     for one in spec:
         if one.name in known and one.name not in task:

@@ -1,0 +1,104 @@
+"""The documentation is true: generated pages are up to date, links lead somewhere, playbooks validate, output is real."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from noetl.lang import load
+from noetl.tools.registry import Kinds
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "docs"))
+
+import generate  # noqa: E402  it is a script beside the pages
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+DECISION = re.compile(r"\d{4}-[a-z-]+")
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def playbooks() -> list[tuple[str, str]]:
+    """Every whole playbook that a page shows as something to write."""
+    found = []
+    for page in PAGES:
+        for language, text in FENCE.findall(page.read_text(encoding="utf-8")):
+            if language == "yaml" and "apiVersion:" in text and "workflow:" in text:
+                found.append((name(page), text))
+    return found
+
+
+@pytest.mark.parametrize("path", generate.generated())
+def test_a_generated_page_is_as_it_would_be_made(path: str) -> None:
+    assert (ROOT / path).read_text(encoding="utf-8") == generate.made(path), "`make docs` writes it"
+
+
+def test_there_are_ten_mistakes_and_each_is_found() -> None:
+    mistakes = generate.mistakes()
+    assert len(mistakes) == 10
+    for one in mistakes:
+        assert load(one["playbook"], Kinds()).diagnostics, one["title"]
+
+
+def test_every_playbook_that_is_shown_validates() -> None:
+    shown = playbooks()
+    assert len(shown) >= 4
+    told = [(page, found.code, found.message) for page, text in shown for found in load(text, Kinds()).diagnostics]
+    assert told == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_link_leads_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    broken = []
+    for target in LINK.findall(text):
+        file, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        there = (page.parent / file).resolve() if file else page
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            broken.append(target)
+    assert broken == []
+
+
+def anchors(page: Path) -> set[str]:
+    lines = FENCE.sub("", page.read_text(encoding="utf-8")).splitlines()
+    headings = [line.lstrip("#").strip().lower() for line in lines if line.startswith("#")]
+    return {re.sub(r"[^\w-]", "", heading.replace(" ", "-")) for heading in headings}
+
+
+def test_a_decision_has_its_three_parts_and_fits_on_a_page() -> None:
+    decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [path.stem[:4] for path in decisions] == [f"{number:04}" for number in range(1, len(decisions) + 1)]
+    for path in decisions:
+        assert DECISION.fullmatch(path.stem)
+        text = path.read_text(encoding="utf-8")
+        assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Context", "Decision", "Consequences"]
+        assert len(text.splitlines()) <= 60
+
+
+def noetl(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "noetl", *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return done.stderr + done.stdout
+
+
+def test_the_tour_of_the_readme_says_what_the_program_says(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    noetl(tmp_path, "init", "demo")
+    demo = tmp_path / "demo"
+    assert noetl(demo, "validate", "playbooks") in readme
+    hello = demo / "playbooks" / "hello.yaml"
+    hello.write_text(hello.read_text(encoding="utf-8").replace("iterator: name", "iteratr: name"), encoding="utf-8")
+    assert noetl(demo, "validate", "playbooks") in readme
+    assert noetl(demo, "validate", "--fix", "playbooks") in readme
