@@ -28,7 +28,7 @@ demo: $(READY)  ## set up, then check, explain and draw an example
 
 test: $(READY)  ## set up, check the code, run all tests
 	@failed=0; $(MAKE) --no-print-directory check || failed=1; \
-	$(BIN)/python -m pytest -n auto || failed=1; exit $$failed
+	$(BIN)/python -m pytest -n auto -rfE || failed=1; exit $$failed
 
 check: $(READY)  ## lint, format, types, layers
 	@failed=0; for tool in 'ruff check .' 'ruff format --check .' mypy lint-imports; do \

@@ -65,7 +65,7 @@ def tracked_files() -> Iterator[Path]:
 def test_nothing_tracked_names_a_machine_or_a_registry() -> None:
     found = {}
     for path in tracked_files():
-        if path == Path(__file__) or (ROOT / "tests" / "conformance" / "cases") in path.parents:
+        if path == Path(__file__):
             continue
         try:
             text = path.read_text(encoding="utf-8")

@@ -73,7 +73,7 @@ def _b64decode(run: Run, value: Any) -> str:
     data = _bytes(value)
     run.grow(len(data))
     try:
-        return base64.b64decode(data, validate=False).decode("utf-8")
+        return base64.b64decode(b"".join(data.split()), validate=True).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError) as error:
         raise TemplateError(f"`b64decode` cannot read it: {error}") from None
 

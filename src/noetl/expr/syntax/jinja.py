@@ -17,6 +17,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from noetl.expr.facts import Problem
 from noetl.expr.syntax import nodes as ours
+from noetl.expr.syntax.lexer import with_known_escapes
 from noetl.expr.syntax.translation import Translation
 
 _NEWLINE = re.compile(r"\r\n|\r")
@@ -46,7 +47,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             for _line, kind, text in self.lexer.tokeniter(source, None, None, state):
                 found = source.find(text, position)
                 position = position if found < 0 else found
-                yield position, kind, text
+                yield position, kind, with_known_escapes(text) if kind == "string" else text
                 position += len(text)
         except TemplateSyntaxError as error:
             error.lineno = position

@@ -53,12 +53,15 @@ def text_of(literal: str) -> str | None:
         return None
     if "\\" not in inner:
         return inner
-    # An unknown escape stands for itself, but Python warns of it: it is doubled before decoding.
-    known = _ESCAPE.sub(lambda m: m[0] if m[1] in _KNOWN_ESCAPES else "\\" + m[0], inner)
     try:
-        return known.encode("ascii", "backslashreplace").decode("unicode-escape")
+        return with_known_escapes(inner).encode("ascii", "backslashreplace").decode("unicode-escape")
     except UnicodeDecodeError:
         return None
+
+
+def with_known_escapes(literal: str) -> str:
+    """An unknown escape stands for itself, but Python warns of it: it is doubled before decoding."""
+    return _ESCAPE.sub(lambda m: m[0] if m[1] in _KNOWN_ESCAPES else "\\" + m[0], literal)
 
 
 def number_of(literal: str) -> int | float:

@@ -37,6 +37,8 @@ class Lowering:
         self.results: set[str] = set()
         #: names that a step's own `vars:` block published
         self.step_vars: set[str] = set()
+        #: something older was found: the document is not of today
+        self.found_any = False
         #: targets that `set` named without a scope, and the scope they got
         self.bare_targets: dict[str, str] = {}
         #: keys of the root's `vars`, which are workload now
@@ -44,6 +46,7 @@ class Lowering:
 
     def found(self, slug: str, old: str, new: str, at: Base, *, grade: str = LEGACY) -> None:
         """Report an older construct: what it was called, and what to write today."""
+        self.found_any = True
         if self.accepted and not self.migrating:
             return
         severity = Severity.WARNING if grade == V10 else Severity.ERROR
@@ -150,6 +153,9 @@ def strings(node: Node, *, skip: frozenset[str] = frozenset()) -> Iterator[Scala
 
 def add_set(step: MapNode, target: str, value: str, near: Base) -> None:
     """Add a line to a map's `set`, unless it writes that target already."""
+    if map_of(step, "set") is None:
+        step.take("set")
+        step.put(entry("set", make({}, near=near), near=near), at=step.position("next"))
     block = ensure_map(step, "set", near)
     scope, _, rest = target.partition(".")
     nested = map_of(block, scope)

@@ -58,7 +58,8 @@ class _Names:
         self.steps = {text_of(step, "step"): step for step in doc.steps()}
         #: steps whose result somebody reads
         self.wanted: dict[str, Scalar] = {}
-        self.published: set[str] = set()
+        #: what is canonical, but in a document of another age may have been meant otherwise
+        self.unsure: list[tuple[Entry | None, str, Scalar]] = []
 
     def run(self) -> None:
         for step in list(self.doc.steps()):
@@ -74,6 +75,8 @@ class _Names:
         keychain = self.doc.root.entry("keychain")
         if keychain is not None:
             self.below(keychain.value, Scene(holder=keychain), keychain)
+        for holder, said, near in self.unsure if self.doc.migrating and self.doc.found_any else []:
+            self.doc.todo(holder, said, near)
         for name, near in self.wanted.items():
             add_set(self.steps[name], f"ctx.{name}", "{{ output.data }}", near)
 
@@ -154,6 +157,9 @@ class _Names:
         if root == "output" and chain.parts[1:2] == ("status",) and chain.compared_with == "success":
             self.doc.found("outcome-success", "the status `'success'`", "`'ok'`", node)
             return Renamed(1, "output", compared="ok")
+        if root == "output":
+            self.output(chain, scene, node)
+            return None
         if root == "event":
             return self.event(chain, node, mentions_error=mentions_error)
         if root == "step":
@@ -214,6 +220,15 @@ class _Names:
             self.doc.found("step-status", "`step.<id>.status`", "`steps.<id>.status`", node)
             return Renamed(1, "steps")
         return None
+
+    def output(self, chain: Chain, scene: Scene, node: Scalar) -> None:
+        """What can mean the envelope of another runtime, or the body itself."""
+        if scene.kind != "http" or chain.parts[1:2] != ("data",) or len(chain.parts) < 3:
+            return
+        if chain.parts[2] in ("data", "body", "status_code"):
+            name = ".".join(chain.parts[:3])
+            said = f"`{name}`: `output.data` is the body itself, and its status is `output.http.status`"
+            self.unsure.append((scene.holder, said, node))
 
     def context(self, chain: Chain, node: Scalar) -> Renamed:
         self.doc.is_000 = True
@@ -285,6 +300,9 @@ class _Names:
             return Renamed(1, f"workload.{root}")
         if root in self.steps:
             return self.step_result(chain, scene, node)
+        if scene.step is not None and root in _elements(scene.step):
+            self.doc.todo(scene.holder, f"`{root}` is known only inside of the loop: publish what is needed with `set`", node)
+            return None
         if root in _OUTPUT_WORDS and scene.after_task:
             self.doc.found("habit", f"`{root}`", "`output`", node)
             return _of_output(chain, scene.kind)
@@ -307,6 +325,8 @@ class _Names:
         own = root == scene.step_name and (scene.ended or scene.after_task)
         self.doc.found("habit", f"the step's name `{root}`", "`output.data`" if own else f"`ctx.{root}`", node)
         after = chain.parts[1] if len(chain.parts) > 1 else ""
+        if root == scene.step_name and scene.in_loop and not scene.ended and after in ("result_index", "index"):
+            return Renamed(2, "iter.index")
         if kind in ("postgres", "duckdb") and after.startswith("command_") and consumed == 1:
             self.doc.todo(scene.holder, "the output is the rows of the last statement: `[0].column` reads the first row", node)
         if own:

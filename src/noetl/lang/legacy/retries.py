@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from noetl.lang.legacy.lowering import Lowering, text_of
+from noetl.lang.legacy.rename import Chain, Renamed, rewrite
 from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar, make, plain
 
 _ATTEMPTS = ("max_attempts", "attempts", "max_retries", "retries", "count", "max")
@@ -63,12 +64,24 @@ def _condition(block: MapNode) -> str:
     condition = _first(block, _CONDITION)
     if isinstance(condition, Scalar) and isinstance(condition.value, str):
         text = condition.text.strip()
-        return text[2:-2].strip() if text.startswith("{{") and text.endswith("}}") else text
+        text = text[2:-2].strip() if text.startswith("{{") and text.endswith("}}") else text
+        return rewrite("{{ " + text + " }}", _of_the_call)[3:-3]
     codes = _first(block, ("retryable_status_codes", "status_codes", "on_status", "retry_on"))
     numbers = plain(codes) if isinstance(codes, ListNode) else None
     if isinstance(numbers, list) and numbers and all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
         return f"{_ERROR} and output.http.status in {numbers}"
     return _ERROR
+
+
+def _of_the_call(chain: Chain) -> Renamed | None:
+    """Names that a retry block could use without saying whose they are."""
+    if chain.parts[0] == "status_code":
+        return Renamed(1, "output.http.status")
+    if chain.parts[0] in ("response", "result", "this") and chain.parts[1:2] in (("status_code",), ("status",)):
+        return Renamed(2, "output.http.status")
+    if chain.parts[0] == "error":
+        return Renamed(1, "output.error")
+    return None
 
 
 def _rule(condition: str, then: dict[str, object], near: Base) -> MapNode:

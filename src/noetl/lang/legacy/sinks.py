@@ -5,6 +5,7 @@ from __future__ import annotations
 from noetl.lang.legacy.lowering import Lowering, ensure_map, map_of, strings, task_items, text_of
 from noetl.lang.legacy.rename import Chain, Renamed, Renamer, rewrite
 from noetl.lang.legacy.steps import as_list
+from noetl.lang.legacy.tools import lower_task
 from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, copy, entry, make
 
 _TARGET_KINDS = frozenset({"postgres", "duckdb", "s3", "http", "file"})
@@ -21,6 +22,7 @@ def lower(doc: Lowering) -> None:
     """Turn every sink into a transfer task."""
     for step in doc.steps():
         for name, task in list(task_items(step)):
+            _save_task(doc, step, task, name)
             _cursor(doc, task)
             _transfer(doc, task)
             _sinks_of(doc, step, task, name, task)
@@ -31,6 +33,24 @@ def lower(doc: Lowering) -> None:
             _sinks_of(doc, step, last, name, step)
         for _name, task in list(task_items(step)):
             task.take("result") if "result" in task else None
+
+
+def _save_task(doc: Lowering, step: MapNode, task: MapNode, name: str) -> None:
+    """A step that was nothing but a save."""
+    if text_of(task, "kind") not in ("save", "sink"):
+        return
+    doc.found("save", f"`kind: {text_of(task, 'kind')}`", "`kind: transfer`", task)
+    task.take("kind")
+    groups = _grouped(doc, Entry(task.entries[0].key, task), "", chunked=False) if task.entries else []
+    if not groups:
+        return
+    data, targets = groups[0]
+    made = make({"kind": "transfer", "source": {"kind": "data", "data": data}, "targets": targets}, near=task)
+    assert isinstance(made, MapNode)
+    if isinstance(step.get("tool"), ListNode):
+        made.put(entry("name", make(name, near=task)), at=0)
+    task.entries = made.entries
+    task.changed = True
 
 
 # --- chunks at the source --------------------------------------------------------------------------------------
@@ -116,8 +136,11 @@ def _sinks_of(doc: Lowering, step: MapNode, task: MapNode | None, name: str, hol
     holder.take(sinks.name)
     result = text_of(task, "result") if task is not None else ""
     chunk = task.take("chunk") if task is not None else None
+    if holder is step and map_of(step, "loop") is not None:
+        doc.todo(step.entry("tool"), "this was saved once, after the loop: move the last task to a step of its own", sinks.key)
     groups = _grouped(doc, sinks, result, chunked=chunk is not None)
-    if not groups:
+    others = _own_tasks(doc, sinks, result, name)
+    if not groups and not others:
         return
     items = as_list(step)
     if items is None:
@@ -125,6 +148,11 @@ def _sinks_of(doc: Lowering, step: MapNode, task: MapNode | None, name: str, hol
         step.put(entry("tool", items, near=sinks.key), at=step.position("next"))
     at = next((i for i, item in enumerate(items.items) if _holds(item, task)), len(items.items) - 1) + 1
     taken = {found for found, _ in task_items(step)}
+    for task_made in others:
+        label = _free(text_of(task_made, "name"), taken)
+        task_made.put(entry("name", make(label, near=sinks.key)))
+        items.items.insert(at, task_made)
+        at += 1
     for data, targets in groups:
         label = _free(f"{name}_sink", taken)
         made = make(
@@ -141,6 +169,46 @@ def _sinks_of(doc: Lowering, step: MapNode, task: MapNode | None, name: str, hol
         items.items.insert(at, made)
         at += 1
     items.changed = True
+
+
+#: by kind: the keys that say how to write, in place of where
+_STATEMENTS = {"postgres": ("statement", "command", "query", "sql"), "duckdb": ("commands", "command", "query", "statement"),
+               "python": ("code",), "shell": ("cmd", "cmds")}  # fmt: skip
+
+
+def _writes_itself(sink: MapNode) -> bool:
+    body = _body_of(sink)
+    kind = text_of(body, "kind") or text_of(body, "type") or text_of(body, "storage") or text_of(body, "tool")
+    return any(key in body for key in _STATEMENTS.get(kind, ()))
+
+
+def _own_tasks(doc: Lowering, sinks: Entry, result: str, name: str) -> list[MapNode]:
+    """A sink with a statement or code of its own is a task, not a target."""
+    made: list[MapNode] = []
+    for sink in _listed(sinks.value):
+        if not _writes_itself(sink):
+            continue
+        body = _body_of(sink)
+        for word in ("storage", "type", "tool"):
+            if "kind" not in body and isinstance(body.get(word), Scalar):
+                body.rename(word, "kind")
+        given = body.take("args") or body.take("data")
+        task = MapNode([entry("name", make(f"{name}_sink", near=body)), *body.entries], body.start, body.end)
+        task.changed = True
+        if given is not None:
+            task.put(entry("input", given.value, near=given.key))
+        for one in task.entries:
+            for node in strings(one.value) if one.name != "code" else []:
+                node.rewrite(rewrite(node.text, _in_output(result)))
+                node.rewrite(rewrite(node.text, _params_are_input))
+        task.put(entry("output", make("{{ _prev }}", near=body)))
+        lower_task(doc, task, f"{name}_sink")
+        made.append(task)
+    return made
+
+
+def _params_are_input(chain: Chain) -> Renamed | None:
+    return Renamed(1, "input") if chain.parts[0] == "params" and len(chain.parts) > 1 else None
 
 
 def _holds(item: Node, task: MapNode | None) -> bool:
@@ -172,6 +240,8 @@ def _grouped(doc: Lowering, sinks: Entry, result: str, *, chunked: bool) -> list
     """Sinks by the rows they write: those that write the tool's rows share one transfer."""
     groups: list[tuple[Node | str, list[Node]]] = []
     for one in _listed(sinks.value):
+        if _writes_itself(one):
+            continue
         row = _one_row(one, result) if not chunked else None
         target = _target(doc, one, result, rows=row is None)
         if target is None:

@@ -68,6 +68,9 @@ def lower_task(doc: Lowering, task: MapNode, name: str) -> None:
         _join_statements(doc, task)
     if kind != "http":
         _data(doc, task, kind)
+    if kind == "playbook" and "task" in task:
+        doc.found("habit", "`task` beside `kind: playbook`", "nothing", task)
+        task.take("task")
     _timeout(doc, task, kind)
     _verify(doc, task)
     _retry(doc, task)

@@ -1,0 +1,64 @@
+"""Which names a template sees where."""
+
+from __future__ import annotations
+
+import pytest
+
+from noetl.expr.scopes import STEP_HELPERS, Boundary, known_names
+
+
+def where(name: str, *, in_loop: bool = True) -> set[Boundary]:
+    return {boundary for boundary in Boundary if name in known_names(boundary, in_loop)}
+
+
+TASK = {Boundary.TASK_INPUT, Boundary.TASK_CONFIG, Boundary.TASK_OUTPUT, Boundary.TASK_SET, Boundary.RULE}
+
+
+@pytest.mark.parametrize("name", ["workload", "keychain", "execution_id", "now", "uuid", "range", "namespace"])
+def test_some_names_are_known_everywhere(name: str) -> None:
+    assert where(name) == set(Boundary)
+
+
+def test_event_is_known_in_admission_and_arcs_only() -> None:
+    assert where("event") == {Boundary.ADMIT, Boundary.ARC_WHEN, Boundary.ARC_SET}
+
+
+def test_the_counts_of_a_loop_are_known_in_complete_when_only() -> None:
+    assert where("loop") == {Boundary.LOOP_COMPLETE}
+
+
+@pytest.mark.parametrize("name", sorted(STEP_HELPERS))
+def test_helpers_over_steps_are_known_in_admission_arcs_and_step_input(name: str) -> None:
+    assert where(name) == {Boundary.ADMIT, Boundary.ARC_WHEN, Boundary.ARC_SET, Boundary.STEP_INPUT}
+
+
+def test_quiet_is_known_in_admission_only() -> None:
+    assert where("quiet") == {Boundary.ADMIT}
+
+
+@pytest.mark.parametrize("name", ["_prev", "_task", "_attempt", "task_key"])
+def test_locals_of_a_pipeline_are_known_inside_one(name: str) -> None:
+    assert where(name) == TASK | {Boundary.WORKBOOK}
+
+
+@pytest.mark.parametrize("name", ["row", "chunk"])
+def test_rows_are_known_in_a_tasks_own_fields(name: str) -> None:
+    assert where(name) == {Boundary.TASK_CONFIG, Boundary.WORKBOOK}
+
+
+def test_steps_are_known_wherever_there_is_an_execution_of_ones_own() -> None:
+    assert where("steps") == set(Boundary) - {Boundary.WORKBOOK, Boundary.KEYCHAIN}
+
+
+def test_iter_is_known_inside_a_loop_and_where_one_iteration_is_meant() -> None:
+    assert where("iter", in_loop=False) == set()
+    assert TASK < where("iter")
+    assert not where("iter") & {Boundary.ADMIT, Boundary.ARC_WHEN, Boundary.ARC_SET, Boundary.STEP_SET}
+
+
+def test_a_workbook_sees_nothing_of_its_caller() -> None:
+    assert not known_names(Boundary.WORKBOOK, True) & {"step", "iter", "steps", "event"}
+
+
+def test_a_keychain_entry_sees_the_workload_only() -> None:
+    assert not known_names(Boundary.KEYCHAIN, True) & {"ctx", "step", "input", "output", "iter", "steps"}
