@@ -196,6 +196,8 @@ class _Scanner:
 
     def other(self, text: str) -> None:
         self.add(text)
+        if text == "'" and not self.quoted:
+            self.sure = False  # it does not close
         if (text == "}" and self.frame.kind == "braces") or (text == "]" and self.frame.kind == "bracket"):
             self.frames.pop()
 

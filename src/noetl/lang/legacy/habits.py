@@ -19,7 +19,6 @@ def lower(doc: Lowering) -> None:
     _root(doc)
     _workload(doc)
     for step in list(doc.steps()):
-        _step_name(doc, step)
         _call(doc, step)
         _beside_tool(doc, step)
         for _name, task in list(task_items(step)):
@@ -68,13 +67,6 @@ def _workload(doc: Lowering) -> None:
             roots = names_in(one.value.text)
             if roots and roots <= _OF_A_RUN | doc.workload_keys():
                 doc.todo(one, "a default is plain data: pass the value in the payload, or make it with `set` in a step", one.key)
-
-
-def _step_name(doc: Lowering, step: MapNode) -> None:
-    if "step" not in step and isinstance(step.get("name"), Scalar) and ("tool" in step or "type" in step or "next" in step):
-        found = step.entry("name")
-        doc.found("habit", "`name` of a step", "`step`", found.key) if found else None
-        step.rename("name", "step")
 
 
 def _call(doc: Lowering, step: MapNode) -> None:

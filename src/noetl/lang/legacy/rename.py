@@ -17,6 +17,7 @@ from jinja2 import Environment, TemplateSyntaxError
 _LEXER = Environment(autoescape=False, keep_trailing_newline=True).lexer  # noqa: S701  nothing is rendered here
 
 Token = tuple[str, str]
+_TAG = re.compile(r"(\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,24 @@ Renamer = Callable[[Chain], Renamed | None]
 @lru_cache(maxsize=20_000)
 def _tokens(text: str) -> tuple[Token, ...] | None:
     """All tokens, white space included: joined together they are the text again. None if it does not lex."""
+    found = _lexed(text)
+    if found is None or "".join(value for _, value in found) == text:
+        return found
+    # `-%}` eats the white space behind it; taken one by one, tags keep everything.
+    pieces: list[Token] = []
+    for piece in _TAG.split(text):
+        tokens = _lexed(piece) if piece.startswith("{") else (("data", piece),)
+        if tokens is None:
+            return None
+        pieces.extend(tokens)
+    return tuple(pieces) if "".join(value for _, value in pieces) == text else None
+
+
+def _lexed(text: str) -> tuple[Token, ...] | None:
     try:
-        found = tuple((str(kind), value) for _, kind, value in _LEXER.tokeniter(text, None))
+        return tuple((str(kind), value) for _, kind, value in _LEXER.tokeniter(text, None))
     except TemplateSyntaxError:
         return None
-    return found if "".join(value for _, value in found) == text else None
 
 
 def names_in(text: str) -> set[str]:

@@ -21,6 +21,7 @@ _DESCRIPTIONS = ("description", "title", "label")
 def lower(doc: Lowering) -> None:
     """Give every step a `tool` with a `kind`, or none."""
     for step in list(doc.steps()):
+        _step_name(doc, step)
         _description(doc, step)
         _pipe(doc, step)
         _type(doc, step)
@@ -31,6 +32,13 @@ def lower(doc: Lowering) -> None:
     for one in workbook.entries if workbook is not None else []:
         if isinstance(one.value, MapNode):
             _rename_kind(doc, one.value)
+
+
+def _step_name(doc: Lowering, step: MapNode) -> None:
+    if "step" not in step and isinstance(step.get("name"), Scalar) and ("tool" in step or "type" in step or "next" in step):
+        found = step.entry("name")
+        doc.found("habit", "`name` of a step", "`step`", found.key) if found else None
+        step.rename("name", "step")
 
 
 def _description(doc: Lowering, step: MapNode) -> None:
@@ -165,6 +173,11 @@ def as_list(step: MapNode) -> ListNode | None:
     if not isinstance(holder.value, MapNode):
         return None
     task = holder.value
+    means = {"workbook": "task", "secrets": "secret"}.get(text_of(task, "kind"))
+    named = task.get("name")
+    if means is not None and means not in task and named is not None:
+        # In the single shape the name was what is called; in a list it is the task's own.
+        task.put(entry(means, make(text_of(task, "name"), near=named), near=named))
     if "name" not in task:
         task.put(entry("name", make(text_of(step, "step") or "task_1", near=task), near=task), at=0)
     made = ListNode([task], task.start, task.end)
