@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jinja2
+import jsonpath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,9 +28,9 @@ SCOPES: dict[str, Any] = {
 
 
 def test_the_vocabulary_is_that_of_the_installed_jinja2_and_ours() -> None:
-    assert vocabulary.JINJA_FILTERS == set(JINJA_FILTERS)
+    assert set(JINJA_FILTERS) == vocabulary.JINJA_FILTERS
     assert vocabulary.TESTS == set(JINJA_TESTS) == set(predicates.TESTS)
-    assert vocabulary.FUNCTIONS == set(jinja2.defaults.DEFAULT_NAMESPACE)
+    assert set(jinja2.defaults.DEFAULT_NAMESPACE) == vocabulary.FUNCTIONS
     assert filters.FILTERS.keys() | borrowed.BORROWED.keys() == vocabulary.FILTERS
 
 
@@ -41,7 +42,7 @@ SAME_AS_JINJA = [
     "rows | selectattr('id', 'gt', 1) | map(attribute='t') | join", "rows | rejectattr('id', 'in', [1]) | list",
     "rows | join(',', attribute='t')", "rows | map(attribute='zz', default='-') | list", "rows | min(attribute='id')",
     "rows | groupby('t') | list", "nested | map(attribute='p.q') | list", "nested | join('', 'p.q')", "m | dictsort", "m | items | list",
-    "m | tojson", "m | xmlattr", "m | urlencode", "m | length", "m | list", 
+    "m | tojson", "m | xmlattr", "m | urlencode", "m | length", "m | list",
     "s | upper", "s | lower", "s | title", "s | capitalize", "s | trim('H')", "s | striptags", "s | escape", "s | forceescape",
     "s | safe", "s | replace('l', 'L', 2)", "s | truncate(12)", "s | wordcount", "s | wordwrap(5)", "s | center(40)", "s | indent",
     "s | urlencode", "s | urlize", "s | length", "s | first", "s | last", "s | list", "s | reverse", "s | string", "s | tojson",
@@ -165,3 +166,53 @@ def test_any_json_value_survives_every_way_through_a_template(value: Any) -> Non
     if isinstance(value, (list, dict)):
         assert text == "<" + template("{{ v | tojson }}").evaluate(scopes) + ">"
         assert text == "<" + str(JINJA.from_string("{{ v | tojson }}").render(scopes)) + ">"
+
+
+documents = st.recursive(
+    st.one_of(st.none(), st.integers(0, 9), st.sampled_from(["a", "b"])),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["a", "b", "c d"]), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+path_steps = st.sampled_from(
+    [".a", ".b", "['c d']", '["a"]', "[0]", "[-1]", "[1]", "[*]", ".*", "..a", "..*", "..[0]", "..['b']"]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(documents.filter(lambda value: isinstance(value, (list, dict))), st.lists(path_steps, max_size=4).map("".join))
+def test_a_plain_path_finds_what_the_library_finds(document: Any, steps: str) -> None:
+    assert template("{{ d | jsonpath(p) }}").evaluate({"d": document, "p": "$" + steps}) == jsonpath.findall(
+        "$" + steps, document
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("$.rows[?@.id > 1].id", [2, 3]),
+        ("$.rows[0,2].id", [1, 3]),
+        ("$.rows[0:2].id", [1, 2]),
+        ("$", [{"rows": [{"id": 1}, {"id": 2}, {"id": 3}]}]),
+    ],
+)
+def test_any_other_path_is_left_to_the_library(path: str, expected: Any) -> None:
+    assert (
+        template("{{ d | jsonpath(p) }}").evaluate({"d": {"rows": [{"id": n} for n in (1, 2, 3)]}, "p": path})
+        == expected
+    )
+
+
+@pytest.mark.parametrize("path", ["$[", "$[?match(@, 'a+')]", "$[?@ =~ /a/]", "a b", 5, "$" + "..*" * 30 + "[?@.a]"])
+def test_a_path_that_is_wrong_or_could_run_for_ever_is_an_error(path: Any) -> None:
+    deep: Any = []
+    for _ in range(100):
+        deep = [deep, deep[:1]]
+    with pytest.raises(TemplateError):
+        template("{{ d | jsonpath(p) }}").evaluate({"d": deep, "p": path})
+
+
+def test_a_path_through_text_finds_nothing_in_it() -> None:
+    assert template("{{ '[1]' | jsonpath('$[0,1]') }}").evaluate({}) == []
+    assert template("{{ '[1]' | jsonpath('$') }}").evaluate({}) == ["[1]"]

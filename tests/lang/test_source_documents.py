@@ -83,7 +83,9 @@ def wrapped(block: str) -> str:
         return block
     document: dict[str, Any] = {"apiVersion": "noetl.io/v2", "kind": "Playbook", "metadata": {"name": "wrapped"}}
     if isinstance(data, dict) and "keychain" in data:
-        return yaml.safe_dump({**document, **data, "workflow": [{"step": "start", "tool": {"kind": "noop"}}]}, sort_keys=False)
+        return yaml.safe_dump(
+            {**document, **data, "workflow": [{"step": "start", "tool": {"kind": "noop"}}]}, sort_keys=False
+        )
     steps = as_steps(data)
     if steps is None:
         return block

@@ -42,6 +42,7 @@ def _migrated(file: Given, data: bytes) -> str:
 
     with collector_off():
         migrated = migrate(text, Kinds(), name=file.name)
+    assert migrated is not None  # it was read a moment ago
     _tell(file, migrated.diagnostics)
     return migrated.text
 

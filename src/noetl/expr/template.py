@@ -169,7 +169,7 @@ class Guard:
     __slots__ = ("_constant", "_expression", "form_ok", "source", "template")
 
     def __init__(self, source: str | bool) -> None:  # noqa: FBT001  `when: true` is a boolean
-        self.source = source
+        self.source = source if isinstance(source, str) else str(source).lower()
         #: the template behind it, None for a literal
         self.template: Template | None = None
         self._expression: Expression | None = None

@@ -56,7 +56,12 @@ def load(
 
 
 def load_bytes(
-    data: bytes, kinds: Mapping[str, ToolKind], *, name: str = "playbook.yaml", legacy: bool = False, strict: bool = False
+    data: bytes,
+    kinds: Mapping[str, ToolKind],
+    *,
+    name: str = "playbook.yaml",
+    legacy: bool = False,
+    strict: bool = False,
 ) -> Loaded:
     """`load` for the bytes of a file, which may not even be text."""
     problems = Diagnostics(Source("", name))

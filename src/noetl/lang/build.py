@@ -71,7 +71,9 @@ class _Builder:
         for item in node.items if isinstance(node, ListNode) else []:
             if not isinstance(item, MapNode):
                 continue
-            settings = {e.name: self.sites.value(e.value, place) for e in item if e.name not in ("name", "kind", "from")}
+            settings = {
+                e.name: self.sites.value(e.value, place) for e in item if e.name not in ("name", "kind", "from")
+            }
             settings["from"] = plain(item.get("from"))
             made.append(Credential(word(item, "name"), word(item, "kind"), settings, self.at(item)))
         return made

@@ -10,8 +10,8 @@ from noetl.expr.scopes import Boundary
 from noetl.lang.grammar import SUGAR, TASK_KEYS
 from noetl.lang.layering import Layer, effective
 from noetl.lang.node import ListNode, MapNode, Node, Scalar, plain
-from noetl.lang.shapes import is_labelled, is_template
 from noetl.lang.sites import Place, Sites
+from noetl.lang.sorts import is_labelled, is_template
 from noetl.model.kinds import ToolKind
 from noetl.model.playbook import Assignment, Directive, Policy, Rule, Task
 from noetl.model.source import Source
@@ -62,9 +62,7 @@ class TaskBuilder:
                 made.append(task)
         return made
 
-    def task(
-        self, node: Node, name: str, place: Place, layers: list[Layer], *, single: bool = False
-    ) -> Task | None:
+    def task(self, node: Node, name: str, place: Place, layers: list[Layer], *, single: bool = False) -> Task | None:
         if not isinstance(node, MapNode):
             return None
         kind_name = plain(node.get("kind"))
@@ -107,7 +105,9 @@ class TaskBuilder:
             return []
         layers: list[Layer] = [("kind default", kind.defaults)] if kind.defaults else []
         if kind.name in self.timeouts:
-            layers.append((f"executor.spec.policy.defaults.timeouts.{kind.name}", {"timeout": self.timeouts[kind.name]}))
+            layers.append(
+                (f"executor.spec.policy.defaults.timeouts.{kind.name}", {"timeout": self.timeouts[kind.name]})
+            )
         return layers
 
     def config(self, node: MapNode, kind: ToolKind | None, place: Place, *, single: bool) -> dict[str, Any]:
@@ -136,10 +136,8 @@ class TaskBuilder:
         if not isinstance(node, MapNode):
             return None
         rules = node.get("rules")
-        made = []
-        for item in rules.items if isinstance(rules, ListNode) else []:
-            if isinstance(item, MapNode):
-                made.append(self.rule(item, place))
+        items = rules.items if isinstance(rules, ListNode) else []
+        made = [self.rule(item, place) for item in items if isinstance(item, MapNode)]
         return Policy(rules=tuple(made), on_unmatched=_text(node.get("on_unmatched")) or "continue")
 
     def rule(self, node: MapNode, place: Place) -> Rule:

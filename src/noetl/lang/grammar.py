@@ -6,135 +6,41 @@
 
 from collections.abc import Mapping
 
+from noetl.lang.grammar_keychain import CREDENTIAL
+from noetl.lang.grammar_spec import (
+    ARGUMENTS,
+    BYTES,
+    COUNT,
+    MAP,
+    NAME,
+    RUNTIME,
+    SCHEDULING,
+    SECONDS,
+    TEMPLATE,
+    TEXT,
+    reserved,
+)
 from noetl.model.kinds import ToolKind
-from noetl.model.shape import Anything, Condition, Flag, Key, ListOf, MapOf, Number, OneOf, Record, Shape, Text, Use, Word
+from noetl.model.shape import (
+    Anything,
+    Condition,
+    Flag,
+    Key,
+    ListOf,
+    MapOf,
+    Number,
+    OneOf,
+    Record,
+    Shape,
+    Use,
+    Word,
+)
 
 API_VERSION = "noetl.io/v2"
 NAME_PATTERN = r"[A-Za-z_][A-Za-z0-9_-]*"
 CONTROL_WORDS = ("continue", "skip", "retry", "jump", "break", "fail")
 REDUCERS = ("sum", "min", "max", "count", "append", "union", "merge", "first", "last")
 SUGAR = ("choose", "while", "until")
-
-_TEXT = Text()
-_TEMPLATE = Text(templated=True)
-_NAME = Text(name=True)
-_MAP = MapOf(Anything())
-_ARGUMENTS = OneOf((_MAP, _TEMPLATE))
-_SECONDS = Number(minimum=0, templated=True)
-_COUNT = Number(integer=True, minimum=1, templated=True)
-_BYTES = Number(integer=True, minimum=0)
-
-CREDENTIAL_KINDS = (
-    "postgres_credential",
-    "duckdb_credential",
-    "s3_credential",
-    "bearer",
-    "basic",
-    "header",
-    "oauth2_client_credentials",
-    "secret_manager",
-    "generic",
-)
-
-
-def _reserved(doc: str) -> Key:
-    return Key(Anything(literal=True), f"Reserved: {doc}; accepted without effect.", reserved=True)
-
-
-_RESULT = Record(
-    title="`result`",
-    keys={
-        "inline_max_bytes": Key(_BYTES, "A larger payload is stored and travels by reference.", default=65_536),
-        "select": Key(MapOf(_TEXT), "Fields lifted into the event by name: JSONPath of each."),
-        "store": Key(Word(("auto", "blob", "object_store", "relational", "nats")), "Which store.", default="auto"),
-        "ttl": Key(OneOf((_TEXT, Number(minimum=0))), 'How long the payload is kept: seconds, or "24h".'),
-    },
-)
-
-_RUNTIME: dict[str, Key] = {
-    "timeout": Key(
-        OneOf(
-            (
-                _SECONDS,
-                Record(
-                    title="`timeout`",
-                    keys={
-                        "connect": Key(_SECONDS, "http: to connect."),
-                        "read": Key(_SECONDS, "http: between two reads."),
-                        "total": Key(_SECONDS, "In all."),
-                    },
-                ),
-            )
-        ),
-        "Seconds a task may take; for http also `{connect, read}`.",
-    ),
-    "retries": Key(Number(integer=True, minimum=0), "http, postgres: the driver's own retries.", default=0),
-    "pool_size": Key(_COUNT, "http, postgres: connections kept open."),
-    "verify": Key(Flag(templated=True), "http: check the server's certificate.", default=True),
-    "result": Key(_RESULT, "How results are kept."),
-    "validate": Key(
-        Record(
-            title="`validate`",
-            keys={
-                "input": Key(Anything(literal=True), "JSON Schema of the input."),
-                "output": Key(Anything(literal=True), "JSON Schema of the output's data."),
-            },
-        ),
-        "JSON Schemas checked at the boundary.",
-    ),
-    "isolation": Key(Word(("none", "process", "strict")), "How far a tool is kept from the worker."),
-    "network": Key(Word(("on", "off")), "Whether a tool may use the network."),
-    "allow_hosts": Key(ListOf(_TEXT), "Hosts a tool may reach; layers intersect."),
-    "limits": Key(
-        Record(
-            title="`limits`",
-            keys={
-                "memory_mb": Key(Number(minimum=1), "Memory of a tool's process."),
-                "cpu_s": Key(Number(minimum=0), "Processor time of a tool's process."),
-                "output_bytes": Key(_BYTES, "Bytes a tool may print or return."),
-                "processes": Key(Number(integer=True, minimum=1), "Processes a tool may start."),
-            },
-        ),
-        "Limits of a tool's process; the smallest layer wins.",
-    ),
-}
-
-_SCHEDULING: dict[str, Key] = {
-    "pool": Key(_TEMPLATE, "The worker pool that runs the step."),
-    "priority": Key(Number(integer=True, templated=True), "Higher goes first.", default=0),
-    "concurrency": Key(
-        Record(
-            title="`concurrency`",
-            keys={
-                "key": Key(_TEMPLATE, "Runs with the same key count together."),
-                "limit": Key(_COUNT, "How many at a time.", required=True),
-                "on_limit": Key(Word(("queue", "cancel_new", "cancel_running")), "What happens beyond it."),
-            },
-        ),
-        "How many runs of this step at a time, over all executions.",
-    ),
-    "rate": Key(
-        Record(
-            title="`rate`",
-            keys={
-                "key": Key(_TEMPLATE, "Runs with the same key count together."),
-                "limit": Key(_COUNT, "How many starts in the period.", required=True),
-                "per_s": Key(_SECONDS, "The period in seconds.", required=True),
-            },
-        ),
-        "How often this step may start.",
-    ),
-    "lease": Key(
-        Record(
-            title="`lease`",
-            keys={
-                "ttl_s": Key(Number(minimum=1), "A silent worker loses the step after this.", default=30),
-                "heartbeat_s": Key(Number(minimum=0.1), "How often the worker reports.", default=10),
-            },
-        ),
-        "How long a worker holds the step.",
-    ),
-}
 
 _ELSE_ADMIT = Record(title="`else`", keys={"then": Key(Use("AdmitThen"), "The decision.", required=True)})
 _ELSE_TASK = Record(title="`else`", keys={"then": Key(Use("Then"), "What to do.", required=True)})
@@ -146,7 +52,7 @@ _ADMIT = Record(
         "rules": Key(ListOf(Use("AdmitRule")), "First match wins; no match means not admitted."),
         "fire": Key(Word(("each", "once")), "`once`: run at most once in an execution.", default="each"),
         "join": Key(Use("Join"), "Wait for tokens from several predecessors."),
-        "mode": _reserved("admission is a yes or no"),
+        "mode": reserved("admission is a yes or no"),
     },
 )
 
@@ -154,7 +60,7 @@ _JOIN = Record(
     title="`join`",
     keys={
         "from": Key(
-            OneOf((ListOf(_NAME, at_least=1), MapOf(_COUNT))),
+            OneOf((ListOf(NAME, at_least=1), MapOf(COUNT))),
             "The predecessors, or a map of how many tokens of each.",
             required=True,
         ),
@@ -173,8 +79,8 @@ _STEP_POLICY = Record(
             Record(
                 title="`lifecycle`",
                 keys={
-                    "timeout_s": Key(_SECONDS, "Bounds one run of the step."),
-                    "deadline_s": Key(_SECONDS, "Counted from the execution's start."),
+                    "timeout_s": Key(SECONDS, "Bounds one run of the step."),
+                    "deadline_s": Key(SECONDS, "Counted from the execution's start."),
                 },
             ),
             "How long the step may take.",
@@ -187,10 +93,10 @@ _STEP_POLICY = Record(
             "What a failed iteration means.",
         ),
         "max_jumps": Key(Number(integer=True, minimum=0), "Jumps a pipeline run may make.", default=100_000),
-        "emit": _reserved("events are always emitted"),
-        "quotas": _reserved("quotas"),
-        "compensation": _reserved("compensation"),
-        "tracing": _reserved("tracing"),
+        "emit": reserved("events are always emitted"),
+        "quotas": reserved("quotas"),
+        "compensation": reserved("compensation"),
+        "tracing": reserved("tracing"),
     },
 )
 
@@ -200,10 +106,10 @@ _LOOP_POLICY = Record(
         "exec": Key(Word(("local", "distributed")), "One worker, or spread over many."),
         "reduce": Key(MapOf(Word(REDUCERS)), "For a parallel loop: a reducer for each `ctx.*` it writes."),
         "mode": Key(Word(("sequential", "parallel")), "As beside it."),
-        "max_in_flight": Key(_COUNT, "As beside it."),
-        "ordering": _reserved("ordering hints"),
-        "backpressure": _reserved("backpressure"),
-        "partitioning": _reserved("partitioning"),
+        "max_in_flight": Key(COUNT, "As beside it."),
+        "ordering": reserved("ordering hints"),
+        "backpressure": reserved("backpressure"),
+        "partitioning": reserved("partitioning"),
     },
 )
 
@@ -211,19 +117,25 @@ _LOOP = Record(
     title="a loop",
     doc="Runs the step's tasks once for every item.",
     keys={
-        "in": Key(OneOf((_TEMPLATE, ListOf(Anything()))), "The items: a list or a reference to rows.", required=True),
-        "iterator": Key(_NAME, "The item's name: `iter.<iterator>`.", required=True),
+        "in": Key(OneOf((TEMPLATE, ListOf(Anything()))), "The items: a list or a reference to rows.", required=True),
+        "iterator": Key(NAME, "The item's name: `iter.<iterator>`.", required=True),
         "spec": Key(
             Record(
                 title="a loop's `spec`",
                 keys={
-                    "mode": Key(Word(("sequential", "parallel")), "One after the other, or together.", default="sequential"),
-                    "max_in_flight": Key(_COUNT, "Parallel iterations at a time.", default=16),
+                    "mode": Key(
+                        Word(("sequential", "parallel")), "One after the other, or together.", default="sequential"
+                    ),
+                    "max_in_flight": Key(COUNT, "Parallel iterations at a time.", default=16),
                     "until": Key(Condition(), "Sequential: ends the loop early."),
-                    "complete_when": Key(Condition(), "Over `loop.{total,completed,succeeded,failed}`: the loop is done."),
-                    "complete_rest": Key(Word(("cancel", "run")), "What becomes of running iterations.", default="cancel"),
+                    "complete_when": Key(
+                        Condition(), "Over `loop.{total,completed,succeeded,failed}`: the loop is done."
+                    ),
+                    "complete_rest": Key(
+                        Word(("cancel", "run")), "What becomes of running iterations.", default="cancel"
+                    ),
                     "policy": Key(_LOOP_POLICY, "Scheduling of iterations."),
-                    **_RUNTIME,
+                    **RUNTIME,
                 },
             ),
             "How the loop runs.",
@@ -237,13 +149,15 @@ _THEN = Record(
     doc="What a task's rule does.",
     keys={
         "do": Key(Word(CONTROL_WORDS), "The directive.", default="continue"),
-        "attempts": Key(_COUNT, "retry: tries in all, the first included.", default=3),
-        "backoff": Key(Word(("none", "fixed", "linear", "exponential")), "retry: how the delay grows.", default="fixed"),
-        "delay": Key(_SECONDS, "retry: seconds before the next try.", default=1),
-        "max_delay": Key(_SECONDS, "retry: the longest delay.", default=300),
+        "attempts": Key(COUNT, "retry: tries in all, the first included.", default=3),
+        "backoff": Key(
+            Word(("none", "fixed", "linear", "exponential")), "retry: how the delay grows.", default="fixed"
+        ),
+        "delay": Key(SECONDS, "retry: seconds before the next try.", default=1),
+        "max_delay": Key(SECONDS, "retry: the longest delay.", default=300),
         "jitter": Key(Flag(), "retry: vary the delay at random.", default=False),
-        "to": Key(_TEXT, "jump: the task to go to."),
-        "message": Key(_TEMPLATE, "fail: what to say."),
+        "to": Key(TEXT, "jump: the task to go to."),
+        "message": Key(TEMPLATE, "fail: what to say."),
         "set": Key(Use("Set"), "Values written when the rule is chosen."),
     },
 )
@@ -253,10 +167,10 @@ _TASK_POLICY = Record(
     keys={
         "rules": Key(ListOf(Use("Rule")), "Read top to bottom after every attempt; first match wins.", required=True),
         "on_unmatched": Key(Word(("continue", "fail")), "An error that no rule matched.", default="continue"),
-        "mode": _reserved("the first match wins"),
-        "before": _reserved("hooks"),
-        "after": _reserved("hooks"),
-        "finally": _reserved("hooks"),
+        "mode": reserved("the first match wins"),
+        "before": reserved("hooks"),
+        "after": reserved("hooks"),
+        "finally": reserved("hooks"),
     },
 )
 
@@ -268,7 +182,7 @@ _EXECUTOR_POLICY = Record(
                 title="`defaults`",
                 keys={
                     "timeouts": Key(MapOf(Number(minimum=0)), "Seconds a task may take, by kind."),
-                    "resources": _reserved("resources"),
+                    "resources": reserved("resources"),
                 },
             ),
             "Defaults by kind.",
@@ -281,7 +195,7 @@ _EXECUTOR_POLICY = Record(
             Record(
                 title="`limits`",
                 keys={
-                    "max_payload_bytes": Key(_BYTES, "What one event may lift out of a payload.", default=1_048_576),
+                    "max_payload_bytes": Key(BYTES, "What one event may lift out of a payload.", default=1_048_576),
                     "max_depth": Key(Number(integer=True, minimum=1), "Playbooks within playbooks.", default=32),
                     "max_steps": Key(Number(integer=True, minimum=1), "Step runs of one execution.", default=100_000),
                 },
@@ -294,13 +208,13 @@ _EXECUTOR_POLICY = Record(
 _ARC = Record(
     title="an arc",
     keys={
-        "step": Key(_TEXT, "The step it leads to."),
+        "step": Key(TEXT, "The step it leads to."),
         "when": Key(Condition(), "Without it the arc is taken on success only."),
         "set": Key(Use("Set"), "Values written when the arc is taken."),
-        "cancel": Key(ListOf(_TEXT), "Steps whose work is ended when the arc is taken."),
+        "cancel": Key(ListOf(TEXT), "Steps whose work is ended when the arc is taken."),
         "terminate": Key(Word(("completed", "failed")), "In place of `step`: end the execution."),
-        "args": Key(_MAP, "v10: values for the next step.", hidden=True),
-        "spec": _reserved("arcs have no knobs"),
+        "args": Key(MAP, "v10: values for the next step.", hidden=True),
+        "spec": reserved("arcs have no knobs"),
     },
 )
 
@@ -312,19 +226,21 @@ _NEXT = Record(
             Record(
                 title="`next.spec`",
                 keys={
-                    "mode": Key(Word(("exclusive", "inclusive")), "The first match, or every match.", default="exclusive"),
+                    "mode": Key(
+                        Word(("exclusive", "inclusive")), "The first match, or every match.", default="exclusive"
+                    ),
                     "synthesize": Key(
                         Record(
                             title="`synthesize`",
                             keys={
-                                "from": Key(_TEMPLATE, "Yields a list of steps.", required=True),
+                                "from": Key(TEMPLATE, "Yields a list of steps.", required=True),
                                 "max_steps": Key(Number(integer=True, minimum=1), "At most so many.", default=20),
-                                "allow_kinds": Key(ListOf(_TEXT), "Tool kinds they may use."),
+                                "allow_kinds": Key(ListOf(TEXT), "Tool kinds they may use."),
                             },
                         ),
                         "Ask the server for new steps.",
                     ),
-                    "policy": _reserved("routing hints"),
+                    "policy": reserved("routing hints"),
                 },
             ),
             "How arcs are chosen.",
@@ -336,73 +252,42 @@ _NEXT = Record(
 _STEP = Record(
     title="a step",
     keys={
-        "step": Key(_NAME, "Its name, unique.", required=True),
-        "desc": Key(_TEXT, "What it is for."),
-        "input": Key(_ARGUMENTS, "What the step receives."),
+        "step": Key(NAME, "Its name, unique.", required=True),
+        "desc": Key(TEXT, "What it is for."),
+        "input": Key(ARGUMENTS, "What the step receives."),
         "spec": Key(
             Record(
-                title="a step's `spec`", keys={"policy": Key(_STEP_POLICY, "Admission and lifecycle."), **_RUNTIME, **_SCHEDULING}
+                title="a step's `spec`",
+                keys={"policy": Key(_STEP_POLICY, "Admission and lifecycle."), **RUNTIME, **SCHEDULING},
             ),
             "How the step runs.",
         ),
         "loop": Key(Use("Loop"), "Run the tasks once for every item."),
-        "tool": Key(OneOf((Use("Task"), ListOf(Use("TaskItem"), at_least=1))), "One task, or an ordered list of tasks."),
+        "tool": Key(
+            OneOf((Use("Task"), ListOf(Use("TaskItem"), at_least=1))), "One task, or an ordered list of tasks."
+        ),
         "output": Key(Anything(), "Reshapes what the step exposes as `output.data`."),
         "set": Key(Use("Set"), "Values written when the body has ended."),
         "next": Key(_NEXT, "Where to go."),
     },
 )
 
-_CREDENTIAL = Record(
-    title="a keychain entry",
-    keys={
-        "name": Key(_NAME, "How tasks refer to it: `auth: <name>`.", required=True),
-        "kind": Key(Word(CREDENTIAL_KINDS), "What it is.", required=True),
-        "from": Key(
-            Record(
-                title="`from`",
-                keys={
-                    "env": Key(_TEXT, "An environment variable."),
-                    "file": Key(_TEXT, "A file."),
-                    "vault": Key(_TEXT, "A path in Vault."),
-                    "store": Key(_TEXT, "An entry of the encrypted credential store."),
-                },
-            ),
-            "Where it comes from; by default the credential store, by name.",
-        ),
-        "provider": Key(_TEMPLATE, "secret_manager: `env`, `file`, `vault` or a plugin's."),
-        "secret": Key(_TEMPLATE, "secret_manager: the name of the secret."),
-        "key": Key(_TEMPLATE, "One field of the secret."),
-        "header": Key(_TEXT, "header: the name of the header."),
-        "prefix": Key(_TEXT, "header: text before the value."),
-        "token_url": Key(_TEMPLATE, "oauth2: where tokens are issued."),
-        "client_id": Key(_TEMPLATE, "oauth2: the client."),
-        "client_secret": Key(_TEMPLATE, "oauth2: its secret."),
-        "scope": Key(OneOf((_TEMPLATE, ListOf(_TEXT))), "oauth2: the scope asked for."),
-        "audience": Key(_TEMPLATE, "oauth2: the audience asked for."),
-        "token": Key(_TEMPLATE, "bearer: the token."),
-        "username": Key(_TEMPLATE, "basic: the user."),
-        "password": Key(_TEMPLATE, "basic: the password."),
-        "options": Key(_MAP, "Further settings, by kind."),
-    },
-)
-
 _METADATA = Record(
     title="`metadata`",
     keys={
-        "name": Key(_TEXT, "The playbook's name.", required=True),
-        "path": Key(_TEXT, "Its catalog path; by default its name."),
-        "version": Key(OneOf((_TEXT, Number())), "Free text; the catalog keeps its own revision number."),
-        "description": Key(_TEXT, "What it is for."),
+        "name": Key(TEXT, "The playbook's name.", required=True),
+        "path": Key(TEXT, "Its catalog path; by default its name."),
+        "version": Key(OneOf((TEXT, Number())), "Free text; the catalog keeps its own revision number."),
+        "description": Key(TEXT, "What it is for."),
         "labels": Key(MapOf(Anything(literal=True)), "Labels."),
-        "tags": Key(ListOf(_TEXT), "Tags."),
+        "tags": Key(ListOf(TEXT), "Tags."),
         "schema": Key(MapOf(Anything(literal=True)), "JSON Schema of the workload."),
         "on_failure": Key(
             Record(
                 title="`on_failure`",
                 keys={
-                    "webhook": Key(_TEMPLATE, "POSTed to when an execution fails."),
-                    "headers": Key(_MAP, "Headers of that request."),
+                    "webhook": Key(TEMPLATE, "POSTed to when an execution fails."),
+                    "headers": Key(MAP, "Headers of that request."),
                 },
             ),
             "Who is told of a failure.",
@@ -416,7 +301,7 @@ PLAYBOOK = Record(
         "apiVersion": Key(Word((API_VERSION,)), "Exactly this.", required=True),
         "kind": Key(Word(("Playbook",)), "Exactly this.", required=True),
         "metadata": Key(_METADATA, "What the playbook is.", required=True),
-        "keychain": Key(ListOf(_CREDENTIAL), "The credentials it needs."),
+        "keychain": Key(ListOf(CREDENTIAL), "The credentials it needs."),
         "executor": Key(
             Record(
                 title="`executor`",
@@ -424,12 +309,12 @@ PLAYBOOK = Record(
                     "spec": Key(
                         Record(
                             title="the executor's `spec`",
-                            keys={"policy": Key(_EXECUTOR_POLICY, "Policies."), **_RUNTIME, **_SCHEDULING},
+                            keys={"policy": Key(_EXECUTOR_POLICY, "Policies."), **RUNTIME, **SCHEDULING},
                         ),
                         "Defaults for every step.",
                     ),
-                    "profile": Key(_TEXT, "A placement hint."),
-                    "version": Key(OneOf((_TEXT, Number())), "A placement hint."),
+                    "profile": Key(TEXT, "A placement hint."),
+                    "version": Key(OneOf((TEXT, Number())), "A placement hint."),
                     "requires": Key(Anything(literal=True), "A placement hint."),
                 },
             ),
@@ -446,7 +331,7 @@ SHAPES: Mapping[str, Shape] = {
     "Loop": _LOOP,
     "Arc": _ARC,
     "Join": _JOIN,
-    "Set": _MAP,
+    "Set": MAP,
     "AdmitThen": Record(
         title="`then`", keys={"allow": Key(Flag(), "Whether the token may fire the step.", required=True)}
     ),
@@ -470,15 +355,15 @@ SHAPES: Mapping[str, Shape] = {
 }
 
 TASK_KEYS: Mapping[str, Key] = {
-    "name": Key(_NAME, "Its name, unique within the step."),
-    "desc": Key(_TEXT, "What it is for."),
-    "kind": Key(_TEXT, "The tool kind.", required=True),
-    "input": Key(_ARGUMENTS, "What the tool receives."),
-    "auth": Key(_TEMPLATE, "The keychain entry to use."),
+    "name": Key(NAME, "Its name, unique within the step."),
+    "desc": Key(TEXT, "What it is for."),
+    "kind": Key(TEXT, "The tool kind.", required=True),
+    "input": Key(ARGUMENTS, "What the tool receives."),
+    "auth": Key(TEMPLATE, "The keychain entry to use."),
     "output": Key(Anything(), "Reshapes `output.data` after ok."),
     "set": Key(Use("Set"), "Values written after ok."),
     "spec": Key(
-        Record(title="a task's `spec`", keys={"policy": Key(_TASK_POLICY, "What to do after the task."), **_RUNTIME}),
+        Record(title="a task's `spec`", keys={"policy": Key(_TASK_POLICY, "What to do after the task."), **RUNTIME}),
         "How the task runs.",
     ),
 }

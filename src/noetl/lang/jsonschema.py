@@ -56,7 +56,7 @@ def check_schema(value: Any) -> str | None:
     if not isinstance(dialect, str):
         return "`$schema` must be text"
     try:
-        validator_for(value, default=Draft202012Validator).check_schema(value)
+        validator_for(value, default=Draft202012Validator).check_schema(value)  # type: ignore[arg-type]
     except SchemaError as error:
         place = ".".join(str(part) for part in error.path)
         return f"`{place}`: {error.message}" if place else str(error.message)

@@ -155,9 +155,9 @@ class _Composer:
                 return text
             return number
         if _FLOAT.fullmatch(text):
-            number = float(text)
-            if math.isfinite(number):
-                return number
+            value = float(text)
+            if math.isfinite(value):
+                return value
         elif not _NOT_FINITE.fullmatch(text):
             return text
         self.problems.error("wrong-value", f"{text} is not a number that data can carry", (start, end),
@@ -249,7 +249,9 @@ class _Composer:
         line_end = self.text.find("\n", start)
         rest = self.text[start : line_end if line_end >= 0 else len(self.text)].split(" #")[0].rstrip()
         quote = "'" if '"' in rest else '"'
-        certain = quote not in rest and "\\" not in rest and rest.endswith("}}") and rest.count("}}") == rest.count("{{")
+        certain = (
+            quote not in rest and "\\" not in rest and rest.endswith("}}") and rest.count("}}") == rest.count("{{")
+        )
         self.problems.error(
             "yaml-syntax",
             "a template must stand in quotes",
@@ -279,8 +281,7 @@ class _Composer:
         """`<<`: what the merged maps say holds where this map says nothing; the first of several wins."""
         for source in value.items if isinstance(value, ListNode) else [value]:
             if not isinstance(source, MapNode):
-                at = _at(source)
-                self.problems.error("yaml-syntax", "`<<` merges a map or a list of maps", at)
+                self.problems.error("yaml-syntax", "`<<` merges a map or a list of maps", _at(source))
                 continue
             for entry in source.entries:
                 at = self.positions[-1].setdefault(entry.key.text, len(parent.entries))

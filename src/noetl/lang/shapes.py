@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from noetl.lang.grammar import CHOOSE_BRANCH, NAME_PATTERN, PLAYBOOK, SHAPES, SUGAR, SUGAR_SHAPES, TASK_KEYS, task_shape
 from noetl.lang.invariants import INVARIANTS, check_rules, span
 from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar
+from noetl.lang.sorts import describe, fits, is_labelled, is_nothing, is_template, kind_of_value, nearest_word
 from noetl.model.diagnostics import Diagnostics, Edit
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.nearest import nearest
 from noetl.model.shape import (
-    Anything,
     Condition,
     Flag,
     Key,
@@ -35,22 +35,9 @@ _NAME = re.compile(NAME_PATTERN)
 _RULES = (Use("Rule"), Use("AdmitRule"), CHOOSE_BRANCH)
 
 
-def is_template(text: object) -> bool:
-    """Whether a value is text with something to render in it."""
-    return isinstance(text, str) and ("{{" in text or "{%" in text)
-
-
 def check_document(root: Node, kinds: Mapping[str, ToolKind], problems: Diagnostics) -> None:
     """Report everything in the document that does not have the shape the grammar gives it."""
     _ShapeCheck(kinds, problems).check(root, PLAYBOOK, "the playbook")
-
-
-def is_labelled(item: MapNode) -> bool:
-    """Whether a task stands as `- label: {kind: …}`."""
-    if len(item.entries) != 1:
-        return False
-    only = item.entries[0]
-    return only.name not in TASK_KEYS and only.name not in SUGAR and isinstance(only.value, MapNode)
 
 
 class _ShapeCheck:
@@ -81,7 +68,7 @@ class _ShapeCheck:
 
     def check_record(self, node: Node, shape: Record, name: str) -> None:
         if not isinstance(node, MapNode):
-            if not _is_nothing(node) or any(key.required for key in shape.keys.values()):
+            if not is_nothing(node) or any(key.required for key in shape.keys.values()):
                 self.wrong_type(node, name, "a map")
             return
         for entry in node.entries:
@@ -89,9 +76,8 @@ class _ShapeCheck:
             if key is None:
                 self.unknown_key(entry, shape)
                 continue
-            if key.reserved:
-                if not self.control_inside(entry.value):
-                    self.problems.warning("reserved", f"`{entry.name}` is accepted without effect", span(entry.key))
+            if key.reserved and not self.control_inside(entry.value):
+                self.problems.warning("reserved", f"`{entry.name}` is accepted without effect", span(entry.key))
             self.check(entry.value, key.shape, f"`{entry.name}`")
         self.check_required(node, shape.keys, shape.title)
         invariant = INVARIANTS.get(shape.title)
@@ -105,7 +91,7 @@ class _ShapeCheck:
 
     def check_list(self, node: Node, shape: ListOf, name: str) -> None:
         if not isinstance(node, ListNode):
-            if not _is_nothing(node) or shape.at_least:
+            if not is_nothing(node) or shape.at_least:
                 self.wrong_type(node, name, "a list")
             return
         if len(node.items) < shape.at_least:
@@ -117,18 +103,18 @@ class _ShapeCheck:
 
     def check_map(self, node: Node, shape: MapOf, name: str) -> None:
         if not isinstance(node, MapNode):
-            if not _is_nothing(node):
+            if not is_nothing(node):
                 self.wrong_type(node, name, "a map")
             return
         for entry in node.entries:
             self.check(entry.value, shape.value, f"`{entry.name}`")
 
     def check_one_of(self, node: Node, shape: OneOf, name: str) -> None:
-        fitting = next((option for option in shape.shapes if _fits(node, option)), None)
+        fitting = next((option for option in shape.shapes if fits(node, option)), None)
         if fitting is not None:
             self.check(node, fitting, name)
-        elif not _is_nothing(node):
-            self.wrong_type(node, name, " or ".join(_describe(option) for option in shape.shapes))
+        elif not is_nothing(node):
+            self.wrong_type(node, name, " or ".join(describe(option) for option in shape.shapes))
 
     def check_use(self, node: Node, shape: Use, name: str) -> None:
         if shape.name == "Task":
@@ -157,7 +143,9 @@ class _ShapeCheck:
     def check_sugar(self, node: MapNode, sugar: Entry) -> None:
         for entry in node.entries:
             if entry is not sugar and entry.name not in ("name", "desc"):
-                self.problems.error("unknown-key", f"`{entry.name}` cannot stand beside `{sugar.name}`", span(entry.key))
+                self.problems.error(
+                    "unknown-key", f"`{entry.name}` cannot stand beside `{sugar.name}`", span(entry.key)
+                )
         self.check(sugar.value, SUGAR_SHAPES[sugar.name], f"`{sugar.name}`")
 
     def check_task(self, node: Node, name: str, *, single: bool = True) -> None:
@@ -274,11 +262,13 @@ class _ShapeCheck:
         if value is None:
             self.wrong_type(node, name, "text")
             return
-        meant = shape.words[0] if len(shape.words) == 1 else _nearest_word(value, shape.words)
+        meant = shape.words[0] if len(shape.words) == 1 else nearest_word(value, shape.words)
         known = ", ".join(shape.words)
         self.problems.error(
             "wrong-value",
-            f"{name} is `{value}`, which is not one of: {known}" if len(shape.words) > 1 else f"{name} must be `{known}`",
+            f"{name} is `{value}`, which is not one of: {known}"
+            if len(shape.words) > 1
+            else f"{name} must be `{known}`",
             span(node),
             fix=f"write `{meant}`" if meant else f"write one of: {known}",
             edits=self.replacing(node, meant) if len(shape.words) > 1 else (),
@@ -293,8 +283,10 @@ class _ShapeCheck:
     def unknown_key(self, entry: Entry, shape: Record) -> None:
         if shape is PLAYBOOK and entry.name.startswith("x-"):
             return
-        special = _SPECIAL.get((shape.title, entry.name)) or _ANYWHERE.get(entry.name) if "spec" in shape.title else (
-            _SPECIAL.get((shape.title, entry.name))
+        special = (
+            _SPECIAL.get((shape.title, entry.name)) or _ANYWHERE.get(entry.name)
+            if "spec" in shape.title
+            else (_SPECIAL.get((shape.title, entry.name)))
         )
         if special is not None:
             code, message, fix = special
@@ -345,7 +337,7 @@ class _ShapeCheck:
         quotable = wanted == "text" and isinstance(node, Scalar) and node.value is not None and not node.alias
         self.problems.error(
             "wrong-type",
-            f"{name} must be {wanted}, not {_kind_of_value(node)}",
+            f"{name} must be {wanted}, not {kind_of_value(node)}",
             span(node),
             fix=f'write "{node.text}"' if quotable and isinstance(node, Scalar) else None,
             edits=[Edit(node.start, node.end, f'"{node.text}"')] if quotable and isinstance(node, Scalar) else (),
@@ -372,58 +364,3 @@ _SPECIAL = {
         "move the rule to `spec.policy.rules` of a task",
     ),
 }
-
-
-def _nearest_word(value: str, words: tuple[str, ...]) -> str | None:
-    lowered = {word.lower(): word for word in words}
-    return lowered.get(value.lower()) or nearest(value, words)
-
-
-def _is_nothing(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.value is None
-
-
-def _fits(node: Node, shape: Shape) -> bool:
-    """Whether the node is of the sort the shape wants: enough to pick it among alternatives."""
-    if isinstance(shape, Use):
-        return isinstance(node, ListNode) if shape.name == "Set" else isinstance(node, MapNode)
-    if isinstance(shape, Record | MapOf):
-        return isinstance(node, MapNode)
-    if isinstance(shape, ListOf):
-        return isinstance(node, ListNode)
-    if isinstance(shape, Anything):
-        return True
-    if not isinstance(node, Scalar) or node.value is None:
-        return False
-    if isinstance(shape, Number):
-        number = isinstance(node.value, int | float) and not isinstance(node.value, bool)
-        return number or (shape.templated and is_template(node.value))
-    return isinstance(node.value, str)
-
-
-def _describe(shape: Shape) -> str:
-    names: dict[type[Shape], str] = {
-        Record: "a map",
-        MapOf: "a map",
-        Use: "a map",
-        ListOf: "a list",
-        Number: "a number",
-        Text: "text",
-        Word: "a word",
-        Flag: "true or false",
-    }
-    if isinstance(shape, Word):
-        return " or ".join(f"`{word}`" for word in shape.words)
-    return "a template" if isinstance(shape, Text) and shape.templated else names[type(shape)]
-
-
-def _kind_of_value(node: Node) -> str:
-    if isinstance(node, MapNode):
-        return "a map"
-    if isinstance(node, ListNode):
-        return "a list"
-    if node.value is None:
-        return "nothing"
-    if isinstance(node.value, bool):
-        return "true or false"
-    return "a number" if isinstance(node.value, int | float) else "text"

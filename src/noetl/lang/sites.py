@@ -12,7 +12,7 @@ from typing import Any
 from noetl.expr import Guard, Template, guard, template, value
 from noetl.expr.scopes import Boundary
 from noetl.lang.node import ListNode, MapNode, Node, Scalar, plain
-from noetl.lang.shapes import is_template
+from noetl.lang.sorts import is_template
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,9 +61,7 @@ class Diagnostics:
         found = Diagnostic(code, severity, message, span, fix, tuple(edits))
         self._found.setdefault((code, span and (span.line, span.column), message), found)
 
-    def error(
-        self, code: str, message: str, at: Where, *, fix: str | None = None, edits: Iterable[Edit] = ()
-    ) -> None:
+    def error(self, code: str, message: str, at: Where, *, fix: str | None = None, edits: Iterable[Edit] = ()) -> None:
         """Record an error."""
         self.add(code, Severity.ERROR, message, at, fix=fix, edits=edits)
 

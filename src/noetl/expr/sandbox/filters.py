@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from noetl.errors import TemplateError, UndefinedValue
 from noetl.expr.paths import ABSENT, member
+from noetl.expr.sandbox import jsonpath
 from noetl.expr.sandbox.formatting import percent
 from noetl.expr.sandbox.plain import bounded_list, plain
 from noetl.expr.sandbox.run import Run, checked_int, weigh
@@ -76,12 +77,6 @@ def _b64decode(run: Run, value: Any) -> str:
         return base64.b64decode(b"".join(data.split()), validate=True).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError) as error:
         raise TemplateError(f"`b64decode` cannot read it: {error}") from None
-
-
-def _jsonpath(run: Run, value: Any, path: str) -> list[Any]:
-    from noetl.expr.sandbox.jsonpath import find
-
-    return find(run, value, path)
 
 
 def _length(_run: Run, value: Any) -> int:
@@ -213,7 +208,7 @@ FILTERS: Final[Mapping[str, FilterFunction]] = {
     "int": _int,
     "items": _items,
     "join": _join,
-    "jsonpath": _jsonpath,
+    "jsonpath": jsonpath.find,
     "last": _last,
     "length": _length,
     "list": _list,

@@ -22,7 +22,7 @@ _CONSTANTS: Final = {"true": True, "True": True, "false": False, "False": False,
 _BEGINS_ARGUMENT: Final = frozenset({"name", "text", "number", "[", "{", "not", "if", "in", "is"})
 
 
-class Unsure(Exception):  # noqa: N818  it is an answer, not an error
+class Unsure(Exception):
     """This is for Jinja2 to judge."""
 
 

@@ -134,7 +134,9 @@ def _task_inputs(names: list[str], task: Task, owner: Step | None, subject: Subj
             )
         else:
             where = f"task `{task.name}`" + (f" of step `{owner.name}`" if owner else "")
-            subject.problems.warning("unused-input", f"nothing in {where} reads `input.{name}`", task.at, fix="remove it")
+            subject.problems.warning(
+                "unused-input", f"nothing in {where} reads `input.{name}`", task.at, fix="remove it"
+            )
 
 
 def _step_inputs(subject: Subject) -> dict[str, MapNode]:

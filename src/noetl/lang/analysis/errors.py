@@ -20,14 +20,16 @@ _STATUSES = (None, 400, 404, 418, 429, 500, 503, 599)
 def analyze(net: Net, problems: Diagnostics) -> None:
     """Report tasks whose rules let an error pass unseen."""
     for _step, task in all_tasks(net.playbook):
-        if _can_fail(task) and task.policy is not None and task.policy.on_unmatched == "continue":
-            if not all(_covered(task.policy.rules, error) for error in _ERRORS):
-                problems.warning(
-                    "unhandled-error",
-                    f"an error of task `{task.name}` that no rule matches is passed over",
-                    task.policy.rules[0].at if task.policy.rules else task.at,
-                    fix="add `- else: {then: {do: fail}}` or a rule for errors, or set `on_unmatched: fail`",
-                )
+        policy = task.policy
+        if not _can_fail(task) or policy is None or policy.on_unmatched != "continue":
+            continue
+        if not all(_covered(policy.rules, error) for error in _ERRORS):
+            problems.warning(
+                "unhandled-error",
+                f"an error of task `{task.name}` that no rule matches is passed over",
+                policy.rules[0].at if policy.rules else task.at,
+                fix="add `- else: {then: {do: fail}}` or a rule for errors, or set `on_unmatched: fail`",
+            )
 
 
 def _can_fail(task: Task) -> bool:

@@ -27,7 +27,9 @@ def analyze(net: Net, problems: Diagnostics) -> None:
     reached = reachable(graph, net.start)
     for step in net.steps.values():
         if step.name not in reached:
-            problems.warning("unreachable-step", f"nothing leads to step `{step.name}`", step.at, fix="add an arc to it")
+            problems.warning(
+                "unreachable-step", f"nothing leads to step `{step.name}`", step.at, fix="add an arc to it"
+            )
     parts = circles(graph, [node for node in graph if node in reached])
     for part in parts:
         _without_exit(net, part, problems)
@@ -117,7 +119,7 @@ def _needs(condition: Condition) -> set[str]:
     names: set[str] = set()
     for call in getattr(condition, "calls", ()):
         if call.name in _WAITS_FOR and call.args:
-            names.update(call.args)
+            names.update(name for name in call.args if name is not None)
     return names
 
 
@@ -167,4 +169,6 @@ class _Joins:
             return False
         # Behind a split every way of which the step is not forced through one arc, two tokens may arrive.
         above = set(self.above(name))
-        return all(split not in above or any(isinstance(n, tuple) and n[0] == split for n in above) for split in self.splits)
+        return all(
+            split not in above or any(isinstance(n, tuple) and n[0] == split for n in above) for split in self.splits
+        )

@@ -22,7 +22,7 @@ def graph_of(net: Net) -> dict[NodeId, list[NodeId]]:
         arcs: list[NodeId] = [(step.name, index) for index in range(len(step.router.arcs))]
         graph[step.name] = arcs
         for index, arc in enumerate(step.router.arcs):
-            graph[step.name, index] = [arc.step] if arc.step in net.steps else []
+            graph[step.name, index] = [arc.step] if arc.step is not None and arc.step in net.steps else []
     return graph
 
 

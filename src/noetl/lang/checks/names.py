@@ -41,7 +41,10 @@ def _unique_steps(subject: Subject) -> None:
         first = seen.setdefault(step.name, step)
         if first is not step:
             subject.problems.error(
-                "duplicate-step", f"step `{step.name}` is already there on line {first.at.line}", step.at, fix="rename one"
+                "duplicate-step",
+                f"step `{step.name}` is already there on line {first.at.line}",
+                step.at,
+                fix="rename one",
             )
 
 
@@ -94,7 +97,10 @@ def _join(subject: Subject, step: Step) -> None:
     for name in join.places:
         if name not in sources:
             subject.problems.error(
-                "join-unknown", f"step `{name}` has no arc to `{step.name}`", join.at, fix="add the arc, or leave it out"
+                "join-unknown",
+                f"step `{name}` has no arc to `{step.name}`",
+                join.at,
+                fix="add the arc, or leave it out",
             )
     for name in sorted(sources - join.places.keys()):
         subject.problems.error(
@@ -115,7 +121,7 @@ def _helpers(subject: Subject, known: dict[str, Step]) -> None:
             if call.name not in HELPERS or call.args is None:
                 continue
             for name in call.args:
-                if name not in known:
+                if name is not None and name not in known:
                     _unknown_step(subject, name, subject.where(site, call.offset, len(call.name)), known)
         for read in site.template.reads:
             if read.path[0] == "steps" and len(read.path) > 1 and read.path[1] not in known:

@@ -7,7 +7,7 @@ import re
 from noetl.expr.scopes import Boundary
 from noetl.lang.checks.subject import Subject, all_tasks
 from noetl.lang.node import ListNode, MapNode, Node, Scalar
-from noetl.lang.shapes import is_template
+from noetl.lang.sorts import is_template
 from noetl.model.nearest import nearest
 
 _MAY_READ = frozenset({Boundary.TASK_CONFIG, Boundary.TASK_INPUT, Boundary.KEYCHAIN})
@@ -22,7 +22,9 @@ _SECRET_VALUE = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|://[^/\s:@{]+:[^/\s:@{]{3,}@"
 )
 #: what people write to say that the real value comes from elsewhere
-_PLACEHOLDER = re.compile(r"^$|^[*x.]+$|^<.*>$|^\$\{?\w+\}?$|change[-_ ]?me|example|placeholder|your[-_ ]|^none$", re.IGNORECASE)
+_PLACEHOLDER = re.compile(
+    r"^$|^[*x.]+$|^<.*>$|^\$\{?\w+\}?$|change[-_ ]?me|example|placeholder|your[-_ ]|^none$", re.IGNORECASE
+)
 
 
 def check(subject: Subject) -> None:

@@ -41,7 +41,13 @@ def _not_one_expression(subject: Subject, site: Site) -> None:
     mendable = "{{" not in bare and bare and not guard(wrapped).problems
     quote = node.style if node.style in (SINGLE, DOUBLE) else "'" if '"' in bare else '"'
     edits = []
-    if mendable and node.style in (PLAIN, SINGLE, DOUBLE) and "\n" not in bare and quote not in bare and "\\" not in bare:
+    if (
+        mendable
+        and node.style in (PLAIN, SINGLE, DOUBLE)
+        and "\n" not in bare
+        and quote not in bare
+        and "\\" not in bare
+    ):
         edits = [Edit(node.start, node.end, f"{quote}{wrapped}{quote}")]
     subject.problems.error(
         "template-in-when",
@@ -61,7 +67,9 @@ def _names(subject: Subject, site: Site, known: frozenset[str]) -> None:
         if name == "iter":
             subject.problems.error("iter-outside-loop", "`iter` exists only inside of a loop", at)
             continue
-        subject.problems.error("unknown-scope", f"`{name}` is not known here", at, fix=_what_instead(subject, name, known))
+        subject.problems.error(
+            "unknown-scope", f"`{name}` is not known here", at, fix=_what_instead(subject, name, known)
+        )
     for call in site.template.calls:
         if call.name not in known:
             at = subject.where(site, call.offset, len(call.name))
@@ -73,7 +81,7 @@ def _what_instead(subject: Subject, name: str, known: frozenset[str]) -> str:
     if name in subject.playbook.workload:
         return f"write `workload.{name}`"
     if any(name == step.name for step in subject.playbook.steps):
-        return f"publish it with `set: {{ctx.{name}: \"{{{{ output.data }}}}\"}}` on that step and read `ctx.{name}`"
+        return f'publish it with `set: {{ctx.{name}: "{{{{ output.data }}}}"}}` on that step and read `ctx.{name}`'
     meant = nearest(name, known)
     if meant is not None:
         return f"did you mean `{meant}`?"

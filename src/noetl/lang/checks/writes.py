@@ -56,7 +56,10 @@ def _target(subject: Subject, assignment: Assignment, *, iter_allowed: bool, in_
     elif assignment.scope == "iter" and not iter_allowed:
         where = "the step's own `set` runs once, after all iterations" if in_loop else "this step has no loop"
         subject.problems.error(
-            "iter-outside-loop", f"`{name}` cannot be written here: {where}", assignment.at, fix=f"write `ctx.{'.'.join(assignment.path)}`"
+            "iter-outside-loop",
+            f"`{name}` cannot be written here: {where}",
+            assignment.at,
+            fix=f"write `ctx.{'.'.join(assignment.path)}`",
         )
     else:
         _suffix(subject, assignment, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from noetl.lang.grammar import API_VERSION, PLAYBOOK
 from noetl.lang.legacy.lowering import Lowering, ensure_map, list_of, map_of, text_of
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.lang.node import Base, Entry, ListNode, MapNode, Scalar, entry, make
 from noetl.model.shape import Record
 
 #: keys of `executor.spec` of other runtimes, which say what is the case here anyway
@@ -96,7 +96,11 @@ def _executor(doc: Lowering) -> None:
         if found is None or spec is None:
             continue
         if name in ("entry_step", "entry") and isinstance(found.value, Scalar) and not _is_first(doc, found.value.text):
-            doc.todo(found, f"the first step is the one named `start`; rename `{found.value.text}`, or put it first", found.key)
+            doc.todo(
+                found,
+                f"the first step is the one named `start`; rename `{found.value.text}`, or put it first",
+                found.key,
+            )
             continue
         doc.found("habit", f"`executor.spec.{name}`", "nothing", found.key)
         spec.take(name)
@@ -132,7 +136,7 @@ def _metadata(doc: Lowering) -> None:
         ensure_map(metadata, "labels", one.key).put(one)
 
 
-def keychain_entry(doc: Lowering, name: str, kind: str, settings: dict[str, object], near: Scalar | MapNode) -> None:
+def keychain_entry(doc: Lowering, name: str, kind: str, settings: dict[str, object], near: Base) -> None:
     """Declare a credential, unless it is declared already."""
     keychain = doc.root.get("keychain")
     if not isinstance(keychain, ListNode):

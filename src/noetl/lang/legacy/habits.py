@@ -66,7 +66,11 @@ def _workload(doc: Lowering) -> None:
         if isinstance(one.value, Scalar) and isinstance(one.value.value, str) and "{{" in one.value.value:
             roots = names_in(one.value.text)
             if roots and roots <= _OF_A_RUN | doc.workload_keys():
-                doc.todo(one, "a default is plain data: pass the value in the payload, or make it with `set` in a step", one.key)
+                doc.todo(
+                    one,
+                    "a default is plain data: pass the value in the payload, or make it with `set` in a step",
+                    one.key,
+                )
 
 
 def _call(doc: Lowering, step: MapNode) -> None:

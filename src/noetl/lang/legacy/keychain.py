@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noetl.lang.grammar import CREDENTIAL_KINDS
+from noetl.lang.grammar_keychain import CREDENTIAL_KINDS
 from noetl.lang.legacy.lowering import Lowering, map_of, text_of
 from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
 
@@ -44,14 +44,18 @@ def _entry(doc: Lowering, item: MapNode, keychain: Entry) -> None:
         doc.found("habit", "`type` of a keychain entry", "`kind`", item)
         item.rename("type", "kind")
     kind = item.get("kind")
-    if not isinstance(kind, Scalar) or kind.text in CREDENTIAL_KINDS and not _has_habits(item):
+    if not isinstance(kind, Scalar) or (kind.text in CREDENTIAL_KINDS and not _has_habits(item)):
         return
     name = text_of(item, "name")
     if kind.text not in CREDENTIAL_KINDS:
         new = _KINDS.get(kind.text)
         doc.found("habit", f"the credential kind `{kind.text}`", f"`{new or 'generic'}`", kind)
         if new is None:
-            doc.todo(item.entry("kind") if not item.flow else keychain, f"`{kind.text}`: say how this credential is made", kind)
+            doc.todo(
+                item.entry("kind") if not item.flow else keychain,
+                f"`{kind.text}`: say how this credential is made",
+                kind,
+            )
         kind.rewrite(new or "generic")
     stored = text_of(item, "credential") or text_of(item, "ref")
     if stored and stored != name:
@@ -62,7 +66,12 @@ def _entry(doc: Lowering, item: MapNode, keychain: Entry) -> None:
         item.put(entry("secret", secret.entries[0].value, near=secret))
         if len(secret.entries) > 1:
             doc.todo(item.entry("kind"), "one entry holds one secret: declare one for each", item)
-    for word in ("credential", "ref", "map", *(w for w in _DROPPED if not (w == "scope" and kind.text.startswith("oauth2")))):
+    for word in (
+        "credential",
+        "ref",
+        "map",
+        *(w for w in _DROPPED if not (w == "scope" and kind.text.startswith("oauth2"))),
+    ):
         item.take(word) if word in item else None
     _rest(doc, item, keychain)
 
@@ -97,4 +106,8 @@ def _rest(doc: Lowering, item: MapNode, keychain: Entry) -> None:
         options.put(one)
     item.put(entry("options", options, near=item))
     names = ", ".join(f"`{one.name}`" for one in moved)
-    doc.todo(item.entry("options") if not item.flow else keychain, f"{names}: say this in the keys of the credential's kind", item)
+    doc.todo(
+        item.entry("options") if not item.flow else keychain,
+        f"{names}: say this in the keys of the credential's kind",
+        item,
+    )

@@ -6,21 +6,29 @@ of the step's loop, an earlier task of the pipeline, a key of the workload, the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from noetl.expr import Read, template
 from noetl.lang.legacy.lowering import V10, Lowering, add_set, map_of, task_items, text_of
-from noetl.lang.legacy.rename import Chain, Renamed, names_in, rewrite
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar
+from noetl.lang.legacy.rename import Chain, Renamed, rewrite
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry
 
 _OUTPUT_WORDS = frozenset({"this", "result", "response"})
 _HTTP = {"status": "status", "status_code": "status", "headers": "headers"}
 _PAYLOAD = frozenset({"data", "result", "body", "rows"})
-_EVENTS = {"call.done": "step.done", "call.error": "step.failed", "call.failed": "step.failed", "step.error": "step.failed"}
+_EVENTS = {
+    "call.done": "step.done",
+    "call.error": "step.failed",
+    "call.failed": "step.failed",
+    "step.error": "step.failed",
+}
 _SCOPES = frozenset(
     {"workload", "keychain", "ctx", "step", "iter", "input", "output", "event", "steps", "execution_id", "_prev", "_task",
      "_attempt", "task_key", "row", "chunk", "now", "uuid", "range", "dict", "namespace", "loop", "true", "false", "none",
      "done", "ok", "fail", "running", "loop_done", "all_done", "any_done", "quiet", "cycler", "joiner", "lipsum"}
 )  # fmt: skip
+_HABITS = ("job", "env", "payload", "error", "_err", "args", "loop_index", "_loop_index")
 #: text that is never a template, or whose template is none of ours
 _LITERAL = frozenset({"code", "desc", "description", "select"})
 
@@ -58,6 +66,16 @@ class _Names:
         self.steps = {text_of(step, "step"): step for step in doc.steps()}
         #: steps whose result somebody reads
         self.wanted: dict[str, Scalar] = {}
+        self.by_root: dict[str, Callable[[Chain, Scene, Scalar], Renamed | None]] = {
+            "outcome": self.outcome,
+            "output": self.output,
+            "step": self.status,
+            "iter": self.outside_loop,
+            "null": self.null,
+            "context": self.context,
+            "vars": self.vars,
+            **dict.fromkeys(_HABITS, self.habit),
+        }
         #: what is canonical, but in a document of another age may have been meant otherwise
         self.unsure: list[tuple[Entry | None, str, Scalar]] = []
 
@@ -68,10 +86,10 @@ class _Names:
         for one in workbook.entries if workbook is not None else []:
             given = _caller_names(self.doc, one.name)
             scene = Scene(given=given, holder=one)
-            for _name, task in list(task_items(MapNode([Entry(one.key, one.value)], 0, 0))) or [("", one.value)]:
-                if isinstance(task, MapNode):
-                    scene.kind = text_of(task, "kind")
-                    self.below(task, scene, one)
+            block = MapNode([entry("tool", one.value)], one.value.start, one.value.end)
+            for _name, task in list(task_items(block)):
+                scene.kind = text_of(task, "kind")
+                self.below(task, scene, one)
         keychain = self.doc.root.entry("keychain")
         if keychain is not None:
             self.below(keychain.value, Scene(holder=keychain), keychain)
@@ -145,47 +163,56 @@ class _Names:
     # --- one template ------------------------------------------------------------------------------------------
 
     def template(self, node: Scalar, scene: Scene) -> None:
-        roots = names_in(node.text)
+        facts = template(node.text)
+        roots = {read.path[0] for read in facts.reads} | {call.name for call in facts.calls}
+        if not facts.problems and self.is_canonical(roots, facts.reads, scene, node):
+            return
         mentions_error = "error" in roots or "status == 'error'" in node.text or "event.error" in node.text
         text = rewrite(node.text, lambda chain: self.chain(chain, scene, node, mentions_error=mentions_error))
         node.rewrite(text)
 
+    def is_canonical(self, roots: set[str], reads: Iterable[Read], scene: Scene, node: Scalar) -> bool:
+        """Whether nothing in a template can be of another age; most are, and cost no second look."""
+        if roots - _SCOPES or ("iter" in roots and not scene.in_loop):
+            return False
+        if "event" in roots and any(word in node.text for word in (*_EVENTS, "step.exit")):
+            return False
+        if "output" in roots and ("success" in node.text or scene.kind == "http"):
+            return not any(r.path[0] == "output" and len(r.path) > 2 for r in reads) and "success" not in node.text
+        return not any(r.path[0] == "step" and r.path[1:2] and r.path[1] in self.steps for r in reads)
+
     def chain(self, chain: Chain, scene: Scene, node: Scalar, *, mentions_error: bool) -> Renamed | None:
         root = chain.parts[0]
-        if root == "outcome":
-            return self.outcome(chain, scene, node)
-        if root == "output" and chain.parts[1:2] == ("status",) and chain.compared_with == "success":
-            self.doc.found("outcome-success", "the status `'success'`", "`'ok'`", node)
-            return Renamed(1, "output", compared="ok")
-        if root == "output":
-            self.output(chain, scene, node)
-            return None
         if root == "event":
             return self.event(chain, node, mentions_error=mentions_error)
-        if root == "step":
-            return self.status(chain, node)
-        if root == "iter" and scene.step is not None and not scene.in_loop and (self.doc.accepted or self.doc.migrating):
-            self.doc.found("habit", "`iter` outside of a loop", "`step`", node)
-            return Renamed(1, "step")
-        if root == "null":
-            self.doc.found("habit", "`null` in a template", "`none`", node)
-            return Renamed(1, "none")
-        if root == "context":
-            return self.context(chain, node)
-        if root == "vars":
-            return self.vars(chain, scene, node)
-        if root in ("job", "env", "payload", "error", "_err", "args", "loop_index", "_loop_index"):
-            return self.habit(chain, scene, node)
-        if root in scene.elements:
-            self.doc.found("bare-name", f"the bare name `{root}`", f"`iter.{root}`", node)
-            depth = scene.elements.index(root)
-            return Renamed(1, "iter." + "parent." * depth + root)
-        if root in scene.given:
-            self.doc.found("bare-name", f"the bare name `{root}`", f"`input.{root}`", node)
-            return Renamed(1, f"input.{root}")
+        known = self.by_root.get(root)
+        if known is not None:
+            return known(chain, scene, node)
+        if root in scene.elements or root in scene.given:
+            return self.local(chain, scene, node)
         if root in _SCOPES or chain.called:
             return None
         return self.bare(chain, scene, node)
+
+    def local(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed:
+        """A loop's element, or what the caller gives a workbook task."""
+        root = chain.parts[0]
+        new = f"input.{root}"
+        if root in scene.elements:
+            new = "iter." + "parent." * scene.elements.index(root) + root
+        self.doc.found("bare-name", f"the bare name `{root}`", f"`{new}`", node)
+        return Renamed(1, new)
+
+    def outside_loop(self, _chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
+        # Without --legacy this is told as `iter-outside-loop`, which says the same.
+        if scene.step is None or scene.in_loop or not (self.doc.accepted or self.doc.migrating):
+            return None
+        self.doc.found("habit", "`iter` outside of a loop", "`step`", node)
+        return Renamed(1, "step")
+
+    def null(self, _chain: Chain, _scene: Scene, node: Scalar) -> Renamed:
+        self.doc.found("habit", "`null` in a template", "`none`", node)
+        return Renamed(1, "none")
 
     def outcome(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed:
         self.doc.found("outcome", "`outcome`", "`output`", node, grade=V10)
@@ -215,22 +242,26 @@ class _Names:
         self.doc.found("habit", f"the event `{chain.compared_with}`", f"`{new}`", node)
         return Renamed(2, "event.name", compared=new)
 
-    def status(self, chain: Chain, node: Scalar) -> Renamed | None:
+    def status(self, chain: Chain, _scene: Scene, node: Scalar) -> Renamed | None:
         if len(chain.parts) > 2 and chain.parts[2] == "status" and chain.parts[1] in self.steps:
             self.doc.found("step-status", "`step.<id>.status`", "`steps.<id>.status`", node)
             return Renamed(1, "steps")
         return None
 
-    def output(self, chain: Chain, scene: Scene, node: Scalar) -> None:
+    def output(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
         """What can mean the envelope of another runtime, or the body itself."""
+        if chain.parts[1:2] == ("status",) and chain.compared_with == "success":
+            self.doc.found("outcome-success", "the status `'success'`", "`'ok'`", node)
+            return Renamed(1, "output", compared="ok")
         if scene.kind != "http" or chain.parts[1:2] != ("data",) or len(chain.parts) < 3:
-            return
+            return None
         if chain.parts[2] in ("data", "body", "status_code"):
             name = ".".join(chain.parts[:3])
             said = f"`{name}`: `output.data` is the body itself, and its status is `output.http.status`"
             self.unsure.append((scene.holder, said, node))
+        return None
 
-    def context(self, chain: Chain, node: Scalar) -> Renamed:
+    def context(self, chain: Chain, _scene: Scene, node: Scalar) -> Renamed:
         self.doc.is_000 = True
         after = chain.parts[1] if len(chain.parts) > 1 else ""
         self.doc.found("context", "`context`", "`workload`" if after == "workload" else "`ctx`", node)
@@ -256,7 +287,7 @@ class _Names:
 
     def habit(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
         root, after = chain.parts[0], chain.parts[1] if len(chain.parts) > 1 else ""
-        if root in self.workload and not after and root not in ("error",):
+        if root in self.workload and not after and root != "error":
             return self.bare(chain, scene, node)
         if root == "job" and after in ("uuid", "execution_id", "id"):
             self.doc.found("habit", f"`job.{after}`", "`execution_id`", node)
@@ -283,30 +314,32 @@ class _Names:
 
     def bare(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
         root = chain.parts[0]
-        if root in self.doc.bare_targets:
-            scope = self.doc.bare_targets[root]
+        scope = self.doc.bare_targets.get(root) or ("ctx" if root in self.doc.results else None)
+        if scope is not None:
             self.doc.found("bare-name", f"the bare name `{root}`", f"`{scope}.{root}`", node)
             return Renamed(1, f"{scope}.{root}")
-        if root in self.doc.results:
-            self.doc.found("bare-name", f"the bare name `{root}`", f"`ctx.{root}`", node)
-            return Renamed(1, f"ctx.{root}")
         if root in scene.earlier:
             return self.earlier_task(chain, scene, node)
-        if root in self.steps and root in self.workload:
-            self.doc.todo(scene.holder, f"`{root}` is a step and a workload key: write `ctx.{root}` or `workload.{root}`", node)
-            return None
-        if root in self.workload:
-            self.doc.found("bare-name", f"the bare name `{root}`", f"`workload.{root}`", node)
-            return Renamed(1, f"workload.{root}")
-        if root in self.steps:
-            return self.step_result(chain, scene, node)
+        if root in self.steps or root in self.workload:
+            return self.step_or_workload(chain, scene, node)
         if scene.step is not None and root in _elements(scene.step):
-            self.doc.todo(scene.holder, f"`{root}` is known only inside of the loop: publish what is needed with `set`", node)
-            return None
-        if root in _OUTPUT_WORDS and scene.after_task:
+            said = f"`{root}` is known only inside of the loop: publish what is needed with `set`"
+            self.doc.todo(scene.holder, said, node)
+        elif root in _OUTPUT_WORDS and scene.after_task:
             self.doc.found("habit", f"`{root}`", "`output`", node)
             return _of_output(chain, scene.kind)
         return None
+
+    def step_or_workload(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
+        root = chain.parts[0]
+        if root in self.steps and root in self.workload:
+            said = f"`{root}` is a step and a workload key: write `ctx.{root}` or `workload.{root}`"
+            self.doc.todo(scene.holder, said, node)
+            return None
+        if root in self.steps:
+            return self.step_result(chain, scene, node)
+        self.doc.found("bare-name", f"the bare name `{root}`", f"`workload.{root}`", node)
+        return Renamed(1, f"workload.{root}")
 
     def earlier_task(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed:
         """An earlier task of the same pipeline by its name."""
@@ -328,7 +361,9 @@ class _Names:
         if root == scene.step_name and scene.in_loop and not scene.ended and after in ("result_index", "index"):
             return Renamed(2, "iter.index")
         if kind in ("postgres", "duckdb") and after.startswith("command_") and consumed == 1:
-            self.doc.todo(scene.holder, "the output is the rows of the last statement: `[0].column` reads the first row", node)
+            self.doc.todo(
+                scene.holder, "the output is the rows of the last statement: `[0].column` reads the first row", node
+            )
         if own:
             return Renamed(consumed, "output.data")
         self.want(root, node)
@@ -410,5 +445,5 @@ def _caller_names(doc: Lowering, task: str) -> frozenset[str]:
         for _name, call in task_items(step):
             if text_of(call, "kind") == "workbook" and (text_of(call, "task") or text_of(call, "name")) == task:
                 block = map_of(call, "input")
-                names.update(one.name for one in block.entries if block is not None) if block is not None else None
+                names.update(one.name for one in block.entries) if block is not None else None
     return frozenset(names)

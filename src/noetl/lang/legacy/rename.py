@@ -9,12 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
-
-from jinja2 import Environment, TemplateSyntaxError
-
-_LEXER = Environment(autoescape=False, keep_trailing_newline=True).lexer  # noqa: S701  nothing is rendered here
 
 Token = tuple[str, str]
 _TAG = re.compile(r"(\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\})", re.DOTALL)
@@ -60,9 +56,18 @@ def _tokens(text: str) -> tuple[Token, ...] | None:
     return tuple(pieces) if "".join(value for _, value in pieces) == text else None
 
 
+@cache
+def _lexer() -> Any:
+    from jinja2 import Environment
+
+    return Environment(autoescape=False, keep_trailing_newline=True).lexer  # noqa: S701  nothing is rendered here
+
+
 def _lexed(text: str) -> tuple[Token, ...] | None:
+    from jinja2 import TemplateSyntaxError
+
     try:
-        return tuple((str(kind), value) for _, kind, value in _LEXER.tokeniter(text, None))
+        return tuple((str(kind), value) for _, kind, value in _lexer().tokeniter(text, None))
     except TemplateSyntaxError:
         return None
 
@@ -102,12 +107,14 @@ def rewrite(text: str, rename: Renamer) -> str:
     return "".join(out)
 
 
-def _rewrite_chain(tokens: tuple[Token, ...], at: int, rename: Renamer, out: list[str], replaced: dict[int, str]) -> int:
+def _rewrite_chain(
+    tokens: tuple[Token, ...], at: int, rename: Renamer, out: list[str], replaced: dict[int, str]
+) -> int:
     """Put the chain that starts at a token into `out`, renamed; returns the position behind it."""
     parts, texts, end = _chain(tokens, at)
     called = end < len(tokens) and tokens[end] == ("operator", "(")
     other = _compared(tokens, end) if not called else None
-    chain = Chain(tuple(parts), called, tuple(texts), other and _unquote(tokens[other][1]))
+    chain = Chain(tuple(parts), called, tuple(texts), _unquote(tokens[other][1]) if other is not None else None)
     renamed = rename(chain)
     if renamed is None:
         out.extend(texts)
@@ -121,7 +128,28 @@ def _rewrite_chain(tokens: tuple[Token, ...], at: int, rename: Renamer, out: lis
 
 
 _KEYWORDS = frozenset(
-    "and or not in is if else elif endif for endfor set endset true false none True False None recursive".split()
+    [
+        "and",
+        "or",
+        "not",
+        "in",
+        "is",
+        "if",
+        "else",
+        "elif",
+        "endif",
+        "for",
+        "endfor",
+        "set",
+        "endset",
+        "true",
+        "false",
+        "none",
+        "True",
+        "False",
+        "None",
+        "recursive",
+    ]
 )
 
 
@@ -182,7 +210,11 @@ def _compared(tokens: tuple[Token, ...], at: int) -> int | None:
         if tokens[at][0] != "whitespace":
             found.append(at)
         at += 1
-    if len(found) == 2 and tokens[found[0]] in (("operator", "=="), ("operator", "!=")) and tokens[found[1]][0] == "string":
+    if (
+        len(found) == 2
+        and tokens[found[0]] in (("operator", "=="), ("operator", "!="))
+        and tokens[found[1]][0] == "string"
+    ):
         return found[1]
     return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from noetl.lang.legacy.lowering import Lowering, add_set, ensure_map, map_of, task_items, text_of
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.lang.node import Entry, MapNode, Scalar, entry, make
 
 _RESULT = "{{ output.data }}"
 
@@ -138,8 +138,3 @@ def _vars(doc: Lowering, step: MapNode) -> None:
         doc.step_vars.add(one.name)
         block = ensure_map(step, "set", found.key)
         block.put(entry(f"ctx.{one.name}", one.value, near=one.key))
-
-
-def steps_with_lists(step: MapNode) -> bool:
-    """Whether the step's tasks stand in a list."""
-    return isinstance(step.get("tool"), ListNode)

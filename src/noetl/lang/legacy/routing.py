@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from noetl.lang.legacy.lowering import V10, Lowering, add_set, ensure_map, list_of, map_of, strings, task_items, text_of
+from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, list_of, map_of, strings, task_items, text_of
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
 from noetl.lang.legacy.retries import retry_rule
 from noetl.lang.legacy.tools import add_rule
@@ -21,8 +21,9 @@ def lower(doc: Lowering) -> None:
         _mode(doc, step)
         _case(doc, step)
         _arcs(doc, step)
+    targets = {text_of(step, "step"): step for step in doc.steps()}
     for step in doc.steps():
-        _arc_args(doc, step)
+        _arc_args(doc, step, targets)
 
 
 # --- admission -------------------------------------------------------------------------------------------------
@@ -198,19 +199,21 @@ def _case_arcs(doc: Lowering, step: MapNode, case: Entry, item: MapNode) -> list
             _case_retry(doc, step, item, retry)
         targets = parts.pop("next", None)
         arcs = _as_arcs(targets) or [] if targets is not None else []
-        arcs = [arc for arc in arcs if isinstance(arc, MapNode)]
-        for arc in arcs:
+        ways = [arc for arc in arcs if isinstance(arc, MapNode)]
+        for arc in ways:
             if word == "then" and condition is not None and "when" not in arc:
                 arc.put(entry("when", condition))
             if isinstance(writes, MapNode):
                 block = ensure_map(arc, "set", writes)
                 for one in writes.entries:
                     block.put(one)
-        if writes is not None and not arcs:
+        if writes is not None and not ways:
             _case_writes(doc, step, case, writes)
         for name in parts:
-            doc.todo(step.entry("tool") or step.entry("step"), f"`case` said `{name}` here: write it as a task or rule", item)
-        made.extend(arcs)
+            doc.todo(
+                step.entry("tool") or step.entry("step"), f"`case` said `{name}` here: write it as a task or rule", item
+            )
+        made.extend(ways)
     return made
 
 
@@ -259,10 +262,9 @@ def _case_writes(doc: Lowering, step: MapNode, case: Entry, writes: Node) -> Non
 # --- arcs that carry values ------------------------------------------------------------------------------------
 
 
-def _arc_args(doc: Lowering, step: MapNode) -> None:
+def _arc_args(doc: Lowering, step: MapNode, targets: dict[str, MapNode]) -> None:
     """v10: an arc's `args`. They run as they are; a migrated file says the same with `set` and `input`."""
     arcs = list_of(map_of(step, "next"), "arcs")
-    targets = {text_of(other, "step"): other for other in doc.steps()}
     for arc in arcs.items if arcs is not None else []:
         found = arc.entry("args") if isinstance(arc, MapNode) else None
         if found is None or not isinstance(arc, MapNode):
@@ -296,8 +298,8 @@ def _receive(target: MapNode, name: str, keys: list[str]) -> None:
     for key in keys:
         if block is None:
             target.take("input")
-            block = make({}, near=near)
-            assert isinstance(block, MapNode)
+            block = MapNode([], near.start, near.end)
+            block.changed = True
             target.put(entry("input", block, near=near), at=target.position("step") + 1)
         old = block.get(key)
         if old is None or (isinstance(old, Scalar) and (old.value is None or "args." in str(old.value))):
@@ -319,8 +321,3 @@ def _receive(target: MapNode, name: str, keys: list[str]) -> None:
         rename = outside if one.name in ("spec", "loop", "next") else inside
         for node in strings(one.value, skip=frozenset({"code"})):
             node.rewrite(rewrite(node.text, rename))
-
-
-def publish(step: MapNode, name: str, value: str) -> None:
-    """Have a step write its result to `ctx`."""
-    add_set(step, f"ctx.{name}", value, step.get("step") or step)

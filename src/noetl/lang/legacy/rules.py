@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, list_of, map_of, task_items
-from noetl.lang.legacy.rename import names_in
 from noetl.lang.legacy.retries import retry_rule
 from noetl.lang.legacy.tools import add_rule
 from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make
@@ -195,7 +194,9 @@ def _bare_targets(doc: Lowering, holder: MapNode, scope: str) -> None:
         pairs = [(item.get("name"), item.get("value")) for item in found.value.items if isinstance(item, MapNode)]
         if len(pairs) == len(found.value.items) and all(isinstance(n, Scalar) and v is not None for n, v in pairs):
             doc.found("habit", "a list under `set`", f"`set: {{{scope}.…}}`", found.key)
-            entries = [entry(f"{scope}.{n.text}", v, near=n) for n, v in pairs if isinstance(n, Scalar) and v is not None]
+            entries = [
+                entry(f"{scope}.{n.text}", v, near=n) for n, v in pairs if isinstance(n, Scalar) and v is not None
+            ]
             block = MapNode(entries, found.value.start, found.value.end)
             block.changed = True
             found.value = block
@@ -233,11 +234,3 @@ def _step_retry(doc: Lowering, step: MapNode) -> None:
         rule = retry_rule(doc, found)
         if rule is not None:
             add_rule(task, rule)
-
-
-def reads(node: Node, name: str) -> bool:
-    """Whether a template below a node mentions a root name."""
-    if isinstance(node, Scalar):
-        return isinstance(node.value, str) and "{" in node.value and name in names_in(node.value)
-    children = [one.value for one in node.entries] if isinstance(node, MapNode) else node.items
-    return any(reads(child, name) for child in children)

@@ -137,7 +137,11 @@ def _sinks_of(doc: Lowering, step: MapNode, task: MapNode | None, name: str, hol
     result = text_of(task, "result") if task is not None else ""
     chunk = task.take("chunk") if task is not None else None
     if holder is step and map_of(step, "loop") is not None:
-        doc.todo(step.entry("tool"), "this was saved once, after the loop: move the last task to a step of its own", sinks.key)
+        doc.todo(
+            step.entry("tool"),
+            "this was saved once, after the loop: move the last task to a step of its own",
+            sinks.key,
+        )
     groups = _grouped(doc, sinks, result, chunked=chunk is not None)
     others = _own_tasks(doc, sinks, result, name)
     if not groups and not others:
@@ -233,7 +237,11 @@ def _source(data: Node | str, chunk: Entry | None, near: Scalar) -> Node:
 
 def _size(chunk: Entry) -> dict[str, object]:
     block = chunk.value
-    return {one.name: one.value for one in block.entries if one.name in ("size", "mode")} if isinstance(block, MapNode) else {}
+    return (
+        {one.name: one.value for one in block.entries if one.name in ("size", "mode")}
+        if isinstance(block, MapNode)
+        else {}
+    )
 
 
 def _grouped(doc: Lowering, sinks: Entry, result: str, *, chunked: bool) -> list[tuple[Node | str, list[Node]]]:
@@ -331,11 +339,7 @@ def _target(doc: Lowering, sink: MapNode, result: str, *, rows: bool) -> MapNode
             target.put(entry(key, one.value, near=one.key))
         elif key not in ("args", "storage", "spec"):
             target.put(one)
-    if isinstance(auth := target.get("auth"), MapNode):
-        inner = auth.entries[0].value if len(auth.entries) == 1 else auth
-        stored = text_of(inner, "key") or text_of(inner, "credential") if isinstance(inner, MapNode) else ""
-        if stored:
-            target.put(entry("auth", make(stored, near=auth)))
+    _plain_auth(target)
     for one in target.entries:
         in_row = rows and one.name == "mapping"
         for node in strings(one.value):
@@ -343,6 +347,17 @@ def _target(doc: Lowering, sink: MapNode, result: str, *, rows: bool) -> MapNode
     if kind not in _TARGET_KINDS:
         doc.todo(target.entry("kind"), f"`{kind}` is no target of a transfer: write it as a task of its own", body)
     return target
+
+
+def _plain_auth(target: MapNode) -> None:
+    """`auth: {pg: {type: postgres, key: name}}` is `auth: name`."""
+    auth = target.get("auth")
+    if not isinstance(auth, MapNode):
+        return
+    inner = auth.entries[0].value if len(auth.entries) == 1 else auth
+    stored = (text_of(inner, "key") or text_of(inner, "credential")) if isinstance(inner, MapNode) else ""
+    if stored:
+        target.put(entry("auth", make(stored, near=auth)))
 
 
 def _names(result: str) -> frozenset[str]:
@@ -372,4 +387,3 @@ def _in_output(result: str) -> Renamer:
         return Renamed(1, "output.data")
 
     return rename
-

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from noetl.lang.grammar import SHAPES, TASK_KEYS
+from noetl.lang.grammar import SHAPES
 from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, list_of, map_of, text_of
-from noetl.lang.node import Base, Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
 from noetl.model.shape import Record
 
 _STEP = SHAPES["Step"]
@@ -35,7 +35,11 @@ def lower(doc: Lowering) -> None:
 
 
 def _step_name(doc: Lowering, step: MapNode) -> None:
-    if "step" not in step and isinstance(step.get("name"), Scalar) and ("tool" in step or "type" in step or "next" in step):
+    if (
+        "step" not in step
+        and isinstance(step.get("name"), Scalar)
+        and ("tool" in step or "type" in step or "next" in step)
+    ):
         found = step.entry("name")
         doc.found("habit", "`name` of a step", "`step`", found.key) if found else None
         step.rename("name", "step")
@@ -124,14 +128,7 @@ def _iterator(doc: Lowering, step: MapNode) -> None:
     assert holder is not None
     rest = [one for one in tool.entries if one.name not in ("kind", "task", "tool", "tasks", "name")]
     if isinstance(body, MapNode):
-        _rename_kind(doc, body)
-        if isinstance(body.get("tool"), Scalar) and "kind" not in body:
-            body.rename("tool", "kind")
-        nested = map_of(body, "tool")
-        if nested is not None and "kind" not in body:
-            body.take("tool")
-            for one in nested.entries:
-                body.put(one)
+        _looped_task(doc, body)
         holder.value = body
         for one in rest:
             if one.name not in step:
@@ -139,6 +136,18 @@ def _iterator(doc: Lowering, step: MapNode) -> None:
     elif isinstance(body, ListNode):
         holder.value = body
     step.changed = True
+
+
+def _looped_task(doc: Lowering, body: MapNode) -> None:
+    """The task of an `iterator`, whose kind stood under `type` or `tool`."""
+    _rename_kind(doc, body)
+    if isinstance(body.get("tool"), Scalar) and "kind" not in body:
+        body.rename("tool", "kind")
+    nested = map_of(body, "tool")
+    if nested is not None and "kind" not in body:
+        body.take("tool")
+        for one in nested.entries:
+            body.put(one)
 
 
 def _step_args(doc: Lowering, step: MapNode) -> None:
@@ -154,13 +163,6 @@ def _step_args(doc: Lowering, step: MapNode) -> None:
     else:
         step.take("input")
         step.rename("args", "input")
-
-
-def new_task(name: str, near: Base, **keys: object) -> MapNode:
-    """A task made by a lowering."""
-    made = make({"name": name, **keys}, near=near)
-    assert isinstance(made, MapNode)
-    return made
 
 
 def as_list(step: MapNode) -> ListNode | None:
@@ -185,6 +187,3 @@ def as_list(step: MapNode) -> ListNode | None:
     holder.value = made
     step.changed = True
     return made
-
-
-TASK_WORDS = frozenset(TASK_KEYS)

@@ -9,8 +9,9 @@ from noetl.lang.legacy.retries import retry_rule
 from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
 from noetl.model.shape import Record
 
-_SPEC = TASK_KEYS["spec"].shape
-assert isinstance(_SPEC, Record)
+_SPEC_SHAPE = TASK_KEYS["spec"].shape
+assert isinstance(_SPEC_SHAPE, Record)
+_SPEC_KEYS = frozenset(_SPEC_SHAPE.keys)
 
 #: kinds by other names
 _KINDS = {"bash": "shell", "sh": "shell", "cmd": "shell", "pg": "postgres", "postgresql": "postgres", "subplaybook": "playbook",
@@ -98,7 +99,7 @@ def _unwrap_spec(doc: Lowering, task: MapNode, kind: str) -> None:
     declared = doc.kinds.get(kind)
     known = set(declared.keys) if declared is not None else set()
     known |= set(KEYS.get(kind, {})) | {"args", "data", "auth", "name", "result", "sink", "input", "output", "with"}
-    known -= set(_SPEC.keys)
+    known -= _SPEC_KEYS
     for one in spec:
         if one.name in known and one.name not in task:
             doc.found("tool-spec", f"`{one.name}` under `spec`", f"`{one.name}` beside `kind`", one.key)
@@ -161,7 +162,14 @@ def _http_data(doc: Lowering, task: MapNode) -> None:
         return
     doc.found("data", "`data`", "`params` or `json`", found.key)
     block = found.value
-    parts = {"query": "params", "params": "params", "body": "json", "json": "json", "form": "form", "headers": "headers"}
+    parts = {
+        "query": "params",
+        "params": "params",
+        "body": "json",
+        "json": "json",
+        "form": "form",
+        "headers": "headers",
+    }
     if isinstance(block, MapNode) and block.entries and all(one.name in parts for one in block.entries):
         task.take("data")
         for one in block:
@@ -277,7 +285,9 @@ def _auth(doc: Lowering, task: MapNode, name: str) -> None:
     block = found.value
     if len(block.entries) == 1 and isinstance(block.entries[0].value, MapNode):
         block = block.entries[0].value  # auth: {pg: {type: postgres, key: pg_local}}
-    stored = text_of(block, "credential") or text_of(block, "key") or text_of(block, "name") or text_of(block, "source_key")
+    stored = (
+        text_of(block, "credential") or text_of(block, "key") or text_of(block, "name") or text_of(block, "source_key")
+    )
     kind = _CREDENTIALS.get(text_of(block, "type") or text_of(block, "kind") or text_of(block, "provider"))
     if kind is None:
         kind = {"postgres": "postgres_credential", "duckdb": "duckdb_credential"}.get(text_of(task, "kind"))
@@ -299,7 +309,18 @@ def _auth(doc: Lowering, task: MapNode, name: str) -> None:
 def _inline_credential(doc: Lowering, task: MapNode, found: Entry, block: MapNode, kind: str, name: str) -> None:
     """Values that stood in the task itself."""
     doc.found("habit", "`auth` as a map", "`auth: <name of a keychain entry>`", found.key)
-    known = {"token", "username", "password", "header", "token_url", "client_id", "client_secret", "scope", "audience", "prefix"}
+    known = {
+        "token",
+        "username",
+        "password",
+        "header",
+        "token_url",
+        "client_id",
+        "client_secret",
+        "scope",
+        "audience",
+        "prefix",
+    }
     renamed = {"user": "username", "value": "token", "header_name": "header", "url": "token_url", "api_key": "token"}
     settings: dict[str, object] = {}
     for one in block.entries:

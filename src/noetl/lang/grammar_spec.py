@@ -1,0 +1,112 @@
+"""The `spec` that may stand at every layer: how tasks run, how results are kept, how steps are scheduled."""
+
+from noetl.model.shape import Anything, Flag, Key, ListOf, MapOf, Number, OneOf, Record, Text, Word
+
+TEXT = Text()
+TEMPLATE = Text(templated=True)
+NAME = Text(name=True)
+MAP = MapOf(Anything())
+ARGUMENTS = OneOf((MAP, TEMPLATE))
+SECONDS = Number(minimum=0, templated=True)
+COUNT = Number(integer=True, minimum=1, templated=True)
+BYTES = Number(integer=True, minimum=0)
+
+
+def reserved(doc: str) -> Key:
+    return Key(Anything(literal=True), f"Reserved: {doc}; accepted without effect.", reserved=True)
+
+
+_RESULT = Record(
+    title="`result`",
+    keys={
+        "inline_max_bytes": Key(BYTES, "A larger payload is stored and travels by reference.", default=65_536),
+        "select": Key(MapOf(TEXT), "Fields lifted into the event by name: JSONPath of each."),
+        "store": Key(Word(("auto", "blob", "object_store", "relational", "nats")), "Which store.", default="auto"),
+        "ttl": Key(OneOf((TEXT, Number(minimum=0))), 'How long the payload is kept: seconds, or "24h".'),
+    },
+)
+
+RUNTIME: dict[str, Key] = {
+    "timeout": Key(
+        OneOf(
+            (
+                SECONDS,
+                Record(
+                    title="`timeout`",
+                    keys={
+                        "connect": Key(SECONDS, "http: to connect."),
+                        "read": Key(SECONDS, "http: between two reads."),
+                        "total": Key(SECONDS, "In all."),
+                    },
+                ),
+            )
+        ),
+        "Seconds a task may take; for http also `{connect, read}`.",
+    ),
+    "retries": Key(Number(integer=True, minimum=0), "http, postgres: the driver's own retries.", default=0),
+    "pool_size": Key(COUNT, "http, postgres: connections kept open."),
+    "verify": Key(Flag(templated=True), "http: check the server's certificate.", default=True),
+    "result": Key(_RESULT, "How results are kept."),
+    "validate": Key(
+        Record(
+            title="`validate`",
+            keys={
+                "input": Key(Anything(literal=True), "JSON Schema of the input."),
+                "output": Key(Anything(literal=True), "JSON Schema of the output's data."),
+            },
+        ),
+        "JSON Schemas checked at the boundary.",
+    ),
+    "isolation": Key(Word(("none", "process", "strict")), "How far a tool is kept from the worker."),
+    "network": Key(Word(("on", "off")), "Whether a tool may use the network."),
+    "allow_hosts": Key(ListOf(TEXT), "Hosts a tool may reach; layers intersect."),
+    "limits": Key(
+        Record(
+            title="`limits`",
+            keys={
+                "memory_mb": Key(Number(minimum=1), "Memory of a tool's process."),
+                "cpu_s": Key(Number(minimum=0), "Processor time of a tool's process."),
+                "output_bytes": Key(BYTES, "Bytes a tool may print or return."),
+                "processes": Key(Number(integer=True, minimum=1), "Processes a tool may start."),
+            },
+        ),
+        "Limits of a tool's process; the smallest layer wins.",
+    ),
+}
+
+SCHEDULING: dict[str, Key] = {
+    "pool": Key(TEMPLATE, "The worker pool that runs the step."),
+    "priority": Key(Number(integer=True, templated=True), "Higher goes first.", default=0),
+    "concurrency": Key(
+        Record(
+            title="`concurrency`",
+            keys={
+                "key": Key(TEMPLATE, "Runs with the same key count together."),
+                "limit": Key(COUNT, "How many at a time.", required=True),
+                "on_limit": Key(Word(("queue", "cancel_new", "cancel_running")), "What happens beyond it."),
+            },
+        ),
+        "How many runs of this step at a time, over all executions.",
+    ),
+    "rate": Key(
+        Record(
+            title="`rate`",
+            keys={
+                "key": Key(TEMPLATE, "Runs with the same key count together."),
+                "limit": Key(COUNT, "How many starts in the period.", required=True),
+                "per_s": Key(SECONDS, "The period in seconds.", required=True),
+            },
+        ),
+        "How often this step may start.",
+    ),
+    "lease": Key(
+        Record(
+            title="`lease`",
+            keys={
+                "ttl_s": Key(Number(minimum=1), "A silent worker loses the step after this.", default=30),
+                "heartbeat_s": Key(Number(minimum=0.1), "How often the worker reports.", default=10),
+            },
+        ),
+        "How long a worker holds the step.",
+    ),
+}
