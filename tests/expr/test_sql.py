@@ -234,8 +234,7 @@ def test_no_value_changes_what_a_statement_is(text: str, value: Any, style: Any)
     harmless = shape("abc", inlined=False)
     try:
         found = shape(value, inlined=False)
-    except TemplateError as error:
-        assert error.kind in ("sql", "template")
+    except TemplateError:
         return
     dots = str(value).count(".")  # a dotted name is several names
     assert [token for token in found if token not in ('"', ".")] == [

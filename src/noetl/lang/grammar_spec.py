@@ -13,6 +13,7 @@ BYTES = Number(integer=True, minimum=0)
 
 
 def reserved(doc: str) -> Key:
+    """A key that older documents reserve."""
     return Key(Anything(literal=True), f"Reserved: {doc}; accepted without effect.", reserved=True)
 
 

@@ -22,11 +22,13 @@ def is_labelled(item: MapNode) -> bool:
 
 
 def nearest_word(value: str, words: tuple[str, ...]) -> str | None:
+    """The word that was meant: in another case, or nearly so."""
     lowered = {word.lower(): word for word in words}
     return lowered.get(value.lower()) or nearest(value, words)
 
 
 def is_nothing(node: Node) -> bool:
+    """Whether the value was left out."""
     return isinstance(node, Scalar) and node.value is None
 
 
@@ -49,6 +51,7 @@ def fits(node: Node, shape: Shape) -> bool:
 
 
 def describe(shape: Shape) -> str:
+    """A shape in words."""
     names: dict[type[Shape], str] = {
         Record: "a map",
         MapOf: "a map",
@@ -65,6 +68,7 @@ def describe(shape: Shape) -> str:
 
 
 def kind_of_value(node: Node) -> str:
+    """A value in words."""
     if isinstance(node, MapNode):
         return "a map"
     if isinstance(node, ListNode):

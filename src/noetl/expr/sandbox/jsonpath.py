@@ -108,13 +108,14 @@ def _all_depths(run: Run, values: Iterable[Any]) -> Iterator[Any]:
 def _ask_library(run: Run, value: Any, path: str) -> list[Any]:
     if _REGEX.search(path):
         raise TemplateError("regular expressions are not supported in a `jsonpath`")
+    ask = _compiled(path)
     if not isinstance(value, (list, dict)):
         return []  # the library would read text as a JSON document
     selectors = math.prod(1 + bracket.count(",") for bracket in _BRACKET.findall(path))
     rounds = path.count("..") + path.count("?")
     run.work(100 * len(path))
     run.work((1 + weigh(run, value) // 16) * selectors * _depth(value) ** max(0, rounds - 1))
-    return _compiled(path)(value)
+    return ask(value)
 
 
 def _depth(value: Any) -> int:

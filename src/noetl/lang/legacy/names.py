@@ -28,6 +28,8 @@ _SCOPES = frozenset(
      "_attempt", "task_key", "row", "chunk", "now", "uuid", "range", "dict", "namespace", "loop", "true", "false", "none",
      "done", "ok", "fail", "running", "loop_done", "all_done", "any_done", "quiet", "cycler", "joiner", "lipsum"}
 )  # fmt: skip
+#: what other runtimes wrap a response in
+_ENVELOPE = frozenset({"data", "body", "status_code"})
 _HABITS = ("job", "env", "payload", "error", "_err", "args", "loop_index", "_loop_index")
 #: text that is never a template, or whose template is none of ours
 _LITERAL = frozenset({"code", "desc", "description", "select"})
@@ -177,8 +179,8 @@ class _Names:
             return False
         if "event" in roots and any(word in node.text for word in (*_EVENTS, "step.exit")):
             return False
-        if "output" in roots and ("success" in node.text or scene.kind == "http"):
-            return not any(r.path[0] == "output" and len(r.path) > 2 for r in reads) and "success" not in node.text
+        if "output" in roots and ("success" in node.text or _is_envelope(reads)):
+            return False
         return not any(r.path[0] == "step" and r.path[1:2] and r.path[1] in self.steps for r in reads)
 
     def chain(self, chain: Chain, scene: Scene, node: Scalar, *, mentions_error: bool) -> Renamed | None:
@@ -255,7 +257,7 @@ class _Names:
             return Renamed(1, "output", compared="ok")
         if scene.kind != "http" or chain.parts[1:2] != ("data",) or len(chain.parts) < 3:
             return None
-        if chain.parts[2] in ("data", "body", "status_code"):
+        if chain.parts[2] in _ENVELOPE:
             name = ".".join(chain.parts[:3])
             said = f"`{name}`: `output.data` is the body itself, and its status is `output.http.status`"
             self.unsure.append((scene.holder, said, node))
@@ -372,6 +374,10 @@ class _Names:
     def want(self, name: str, near: Scalar) -> None:
         if not any(_sets(step, f"ctx.{name}") for step in self.steps.values()):
             self.wanted.setdefault(name, near)
+
+
+def _is_envelope(reads: Iterable[Read]) -> bool:
+    return any(read.path[:2] == ("output", "data") and read.path[2:3] and read.path[2] in _ENVELOPE for read in reads)
 
 
 def _payload_parts(chain: Chain, kind: str) -> int:

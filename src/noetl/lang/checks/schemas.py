@@ -1,0 +1,42 @@
+"""JSON Schemas inside of a playbook: that they are schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from noetl.lang.checks.subject import Subject
+from noetl.lang.jsonschema import check_schema
+from noetl.lang.node import ListNode, MapNode, Node, plain
+
+
+def check(subject: Subject) -> None:
+    """Report schemas of the workload, of inputs and of outputs that no validator would take."""
+    for node in _schemas(subject.root, mentioned="validate" in subject.problems.source.text):
+        wrong = check_schema(plain(node))
+        if wrong is not None:
+            at = node.alias or (node.start, node.end)
+            subject.problems.error("wrong-value", f"this is not a JSON Schema: {wrong}", at)
+
+
+def _schemas(root: MapNode, *, mentioned: bool) -> Iterator[Node]:
+    metadata = root.get("metadata")
+    schema = metadata.get("schema") if isinstance(metadata, MapNode) else None
+    if schema is not None:
+        yield schema
+    for name in ("executor", "workflow", "workbook") if mentioned else ():
+        block = root.get(name)
+        if block is not None:
+            yield from _validated(block)
+
+
+def _validated(node: Node) -> Iterator[Node]:
+    """What stands under `spec.validate`, wherever a spec stands."""
+    if isinstance(node, ListNode):
+        for item in node.items:
+            yield from _validated(item)
+    elif isinstance(node, MapNode):
+        for one in node.entries:
+            rules = one.value.get("validate") if one.name == "spec" and isinstance(one.value, MapNode) else None
+            if isinstance(rules, MapNode):
+                yield from (child for word in ("input", "output") if (child := rules.get(word)) is not None)
+            yield from _validated(one.value)
