@@ -74,6 +74,13 @@ def numbered(text: str, params: dict[str, Any] | None = None) -> tuple[str, list
         ("SELECT 5 -{{ n }}, 'a'{{ n }}'b'", "SELECT 5 - $1, 'a' $2 'b'", [41, 41]),
         ("SELECT arr[1:{{ n }}], arr[1:2], {'a':1}", "SELECT arr[1:$1], arr[1:2], {'a':1}", [41]),
         ("SELECT 1; SELECT {{ n }};", "SELECT 1; SELECT $1;", [41]),
+        (
+            "SELECT 1 FROM {{ t }}, {{ dotted }} WHERE a IN ({{ n }}, {{ n }})",
+            'SELECT 1 FROM "numbers", "public"."users" WHERE a IN ($1, $2)',
+            [41, 41],
+        ),
+        ("UPDATE {{ t }} SET a = {{ n }}, b = {{ n }}", 'UPDATE "numbers" SET a = $1, b = $2', [41, 41]),
+        ("SELECT 1 /* *{{ n }}/ */", "SELECT 1 /* * / */", []),
         ("", "", []),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Problem(msgspec.Struct, frozen=True, gc=False):
     """Something wrong with a template, told without raising."""
 
     #: `template-syntax` or `unknown-filter`
@@ -20,7 +20,7 @@ class Problem(msgspec.Struct, frozen=True):
     offset: int
 
 
-class Read(msgspec.Struct, frozen=True):
+class Read(msgspec.Struct, frozen=True, gc=False):
     """A path of names that a template reads."""
 
     #: the root name and the literal parts after it: `output.data.rows[0]` is ("output", "data", "rows", "0")
@@ -31,7 +31,7 @@ class Read(msgspec.Struct, frozen=True):
     exact: bool
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """A call of a bare function: `done('fetch')`."""
 
     name: str
@@ -40,7 +40,7 @@ class Call(msgspec.Struct, frozen=True):
     offset: int
 
 
-class Facts(msgspec.Struct, frozen=True):
+class Facts(msgspec.Struct, frozen=True, gc=False):
     """Everything static about one template or expression."""
 
     problems: tuple[Problem, ...] = ()
@@ -53,10 +53,11 @@ class Facts(msgspec.Struct, frozen=True):
         """The same facts, of a text that stands `by` characters further on."""
         if not by:
             return self
+        # Most have one of these and nothing else, and there are many of them: the empty ones cost nothing.
         return Facts(
-            tuple(Problem(p.code, p.message, p.fix, p.offset + by) for p in self.problems),
-            tuple(Read(r.path, r.offset + by, r.exact) for r in self.reads),
-            tuple(Call(c.name, c.args, c.offset + by) for c in self.calls),
+            self.problems and tuple([Problem(p.code, p.message, p.fix, p.offset + by) for p in self.problems]),
+            self.reads and tuple([Read(r.path, r.offset + by, r.exact) for r in self.reads]),
+            self.calls and tuple([Call(c.name, c.args, c.offset + by) for c in self.calls]),
             self.filters,
         )
 

@@ -132,8 +132,10 @@ class Template:
 
     def _find_facts(self) -> Facts:
         if self._parts is not None:
-            found = [part for part in self._parts if not isinstance(part, str)]
-            return joined(part.facts.shifted(offset) for part, offset in found) if found else NO_FACTS
+            found = [part[0].facts.shifted(part[1]) for part in self._parts if not isinstance(part, str)]
+            if len(found) == 1:
+                return found[0]
+            return joined(found) if found else NO_FACTS
         body = self._parsed()
         if isinstance(body, Problem):
             return Facts(problems=(body,))

@@ -74,6 +74,7 @@ class TaskBuilder:
         def at(boundary: Boundary) -> Place:
             return replace(here, boundary=boundary)
 
+        block = node.get("input")
         spec = node.get("spec")
         own: dict[str, Any] = {}
         if isinstance(spec, MapNode):
@@ -86,6 +87,8 @@ class TaskBuilder:
             config=self.config(node, kind, at(Boundary.TASK_CONFIG), single=single),
             input=self.sites.values(node.get("input"), at(Boundary.TASK_INPUT)),
             auth=self.sites.value(node.get("auth"), at(Boundary.TASK_CONFIG)),
+            auth_at=self.span(auth) if (auth := node.get("auth")) is not None else None,
+            input_at={e.name: self.span(e.key) for e in block.entries} if isinstance(block, MapNode) else {},
             output=self.sites.value(node.get("output"), at(Boundary.TASK_OUTPUT)),
             set=self.assignments(node.get("set"), at(Boundary.TASK_SET)),
             policy=self.policy(spec.get("policy") if isinstance(spec, MapNode) else None, at(Boundary.RULE)),

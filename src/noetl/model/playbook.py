@@ -103,6 +103,9 @@ class Task(msgspec.Struct, frozen=True):
     config: Mapping[str, Any] = {}
     input: Mapping[str, Value] | Value | None = None
     auth: Value | None = None
+    #: where `auth` and the keys of `input` stand
+    auth_at: Span | None = None
+    input_at: Mapping[str, Span] = {}
     output: Value | None = None
     set: tuple[Assignment, ...] = ()
     policy: Policy | None = None

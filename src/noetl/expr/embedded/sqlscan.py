@@ -30,6 +30,7 @@ _TOKEN: Final = re.compile(
     | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
+_HOLES_APART: Final = re.compile(r"(?<=[*/])\x00+(?=[*/])")
 _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 _ESCAPE: Final = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|.)|''", re.DOTALL)
 _LETTERS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -59,6 +60,8 @@ class _Scanner:
         self._words: list[str] = []
         self._parentheses: list[str] = []
         self._name_expected = False
+        #: a name was just given by a template, and a comma would bring another
+        self._listing = False
         self.parts: list[Part] = []
         self.problems: list[Problem] = []
         self.dropped: list[Source] = []
@@ -72,7 +75,8 @@ class _Scanner:
             self._position = match.end()
             _READERS[kind](self, match[0])
             if kind not in ("word", "space", "comment", "block"):
-                self._name_expected = False
+                self._name_expected = match[0] == "," and self._listing
+                self._listing = False
                 if kind != "other":
                     self._words.clear()
 
@@ -106,7 +110,8 @@ class _Scanner:
 
     def comment(self, text: str) -> None:
         self.dropped.extend(next(self._holes) for _ in range(text.count(HOLE)))
-        self._add(text.replace(HOLE, ""))
+        # What stood apart must not become the end of the comment.
+        self._add(_HOLES_APART.sub(" ", text).replace(HOLE, ""))
 
     def block(self, text: str) -> None:
         depth, start = 1, self._position - len(text)
@@ -173,6 +178,7 @@ class _Scanner:
             self._words.clear()
             return
         self._add(text)
+        self._listing = False
         word = text.upper()
         if word in _NAMES_FOLLOW:
             self._name_expected = word != "FROM" or not self._from_before_value()
@@ -194,6 +200,7 @@ class _Scanner:
                 self.parts.append(Splice(source))
             elif self._name_expected:
                 self.parts.append(Identifier((source,)))
+                self._listing = True
             else:
                 self._add_value(Bind((source,)))
             return

@@ -84,6 +84,8 @@ def _other(run: Run, value: Any) -> Any:
         run.grow(16 * len(value))
         return _plain_dict(run, dict(value))
     if isinstance(value, (list, tuple, range, Iterator)):
+        run.work(16)
+        run.grow(64)
         return _plain_list(run, bounded_list(run, value))
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()

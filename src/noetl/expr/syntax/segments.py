@@ -17,10 +17,12 @@ _INSIDE: Final = re.compile(
     r"""(?: [^'"(\[{}\])-]+ | '[^'\\]*(?:\\.[^'\\]*)*' | "[^"\\]*(?:\\.[^"\\]*)*" | -(?!\}\}) )*""",
     re.VERBOSE | re.DOTALL,
 )
+#: a text that is one expression without anything that needs a closer look, which is what most are
+_LONE: Final = re.compile(r"""\{\{[^-+{}'"][^{}'"]*(?<!-)\}\}""")
 _CLOSES: Final = {"(": ")", "[": "]", "{": "}"}
 
 
-class Hole(msgspec.Struct, frozen=True):
+class Hole(msgspec.Struct, frozen=True, gc=False):
     """One `{{ … }}`: the source between the braces, and where that source starts."""
 
     source: str
@@ -37,6 +39,8 @@ def has_template(text: str) -> bool:
 
 def split(text: str) -> list[Segment] | None:
     """The segments of a text, in order; None when it has statements, comments or a flaw."""
+    if _LONE.fullmatch(text):
+        return [Hole(text[2:-2], 2)]
     segments: list[Segment] = []
     position = 0
     strip_next = False

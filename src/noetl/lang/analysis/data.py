@@ -129,13 +129,16 @@ def _task_inputs(names: list[str], task: Task, owner: Step | None, subject: Subj
             subject.problems.error(
                 "unknown-key",
                 f"`kind: {task.kind}` has no key `{name}`, and nothing reads `input.{name}`",
-                task.at,
+                task.input_at.get(name, task.at),
                 fix=f"did you mean `{meant}`?" if meant else f"it takes: {', '.join(kind.keys)}",
             )
         else:
             where = f"task `{task.name}`" + (f" of step `{owner.name}`" if owner else "")
             subject.problems.warning(
-                "unused-input", f"nothing in {where} reads `input.{name}`", task.at, fix="remove it"
+                "unused-input",
+                f"nothing in {where} reads `input.{name}`",
+                task.input_at.get(name, task.at),
+                fix="remove it",
             )
 
 

@@ -8,6 +8,7 @@ from noetl.expr.scopes import Boundary
 from noetl.lang.checks.subject import Subject, all_tasks
 from noetl.lang.node import ListNode, MapNode, Node, Scalar
 from noetl.lang.sorts import is_template
+from noetl.model.diagnostics import Where
 from noetl.model.nearest import nearest
 
 _MAY_READ = frozenset({Boundary.TASK_CONFIG, Boundary.TASK_INPUT, Boundary.KEYCHAIN})
@@ -47,16 +48,16 @@ def check(subject: Subject) -> None:
     for _step, task in all_tasks(subject.playbook):
         name = task.auth.tree if task.auth is not None and task.auth.constant else None
         if isinstance(name, str) and name not in declared:
-            _undeclared(subject, name, declared, task.at)
+            _undeclared(subject, name, declared, task.auth_at)
     _in_plain(subject, subject.root, "")
 
 
-def _undeclared(subject: Subject, name: str, declared: set[str], at: object) -> None:
+def _undeclared(subject: Subject, name: str, declared: set[str], at: Where) -> None:
     meant = nearest(name, declared)
     subject.problems.warning(
         "unknown-credential",
         f"the keychain does not declare `{name}`",
-        at,  # type: ignore[arg-type]
+        at,
         fix=f"did you mean `{meant}`?" if meant else f"add `- {{name: {name}, kind: …}}` to `keychain`",
     )
 

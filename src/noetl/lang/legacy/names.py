@@ -7,15 +7,25 @@ of the step's loop, an earlier task of the pipeline, a key of the workload, the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from noetl.expr import Read, template
 from noetl.lang.legacy.lowering import V10, Lowering, add_set, map_of, task_items, text_of
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
+from noetl.lang.legacy.scene import (
+    ENVELOPE,
+    HTTP,
+    Scene,
+    declares,
+    elements_of,
+    is_envelope,
+    names_given,
+    of_output,
+    payload_parts,
+    writes,
+)
 from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry
 
 _OUTPUT_WORDS = frozenset({"this", "result", "response"})
-_HTTP = {"status": "status", "status_code": "status", "headers": "headers"}
 _PAYLOAD = frozenset({"data", "result", "body", "rows"})
 _EVENTS = {
     "call.done": "step.done",
@@ -28,32 +38,9 @@ _SCOPES = frozenset(
      "_attempt", "task_key", "row", "chunk", "now", "uuid", "range", "dict", "namespace", "loop", "true", "false", "none",
      "done", "ok", "fail", "running", "loop_done", "all_done", "any_done", "quiet", "cycler", "joiner", "lipsum"}
 )  # fmt: skip
-#: what other runtimes wrap a response in
-_ENVELOPE = frozenset({"data", "body", "status_code"})
 _HABITS = ("job", "env", "payload", "error", "_err", "args", "loop_index", "_loop_index")
 #: text that is never a template, or whose template is none of ours
 _LITERAL = frozenset({"code", "desc", "description", "select"})
-
-
-@dataclass
-class Scene:
-    """Where a template stands."""
-
-    step: MapNode | None = None
-    step_name: str = ""
-    kind: str = ""
-    #: names of loop elements, from the inside out
-    elements: tuple[str, ...] = ()
-    #: earlier tasks of the pipeline by name
-    earlier: dict[str, MapNode] = field(default_factory=dict)
-    in_loop: bool = False
-    #: the step has ended: its own name means its output
-    ended: bool = False
-    #: inside of a task's rules, `output` or `set`: the task has ended
-    after_task: bool = False
-    #: names the caller gives a workbook task
-    given: frozenset[str] = frozenset()
-    holder: Entry | None = None
 
 
 def lower(doc: Lowering) -> None:
@@ -86,7 +73,7 @@ class _Names:
             self.step(step)
         workbook = map_of(self.doc.root, "workbook")
         for one in workbook.entries if workbook is not None else []:
-            given = _caller_names(self.doc, one.name)
+            given = names_given(self.doc, one.name)
             scene = Scene(given=given, holder=one)
             block = MapNode([entry("tool", one.value)], one.value.start, one.value.end)
             for _name, task in list(task_items(block)):
@@ -104,7 +91,7 @@ class _Names:
 
     def step(self, step: MapNode) -> None:
         name = text_of(step, "step")
-        elements = _elements(step)
+        elements = elements_of(step)
         scene = Scene(step=step, step_name=name, elements=elements, in_loop=bool(elements))
         loop = map_of(step, "loop")
         if loop is not None:
@@ -179,7 +166,7 @@ class _Names:
             return False
         if "event" in roots and any(word in node.text for word in (*_EVENTS, "step.exit")):
             return False
-        if "output" in roots and ("success" in node.text or _is_envelope(reads)):
+        if "output" in roots and ("success" in node.text or is_envelope(reads)):
             return False
         return not any(r.path[0] == "step" and r.path[1:2] and r.path[1] in self.steps for r in reads)
 
@@ -221,8 +208,8 @@ class _Names:
         parts = chain.parts
         after = parts[1] if len(parts) > 1 else ""
         if after in ("result", "response"):
-            if scene.kind == "http" and len(parts) > 2 and parts[2] in ("data", *_HTTP):
-                return Renamed(3, "output.data" if parts[2] == "data" else f"output.http.{_HTTP[parts[2]]}")
+            if scene.kind == "http" and len(parts) > 2 and parts[2] in ("data", *HTTP):
+                return Renamed(3, "output.data" if parts[2] == "data" else f"output.http.{HTTP[parts[2]]}")
             return Renamed(2, "output.data")
         if after in ("result_ref", "ref"):
             if after == "result_ref":
@@ -257,7 +244,7 @@ class _Names:
             return Renamed(1, "output", compared="ok")
         if scene.kind != "http" or chain.parts[1:2] != ("data",) or len(chain.parts) < 3:
             return None
-        if chain.parts[2] in _ENVELOPE:
+        if chain.parts[2] in ENVELOPE:
             name = ".".join(chain.parts[:3])
             said = f"`{name}`: `output.data` is the body itself, and its status is `output.http.status`"
             self.unsure.append((scene.holder, said, node))
@@ -282,7 +269,7 @@ class _Names:
             new = "workload"
         elif name in self.doc.step_vars:
             new = "ctx"
-        elif name in self.workload and not _sets(scene.step, f"step.{name}"):
+        elif name in self.workload and not writes(scene.step, f"step.{name}"):
             new = "workload"
         self.doc.found("vars", f"`vars.{name}`", f"`{new}.{name}`", node)
         return Renamed(1, new)
@@ -307,7 +294,7 @@ class _Names:
         if root in ("error", "_err"):
             self.doc.found("habit", f"`{root}`", "`output.error`", node)
             return Renamed(1, "output.error")
-        if root == "args" and after and scene.step is not None and _declares(scene.step, after):
+        if root == "args" and after and scene.step is not None and declares(scene.step, after):
             self.doc.found("args", f"`args.{after}`", f"`input.{after}`", node, grade=V10)
             return Renamed(1, "input")
         return None
@@ -324,12 +311,12 @@ class _Names:
             return self.earlier_task(chain, scene, node)
         if root in self.steps or root in self.workload:
             return self.step_or_workload(chain, scene, node)
-        if scene.step is not None and root in _elements(scene.step):
+        if scene.step is not None and root in elements_of(scene.step):
             said = f"`{root}` is known only inside of the loop: publish what is needed with `set`"
             self.doc.todo(scene.holder, said, node)
         elif root in _OUTPUT_WORDS and scene.after_task:
             self.doc.found("habit", f"`{root}`", "`output`", node)
-            return _of_output(chain, scene.kind)
+            return of_output(chain, scene.kind)
         return None
 
     def step_or_workload(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
@@ -349,14 +336,14 @@ class _Names:
         scope = "iter" if scene.in_loop else "step"
         self.doc.found("habit", f"the task's name `{root}`", f"`{scope}.{root}`", node)
         add_set(scene.earlier[root], f"{scope}.{root}", "{{ output.data }}", node)
-        consumed = _payload_parts(chain, text_of(scene.earlier[root], "kind"))
+        consumed = payload_parts(chain, text_of(scene.earlier[root], "kind"))
         return Renamed(consumed, f"{scope}.{root}")
 
     def step_result(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed:
         """A step's name as its result: published in `ctx`, or simply `output` where that step has just ended."""
         root = chain.parts[0]
         kind = text_of(map_of(self.steps[root], "tool"), "kind")
-        consumed = _payload_parts(chain, kind)
+        consumed = payload_parts(chain, kind)
         own = root == scene.step_name and (scene.ended or scene.after_task)
         self.doc.found("habit", f"the step's name `{root}`", "`output.data`" if own else f"`ctx.{root}`", node)
         after = chain.parts[1] if len(chain.parts) > 1 else ""
@@ -372,84 +359,5 @@ class _Names:
         return Renamed(consumed, f"ctx.{root}")
 
     def want(self, name: str, near: Scalar) -> None:
-        if not any(_sets(step, f"ctx.{name}") for step in self.steps.values()):
+        if not any(writes(step, f"ctx.{name}") for step in self.steps.values()):
             self.wanted.setdefault(name, near)
-
-
-def _is_envelope(reads: Iterable[Read]) -> bool:
-    return any(read.path[:2] == ("output", "data") and read.path[2:3] and read.path[2] in _ENVELOPE for read in reads)
-
-
-def _payload_parts(chain: Chain, kind: str) -> int:
-    """How many parts of `step.data.field` say no more than "its output"."""
-    parts = chain.parts
-    consumed = 1
-    if len(parts) > 1 and not (chain.called and len(parts) == 2):
-        if parts[1] in ("data", "result", "output"):
-            consumed = 2
-        if kind in ("postgres", "duckdb"):
-            if parts[1] == "rows":
-                consumed = 2
-            elif parts[1] == "command_0" and parts[2:3] == ("rows",):
-                consumed = 3
-    return consumed
-
-
-def _of_output(chain: Chain, kind: str) -> Renamed:
-    """`this`, `result` and `response` after a task: its output."""
-    after = chain.parts[1] if len(chain.parts) > 1 else ""
-    if chain.called and len(chain.parts) == 2:
-        return Renamed(1, "output.data")
-    if kind == "http" and after in _HTTP and chain.parts[0] != "result":
-        return Renamed(2, f"output.http.{_HTTP[after]}")
-    if chain.parts[0] in ("this", "response") and after in ("data", "body"):
-        return Renamed(2, "output.data")
-    if chain.parts[0] == "result" and after == "data" and kind == "http":
-        return Renamed(2, "output.data")
-    return Renamed(1, "output.data")
-
-
-def _elements(step: MapNode) -> tuple[str, ...]:
-    """The iterators of a step's loops, the innermost first."""
-    names: list[str] = []
-    loop = map_of(step, "loop")
-    while loop is not None:
-        names.insert(0, text_of(loop, "iterator"))
-        loop = map_of(loop, "loop")
-    return tuple(name for name in names if name)
-
-
-def _sets(step: MapNode | None, target: str) -> bool:
-    """Whether anything in a step writes a target."""
-    if step is None:
-        return False
-    waiting: list[Node] = [step]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, MapNode):
-            block = node.get("set")
-            if isinstance(block, MapNode):
-                scope, _, rest = target.partition(".")
-                nested = map_of(block, scope)
-                if target in block or (nested is not None and rest in nested):
-                    return True
-            waiting.extend(one.value for one in node.entries)
-        elif isinstance(node, ListNode):
-            waiting.extend(node.items)
-    return False
-
-
-def _declares(step: MapNode, name: str) -> bool:
-    block = map_of(step, "input")
-    return block is not None and name in block
-
-
-def _caller_names(doc: Lowering, task: str) -> frozenset[str]:
-    """The inputs that callers give a workbook task."""
-    names: set[str] = set()
-    for step in doc.steps():
-        for _name, call in task_items(step):
-            if text_of(call, "kind") == "workbook" and (text_of(call, "task") or text_of(call, "name")) == task:
-                block = map_of(call, "input")
-                names.update(one.name for one in block.entries) if block is not None else None
-    return frozenset(names)

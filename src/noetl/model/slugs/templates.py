@@ -44,7 +44,6 @@ TEMPLATES = (
         why="It would be undefined whenever it is evaluated.",
         mend="Say which scope is meant: `workload.x`, `ctx.x`, `input.x` … Data of another step must be published with `set`.",
         wrong="""
-            workload: {city: Ulm}
             workflow:
               - step: start
                 tool: {kind: noop, output: "{{ city }}"}

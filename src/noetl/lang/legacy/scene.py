@@ -1,0 +1,117 @@
+"""Where a template of an older document stands, and what the names around it stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from noetl.expr import Read
+from noetl.lang.legacy.lowering import Lowering, map_of, task_items, text_of
+from noetl.lang.legacy.rename import Chain, Renamed
+from noetl.lang.node import Entry, ListNode, MapNode, Node
+
+HTTP = {"status": "status", "status_code": "status", "headers": "headers"}
+#: what other runtimes wrap a response in
+ENVELOPE = frozenset({"data", "body", "status_code"})
+
+
+@dataclass
+class Scene:
+    """Where a template stands."""
+
+    step: MapNode | None = None
+    step_name: str = ""
+    kind: str = ""
+    #: names of loop elements, from the inside out
+    elements: tuple[str, ...] = ()
+    #: earlier tasks of the pipeline by name
+    earlier: dict[str, MapNode] = field(default_factory=dict)
+    in_loop: bool = False
+    #: the step has ended: its own name means its output
+    ended: bool = False
+    #: inside of a task's rules, `output` or `set`: the task has ended
+    after_task: bool = False
+    #: names the caller gives a workbook task
+    given: frozenset[str] = frozenset()
+    holder: Entry | None = None
+
+
+def is_envelope(reads: Iterable[Read]) -> bool:
+    """Whether a template reads what other runtimes wrap a response in."""
+    return any(read.path[:2] == ("output", "data") and read.path[2:3] and read.path[2] in ENVELOPE for read in reads)
+
+
+def payload_parts(chain: Chain, kind: str) -> int:
+    """How many parts of `step.data.field` say no more than "its output"."""
+    parts = chain.parts
+    consumed = 1
+    if len(parts) > 1 and not (chain.called and len(parts) == 2):
+        if parts[1] in ("data", "result", "output"):
+            consumed = 2
+        if kind in ("postgres", "duckdb"):
+            if parts[1] == "rows":
+                consumed = 2
+            elif parts[1] == "command_0" and parts[2:3] == ("rows",):
+                consumed = 3
+    return consumed
+
+
+def of_output(chain: Chain, kind: str) -> Renamed:
+    """`this`, `result` and `response` after a task: its output."""
+    after = chain.parts[1] if len(chain.parts) > 1 else ""
+    if chain.called and len(chain.parts) == 2:
+        return Renamed(1, "output.data")
+    if kind == "http" and after in HTTP and chain.parts[0] != "result":
+        return Renamed(2, f"output.http.{HTTP[after]}")
+    if chain.parts[0] in ("this", "response") and after in ("data", "body"):
+        return Renamed(2, "output.data")
+    if chain.parts[0] == "result" and after == "data" and kind == "http":
+        return Renamed(2, "output.data")
+    return Renamed(1, "output.data")
+
+
+def elements_of(step: MapNode) -> tuple[str, ...]:
+    """The iterators of a step's loops, the innermost first."""
+    names: list[str] = []
+    loop = map_of(step, "loop")
+    while loop is not None:
+        names.insert(0, text_of(loop, "iterator"))
+        loop = map_of(loop, "loop")
+    return tuple(name for name in names if name)
+
+
+def writes(step: MapNode | None, target: str) -> bool:
+    """Whether anything in a step writes a target."""
+    if step is None:
+        return False
+    waiting: list[Node] = [step]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, MapNode):
+            block = node.get("set")
+            if isinstance(block, MapNode):
+                scope, _, rest = target.partition(".")
+                nested = map_of(block, scope)
+                if target in block or (nested is not None and rest in nested):
+                    return True
+            waiting.extend(one.value for one in node.entries)
+        elif isinstance(node, ListNode):
+            waiting.extend(node.items)
+    return False
+
+
+def declares(step: MapNode, name: str) -> bool:
+    """Whether a step has an input of that name."""
+    block = map_of(step, "input")
+    return block is not None and name in block
+
+
+def names_given(doc: Lowering, task: str) -> frozenset[str]:
+    """The inputs that callers give a workbook task."""
+    names: set[str] = set()
+    for step in doc.steps():
+        for _name, call in task_items(step):
+            if text_of(call, "kind") == "workbook" and (text_of(call, "task") or text_of(call, "name")) == task:
+                block = map_of(call, "input")
+                names.update(one.name for one in block.entries) if block is not None else None
+    return frozenset(names)

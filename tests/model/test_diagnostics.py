@@ -1,0 +1,49 @@
+"""Diagnostics: collected once each, told in the order of the source."""
+
+from noetl.model.diagnostics import Diagnostics, Edit, Severity
+from noetl.model.source import Source, Span
+
+
+def test_what_is_found_comes_in_the_order_of_the_source() -> None:
+    problems = Diagnostics(Source("ab\ncd\n"))
+    problems.error("late", "m", (4, 5))
+    problems.warning("early", "m", (0, 1))
+    problems.error("between", "m", (3, 4))
+    assert [found.code for found in problems.found()] == ["early", "between", "late"]
+
+
+def test_problems_of_one_place_are_ordered_by_their_code() -> None:
+    problems = Diagnostics(Source("ab"))
+    problems.error("b", "m", (0, 1))
+    problems.error("a", "m", (0, 2))
+    assert [found.code for found in problems.found()] == ["a", "b"]
+
+
+def test_the_same_thing_is_said_once() -> None:
+    problems = Diagnostics(Source("ab"))
+    problems.error("code", "message", (0, 1), fix="first")
+    problems.error("code", "message", (0, 2), fix="second")
+    problems.error("code", "other", (0, 1))
+    assert [(found.message, found.fix) for found in problems.found()] == [("message", "first"), ("other", None)]
+
+
+def test_a_problem_without_a_place_comes_first() -> None:
+    problems = Diagnostics(Source("ab"))
+    problems.error("here", "m", (0, 1))
+    problems.error("nowhere", "m", None)
+    assert [(found.code, found.span) for found in problems.found()] == [("nowhere", None), ("here", Span(1, 1, 1, 2))]
+
+
+def test_warnings_are_no_errors() -> None:
+    problems = Diagnostics(Source(""))
+    problems.warning("w", "m", None)
+    assert not problems.has_errors
+    problems.add("e", Severity.ERROR, "m", None)
+    assert problems.has_errors
+
+
+def test_a_span_is_taken_as_it_is_and_edits_are_kept() -> None:
+    problems = Diagnostics(Source(""))
+    problems.error("e", "m", Span(3, 4, 3, 5), edits=[Edit(0, 1, "x")])
+    (found,) = problems.found()
+    assert (found.span, found.edits) == (Span(3, 4, 3, 5), (Edit(0, 1, "x"),))

@@ -1,0 +1,57 @@
+"""Which tool kinds there are."""
+
+import pytest
+
+from noetl.model.kinds import InputRole
+from noetl.tools.registry import BUILT_IN, Kinds
+
+
+def test_every_kind_of_the_language_is_built_in() -> None:
+    assert list(Kinds())[: len(BUILT_IN)] == [
+        "noop", "python", "http", "postgres", "duckdb", "shell", "playbook", "workbook", "secrets", "resolve", "transfer",
+        "wait",
+    ]  # fmt: skip
+    assert len(Kinds()) >= 12
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_kind_declares_itself_under_its_own_name(name: str) -> None:
+    kind = Kinds()[name]
+    assert kind.name == name
+    assert kind.doc
+    assert kind.output
+    groups = [*kind.one_of, *kind.at_most_one]
+    named = {key for group in groups for key in group} | kind.literal | kind.sql | kind.shell
+    nested = {"query"} if name == "transfer" else set()
+    assert named - nested <= set(kind.keys)
+    assert all(key.doc for key in kind.keys.values())
+
+
+def test_script_is_another_word_for_shell() -> None:
+    kinds = Kinds()
+    assert kinds["script"] is kinds["shell"]
+    assert "script" in kinds
+    assert "script" not in list(kinds)
+
+
+def test_a_kind_nobody_has_is_a_key_error() -> None:
+    kinds = Kinds()
+    with pytest.raises(KeyError):
+        kinds["nope"]
+    assert "nope" not in kinds
+    assert kinds.get("nope") is None
+
+
+def test_a_kind_is_loaded_once() -> None:
+    kinds = Kinds()
+    assert kinds["http"] is kinds["http"]
+
+
+@pytest.mark.parametrize("name", ["http", "resolve", "transfer", "wait"])
+def test_of_these_kinds_the_input_configures_the_tool(name: str) -> None:
+    assert Kinds()[name].input is InputRole.CONFIGURES
+
+
+@pytest.mark.parametrize("name", ["python", "playbook", "workbook", "postgres", "duckdb", "shell"])
+def test_of_these_kinds_the_input_is_the_arguments(name: str) -> None:
+    assert Kinds()[name].input is InputRole.ARGUMENTS
