@@ -71,7 +71,7 @@ def check_format(text: str) -> None:
     assert format_text(formatted) == formatted
     before, after = load(text, KINDS), load(formatted, KINDS)
     codes = [Counter(found.code for found in loaded.diagnostics) for loaded in (before, after)]
-    assert codes[0] == codes[1], formatted
+    assert codes[0] == codes[1], f"{codes[0] - codes[1]} {codes[1] - codes[0]}\n{formatted}"
     assert dump(before.net) == dump(after.net), formatted
 
 

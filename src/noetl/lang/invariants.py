@@ -7,7 +7,8 @@ from collections.abc import Callable
 from noetl.lang.node import Base, ListNode, MapNode, Node, Scalar
 from noetl.model.diagnostics import Diagnostics
 
-Invariant = Callable[[MapNode, Diagnostics], None]
+#: takes the map, where problems go, and the keys that misspelt ones were meant to be
+Invariant = Callable[[MapNode, Diagnostics, set[str]], None]
 
 
 def span(node: Base) -> tuple[int, int]:
@@ -15,33 +16,35 @@ def span(node: Base) -> tuple[int, int]:
     return node.alias or (node.start, node.end)
 
 
-def _step(node: MapNode, problems: Diagnostics) -> None:
+def _step(node: MapNode, problems: Diagnostics, meant: set[str]) -> None:
     name = node.get("step")
     if not isinstance(name, Scalar) or name.text == "end" or "tool" in node or "next" in node:
+        return
+    if meant & {"tool", "next"}:
         return
     problems.error(
         "empty-step", f"step `{name.text}` does nothing and leads nowhere", span(name), fix="add `tool` or `next`"
     )
 
 
-def _arc(node: MapNode, problems: Diagnostics) -> None:
+def _arc(node: MapNode, problems: Diagnostics, meant: set[str]) -> None:
     step, terminate = node.entry("step"), node.entry("terminate")
     if step is not None and terminate is not None:
         problems.error(
             "wrong-value", "an arc leads to a `step` or has `terminate`, not both", span(terminate.key), fix="keep one"
         )
-    elif step is None and terminate is None:
+    elif step is None and terminate is None and not meant & {"step", "terminate"}:
         at = span(node.entries[0].key) if node.entries else span(node)
         problems.error("missing-key", "an arc needs `step` (where it leads)", at, fix="add `step` or `terminate`")
 
 
-def _next(node: MapNode, problems: Diagnostics) -> None:
+def _next(node: MapNode, problems: Diagnostics, meant: set[str]) -> None:
     spec = node.get("spec")
-    if "arcs" not in node and not (isinstance(spec, MapNode) and "synthesize" in spec):
+    if "arcs" not in node and "arcs" not in meant and not (isinstance(spec, MapNode) and "synthesize" in spec):
         problems.error("missing-key", "`next` needs `arcs` (the ways out)", span(node), fix="add `arcs`")
 
 
-def _loop(node: MapNode, problems: Diagnostics) -> None:
+def _loop(node: MapNode, problems: Diagnostics, _meant: set[str]) -> None:
     spec = node.get("spec")
     if not isinstance(spec, MapNode):
         return

@@ -19,7 +19,6 @@ from noetl.model.nearest import nearest
 from noetl.model.shape import (
     Condition,
     Flag,
-    Key,
     ListOf,
     MapOf,
     Number,
@@ -45,6 +44,8 @@ class _ShapeCheck:
         self.kinds = kinds
         self.problems = problems
         self.task_shapes: dict[str, Record] = {}
+        #: keys that misspelt ones of the map checked last were meant to be
+        self.meant: set[str] = set()
         self.by_type = {
             Record: self.check_record,
             ListOf: self.check_list,
@@ -71,23 +72,23 @@ class _ShapeCheck:
             if not is_nothing(node) or any(key.required for key in shape.keys.values()):
                 self.wrong_type(node, name, "a map")
             return
+        meant: set[str] = set()
         for entry in node.entries:
             key = shape.keys.get(entry.name)
             if key is None:
-                self.unknown_key(entry, shape)
+                meant.add(self.unknown_key(entry, shape))
                 continue
             if key.reserved and not self.control_inside(entry.value):
                 self.problems.warning("reserved", f"`{entry.name}` is accepted without effect", span(entry.key))
             self.check(entry.value, key.shape, f"`{entry.name}`")
-        self.check_required(node, shape.keys, shape.title)
+        for wanted, key in shape.keys.items():
+            # A misspelt key is one mistake, not also a missing one.
+            if key.required and wanted not in node and wanted not in meant:
+                self.missing(node, wanted, shape.title, key.doc)
+        self.meant = meant
         invariant = INVARIANTS.get(shape.title)
         if invariant is not None:
-            invariant(node, self.problems)
-
-    def check_required(self, node: MapNode, keys: Mapping[str, Key], title: str) -> None:
-        for wanted, key in keys.items():
-            if key.required and wanted not in node:
-                self.missing(node, wanted, title, key.doc)
+            invariant(node, self.problems, meant)
 
     def check_list(self, node: Node, shape: ListOf, name: str) -> None:
         if not isinstance(node, ListNode):
@@ -205,7 +206,7 @@ class _ShapeCheck:
                 given.setdefault(entry.name, entry)
         opaque = isinstance(block, Scalar) and kind.input is InputRole.CONFIGURES and is_template(block.value)
         for group in kind.one_of if not opaque else ():
-            if not any(name in given for name in group):
+            if not any(name in given or name in self.meant for name in group):
                 words = " or ".join(f"`{name}`" for name in group)
                 self.missing(node, words.strip("`") if len(group) == 1 else words, f"`kind: {kind.name}`", "")
         for group in (*kind.one_of, *kind.at_most_one):
@@ -280,9 +281,10 @@ class _ShapeCheck:
 
     # --- messages ----------------------------------------------------------------------------------------------
 
-    def unknown_key(self, entry: Entry, shape: Record) -> None:
+    def unknown_key(self, entry: Entry, shape: Record) -> str:
+        """Report a key that a map does not know; returns the one that was probably meant, or an empty text."""
         if shape is PLAYBOOK and entry.name.startswith("x-"):
-            return
+            return ""
         special = (
             _SPECIAL.get((shape.title, entry.name)) or _ANYWHERE.get(entry.name)
             if "spec" in shape.title
@@ -291,9 +293,9 @@ class _ShapeCheck:
         if special is not None:
             code, message, fix = special
             self.problems.error(code, message, span(entry.key), fix=fix)
-            return
+            return ""
         if "policy" in shape.title and self.control_inside(entry.value):
-            return
+            return ""
         known = [name for name, key in shape.keys.items() if not key.hidden]
         meant = nearest(entry.name, (name for name in known))
         self.problems.error(
@@ -303,6 +305,7 @@ class _ShapeCheck:
             fix=f"did you mean `{meant}`?" if meant else f"it takes: {', '.join(known)}" if known else "remove it",
             edits=self.replacing(entry.key, meant),
         )
+        return meant or ""
 
     def control_inside(self, node: Node) -> bool:
         """Report control words in a policy that is not a task's; true if there was one."""

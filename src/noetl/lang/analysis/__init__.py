@@ -4,9 +4,15 @@ from noetl.lang.analysis import data, errors, flow
 from noetl.lang.checks.subject import Subject
 from noetl.model.net import Net
 
+#: with one of these, what seems unreachable may well not be
+_BREAKS_THE_NET = frozenset(
+    {"unknown-step", "duplicate-step", "unknown-key", "missing-key", "wrong-type", "arc-payload"}
+)
+
 
 def analyze(net: Net, subject: Subject) -> None:
     """Ask the net everything; report what comes back."""
-    flow.analyze(net, subject.problems)
+    if not any(found.code in _BREAKS_THE_NET for found in subject.problems.found()):
+        flow.analyze(net, subject.problems)
     errors.analyze(net, subject.problems)
     data.analyze(net, subject)
