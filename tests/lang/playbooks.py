@@ -118,7 +118,9 @@ def anything(rng: Random, depth: int) -> Any:
 
 def word(rng: Random) -> str:
     """A key."""
-    return rng.choice(WORDS) if rng.random() < 0.85 else rng.choice([*ROOTS, *NAMES, "ctx.a", "iter.b", "step.c", "a.b"])
+    return (
+        rng.choice(WORDS) if rng.random() < 0.85 else rng.choice([*ROOTS, *NAMES, "ctx.a", "iter.b", "step.c", "a.b"])
+    )
 
 
 def wild(rng: Random) -> Any:

@@ -91,9 +91,9 @@ def test_until_needs_one_iteration_after_the_other(spec: str) -> None:
 
 
 def test_until_in_a_parallel_loop_within_a_loop_is_told() -> None:
-    assert [code for code, _, _ in errors(loop("loop: {in: [2], iterator: y, spec: {mode: parallel, until: true}}"))] == [
-        "until-in-parallel"
-    ]
+    assert [
+        code for code, _, _ in errors(loop("loop: {in: [2], iterator: y, spec: {mode: parallel, until: true}}"))
+    ] == ["until-in-parallel"]
 
 
 @pytest.mark.parametrize("spec", ["spec: {until: true}", "spec: {mode: parallel, complete_when: true}"])

@@ -18,6 +18,8 @@ from noetl.model.source import Span
 from noetl.tools.registry import Kinds
 
 KINDS = Kinds()
+#: a task under its label gets a `name`, which older dialects took for what is called; it was missing before
+FORMATTED = {"legacy-secrets-name": "missing-key", "legacy-workbook-name": "missing-key"}
 
 
 # -- what is claimed
@@ -70,7 +72,9 @@ def check_format(text: str) -> None:
         return
     assert format_text(formatted) == formatted
     before, after = load(text, KINDS), load(formatted, KINDS)
-    codes = [Counter(found.code for found in loaded.diagnostics) for loaded in (before, after)]
+    codes = [
+        Counter(FORMATTED.get(found.code, found.code) for found in loaded.diagnostics) for loaded in (before, after)
+    ]
     assert codes[0] == codes[1], f"{codes[0] - codes[1]} {codes[1] - codes[0]}\n{formatted}"
     assert dump(before.net) == dump(after.net), formatted
 

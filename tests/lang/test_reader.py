@@ -317,7 +317,11 @@ def test_what_cannot_be_read_is_told_with_its_place(text: str, where: tuple[int,
 
 @pytest.mark.parametrize(
     ("data", "where", "byte"),
-    [("ä: 1\nb: ".encode() + b"\xff", (2, 4), "0xff"), (b"a: 1\r\n\xe9", (2, 1), "0xe9"), (b"\xff\xfea\0", (1, 1), "0xff")],
+    [
+        ("ä: 1\nb: ".encode() + b"\xff", (2, 4), "0xff"),
+        (b"a: 1\r\n\xe9", (2, 1), "0xe9"),
+        (b"\xff\xfea\0", (1, 1), "0xff"),
+    ],
 )
 def test_bytes_that_are_no_text_are_told_by_line_and_column(data: bytes, where: tuple[int, int], byte: str) -> None:
     loaded = load_bytes(data, Kinds())

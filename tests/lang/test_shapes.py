@@ -124,7 +124,9 @@ def test_a_missing_key_is_asked_for_where_its_map_begins(step: str, column: int,
     assert told(step) == [("missing-key", column, message)]
 
 
-@pytest.mark.xfail(strict=True, reason="check_one_of lets a required key be empty; _step looks only whether the key is there")
+@pytest.mark.xfail(
+    strict=True, reason="check_one_of lets a required key be empty; _step looks only whether the key is there"
+)
 @pytest.mark.parametrize(
     "step",
     [
@@ -408,7 +410,9 @@ def test_sugar_may_have_a_name_and_a_description() -> None:
     ],
 )
 def test_a_set_never_stands_under_a_spec(step: str) -> None:
-    assert [(code, message) for code, _, message in told(step)] == [("set-under-spec", "`set` cannot stand under `spec`")]
+    assert [(code, message) for code, _, message in told(step)] == [
+        ("set-under-spec", "`set` cannot stand under `spec`")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -462,7 +466,9 @@ def test_a_reserved_word_is_taken_without_effect_and_with_a_warning(step: str, w
 
 
 def test_resources_among_the_defaults_are_reserved() -> None:
-    found = found_in(f"{HEAD}executor: {{spec: {{policy: {{defaults: {{resources: {{cpu: 1}}}}}}}}}}\nworkflow: [{{step: end}}]\n")
+    found = found_in(
+        f"{HEAD}executor: {{spec: {{policy: {{defaults: {{resources: {{cpu: 1}}}}}}}}}}\nworkflow: [{{step: end}}]\n"
+    )
     assert [one.code for one in found] == ["reserved"]
 
 

@@ -89,7 +89,7 @@ class Expression:
         try:
             return facts_of(tree)
         except RecursionError:
-            return Facts(problems=(Problem("template-syntax", "The template is nested too deeply.", None, 0),))
+            return Facts(problems=(Problem("template-syntax", "the template is nested too deeply", None, 0),))
 
     def _compile(self) -> Code:
         if self._path is not None:

@@ -142,7 +142,7 @@ class Template:
         try:
             return facts_of_statements(body)
         except RecursionError:
-            return Facts(problems=(Problem("template-syntax", "The template is nested too deeply.", None, 0),))
+            return Facts(problems=(Problem("template-syntax", "the template is nested too deeply", None, 0),))
 
 
 def _parts_of(source: str) -> tuple[Part, ...] | None:

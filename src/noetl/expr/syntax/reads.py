@@ -98,7 +98,7 @@ class _Survey:
     def _unknown(self, what: str, node: nodes.Filter | nodes.Test, known: frozenset[str]) -> None:
         near = nearest(node.name, known)
         fix = f"did you mean `{near}`?" if near else None
-        self._problems.append(Problem("unknown-filter", f"There is no {what} `{node.name}`.", fix, node.offset))
+        self._problems.append(Problem("unknown-filter", f"there is no {what} `{node.name}`", fix, node.offset))
 
     def statements(self, body: Iterable[nodes.Statement]) -> None:
         for node in body:

@@ -28,7 +28,8 @@ def lower(doc: Lowering) -> None:
         items = []
         for one in found.value.entries:
             if isinstance(one.value, MapNode):
-                one.value.put(entry("name", make(one.name, near=one.key), near=one.key), at=0)
+                # The new key's place must not lie before the map's own.
+                one.value.put(entry("name", make(one.name, near=one.key), near=one.value), at=0)
                 items.append(one.value)
         made = ListNode(list(items), found.value.start, found.value.end)
         made.changed = True

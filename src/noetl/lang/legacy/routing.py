@@ -132,9 +132,16 @@ def _arcs(doc: Lowering, step: MapNode) -> None:
                 arc.rename(word, "when")
         for word in ("with", "data", "payload"):
             found = arc.entry(word)
-            if found is not None and "args" not in arc and isinstance(found.value, MapNode):
-                doc.found("habit", f"`{word}` of an arc", "`set` into `ctx.*`", found.key)
+            if found is None or not isinstance(found.value, MapNode) or not isinstance(arc.get("args"), MapNode | None):
+                continue
+            doc.found("habit", f"`{word}` of an arc", "`set` into `ctx.*`", found.key)
+            block = map_of(arc, "args")
+            if block is None:
                 arc.rename(word, "args")
+                continue
+            arc.take(word)
+            for one in found.value:
+                block.put(one) if one.name not in block else None
         mend_condition(doc, arc)
 
 

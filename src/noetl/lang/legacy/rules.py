@@ -185,7 +185,8 @@ def _bare_targets(doc: Lowering, holder: MapNode, scope: str) -> None:
     if isinstance(found.value, MapNode) and (doc.accepted or doc.migrating):
         # Without --legacy such a target is told apart as `set-target`, which says the same.
         for one in found.value.entries:
-            if "." not in one.name and one.name not in _SCOPE_NAMES:
+            taken = f"{scope}.{one.name}" in found.value
+            if "." not in one.name and one.name not in _SCOPE_NAMES and not taken:
                 doc.found("habit", f"the bare target `{one.name}`", f"`{scope}.{one.name}`", one.key)
                 doc.bare_targets.setdefault(one.name, scope)
                 one.key = _prefixed(one, scope)

@@ -15,6 +15,8 @@ STEP_KEYS = frozenset(_STEP.keys) | {
 }  # fmt: skip
 #: step types that run nothing
 _ROUTERS = frozenset({"start", "end", "router", "noop_router", "switch"})
+#: what shows that a map with a `name` is a step
+_OF_A_STEP = ("tool", "type", "next", "pipe", "case", "sink", "save", "call", "result", "return")
 _DESCRIPTIONS = ("description", "title", "label")
 
 
@@ -35,11 +37,7 @@ def lower(doc: Lowering) -> None:
 
 
 def _step_name(doc: Lowering, step: MapNode) -> None:
-    if (
-        "step" not in step
-        and isinstance(step.get("name"), Scalar)
-        and ("tool" in step or "type" in step or "next" in step)
-    ):
+    if "step" not in step and isinstance(step.get("name"), Scalar) and any(word in step for word in _OF_A_STEP):
         found = step.entry("name")
         doc.found("habit", "`name` of a step", "`step`", found.key) if found else None
         step.rename("name", "step")
@@ -180,7 +178,7 @@ def as_list(step: MapNode) -> ListNode | None:
     if means is not None and means not in task and named is not None:
         # In the single shape the name was what is called; in a list it is the task's own.
         task.put(entry(means, make(text_of(task, "name"), near=named), near=named))
-    if "name" not in task:
+    if "name" not in task and (means is None or means in task):
         task.put(entry("name", make(text_of(step, "step") or "task_1", near=task), near=task), at=0)
     made = ListNode([task], task.start, task.end)
     made.changed = True

@@ -100,8 +100,10 @@ def _unwrap_spec(doc: Lowering, task: MapNode, kind: str) -> None:
     known = set(declared.keys) if declared is not None else set()
     known |= set(KEYS.get(kind, {})) | {"args", "data", "auth", "name", "result", "sink", "input", "output", "with"}
     known -= _SPEC_KEYS
+    today = KEYS.get(kind, {})
     for one in spec:
-        if one.name in known and one.name not in task:
+        given = {today.get(other.name, other.name) for other in task.entries}
+        if one.name in known and today.get(one.name, one.name) not in given:
             doc.found("tool-spec", f"`{one.name}` under `spec`", f"`{one.name}` beside `kind`", one.key)
             spec.take(one.name)
             task.put(one, at=task.position("spec"))
