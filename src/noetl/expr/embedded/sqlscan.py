@@ -228,7 +228,7 @@ class _Scanner:
         elif text == ")" and self._parentheses:
             self._parentheses.pop()
         elif text in ("'", '"'):
-            self._problem("This quote is not closed.", self._position - 1)
+            self._problem("this quote is not closed", self._position - 1)
         self._words.clear()
         self._add(text)
 

@@ -55,6 +55,10 @@ def _is_000(text: str) -> bool:
     return any(sign in text for sign in ("context.", "collection:", "result:", "sink:"))
 
 
+#: of what the reader reports, what leaves the tree with less than the text says
+_LOSING = frozenset({"yaml-syntax", "duplicate-key"})
+
+
 class Migrated(msgspec.Struct, frozen=True):
     """A migrated text, what was rewritten and what is left to a person."""
 
@@ -70,6 +74,8 @@ def migrate(text: str, kinds: Mapping[str, ToolKind], *, name: str = "playbook.y
     root = read(text, problems)
     if not isinstance(root, MapNode):
         return None
+    if any(found.code in _LOSING for found in problems.found()):
+        return Migrated(text, problems.found(), changed=False)
     lower(root, kinds, problems, migrating=True)
     migrated = render(root, source)
     return Migrated(migrated, problems.found(), migrated != text)

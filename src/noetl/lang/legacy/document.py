@@ -109,7 +109,7 @@ def _executor(doc: Lowering) -> None:
 
 
 def _is_first(doc: Lowering, name: str) -> bool:
-    names = [text_of(step, "step") for step in doc.steps()]
+    names = [text_of(step, "step") or text_of(step, "name") for step in doc.steps()]
     return name == ("start" if "start" in names else names[0] if names else name)
 
 

@@ -56,7 +56,9 @@ class Lowering:
 
     def todo(self, at: Entry | None, text: str, near: Base) -> None:
         """Leave a decision to a person: a comment in the migrated file, and a warning."""
-        if at is not None and text not in at.todo:
+        # Where a migrated file asks already, it may by now ask from another place.
+        asked = f"# TODO noetl: {' '.join(text.split())}" in self.problems.source.text
+        if at is not None and text not in at.todo and not asked:
             at.todo.append(text)
         where = near.alias or (near.start, near.end)
         self.problems.add("legacy-todo", Severity.WARNING, text, where, fix="decide, and remove the comment")

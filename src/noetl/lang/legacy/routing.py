@@ -7,6 +7,7 @@ import re
 from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, list_of, map_of, strings, task_items, text_of
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
 from noetl.lang.legacy.retries import retry_rule
+from noetl.lang.legacy.rules import bare_targets
 from noetl.lang.legacy.tools import add_rule
 from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make, scalar
 
@@ -262,6 +263,7 @@ def _case_writes(doc: Lowering, step: MapNode, case: Entry, writes: Node) -> Non
         for one in writes.entries:
             if one.name not in block:
                 block.put(one)
+        bare_targets(doc, step, "ctx")
     else:
         doc.todo(step.entry("step"), "`case` wrote values here: write them with `set`", case.key)
 

@@ -16,7 +16,7 @@ def lower(doc: Lowering) -> None:
     """Bring every task's rules, and every `set`, into today's shape."""
     for step in doc.steps():
         _writes(doc, step, parallel=False)
-        _bare_targets(doc, step, "ctx")
+        bare_targets(doc, step, "ctx")
         parallel = _is_parallel(step)
         in_loop = map_of(step, "loop") is not None
         if not in_loop and (doc.accepted or doc.migrating):
@@ -25,7 +25,7 @@ def lower(doc: Lowering) -> None:
             evaluated = _eval(doc, task)
             _rules(doc, task, parallel=parallel, evaluated=evaluated)
             _writes(doc, task, parallel=parallel)
-            _bare_targets(doc, task, "iter" if in_loop else "step")
+            bare_targets(doc, task, "iter" if in_loop else "step")
         router = map_of(step, "next")
         arcs = list_of(router, "arcs")
         for arc in arcs.items if arcs is not None else []:
@@ -177,7 +177,7 @@ def _prefixed(one: Entry, scope: str) -> Scalar:
     return key
 
 
-def _bare_targets(doc: Lowering, holder: MapNode, scope: str) -> None:
+def bare_targets(doc: Lowering, holder: MapNode, scope: str) -> None:
     """`set: {page: 1}`, and `set: [{name: page, value: 1}]`."""
     found = holder.entry("set")
     if found is None:
