@@ -69,10 +69,9 @@ class TaskBuilder:
         kind = self.kind(kind_name)
         if kind is None:
             kind_name = str(kind_name or "")
-        here = replace(place, task=name)
 
         def at(boundary: Boundary) -> Place:
-            return replace(here, boundary=boundary)
+            return Place(boundary, place.step, name, place.in_loop, place.workbook)
 
         block = node.get("input")
         spec = node.get("spec")

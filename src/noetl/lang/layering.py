@@ -22,6 +22,8 @@ def effective(layers: Iterable[Layer]) -> dict[str, Layered]:
     """Dotted key → value and origin, of all layers laid over each other."""
     result: dict[str, Layered] = {}
     for origin, spec in layers:
+        if not spec:
+            continue
         for key, value in _leaves(spec, ""):
             _lay(result, key, Layered(value, origin))
     return result

@@ -41,7 +41,12 @@ class Scalar(Base):
     __slots__ = ("style", "text", "value")
 
     def __init__(self, value: Any, text: str, style: str, start: int, end: int) -> None:
-        super().__init__(start, end)
+        # Not through `super`: there are hundreds of thousands of these.
+        self.start = start
+        self.end = end
+        self.anchor = None
+        self.alias = None
+        self.changed = False
         self.value = value
         self.text = text
         self.style = style

@@ -105,7 +105,6 @@ class _Composer:
 
     def compose(self) -> Node | None:
         handlers = {
-            yaml.ScalarEvent: self.on_scalar,
             yaml.MappingStartEvent: self.on_map,
             yaml.SequenceStartEvent: self.on_list,
             yaml.MappingEndEvent: self.on_end,
@@ -113,10 +112,18 @@ class _Composer:
             yaml.AliasEvent: self.on_alias,
             yaml.DocumentStartEvent: self.on_document,
         }
-        for event in yaml.parse(self.text, Loader=_LOADER):
-            handler = handlers.get(type(event))
-            if handler is not None:
-                handler(event)
+        loader = _LOADER(self.text)
+        try:
+            next_event, on_scalar = loader.get_event, self.on_scalar
+            event = next_event()
+            while event is not None:
+                if type(event) is yaml.ScalarEvent:
+                    on_scalar(event)
+                elif (handler := handlers.get(type(event))) is not None:
+                    handler(event)
+                event = next_event()
+        finally:
+            loader.dispose()
         return self.root
 
     def stop(self, message: str, at: tuple[int, int], fix: str | None = None) -> _Stop:
@@ -130,18 +137,34 @@ class _Composer:
             raise self.stop("a second document starts here", (at, at + 3), "one file holds one playbook")
 
     def on_scalar(self, event: Any) -> None:
+        """A scalar, by far the commonest event: what `add` does is done here for maps, without further calls."""
         start, end = event.start_mark.index, event.end_mark.index
-        if event.tag is not None:
-            self.refuse_tag(event.tag, start, end)
-        style = event.style or PLAIN
-        text = event.value
+        text, style = event.value, event.style or PLAIN
         value = text
         if style == PLAIN and (not text or text[0] in _CAN_MEAN_MORE):
             value = self.resolve(text, start, end)
         node = Scalar(value, text, style, start, end)
+        if event.tag is not None:
+            self.refuse_tag(event.tag, start, end)
         if event.anchor is not None:
             self.add_anchor(event.anchor, node, self.count)
-        self.add(node)
+        if not self.stack or type(parent := self.stack[-1]) is not MapNode:
+            self.add(node)
+            return
+        self.count += 1
+        key = self.pending_keys[-1]
+        if key is None:
+            self.pending_keys[-1] = node
+            return
+        self.pending_keys[-1] = None
+        positions = self.positions[-1]
+        if key.text in positions or key.text == "<<" or self.count > MAX_NODES:
+            self.count -= 1
+            self.pending_keys[-1] = key
+            self.add(node)
+        else:
+            positions[key.text] = len(parent.entries)
+            parent.entries.append(Entry(key, node))
 
     def resolve(self, text: str, start: int, end: int) -> Any:
         if text in _WORDS:

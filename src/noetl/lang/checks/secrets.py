@@ -83,7 +83,7 @@ def _looks_secret(node: Scalar, name: str) -> bool:
     value = node.value
     if not isinstance(value, str) or name in ("code", "desc", "description"):
         return False
-    if _SECRET_VALUE.search(value) and "{{" not in value:
+    if len(value) > 12 and "{{" not in value and _SECRET_VALUE.search(value):
         return True
     return (
         bool(_SECRET_NAME.search(name))
