@@ -49,8 +49,9 @@ class _Builder:
         metadata = literal(root.get("metadata"))
         name = str(metadata.get("name") or "")
         executor = child_map(root, "executor")
-        self.executor_spec = literal(executor.get("spec") if executor else None)
-        defaults = at_path(self.executor_spec, "policy", "defaults", "timeouts")
+        executor_spec = child_map(executor, "spec")
+        self.executor_spec = self.spec(executor_spec, Place(Boundary.SPEC))
+        defaults = at_path(literal(executor_spec), "policy", "defaults", "timeouts")
         self.tasks.timeouts = defaults if isinstance(defaults, Mapping) else {}
         workflow = root.get("workflow")
         items = workflow.items if isinstance(workflow, ListNode) else []
@@ -97,10 +98,11 @@ class _Builder:
         place = Place(Boundary.STEP_INPUT, step=name, in_loop=loop_node is not None)
         spec_node = child_map(node, "spec")
         spec = self.spec(spec_node, replace(place, boundary=Boundary.SPEC))
-        loop_spec_node = child_map(loop_node, "spec")
         layers: list[Layer] = [("executor.spec", self.executor_spec), ("step.spec", spec)]
-        if loop_spec_node is not None:
-            layers.append(("loop.spec", self.spec(loop_spec_node, replace(place, boundary=Boundary.SPEC))))
+        around = loop_node
+        while around is not None:
+            layers.append(("loop.spec", self.spec(child_map(around, "spec"), replace(place, boundary=Boundary.SPEC))))
+            around = child_map(around, "loop")
         policy = child_map(spec_node, "policy")
         lifecycle = child_map(policy, "lifecycle")
         failure = child_map(policy, "failure")

@@ -12,7 +12,7 @@ from noetl.lang.layering import Layer, effective
 from noetl.lang.node import ListNode, MapNode, Node, Scalar, plain
 from noetl.lang.sites import Place, Sites
 from noetl.lang.sorts import is_labelled, is_template
-from noetl.model.kinds import ToolKind
+from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.playbook import Assignment, Directive, Policy, Rule, Task
 from noetl.model.source import Source
 
@@ -84,7 +84,7 @@ class TaskBuilder:
             at=self.source.span(node.place, max(node.place, node.end)),
             desc=_text(node.get("desc")),
             config=self.config(node, kind, at(Boundary.TASK_CONFIG), single=single),
-            input=self.sites.values(node.get("input"), at(Boundary.TASK_INPUT)),
+            input=self.sites.values(block, at(self.input_boundary(kind))),
             auth=self.sites.value(node.get("auth"), at(Boundary.TASK_CONFIG)),
             auth_at=self.span(auth) if (auth := node.get("auth")) is not None else None,
             input_at={e.name: self.span(e.key) for e in block.entries} if isinstance(block, MapNode) else {},
@@ -93,6 +93,11 @@ class TaskBuilder:
             policy=self.policy(spec.get("policy") if isinstance(spec, MapNode) else None, at(Boundary.RULE)),
             spec=effective([*self.kind_layers(kind), *layers, ("task.spec", own)]),
         )
+
+    def input_boundary(self, kind: ToolKind | None) -> Boundary:
+        # Where `input` configures the tool, its keys see what the same keys beside `kind` see.
+        configures = kind is not None and kind.input is InputRole.CONFIGURES
+        return Boundary.TASK_CONFIG if configures else Boundary.TASK_INPUT
 
     def kind(self, name: object) -> ToolKind | None:
         if not isinstance(name, str):

@@ -59,14 +59,16 @@ def _restricted(key: str, outer: Layered, inner: Layered) -> Layered | None:
     if key.startswith("limits.") and _is_number(outer.value) and _is_number(inner.value):
         return min(outer, inner, key=lambda layered: float(layered.value))
     if key == "allow_hosts" and isinstance(outer.value, list) and isinstance(inner.value, list):
-        # A host that both lists name; what a pattern covers is for whoever connects to decide, so all are kept.
         common = [host for host in inner.value if _covered(host, outer.value)]
+        common += [host for host in outer.value if host not in common and _covered(host, inner.value)]
         return Layered(common, f"{outer.origin} ∩ {inner.origin}")
     return None
 
 
 def _covered(host: str, allowed: list[str]) -> bool:
-    return any(host == pattern or (pattern.startswith("*.") and host.endswith(pattern[1:])) for pattern in allowed)
+    return any(
+        pattern in (host, "*") or (pattern.startswith("*.") and host.endswith(pattern[1:])) for pattern in allowed
+    )
 
 
 def _is_number(value: object) -> bool:

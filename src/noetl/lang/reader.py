@@ -286,6 +286,9 @@ class _Composer:
 
     def add_entry(self, parent: MapNode, key: Scalar, value: Node) -> None:
         if key.style == PLAIN and key.text == "<<":
+            if parent.merge is not None:
+                self.problems.error("duplicate-key", "`<<` is already given in this map", (key.start, key.end),
+                                    fix="write one `<<` with a list: `<<: [*a, *b]`")  # fmt: skip
             parent.merge = Entry(key, value)
             self.merge(parent, value)
             return

@@ -222,9 +222,6 @@ class _ShapeCheck:
             self.check_name(node, name)
         elif not isinstance(node, Scalar) or not isinstance(node.value, str):
             self.wrong_type(node, name, "text")
-        elif not shape.templated and "{{" in node.value and not node.value.count("\n"):
-            # A description may show braces; only keys that steer something end up here with a template.
-            return
 
     def check_name(self, node: Node, name: str) -> None:
         if not isinstance(node, Scalar) or node.value is None:

@@ -29,7 +29,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A template, the node that holds it and its place. `key` is the map key above it, if any."""
+    """A template, the node that holds it and its place."""
 
     template: Template | Guard
     node: Scalar
@@ -76,7 +76,7 @@ class Sites:
         """A `when`, or None where there is none."""
         if not isinstance(node, Scalar):
             return None
-        made = guard(node.text)
+        made = guard(node.value if isinstance(node.value, bool) else node.text)
         self.all.append(Site(made, node, place, is_when=True))
         return made
 

@@ -36,12 +36,12 @@ def _can_fail(task: Task) -> bool:
     return task.kind != "noop"
 
 
-def _probe(status: int | None) -> dict[str, Any]:
+def _probe(status: int | None, *, retryable: bool) -> dict[str, Any]:
     output: dict[str, Any] = {
         "status": "error",
         "data": None,
         "ref": None,
-        "error": {"kind": "made-up", "message": "made up", "retryable": False},
+        "error": {"kind": "made-up", "message": "made up", "retryable": retryable},
         "meta": {"attempt": 1_000_000, "duration_ms": 1},
     }
     if status is not None:
@@ -49,7 +49,7 @@ def _probe(status: int | None) -> dict[str, Any]:
     return {"output": output, "_attempt": 1_000_000, "ctx": {}, "step": {}, "iter": {}, "input": {}, "workload": {}}
 
 
-_ERRORS = tuple(_probe(status) for status in _STATUSES)
+_ERRORS = tuple(_probe(status, retryable=retryable) for status in _STATUSES for retryable in (False, True))
 
 
 def _covered(rules: tuple[Rule, ...], error: Mapping[str, Any]) -> bool:

@@ -81,7 +81,8 @@ def _in_plain(subject: Subject, node: Node, name: str) -> None:
 
 def _looks_secret(node: Scalar, name: str) -> bool:
     value = node.value
-    if not isinstance(value, str) or name in ("code", "desc", "description"):
+    # `secret` holds the name of a secret, not the secret.
+    if not isinstance(value, str) or name in ("code", "desc", "description", "secret"):
         return False
     if len(value) > 12 and "{{" not in value and _SECRET_VALUE.search(value):
         return True

@@ -6,6 +6,7 @@ prints the lowered document with everything untouched as it stood. Deleting this
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -52,7 +53,13 @@ def lower(
 
 def _is_000(text: str) -> bool:
     """Signs of the oldest dialect, in which a step runs at most once."""
-    return any(sign in text for sign in ("context.", "collection:", "result:", "sink:"))
+    return bool(
+        re.search(
+            r"\{\{[^}]*\bcontext\.|^\s*(?:- )?(?:collection|sink):|^\s*(?:- )?result: *\w+ *(?:#.*)?$",
+            text,
+            re.MULTILINE,
+        )
+    )
 
 
 #: of what the reader reports, what leaves the tree with less than the text says

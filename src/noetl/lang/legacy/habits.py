@@ -61,7 +61,7 @@ def _spec_to_workload(chain: Chain) -> Renamed | None:
 
 def _workload(doc: Lowering) -> None:
     """Defaults with templates were rendered once; they are data now."""
-    workload = map_of(doc.root, "workload")
+    workload = map_of(doc.root, "workload") if doc.migrating else None
     for one in workload.entries if workload is not None else []:
         if isinstance(one.value, Scalar) and isinstance(one.value.value, str) and "{{" in one.value.value:
             roots = names_in(one.value.text)

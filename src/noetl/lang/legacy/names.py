@@ -26,7 +26,6 @@ from noetl.lang.legacy.scene import (
 from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry
 
 _OUTPUT_WORDS = frozenset({"this", "result", "response"})
-_PAYLOAD = frozenset({"data", "result", "body", "rows"})
 _EVENTS = {
     "call.done": "step.done",
     "call.error": "step.failed",
@@ -96,10 +95,12 @@ class _Names:
         loop = map_of(step, "loop")
         if loop is not None:
             self.loop(loop, scene)
+        tasks = list(task_items(step))
+        last_kind = text_of(tasks[-1][1], "kind") if tasks else ""
         for one in step.entries:
             scene.ended = one.name in ("next", "set", "output")
             scene.after_task = scene.ended
-            scene.kind = text_of(map_of(step, "tool"), "kind")
+            scene.kind = last_kind
             if one.name == "tool":
                 continue
             if one.name in ("input", "spec", "next", "set", "output"):

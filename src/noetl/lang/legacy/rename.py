@@ -238,15 +238,3 @@ def _locals(tokens: tuple[Token, ...]) -> frozenset[str]:
 
 def _unquote(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text[1:-1]) if text[:1] in "'\"" else text
-
-
-def replace_strings(text: str, change: Callable[[str], str | None]) -> str:
-    """The template with its string literals changed as `change` says."""
-    tokens = _tokens(text) if "{{" in text or "{%" in text else None
-    if tokens is None:
-        return text
-    out: list[str] = []
-    for kind, value in tokens:
-        new: Any = change(_unquote(value)) if kind == "string" else None
-        out.append(value if new is None else f"{value[0]}{new}{value[0]}")
-    return "".join(out)

@@ -100,6 +100,8 @@ def _collect(doc: Lowering, step: MapNode, collect: MapNode) -> None:
     for _task_name, task in list(task_items(step))[-1:]:
         add_set(task, f"ctx.{name}", _RESULT, collect)
     loop = map_of(step, "loop")
+    if loop is not None and text_of(map_of(loop, "spec"), "mode") != "parallel":
+        doc.todo(step.entry("tool"), f"each iteration replaces `ctx.{name}`: merge it with what is there", collect)
     if loop is not None and text_of(map_of(loop, "spec"), "mode") == "parallel":
         policy = ensure_map(ensure_map(loop, "spec", collect), "policy", collect)
         ensure_map(policy, "reduce", collect).put(entry(f"ctx.{name}", make("merge", near=collect), near=collect))
@@ -137,4 +139,8 @@ def _vars(doc: Lowering, step: MapNode) -> None:
     for one in found.value.entries:
         doc.step_vars.add(one.name)
         block = ensure_map(step, "set", found.key)
-        block.put(entry(f"ctx.{one.name}", one.value, near=one.key))
+        nested = map_of(block, "ctx")
+        if nested is None or one.name not in nested:
+            block.put(entry(f"ctx.{one.name}", one.value, near=one.key))
+        else:
+            nested.put(entry(one.name, one.value, near=one.key))

@@ -6,7 +6,8 @@ from noetl.lang.legacy.lowering import Lowering, text_of
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
 from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar, make, plain
 
-_ATTEMPTS = ("max_attempts", "attempts", "max_retries", "retries", "count", "max")
+_ATTEMPTS = ("max_attempts", "attempts", "max")
+_RETRIES = ("max_retries", "retries", "count")
 _DELAY = ("initial_delay", "delay", "delay_seconds", "interval", "backoff_seconds", "wait")
 _CONDITION = ("retry_when", "when", "condition", "expr")
 _ERROR = "output.status == 'error'"
@@ -29,6 +30,8 @@ def retry_rule(doc: Lowering, found: Entry) -> MapNode | None:
     attempts = _first(block, _ATTEMPTS)
     if attempts is not None:
         then["attempts"] = attempts
+    elif isinstance(retries := plain(_first(block, _RETRIES)), int):
+        then["attempts"] = retries + 1  # attempts count the first try
     _backoff(block, then)
     return _rule(_condition(block), then, near)
 

@@ -37,6 +37,13 @@ def _when(doc: Lowering, step: MapNode) -> None:
     doc.found("step-when", "`when` of a step", "`spec.policy.admit.rules`", found.key)
     step.take("when")
     admit = ensure_map(ensure_map(ensure_map(step, "spec", found.key), "policy", found.key), "admit", found.key)
+    if "rules" in admit:
+        doc.todo(
+            admit.entry("rules"),
+            f"the step also had `when: {found.value.text if isinstance(found.value, Scalar) else '…'}`",
+            found.key,
+        )
+        return
     admit.put(entry("rules", make([{"when": found.value, "then": {"allow": True}}], near=found.key), near=found.key))
     if doc.is_000:
         admit.put(entry("fire", make("once", near=found.key), near=found.key))
@@ -61,6 +68,8 @@ def _next(doc: Lowering, step: MapNode) -> None:
     maps = [arc for arc in arcs if isinstance(arc, MapNode)]
     if len(maps) > 1 and not any("when" in arc or "cond" in arc for arc in maps):
         block.put(entry("spec", make({"mode": "inclusive"}, near=found.key), near=found.key), at=0)
+    elif listed is None:
+        _fan_out(doc, block, maps, found)
     found.value = block
     step.changed = True
 
@@ -185,13 +194,25 @@ def _case(doc: Lowering, step: MapNode) -> None:
     router = map_of(step, "next")
     old = list_of(router, "arcs")
     fallback = old.items if old is not None else []
+    kept = router.entry("spec") if router is not None else None
     step.take("next")
     if arcs or fallback:
         block = make({"arcs": [*arcs, *fallback]}, near=found.key)
+        if kept is not None and isinstance(block, MapNode):
+            block.put(kept, at=0)
         step.put(entry("next", block, near=found.key))
-        spread = {text_of(arc, "when") for arc in arcs if isinstance(arc, MapNode)}
-        if len(spread) < len(arcs) and isinstance(block, MapNode):
-            block.put(entry("spec", make({"mode": "inclusive"}, near=found.key), near=found.key), at=0)
+        if isinstance(block, MapNode) and "spec" not in block:
+            _fan_out(doc, block, [arc for arc in arcs if isinstance(arc, MapNode)], step.entry("next"))
+
+
+def _fan_out(doc: Lowering, router: MapNode, arcs: list[MapNode], holder: Entry | None) -> None:
+    """A branch with several targets takes them all: `inclusive`, which no longer stops at the first match."""
+    conditions = [text_of(arc, "when") for arc in arcs]
+    if len(set(conditions)) == len(conditions):
+        return
+    router.put(entry("spec", make({"mode": "inclusive"}, near=router), near=router), at=0)
+    if len(set(conditions)) > 1:
+        doc.todo(holder, "every arc whose `when` holds is taken: make sure that only one branch can hold", router)
 
 
 def _case_arcs(doc: Lowering, step: MapNode, case: Entry, item: MapNode) -> list[Node]:
@@ -258,7 +279,9 @@ def _case_retry(doc: Lowering, step: MapNode, item: MapNode, retry: Node) -> Non
 
 
 def _case_writes(doc: Lowering, step: MapNode, case: Entry, writes: Node) -> None:
-    if isinstance(writes, MapNode):
+    """Writes of a branch that leads nowhere: the step's own, if there is no other branch to tell them from."""
+    alone = isinstance(case.value, ListNode) and len(case.value.items) == 1
+    if isinstance(writes, MapNode) and alone:
         block = ensure_map(step, "set", writes)
         for one in writes.entries:
             if one.name not in block:

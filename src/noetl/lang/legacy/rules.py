@@ -52,6 +52,9 @@ def _eval(doc: Lowering, task: MapNode) -> bool:
     policy = ensure_map(ensure_map(task, "spec", found.key), "policy", found.key)
     if not closed:
         policy.put(entry("on_unmatched", make("fail", near=found.key), near=found.key))
+    before = list_of(policy, "rules")
+    if before is not None:
+        rules.items = [*before.items, *rules.items]
     policy.put(entry("rules", rules, near=found.key))
     rules.changed = True
     return True
@@ -129,7 +132,10 @@ def _set_prev(doc: Lowering, then: MapNode, task: MapNode, rules: ListNode) -> N
         return
     doc.found("set-prev", "`set_prev`", "`output` of the task", found.key)
     several = sum(_mentions(item, "set_prev") for item in rules.items) > 1
-    if several or "output" in task:
+    whenever_ok = any(
+        isinstance(rule, MapNode) and "else" in rule and _mentions(rule, "set_prev") for rule in rules.items
+    )
+    if several or not whenever_ok or "output" in task:
         doc.todo(found, "say in the task's `output` what the next task is to see", found.key)
         return
     then.take("set_prev")

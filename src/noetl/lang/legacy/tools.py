@@ -202,8 +202,13 @@ def _join_statements(doc: Lowering, task: MapNode) -> None:
             continue
         doc.found("habit", f"a list under `{word}`", "one text; statements end with `;`", found.key)
         texts = [item.text.strip().rstrip(";") for item in items if isinstance(item, Scalar)]
-        found.value = make(";\n".join(texts) + ";\n", near=found.value)
+        found.value = make("".join(_ended(text) for text in texts), near=found.value)
         task.changed = True
+
+
+def _ended(statement: str) -> str:
+    # Behind a comment the semicolon would be part of it.
+    return f"{statement}\n;\n" if "--" in statement.rsplit("\n", 1)[-1] else f"{statement};\n"
 
 
 def _timeout(doc: Lowering, task: MapNode, kind: str) -> None:
