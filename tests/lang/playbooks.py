@@ -59,8 +59,8 @@ def corpus() -> tuple[Text, ...]:
     for path in sorted((ROOT / "tests" / "conformance" / "cases").rglob("*.yaml")):
         case = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         found.append(Text(str(path.relative_to(ROOT)), case["playbook"], case))
-    for path in sorted((ROOT / "examples").rglob("*.yaml")):
-        found.append(Text(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"), {}))
+    examples = sorted((ROOT / "examples").rglob("*.yaml"))
+    found += [Text(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"), {}) for path in examples]
     return tuple(found)
 
 

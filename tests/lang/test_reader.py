@@ -192,7 +192,6 @@ def test_a_merged_map_merges_what_it_merged_itself() -> None:
     assert plain(root)["d"] == {"p": 1, "q": 2, "s": 4}
 
 
-@pytest.mark.xfail(strict=True, reason="reader.add_entry takes a second `<<` before it looks for duplicates")
 def test_a_second_merge_in_one_map_is_a_duplicate_key() -> None:
     assert [one.code for one in reading(BASE + "c:\n  <<: *x\n  <<: *y\n")[1]] == ["duplicate-key"]
 

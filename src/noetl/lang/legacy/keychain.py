@@ -82,7 +82,12 @@ def _has_habits(item: MapNode) -> bool:
 
 
 def _oauth(item: MapNode) -> None:
-    data = item.take("data")
+    data = item.entry("data")
+    if data is not None and isinstance(data.value, MapNode):
+        grant = text_of(data.value, "grant_type")
+        if grant not in ("", "client_credentials"):
+            return  # another grant: left to a person, under `options`
+    item.take("data")
     if data is not None and isinstance(data.value, MapNode):
         for one in data.value.entries:
             if one.name in ("client_id", "client_secret", "scope", "audience") and one.name not in item:

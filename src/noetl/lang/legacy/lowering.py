@@ -35,6 +35,8 @@ class Lowering:
         self.is_000 = False
         #: names whose values are results of steps or tasks, published in `ctx`
         self.results: set[str] = set()
+        #: those that only a tool named: published by its step if another one reads them
+        self.tool_results: dict[str, MapNode] = {}
         #: names that a step's own `vars:` block published
         self.step_vars: set[str] = set()
         #: something older was found: the document is not of today

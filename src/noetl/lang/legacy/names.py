@@ -21,6 +21,7 @@ from noetl.lang.legacy.scene import (
     names_given,
     of_output,
     payload_parts,
+    sugar_conditions,
     writes,
 )
 from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry
@@ -108,6 +109,8 @@ class _Names:
                 scene.elements = () if server or one.name == "spec" else elements
                 self.below(one.value, scene, one)
         scene = Scene(step=step, step_name=name, elements=elements, in_loop=bool(elements))
+        for condition in sugar_conditions(step.get("tool")):
+            self.below(condition, scene, step.entry("tool") or step.entries[0])
         for task_name, task in list(task_items(step)):
             self.task(task, scene, step)
             scene.earlier[task_name] = task
@@ -292,6 +295,8 @@ class _Names:
         if root in ("loop_index", "_loop_index") and scene.in_loop:
             self.doc.found("habit", f"`{root}`", "`iter.index`", node)
             return Renamed(1, "iter.index")
+        if root in self.workload and root == "error" and not scene.after_task:
+            return self.bare(chain, scene, node)
         if root in ("error", "_err"):
             self.doc.found("habit", f"`{root}`", "`output.error`", node)
             return Renamed(1, "output.error")
@@ -306,6 +311,9 @@ class _Names:
         root = chain.parts[0]
         scope = self.doc.bare_targets.get(root) or ("ctx" if root in self.doc.results else None)
         if scope is not None:
+            owner = self.doc.tool_results.get(root)
+            if owner is not None:
+                add_set(owner, f"ctx.{root}", "{{ output.data }}", node)
             self.doc.found("bare-name", f"the bare name `{root}`", f"`{scope}.{root}`", node)
             return Renamed(1, f"{scope}.{root}")
         if root in scene.earlier:

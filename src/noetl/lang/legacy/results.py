@@ -61,6 +61,7 @@ def _tool_result(doc: Lowering, step: MapNode, task: MapNode) -> None:
         # Sinks read it by this name; whoever else does reads it from `ctx`.
         task.put(entry("result", found.value, near=found.key))
         doc.results.add(found.value.text)
+        doc.tool_results[found.value.text] = step
 
 
 def _binding(doc: Lowering, step: MapNode, task: MapNode | None, found: Entry) -> None:

@@ -10,17 +10,20 @@ _ATTEMPTS = ("max_attempts", "attempts", "max")
 _RETRIES = ("max_retries", "retries", "count")
 _DELAY = ("initial_delay", "delay", "delay_seconds", "interval", "backoff_seconds", "wait")
 _CONDITION = ("retry_when", "when", "condition", "expr")
+_UNDERSTOOD = frozenset(
+    (*_ATTEMPTS, *_RETRIES, *_DELAY, *_CONDITION, "backoff", "strategy", "backoff_strategy", "max_delay", "max_backoff")
+) | {"max_interval", "jitter", "retryable_status_codes", "status_codes", "on_status", "retry_on", "enabled"}
 _ERROR = "output.status == 'error'"
 
 
-def retry_rule(doc: Lowering, found: Entry) -> MapNode | None:
-    """The rule a `retry` block stands for; None when it says not to retry."""
+def retry_rule(doc: Lowering, found: Entry, holder: Entry | None = None) -> MapNode | None:
+    """The rule a `retry` block stands for; None when it says not to retry. What is left open is noted at `holder`."""
     near = found.key
     value = found.value
     if isinstance(value, Scalar):
         return _simple(value, near)
     if not isinstance(value, MapNode):
-        doc.todo(found, "write this as a rule under `spec.policy.rules`", near)
+        doc.todo(holder, "write the retry as a rule under `spec.policy.rules`", near)
         return None
     block = value
     inner = block.get("on_error") or block.get("error")
@@ -33,6 +36,12 @@ def retry_rule(doc: Lowering, found: Entry) -> MapNode | None:
     elif isinstance(retries := plain(_first(block, _RETRIES)), int):
         then["attempts"] = retries + 1  # attempts count the first try
     _backoff(block, then)
+    left = [one.name for one in block.entries if one.name not in _UNDERSTOOD]
+    if block is not value:
+        left += [one.name for one in value.entries if one.name not in ("on_error", "error")]
+    if left:
+        said = f"the retry also said {', '.join(f'`{name}`' for name in left)}"
+        doc.todo(holder, said, near)
     return _rule(_condition(block), then, near)
 
 

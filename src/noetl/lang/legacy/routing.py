@@ -270,7 +270,7 @@ def _case_retry(doc: Lowering, step: MapNode, item: MapNode, retry: Node) -> Non
         doc.todo(step.entry("tool"), "a retry that changes the call is a `jump` to the task with `set`", retry)
         return
     for _name, task in list(task_items(step)):
-        rule = retry_rule(doc, holder)
+        rule = retry_rule(doc, holder, step.entry("tool"))
         if rule is not None:
             add_rule(task, rule)
     when = item.get("when")

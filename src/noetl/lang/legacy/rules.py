@@ -238,6 +238,6 @@ def _step_retry(doc: Lowering, step: MapNode) -> None:
     doc.found("retry", "`retry` of a step", "a rule `{do: retry}` on each task", found.key)
     step.take("retry")
     for _name, task in list(task_items(step)):
-        rule = retry_rule(doc, found)
+        rule = retry_rule(doc, found, step.entry("tool"))
         if rule is not None:
             add_rule(task, rule)

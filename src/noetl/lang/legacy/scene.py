@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from noetl.expr import Read
@@ -115,3 +115,17 @@ def names_given(doc: Lowering, task: str) -> frozenset[str]:
                 block = map_of(call, "input")
                 names.update(one.name for one in block.entries) if block is not None else None
     return frozenset(names)
+
+
+def sugar_conditions(node: Node | None) -> Iterator[Node]:
+    """The `when` of every `choose`, `while` and `until` below a `tool`."""
+    if isinstance(node, ListNode):
+        for item in node.items:
+            yield from sugar_conditions(item)
+    elif isinstance(node, MapNode) and "kind" not in node:
+        when = node.get("when")
+        if when is not None:
+            yield when
+        for one in node.entries:
+            if one.name in ("choose", "while", "until", "do", "then", "else"):
+                yield from sugar_conditions(one.value)

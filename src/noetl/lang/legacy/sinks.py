@@ -15,6 +15,8 @@ _TARGET_KEYS = frozenset(
 )  # fmt: skip
 _RENAMED = {"endpoint": "url", "payload": "body", "database": "file", "data": "args"}
 _BODY = frozenset({"body", "data", "rows", "json", "result"})
+#: names of arguments that hold rows rather than a column
+_ROWS = frozenset({"rows", "data", "items", "records", "results", "activities"})
 _HTTP = {"status": "status", "status_code": "status", "headers": "headers"}
 
 
@@ -299,9 +301,16 @@ def _rows_given(sink: MapNode, result: str) -> str | None:
     args = _args_of(sink)
     if args is None or len(args.entries) != 1 or not isinstance(args.entries[0].value, Scalar):
         return None
+    if args.entries[0].name not in _ROWS and not _is_whole(args.entries[0].value.text, result):
+        return None
     text = args.entries[0].value.text
     renamed = rewrite(text, _in_output(result))
     return renamed if renamed != text or "output.data" in renamed else None
+
+
+def _is_whole(text: str, result: str) -> bool:
+    """Whether a template is the payload itself, and not one field of it."""
+    return rewrite(text, _in_output(result)).strip().replace(" ", "") == "{{output.data}}"
 
 
 def _one_row(sink: MapNode, result: str) -> MapNode | None:

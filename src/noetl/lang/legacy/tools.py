@@ -239,7 +239,7 @@ def _retry(doc: Lowering, task: MapNode) -> None:
     if found is None:
         return
     doc.found("habit", "`retry` of a tool", "a rule `{do: retry}` under `spec.policy.rules`", found.key)
-    rule = retry_rule(doc, found)
+    rule = retry_rule(doc, found, task.entry("kind"))
     task.take("retry")
     if rule is not None:
         add_rule(task, rule)
@@ -330,13 +330,28 @@ def _inline_credential(doc: Lowering, task: MapNode, found: Entry, block: MapNod
     }
     renamed = {"user": "username", "value": "token", "header_name": "header", "url": "token_url", "api_key": "token"}
     settings: dict[str, object] = {}
+    options: dict[str, object] = {}
     for one in block.entries:
         key = renamed.get(one.name, one.name)
         if key in known:
             settings.setdefault(key, one.value)
-    made = f"{name}_auth"
+        elif key not in ("type", "kind", "provider"):
+            options[one.name] = one.value
+    if options:
+        settings["options"] = options
+        names = ", ".join(f"`{key}`" for key in options)
+        doc.todo(found, f"{names}: say this in the keys of the credential's kind", found.key)
+    taken = {text_of(item, "name") for item in _keychain(doc)}
+    made, number = f"{name}_auth", 2
+    while made in taken:
+        made, number = f"{name}_auth_{number}", number + 1
     keychain_entry(doc, made, kind, settings, found.value)
     task.put(entry("auth", make(made, near=found.value), near=found.key))
+
+
+def _keychain(doc: Lowering) -> list[MapNode]:
+    keychain = doc.root.get("keychain")
+    return [item for item in keychain.items if isinstance(item, MapNode)] if isinstance(keychain, ListNode) else []
 
 
 def _list_names(doc: Lowering, step: MapNode) -> None:
