@@ -92,20 +92,15 @@ def test_a_wider_pattern_within_does_not_lose_what_both_allow(
     assert laid({"allow_hosts": outer}, {"allow_hosts": inner})["allow_hosts"][0] == common
 
 
-@pytest.mark.xfail(
-    strict=True, reason="layering._leaves takes an empty map for a value, and _lay lets it replace all below"
-)
 @pytest.mark.parametrize("nothing", [{}, None])
 def test_an_empty_inner_map_lifts_no_limits(nothing: Any) -> None:
     assert laid({"limits": {"cpu_s": 1}}, {"limits": nothing})["limits.cpu_s"] == (1, "outer")
 
 
-@pytest.mark.xfail(strict=True, reason="layering._restricted: a value that says nothing replaces the list of hosts")
 def test_an_empty_inner_value_lifts_no_restriction_of_hosts() -> None:
     assert laid({"allow_hosts": ["a.com"]}, {"allow_hosts": None})["allow_hosts"] == (["a.com"], "outer")
 
 
-@pytest.mark.xfail(strict=True, reason="as above, in a playbook that validates clean")
 def test_a_task_cannot_lift_the_limits_of_the_executor() -> None:
     executor = "executor: {spec: {limits: {memory_mb: 10}, allow_hosts: [a.com]}}\n"
     text = f"{HEAD}{executor}workflow:\n  - step: a\n    tool:\n      kind: noop\n      spec:\n        limits:\n        allow_hosts:\n"

@@ -237,7 +237,7 @@ def test_the_number_of_values_is_limited(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_file_that_is_too_large_is_not_read() -> None:
     problems = Diagnostics(Source(""))
     assert decode(b" " * (MAX_BYTES + 1), problems) is None
-    assert problems.found()[0].message == "the file has 8,000,001 bytes; at most 8,000,000 are read"
+    assert problems.found()[0].message == "the file has more than 8,000,000 bytes"
     assert "kind: playbook" in (problems.found()[0].fix or "")
 
 
@@ -281,13 +281,11 @@ def test_where_quoting_is_not_certain_there_is_no_edit(text: str) -> None:
         "a template must stand in quotes", "put the whole text in quotes", ())  # fmt: skip
 
 
-@pytest.mark.xfail(strict=True, reason="unquoted_template takes the closing brace of the map around it into the quotes")
 def test_quoting_a_template_inside_of_a_flow_map_leaves_the_map_closed() -> None:
     text = "a: {b: {{ x }}}\n"
     assert edited(text, problem(text)) in ('a: {b: "{{ x }}"}\n', text)
 
 
-@pytest.mark.xfail(strict=True, reason="a bracket or comma inside makes PyYAML stop before the key is seen")
 @pytest.mark.parametrize("text", ["a: {{ x['k'] }}\n", "a: {{ x[0] }}\n", "a: {{ f('b', 'c') }}\n"])
 def test_an_unquoted_template_is_told_whatever_stands_inside(text: str) -> None:
     assert problem(text).message == "a template must stand in quotes"

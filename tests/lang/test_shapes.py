@@ -235,7 +235,6 @@ def test_a_word_that_is_not_among_those_known_is_told(keys: str, fix: str) -> No
         assert found_in(mended(text, found)) == ()
 
 
-@pytest.mark.xfail(strict=True, reason="nearest_word: `no` is one edit from `on`, which says the opposite")
 def test_a_word_is_never_mended_into_its_opposite() -> None:
     _, (found,) = of_step(task("kind: noop, spec: {network: no}"))
     assert (found.fix, found.edits) != ("write `on`", found.edits or ())

@@ -44,6 +44,7 @@ def _migrated(file: Given, data: bytes) -> str:
         migrated = migrate(text, Kinds(), name=file.name)
     assert migrated is not None  # it was read a moment ago
     _tell(file, migrated.diagnostics)
+    _tell_what_is_left(file, migrated.text)
     return migrated.text
 
 
@@ -74,3 +75,13 @@ def _tell(file: Given, diagnostics: Iterable[Diagnostic]) -> None:
         mark = "TODO: " if found.code == "legacy-todo" else ""
         fix = (found.fix or "").removesuffix(_ADVICE).removeprefix("write ")
         note(f"{place}: {mark}{found.message}{f' → {fix}' if fix and not mark else ''}")
+
+
+def _tell_what_is_left(file: Given, text: str) -> None:
+    """Whether the rewritten playbook validates."""
+    from noetl.model.diagnostics import Severity
+
+    left = sum(found.severity is Severity.ERROR for found in load_data(text.encode(), file.name).diagnostics)
+    if left:
+        problems = "1 error" if left == 1 else f"{left} errors"
+        note(f"{file.name}: {problems} remain that only a person can mend; `noetl validate` tells them")

@@ -298,8 +298,8 @@ _METADATA = Record(
 PLAYBOOK = Record(
     title="a playbook",
     keys={
-        "apiVersion": Key(Word((API_VERSION,)), "Exactly this.", required=True),
-        "kind": Key(Word(("Playbook",)), "Exactly this.", required=True),
+        "apiVersion": Key(Word((API_VERSION,)), f"Always `{API_VERSION}`.", required=True),
+        "kind": Key(Word(("Playbook",)), "Always `Playbook`.", required=True),
         "metadata": Key(_METADATA, "What the playbook is.", required=True),
         "keychain": Key(ListOf(CREDENTIAL), "The credentials it needs."),
         "executor": Key(

@@ -34,6 +34,8 @@ def _leaves(spec: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
         key = f"{prefix}{name}"
         if not prefix and name in OWN_TO_A_SCOPE:
             continue
+        if value is None or value == {}:
+            continue  # nothing said: it must not lift what an outer layer restricts
         if isinstance(value, Mapping) and value and key not in _WHOLE:
             yield from _leaves(value, f"{key}.")
         else:

@@ -334,7 +334,7 @@ class Printer(Inline):
         value = Value("", block=True, col=below)
         value.head = self.head(node)
         at = self.plan.owner.get(id(node), -1)
-        if self.is_raw(node):
+        if self.is_raw(node) and self.outline.is_block(at):
             moved = below - self.outline.column(self.outline.body(at))
             stop = self.plan.lays[self.outline.part[at]].stop
             self.ends_with(at)

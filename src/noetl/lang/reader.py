@@ -37,7 +37,7 @@ class _Stop(Exception):
 def decode(data: bytes, problems: Diagnostics) -> str | None:
     """Bytes of a file to text, or None with a diagnostic."""
     if len(data) > MAX_BYTES:
-        problems.error("yaml-syntax", f"the file has {len(data):,} bytes; at most {MAX_BYTES:,} are read", (0, 0),
+        problems.error("yaml-syntax", f"the file has more than {MAX_BYTES:,} bytes", (0, 0),
                        fix="split it into playbooks that call each other with `kind: playbook`")  # fmt: skip
         return None
     try:
@@ -70,10 +70,48 @@ def read(text: str, problems: Diagnostics) -> Node | None:
     return None
 
 
+def _tell_unquoted(template: str, start: int, problems: Diagnostics) -> None:
+    quote = "'" if '"' in template else '"'
+    certain = (
+        quote not in template
+        and "\\" not in template
+        and template.endswith("}}")
+        and template.count("{") == template.count("}")
+    )
+    problems.error(
+        "yaml-syntax",
+        "a template must stand in quotes",
+        (start, start + len(template)),
+        fix=f"write {quote}{template}{quote}" if certain else "put the whole text in quotes",
+        edits=[Edit(start, start + len(template), f"{quote}{template}{quote}")] if certain else [],
+    )
+
+
+_UNQUOTED = re.compile(r"(?:^|[:-])\s+(\{\{.*?\}\})\s*(?:#.*)?$")
+_INNER_QUOTES = re.compile(r'"[^"]*\{\{[^"]*"[^"]*"[^"]*\}\}')
+
+
+def _usual_mistake(text: str, at: int, problems: Diagnostics) -> bool:
+    """A line on which the parser stops because of how a template stands there."""
+    start = text.rfind("\n", 0, at) + 1
+    end = text.find("\n", at)
+    line = text[start : end if end >= 0 else len(text)]
+    if (unquoted := _UNQUOTED.search(line)) is not None:
+        _tell_unquoted(unquoted[1], start + unquoted.start(1), problems)
+        return True
+    if (quotes := _INNER_QUOTES.search(line)) is not None:
+        problems.error("yaml-syntax", "the quotes inside of the template end the text", (start + quotes.start(), start + quotes.end()),
+                       fix="use single quotes inside: \"{{ output.status == 'error' }}\"")  # fmt: skip
+        return True
+    return False
+
+
 def _syntax_error(text: str, error: yaml.YAMLError, problems: Diagnostics) -> None:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     at = mark.index if mark else getattr(error, "position", 0) or 0
     at = max(0, min(at, len(text) - 1))
+    if _usual_mistake(text, at, problems):
+        return
     said = getattr(error, "problem", None) or getattr(error, "reason", None) or "this is not YAML"
     context = getattr(error, "context", None)
     fix = None
@@ -271,17 +309,7 @@ class _Composer:
         """`url: {{ x }}` is a map within a map to YAML; the author meant a template."""
         line_end = self.text.find("\n", start)
         rest = self.text[start : line_end if line_end >= 0 else len(self.text)].split(" #")[0].rstrip()
-        quote = "'" if '"' in rest else '"'
-        certain = (
-            quote not in rest and "\\" not in rest and rest.endswith("}}") and rest.count("}}") == rest.count("{{")
-        )
-        self.problems.error(
-            "yaml-syntax",
-            "a template must stand in quotes",
-            (start, start + len(rest)),
-            fix=f"write {quote}{rest}{quote}" if certain else "put the whole text in quotes",
-            edits=[Edit(start, start + len(rest), f"{quote}{rest}{quote}")] if certain else [],
-        )
+        _tell_unquoted(rest, start, self.problems)
         return _Stop()
 
     def add_entry(self, parent: MapNode, key: Scalar, value: Node) -> None:

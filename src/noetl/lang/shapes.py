@@ -30,6 +30,7 @@ from noetl.model.shape import (
     Word,
 )
 
+_MANY = 200
 _NAME = re.compile(NAME_PATTERN)
 _RULES = (Use("Rule"), Use("AdmitRule"), CHOOSE_BRANCH)
 
@@ -44,6 +45,7 @@ class _ShapeCheck:
         self.kinds = kinds
         self.problems = problems
         self.task_shapes: dict[str, Record] = {}
+        self.unknown = 0
         #: keys that misspelt ones of the map checked last were meant to be
         self.meant: set[str] = set()
         self.by_type = {
@@ -294,7 +296,9 @@ class _ShapeCheck:
         if "policy" in shape.title and self.control_inside(entry.value):
             return ""
         known = [name for name, key in shape.keys.items() if not key.hidden]
-        meant = nearest(entry.name, (name for name in known))
+        self.unknown += 1
+        # Whoever has hundreds of unknown keys did not misspell them, and looking for each would take long.
+        meant = nearest(entry.name, known) if self.unknown < _MANY else None
         self.problems.error(
             "unknown-key",
             f"{shape.title} has no key `{entry.name}`",
@@ -330,7 +334,8 @@ class _ShapeCheck:
     def missing(self, node: MapNode, key: str, title: str, doc: str) -> None:
         quoted = key if key.startswith("`") else f"`{key}`"
         hint = f" ({doc.rstrip('.')[0].lower()}{doc.rstrip('.')[1:]})" if doc else ""
-        at = node.alias or (node.start, min(node.end, node.start + 1) if not node.entries else node.entries[0].key.end)
+        end = node.entries[0].key.end if node.entries else node.start + 1
+        at = node.alias or (node.start, max(node.start, end))
         self.problems.error("missing-key", f"{title} needs {quoted}{hint}", at, fix=f"add {quoted}")
 
     def wrong_type(self, node: Node, name: str, wanted: str) -> None:

@@ -24,7 +24,9 @@ def is_labelled(item: MapNode) -> bool:
 def nearest_word(value: str, words: tuple[str, ...]) -> str | None:
     """The word that was meant: in another case, or nearly so."""
     lowered = {word.lower(): word for word in words}
-    return lowered.get(value.lower()) or nearest(value, words)
+    # Of two letters every change makes another word: `no` is not `on`.
+    near = nearest(value, words) if len(value) > 2 else None
+    return lowered.get(value.lower()) or near
 
 
 def is_nothing(node: Node) -> bool:

@@ -184,7 +184,6 @@ def test_a_join_that_can_hold_is_not_told(admit: str) -> None:
     assert diamond(admit) == []
 
 
-@pytest.mark.xfail(strict=True, reason="flow._awaited returns what the rules above an `else` that allows wait for")
 def test_an_else_that_allows_waits_for_nothing() -> None:
     assert (
         diamond(

@@ -255,7 +255,6 @@ def test_a_retry_nobody_understands_leaves_a_comment() -> None:
     assert f"# TODO noetl: {todo[0]}" in text
 
 
-@pytest.mark.xfail(strict=True, reason="retries._UNDERSTOOD leaves out the multiplier that _backoff has read")
 def test_a_multiplier_of_two_is_exponential_and_leaves_nothing_open() -> None:
     text, todo = migrated(
         "workflow:\n  - {step: a, tool: {kind: http, url: u, retry: {max_attempts: 4, backoff_multiplier: 2}}}\n"
@@ -264,7 +263,6 @@ def test_a_multiplier_of_two_is_exponential_and_leaves_nothing_open() -> None:
     assert todo == []
 
 
-@pytest.mark.xfail(strict=True, reason="loops._loop looks for the mode beside `in` only, not under `spec`")
 def test_until_that_had_no_effect_in_a_parallel_loop_is_dropped() -> None:
     text, _ = migrated(
         'workflow:\n  - step: a\n    loop: {in: [1], iterator: x, until: "{{ true }}", spec: {mode: parallel}}\n    tool: {kind: noop}\n'
@@ -280,7 +278,6 @@ def test_until_beside_a_parallel_mode_had_no_effect_and_is_dropped() -> None:
     assert load(HEAD + text, KINDS).ok
 
 
-@pytest.mark.xfail(strict=True, reason="document._metadata takes every unknown key for a label, misspelt ones too")
 def test_a_misspelt_key_of_metadata_is_told_as_one() -> None:
     text = HEAD.replace("name: t", "name: t, verison: 1") + "workflow: [{step: end}]\n"
     assert [(one.code, one.fix) for one in load(text, KINDS).diagnostics] == [

@@ -101,14 +101,15 @@ def _can_leave(step: Step, inside: set[str]) -> bool:
 
 def _awaited(step: Step) -> list[set[str]]:
     """Sets of steps that all must have run for the step to be admitted, one set for each way in."""
-    waits: list[set[str]] = []
+    joined: list[set[str]] = []
     join = step.admission.join
     if join is not None and (join.need is None or join.need >= len(join.places)):
-        waits.append(set(join.places))
+        joined.append(set(join.places))
+    waits = list(joined)
     allowing = [rule for rule in step.admission.rules or () if rule.allow]
     for rule in allowing:
         if rule.when is None:
-            return waits  # an `else` that allows: nothing need be awaited
+            return joined  # an `else` that allows: nothing need be awaited
         waits.append(_needs(rule.when))
     return [wait for wait in waits if wait] if all(waits) else []
 

@@ -13,8 +13,8 @@ from noetl.model.nearest import nearest
 
 _MAY_READ = frozenset({Boundary.TASK_CONFIG, Boundary.TASK_INPUT, Boundary.KEYCHAIN})
 _SECRET_NAME = re.compile(
-    r"(?:^|[_.-])(?:password|passwd|pwd|secret|api_?key|access_?key|private_?key|client_?secret|auth_?token|access_?token"
-    r"|refresh_?token|bearer_?token)$",
+    r"(?:^|[_.-])(?:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|client[_-]?secret|auth[_-]?token|access[_-]?token"
+    r"|refresh[_-]?token|bearer[_-]?token)$",
     re.IGNORECASE,
 )
 _SECRET_VALUE = re.compile(

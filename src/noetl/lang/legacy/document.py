@@ -5,6 +5,7 @@ from __future__ import annotations
 from noetl.lang.grammar import API_VERSION, PLAYBOOK
 from noetl.lang.legacy.lowering import Lowering, ensure_map, list_of, map_of, text_of
 from noetl.lang.node import Base, Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.model.nearest import nearest
 from noetl.model.shape import Record
 
 #: keys of `executor.spec` of other runtimes, which say what is the case here anyway
@@ -125,8 +126,8 @@ def _metadata(doc: Lowering) -> None:
         metadata.take("tags") if "tags" in metadata else None
         metadata.rename("labels", "tags")
     for one in metadata:
-        if one.name in shape.keys:
-            continue
+        if one.name in shape.keys or nearest(one.name, shape.keys) is not None:
+            continue  # a misspelt key is for the checks to say
         if one.name in ("title", "desc") and "description" not in metadata:
             doc.found("habit", f"`metadata.{one.name}`", "`description`", one.key)
             metadata.rename(one.name, "description")

@@ -50,7 +50,8 @@ def _loop(doc: Lowering, loop: MapNode) -> None:
         if found is not None:
             doc.found(f"loop-{old.replace('_', '-')}", f"`{old}` beside `in`", f"`spec.{new}`", found.key)
             loop.take(old)
-            if old == "until" and text_of(loop, "mode") == "parallel":
+            modes = (text_of(loop, "mode"), text_of(map_of(loop, "spec"), "mode"))
+            if old == "until" and "parallel" in modes:
                 continue  # it had no effect there, and is an error now
             spec = ensure_map(loop, "spec", found.key)
             spec.put(Entry(found.key, found.value))

@@ -280,7 +280,7 @@ class _Names:
 
     def habit(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
         root, after = chain.parts[0], chain.parts[1] if len(chain.parts) > 1 else ""
-        if root in self.workload and not after and root != "error":
+        if root in self.workload and not after and (root != "error" or not scene.after_task):
             return self.bare(chain, scene, node)
         if root == "job" and after in ("uuid", "execution_id", "id"):
             self.doc.found("habit", f"`job.{after}`", "`execution_id`", node)
@@ -295,8 +295,6 @@ class _Names:
         if root in ("loop_index", "_loop_index") and scene.in_loop:
             self.doc.found("habit", f"`{root}`", "`iter.index`", node)
             return Renamed(1, "iter.index")
-        if root in self.workload and root == "error" and not scene.after_task:
-            return self.bare(chain, scene, node)
         if root in ("error", "_err"):
             self.doc.found("habit", f"`{root}`", "`output.error`", node)
             return Renamed(1, "output.error")

@@ -12,7 +12,18 @@ _DELAY = ("initial_delay", "delay", "delay_seconds", "interval", "backoff_second
 _CONDITION = ("retry_when", "when", "condition", "expr")
 _UNDERSTOOD = frozenset(
     (*_ATTEMPTS, *_RETRIES, *_DELAY, *_CONDITION, "backoff", "strategy", "backoff_strategy", "max_delay", "max_backoff")
-) | {"max_interval", "jitter", "retryable_status_codes", "status_codes", "on_status", "retry_on", "enabled"}
+) | {
+    "max_interval",
+    "backoff_multiplier",
+    "multiplier",
+    "backoff_factor",
+    "jitter",
+    "retryable_status_codes",
+    "status_codes",
+    "on_status",
+    "retry_on",
+    "enabled",
+}
 _ERROR = "output.status == 'error'"
 
 
