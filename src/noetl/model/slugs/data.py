@@ -164,6 +164,23 @@ DATA = (
         """,
     ),
     explained(
+        "unknown-name",
+        title="This name is nearly one that exists",
+        meaning="A template reads `workload.x`, `iter.x` or `output.x`, and only a name very like it is known.",
+        why="It would be undefined, and in a `when` that means: never.",
+        mend="Use the name the message proposes, or declare the one you mean.",
+        wrong="""
+            - step: start
+              loop: {in: [1, 2], iterator: number}
+              tool: {kind: noop, output: "{{ iter.numbr }}"}
+        """,
+        right="""
+            - step: start
+              loop: {in: [1, 2], iterator: number}
+              tool: {kind: noop, output: "{{ iter.number }}"}
+        """,
+    ),
+    explained(
         "unused-input",
         title="Nothing reads this input",
         meaning="A key of `input` that no template and no tool uses.",
