@@ -19,11 +19,16 @@ _STATUSES = (None, 400, 404, 418, 429, 500, 503, 599)
 
 def analyze(net: Net, problems: Diagnostics) -> None:
     """Report tasks whose rules let an error pass unseen."""
+    #: what the same conditions said before: playbooks repeat their rules
+    known: dict[tuple[str, ...], bool] = {}
     for _step, task in all_tasks(net.playbook):
         policy = task.policy
         if not _can_fail(task) or policy is None or policy.on_unmatched != "continue":
             continue
-        if not all(_covered(policy.rules, error) for error in _ERRORS):
+        conditions = tuple("" if rule.when is None else rule.when.source for rule in policy.rules)
+        if conditions not in known:
+            known[conditions] = all(_covered(policy.rules, error) for error in _ERRORS)
+        if not known[conditions]:
             problems.warning(
                 "unhandled-error",
                 f"an error of task `{task.name}` that no rule matches is passed over",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from noetl.lang.checks.subject import Subject
 from noetl.lang.jsonschema import check_schema
 from noetl.lang.node import ListNode, MapNode, Node, plain
 
+_MENTIONED = re.compile(r"\bvalidate[\"']?\s*:")
+
 
 def check(subject: Subject) -> None:
     """Report schemas of the workload, of inputs and of outputs that no validator would take."""
-    for node in _schemas(subject.root, mentioned="validate" in subject.problems.source.text):
+    for node in _schemas(subject.root, mentioned=_MENTIONED.search(subject.problems.source.text) is not None):
         wrong = check_schema(plain(node))
         if wrong is not None:
             at = node.alias or (node.start, node.end)
