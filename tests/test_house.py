@@ -25,7 +25,7 @@ HEAVY = {"jinja2", "yaml", "rich", "jsonschema", "grandalf", "asyncio", "jsonpat
 #: places of somebody's machine, spelled so that this file does not name one
 MACHINE = re.compile(
     r"/(?:home|Users|root|work|mnt|opt)/[A-Za-z0-9_.-]+|[A-Za-z]:\\\\?Users\\|/tmp/[A-Za-z0-9]{2,}"
-    r"|https?://[^\s\"'`)>]*(?:pypi|pythonhosted|artifactory|nexus|jfrog|devpi)|index-url"
+    r"|https?://[^\s\"'`)>]*(?:py[p]i|python[h]osted|artifactory|nexus|jfrog|dev[p]i)|index-url"
 )
 
 
