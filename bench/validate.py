@@ -34,9 +34,7 @@ workflow:
 """
 STEP = """\
 - step: fetch_{index}
-  desc: Page {index}
-  input:
-    page: {index}
+  input: {{page: {index}}}
   tool:
     kind: http
     method: GET
@@ -45,12 +43,10 @@ STEP = """\
     spec:
       policy:
         rules:
-        - when: "{{{{ output.status == 'error' and output.http.status in [429, 503] }}}}"
+        - when: "{{{{ output.http.status in [429, 503] }}}}"
           then: {{do: retry, attempts: 5}}
-        - else:
-            then: {{do: {otherwise}}}
-  set:
-    ctx.total_{index}: "{{{{ output.data.total }}}}"
+        - else: {{then: {{do: {otherwise}}}}}
+  set: {{ctx.total_{index}: "{{{{ output.data.total }}}}"}}
   next:
     arcs:
     - step: {following}

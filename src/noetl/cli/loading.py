@@ -28,6 +28,7 @@ def collector_off() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()
         gc.enable()
 
 

@@ -15,13 +15,19 @@ _Render = Callable[[Mapping[str, Any], Budget | None], Any]
 class Value:
     """A tree of maps and lists whose leaves may be templates. Templates in keys are not looked at."""
 
-    __slots__ = ("_render", "templates", "tree")
+    __slots__ = ("_render", "_templates", "tree")
 
     def __init__(self, tree: Any) -> None:
         self.tree = tree
-        #: every template inside, in order
-        self.templates: tuple[Template, ...] = tuple(_templates(tree))
-        self._render = _renderer(tree)
+        self._templates: tuple[Template, ...] | None = None
+        self._render: _Render | None = None
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """Every template inside, in order; looked for at the first question."""
+        if self._templates is None:
+            self._templates = tuple(_templates(self.tree))
+        return self._templates
 
     @property
     def constant(self) -> bool:
@@ -35,6 +41,8 @@ class Value:
 
     def evaluate(self, scopes: Mapping[str, Any], budget: Budget | None = None) -> Any:
         """The rendered tree. Its maps and lists are new ones each time, down to what templates yield."""
+        if self._render is None:
+            self._render = _renderer(self.tree)
         return self._render(scopes, budget)
 
 

@@ -61,19 +61,21 @@ class Scalar(Base):
 class Entry:
     """A key with its value. `merged` entries came through `<<` and do not stand in this map's text."""
 
-    __slots__ = ("key", "merged", "todo", "value")
+    __slots__ = ("key", "merged", "name", "todo", "value")
 
     def __init__(self, key: Scalar, value: Node, *, merged: bool = False) -> None:
         self.key = key
+        #: the key as text, which nearly every question is about
+        self.name = key.text
         self.value = value
         self.merged = merged
         #: what a person still has to decide here; printed as `# TODO noetl:` comments above the entry
-        self.todo: list[str] = []
+        self.todo: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        """The key as text."""
-        return self.key.text
+    def rekey(self, key: Scalar) -> None:
+        """Give the value another key."""
+        self.key = key
+        self.name = key.text
 
 
 class MapNode(Base):
@@ -90,14 +92,14 @@ class MapNode(Base):
     def entry(self, name: str) -> Entry | None:
         """The entry of that name."""
         for entry in self.entries:
-            if entry.key.text == name:
+            if entry.name == name:
                 return entry
         return None
 
     def get(self, name: str) -> Node | None:
         """The value of that name."""
         for entry in self.entries:
-            if entry.key.text == name:
+            if entry.name == name:
                 return entry.value
         return None
 
@@ -130,7 +132,7 @@ class MapNode(Base):
         """Give the entry `old` the key `new`, in its place."""
         entry = self.entry(old)
         if entry is not None:
-            entry.key = scalar(new, near=entry.key)
+            entry.rekey(scalar(new, near=entry.key))
             self.changed = True
         return entry
 

@@ -124,6 +124,19 @@ def _syntax_error(text: str, error: yaml.YAMLError, problems: Diagnostics) -> No
     problems.error("yaml-syntax", f"{said}{f' ({context})' if context else ''}", (at, at + 1), fix=fix)
 
 
+class _Open:
+    """A collection whose end has not come yet."""
+
+    __slots__ = ("entries", "key", "node", "positions")
+
+    def __init__(self, node: MapNode | ListNode) -> None:
+        self.node = node
+        self.key: Scalar | None = None
+        #: of a map, its entries and where each key stands among them
+        self.entries: list[Entry] | None = node.entries if isinstance(node, MapNode) else None
+        self.positions: dict[str, int] = {}
+
+
 class _Composer:
     """Builds the tree from the parser's events."""
 
@@ -131,10 +144,11 @@ class _Composer:
         self.text = text
         self.problems = problems
         self.root: Node | None = None
-        self.stack: list[MapNode | ListNode] = []
-        self.pending_keys: list[Scalar | None] = []
-        #: of each open map, where each key stands among its entries
-        self.positions: list[dict[str, int]] = []
+        self.stack: list[_Open] = []
+        #: the innermost of the open collections
+        self.inner: _Open | None = None
+        #: where the text of the last value ended
+        self.last_end = 0
         self.anchors: dict[str, tuple[Node, int]] = {}
         self.open_anchors: dict[int, tuple[str, int]] = {}
         self.count = 0
@@ -152,14 +166,13 @@ class _Composer:
         }
         loader = _LOADER(self.text)
         try:
-            next_event, on_scalar = loader.get_event, self.on_scalar
-            event = next_event()
-            while event is not None:
-                if type(event) is yaml.ScalarEvent:
+            next_event, on_scalar, scalar_event = loader.get_event, self.on_scalar, yaml.ScalarEvent
+            while (event := next_event()) is not None:
+                kind = type(event)
+                if kind is scalar_event:
                     on_scalar(event)
-                elif (handler := handlers.get(type(event))) is not None:
-                    handler(event)
-                event = next_event()
+                elif kind in handlers:
+                    handlers[kind](event)
         finally:
             loader.dispose()
         return self.root
@@ -176,8 +189,8 @@ class _Composer:
 
     def on_scalar(self, event: Any) -> None:
         """A scalar, by far the commonest event: what `add` does is done here for maps, without further calls."""
-        start, end = event.start_mark.index, event.end_mark.index
-        text, style = event.value, event.style or PLAIN
+        start, end, text = event.start_mark.index, event.end_mark.index, event.value
+        style = event.style or PLAIN
         value = text
         if style == PLAIN and (not text or text[0] in _CAN_MEAN_MORE):
             value = self.resolve(text, start, end)
@@ -186,23 +199,20 @@ class _Composer:
             self.refuse_tag(event.tag, start, end)
         if event.anchor is not None:
             self.add_anchor(event.anchor, node, self.count)
-        if not self.stack or type(parent := self.stack[-1]) is not MapNode:
+        self.last_end = end
+        inner = self.inner
+        if inner is None or (entries := inner.entries) is None or self.count >= MAX_NODES:
             self.add(node)
-            return
-        self.count += 1
-        key = self.pending_keys[-1]
-        if key is None:
-            self.pending_keys[-1] = node
-            return
-        self.pending_keys[-1] = None
-        positions = self.positions[-1]
-        if key.text in positions or key.text == "<<" or self.count > MAX_NODES:
-            self.count -= 1
-            self.pending_keys[-1] = key
+        elif (key := inner.key) is None:
+            self.count += 1
+            inner.key = node
+        elif key.text in inner.positions or key.text == "<<":
             self.add(node)
         else:
-            positions[key.text] = len(parent.entries)
-            parent.entries.append(Entry(key, node))
+            self.count += 1
+            inner.key = None
+            inner.positions[key.text] = len(entries)
+            entries.append(Entry(key, node))
 
     def resolve(self, text: str, start: int, end: int) -> Any:
         if text in _WORDS:
@@ -230,14 +240,10 @@ class _Composer:
                             fix="remove it; put text in quotes")  # fmt: skip
 
     def on_map(self, event: Any) -> None:
-        node = MapNode([], event.start_mark.index, event.end_mark.index, flow=bool(event.flow_style))
-        self.open(node, event)
-        self.pending_keys.append(None)
+        self.open(MapNode([], event.start_mark.index, event.end_mark.index, flow=bool(event.flow_style)), event)
 
     def on_list(self, event: Any) -> None:
-        node = ListNode([], event.start_mark.index, event.end_mark.index, flow=bool(event.flow_style))
-        self.open(node, event)
-        self.pending_keys.append(None)
+        self.open(ListNode([], event.start_mark.index, event.end_mark.index, flow=bool(event.flow_style)), event)
 
     def open(self, node: MapNode | ListNode, event: Any) -> None:
         if len(self.stack) >= MAX_DEPTH:
@@ -247,18 +253,19 @@ class _Composer:
         if event.anchor is not None:
             self.open_anchors[id(node)] = (event.anchor, self.count)
             node.anchor = event.anchor
-        self.stack.append(node)
-        self.positions.append({})
+        self.inner = _Open(node)
+        self.stack.append(self.inner)
 
     def on_end(self, event: Any) -> None:
-        node = self.stack.pop()
-        self.pending_keys.pop()
-        self.positions.pop()
-        # A block collection ends where the next thing starts; its last child says where its own text ends.
-        node.end = event.end_mark.index if node.flow else _content_end(node)
-        opened = self.open_anchors.pop(id(node), None)
-        if opened is not None:
-            self.add_anchor(opened[0], node, opened[1])
+        node = self.stack.pop().node
+        self.inner = self.stack[-1] if self.stack else None
+        # A block collection ends for YAML where the next thing starts; its own text ends with its last value.
+        if node.flow:
+            self.last_end = event.end_mark.index
+        node.end = max(node.end, self.last_end)
+        if node.anchor is not None:
+            name, count_before = self.open_anchors.pop(id(node))
+            self.add_anchor(name, node, count_before)
         self.add(node)
 
     def add_anchor(self, name: str, node: Node, count_before: int) -> None:
@@ -277,6 +284,7 @@ class _Composer:
         self.count += size - 1
         if self.alias_count > MAX_ALIAS_NODES:
             raise self.stop(f"the aliases up to here stand for more than {MAX_ALIAS_NODES:,} values", at)
+        self.last_end = at[1]
         self.add(copy(node, alias=at))
 
     def add(self, node: Node) -> None:
@@ -284,19 +292,16 @@ class _Composer:
         self.count += 1
         if self.count > MAX_NODES:
             raise self.stop(f"the file holds more than {MAX_NODES:,} values", (node.start, node.start + 1))
-        if not self.stack:
+        inner = self.inner
+        if inner is None:
             self.root = node
-            return
-        parent = self.stack[-1]
-        if isinstance(parent, ListNode):
-            parent.items.append(node)
-            return
-        key = self.pending_keys[-1]
-        if key is None:
-            self.pending_keys[-1] = self.as_key(node)
+        elif isinstance(inner.node, ListNode):
+            inner.node.items.append(node)
+        elif inner.key is None:
+            inner.key = self.as_key(node)
         else:
-            self.pending_keys[-1] = None
-            self.add_entry(parent, key, node)
+            key, inner.key = inner.key, None
+            self.add_entry(inner.node, inner.positions, key, node)
 
     def as_key(self, node: Node) -> Scalar:
         if isinstance(node, Scalar):
@@ -312,15 +317,14 @@ class _Composer:
         _tell_unquoted(rest, start, self.problems)
         return _Stop()
 
-    def add_entry(self, parent: MapNode, key: Scalar, value: Node) -> None:
+    def add_entry(self, parent: MapNode, positions: dict[str, int], key: Scalar, value: Node) -> None:
         if key.style == PLAIN and key.text == "<<":
             if parent.merge is not None:
                 self.problems.error("duplicate-key", "`<<` is already given in this map", (key.start, key.end),
                                     fix="write one `<<` with a list: `<<: [*a, *b]`")  # fmt: skip
             parent.merge = Entry(key, value)
-            self.merge(parent, value)
+            self.merge(parent, positions, value)
             return
-        positions = self.positions[-1]
         at = positions.setdefault(key.text, len(parent.entries))
         if at == len(parent.entries):
             parent.entries.append(Entry(key, value))
@@ -331,14 +335,14 @@ class _Composer:
                                 (key.start, key.end), fix="keep one of the two")  # fmt: skip
         parent.entries[at] = Entry(key, value)
 
-    def merge(self, parent: MapNode, value: Node) -> None:
+    def merge(self, parent: MapNode, positions: dict[str, int], value: Node) -> None:
         """`<<`: what the merged maps say holds where this map says nothing; the first of several wins."""
         for source in value.items if isinstance(value, ListNode) else [value]:
             if not isinstance(source, MapNode):
                 self.problems.error("yaml-syntax", "`<<` merges a map or a list of maps", _at(source))
                 continue
             for entry in source.entries:
-                at = self.positions[-1].setdefault(entry.key.text, len(parent.entries))
+                at = positions.setdefault(entry.key.text, len(parent.entries))
                 if at == len(parent.entries):
                     parent.entries.append(Entry(entry.key, copy(entry.value, alias=entry.value.alias), merged=True))
 
@@ -350,19 +354,3 @@ def _decimal(digits: str) -> int | None:
 
 def _at(node: Base) -> tuple[int, int]:
     return node.alias or (node.start, node.end)
-
-
-def _content_end(node: MapNode | ListNode) -> int:
-    last: Node | None = None
-    if isinstance(node, ListNode):
-        last = node.items[-1] if node.items else None
-    elif node.entries:
-        last = max((e.value for e in node.entries if not e.merged), key=_end, default=None)
-    if isinstance(node, MapNode) and node.merge is not None:
-        merged = node.merge.value
-        last = merged if last is None or _end(merged) > _end(last) else last
-    return max(node.start, _end(last)) if last is not None else node.end
-
-
-def _end(node: Node) -> int:
-    return node.alias[1] if node.alias else node.end

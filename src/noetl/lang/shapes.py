@@ -45,6 +45,8 @@ class _ShapeCheck:
         self.kinds = kinds
         self.problems = problems
         self.task_shapes: dict[str, Record] = {}
+        #: of each shape met, the keys it cannot do without
+        self.required: dict[int, tuple[str, ...]] = {}
         self.unknown = 0
         #: keys that misspelt ones of the map checked last were meant to be
         self.meant: set[str] = set()
@@ -83,10 +85,13 @@ class _ShapeCheck:
             if key.reserved and not self.control_inside(entry.value):
                 self.problems.warning("reserved", f"`{entry.name}` is accepted without effect", span(entry.key))
             self.check(entry.value, key.shape, f"`{entry.name}`")
-        for wanted, key in shape.keys.items():
+        required = self.required.get(id(shape))
+        if required is None:
+            required = self.required[id(shape)] = tuple(name for name, key in shape.keys.items() if key.required)
+        for wanted in required:
             # A misspelt key is one mistake, not also a missing one.
-            if key.required and wanted not in node and wanted not in meant:
-                self.missing(node, wanted, shape.title, key.doc)
+            if wanted not in node and wanted not in meant:
+                self.missing(node, wanted, shape.title, shape.keys[wanted].doc)
         self.meant = meant
         invariant = INVARIANTS.get(shape.title)
         if invariant is not None:
@@ -165,7 +170,9 @@ class _ShapeCheck:
                 if entry.name in TASK_KEYS:
                     self.check(entry.value, TASK_KEYS[entry.name].shape, f"`{entry.name}`")
             return
-        shape = self.task_shapes.setdefault(kind.name, task_shape(kind))
+        shape = self.task_shapes.get(kind.name)
+        if shape is None:
+            shape = self.task_shapes[kind.name] = task_shape(kind)
         self.check_record(node, shape, name)
         self.check_keys_of_kind(node, kind, single=single)
 

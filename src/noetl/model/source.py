@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from functools import cached_property
+from itertools import accumulate
 
 import msgspec
 
@@ -24,10 +25,8 @@ class Source:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        starts, at = [0], self.text.find("\n")
-        while at >= 0:
-            starts.append(at + 1)
-            at = self.text.find("\n", at + 1)
+        starts = list(accumulate((len(line) + 1 for line in self.text.split("\n")), initial=0))
+        starts.pop()
         return starts
 
     def place(self, offset: int) -> tuple[int, int]:
@@ -37,7 +36,12 @@ class Source:
 
     def span(self, start: int, end: int) -> Span:
         """The span between two offsets."""
-        return Span(*self.place(start), *self.place(end))
+        starts = self._line_starts
+        line = bisect_right(starts, start)
+        column = start - starts[line - 1] + 1
+        if line == len(starts) or end < starts[line]:
+            return Span(line, column, line, column + end - start)
+        return Span(line, column, *self.place(end))
 
     def line_text(self, line: int) -> str:
         """The text of a line, without its line break."""

@@ -17,11 +17,15 @@ def check(subject: Subject) -> None:
     """Report names given twice and names nothing has."""
     _unique_steps(subject)
     known = subject.step_names
+    sources: dict[str | None, set[str]] = {}
+    for step in subject.playbook.steps:
+        for arc in step.router.arcs:
+            sources.setdefault(arc.step, set()).add(step.name)
     for step in subject.playbook.steps:
         _unique_tasks(subject, step.tasks, f"step `{step.name}`")
         _jumps(subject, step.tasks, f"step `{step.name}`")
         _targets(subject, step, known)
-        _join(subject, step)
+        _join(subject, step, sources.get(step.name, set()))
     for name, tasks in subject.playbook.workbook.items():
         _unique_tasks(subject, tasks, f"workbook task `{name}`")
         _jumps(subject, tasks, f"workbook task `{name}`")
@@ -88,12 +92,11 @@ def _targets(subject: Subject, step: Step, known: dict[str, Step]) -> None:
                 _unknown_step(subject, name, arc.cancel_at or arc.at, known)
 
 
-def _join(subject: Subject, step: Step) -> None:
+def _join(subject: Subject, step: Step, sources: set[str]) -> None:
     """A join names just the steps that have an arc here."""
     join = step.admission.join
     if join is None:
         return
-    sources = {s.name for s in subject.playbook.steps for arc in s.router.arcs if arc.step == step.name}
     for name in join.places:
         if name not in sources:
             subject.problems.error(

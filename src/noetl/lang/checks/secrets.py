@@ -87,9 +87,9 @@ def _looks_secret(node: Scalar, name: str) -> bool:
     if len(value) > 12 and "{{" not in value and _SECRET_VALUE.search(value):
         return True
     return (
-        bool(_SECRET_NAME.search(name))
-        and not is_template(value)
-        and len(value) >= 6
+        len(value) >= 6
         and " " not in value
+        and not is_template(value)
+        and bool(_SECRET_NAME.search(name))
         and not _PLACEHOLDER.search(value)
     )
