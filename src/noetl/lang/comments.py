@@ -151,7 +151,7 @@ class Todo(str):
 
 def todos(element: Entry | Node) -> list[Todo]:
     """The comments that a lowering asks for above an element."""
-    asked = element.todo if isinstance(element, Entry) else ()
+    asked = element.todo if isinstance(element, Entry) else []
     return [Todo(f"# TODO noetl: {' '.join(text.split())}") for text in asked]
 
 

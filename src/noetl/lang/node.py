@@ -61,20 +61,25 @@ class Scalar(Base):
 class Entry:
     """A key with its value. `merged` entries came through `<<` and do not stand in this map's text."""
 
-    __slots__ = ("key", "merged", "name", "todo", "value")
+    __slots__ = ("_key", "merged", "name", "todo", "value")
 
     def __init__(self, key: Scalar, value: Node, *, merged: bool = False) -> None:
-        self.key = key
+        self._key = key
         #: the key as text, which nearly every question is about
         self.name = key.text
         self.value = value
         self.merged = merged
         #: what a person still has to decide here; printed as `# TODO noetl:` comments above the entry
-        self.todo: tuple[str, ...] = ()
+        self.todo: list[str] = []
 
-    def rekey(self, key: Scalar) -> None:
-        """Give the value another key."""
-        self.key = key
+    @property
+    def key(self) -> Scalar:
+        """The node of the key."""
+        return self._key
+
+    @key.setter
+    def key(self, key: Scalar) -> None:
+        self._key = key
         self.name = key.text
 
 
@@ -132,7 +137,7 @@ class MapNode(Base):
         """Give the entry `old` the key `new`, in its place."""
         entry = self.entry(old)
         if entry is not None:
-            entry.rekey(scalar(new, near=entry.key))
+            entry.key = scalar(new, near=entry.key)
             self.changed = True
         return entry
 

@@ -311,7 +311,7 @@ def _arc_args(doc: Lowering, step: MapNode, targets: dict[str, MapNode]) -> None
         for one in found.value.entries:
             made = make(f"ctx.{name}_{one.name}", near=one.key)
             assert isinstance(made, Scalar)
-            one.rekey(made)
+            one.key = made
         found.value.changed = True
         if "set" in arc:
             arc.take("args")
