@@ -38,26 +38,22 @@ def test_quiet_is_known_in_admission_only() -> None:
 
 @pytest.mark.parametrize("name", ["_prev", "_task", "_attempt", "task_key"])
 def test_locals_of_a_pipeline_are_known_inside_one(name: str) -> None:
-    assert where(name) == TASK | {Boundary.WORKBOOK}
+    assert where(name) == TASK
 
 
 @pytest.mark.parametrize("name", ["row", "chunk"])
 def test_rows_are_known_in_a_tasks_own_fields(name: str) -> None:
-    assert where(name) == {Boundary.TASK_CONFIG, Boundary.WORKBOOK}
+    assert where(name) == {Boundary.TASK_CONFIG}
 
 
 def test_steps_are_known_wherever_there_is_an_execution_of_ones_own() -> None:
-    assert where("steps") == set(Boundary) - {Boundary.WORKBOOK, Boundary.KEYCHAIN}
+    assert where("steps") == set(Boundary) - {Boundary.KEYCHAIN}
 
 
 def test_iter_is_known_inside_a_loop_and_where_one_iteration_is_meant() -> None:
     assert where("iter", in_loop=False) == set()
     assert where("iter") > TASK
     assert not where("iter") & {Boundary.ADMIT, Boundary.ARC_WHEN, Boundary.ARC_SET, Boundary.STEP_SET}
-
-
-def test_a_workbook_sees_nothing_of_its_caller() -> None:
-    assert not known_names(Boundary.WORKBOOK, True) & {"step", "iter", "steps", "event"}
 
 
 def test_a_keychain_entry_sees_the_workload_only() -> None:

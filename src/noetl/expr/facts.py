@@ -65,6 +65,37 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
 NO_FACTS = Facts()
 
 
+class Understood:
+    """Whatever has facts: each of them can be asked for by itself."""
+
+    __slots__ = ()
+
+    @property
+    def facts(self) -> Facts:
+        """Problems, reads, calls and filters together."""
+        raise NotImplementedError
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with it."""
+        return self.facts.problems
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """The paths it reads."""
+        return self.facts.reads
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The bare functions it calls."""
+        return self.facts.calls
+
+    @property
+    def filters(self) -> frozenset[str]:
+        """The names of the filters it uses."""
+        return self.facts.filters
+
+
 def joined(parts: Iterable[Facts]) -> Facts:
     """The facts of several parts as one, in order."""
     found = [part for part in parts if part is not NO_FACTS]

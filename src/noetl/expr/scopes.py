@@ -42,8 +42,6 @@ class Boundary(Enum):
     STEP_SET = "set of a step"
     #: `next.spec.synthesize`
     SYNTHESIZE = "synthesize"
-    #: anything inside a workbook task
-    WORKBOOK = "workbook"
     #: a keychain entry
     KEYCHAIN = "keychain"
     #: a `spec` value of a step, such as `concurrency.key`
@@ -77,8 +75,6 @@ _NAMES: Final[dict[Boundary, frozenset[str]]] = {
     Boundary.STEP_OUTPUT: _STEP | {"output"},
     Boundary.STEP_SET: _STEP | {"output"},
     Boundary.SYNTHESIZE: _STEP | {"output"},
-    # Its tasks have fields of their own, and those of a `transfer` speak of rows.
-    Boundary.WORKBOOK: _PIPELINE | _ROWS | {"ctx", "input"},
     Boundary.KEYCHAIN: frozenset(),
     Boundary.SPEC: _STEP,
 }

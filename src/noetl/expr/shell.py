@@ -18,7 +18,7 @@ from noetl.expr.closures.statements import Inserted, Pieces
 from noetl.expr.embedded.shellparts import HOLE, Heredoc, How, Scanned, Slot
 from noetl.expr.embedded.shellscan import scan
 from noetl.expr.expression import Expression, failure, quoted
-from noetl.expr.facts import Call, Facts, Problem, Read, joined
+from noetl.expr.facts import Facts, Understood, joined
 from noetl.expr.sandbox.run import Run
 from noetl.expr.sandbox.text import to_text
 from noetl.expr.template import Template, template
@@ -30,8 +30,8 @@ _SPECIAL_IN_BRACES: Final = re.compile(r"""([\\$`"}])""")
 _SPECIAL_IN_HEREDOC: Final = re.compile(r"([\\$`])")
 
 
-class Command:
-    """Shell text of a playbook, understood before any value is known."""
+class Command(Understood):
+    """Shell text of a playbook, understood before any value is known; templates in its comments are left out."""
 
     __slots__ = ("_holes", "_scanned", "facts", "source", "template")
 
@@ -41,26 +41,6 @@ class Command:
         self._scanned: Scanned | None = None
         self._holes: list[Expression] = []
         self.facts: Facts = self._understand()
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with it."""
-        return self.facts.problems
-
-    @property
-    def reads(self) -> tuple[Read, ...]:
-        """The paths its templates read, those in comments left out."""
-        return self.facts.reads
-
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        """The bare functions its templates call."""
-        return self.facts.calls
-
-    @property
-    def filters(self) -> frozenset[str]:
-        """The names of the filters used."""
-        return self.facts.filters
 
     def render(self, scopes: Mapping[str, Any], budget: Budget | None = None) -> str:
         """The command with its values."""

@@ -22,7 +22,7 @@ from noetl.expr.embedded.sqlparts import HOLE, Bind, Break, Identifier, Named, P
 from noetl.expr.embedded.sqlquery import Parameter, Query, Style, refused
 from noetl.expr.embedded.sqlscan import scan
 from noetl.expr.expression import Expression, failure, quoted
-from noetl.expr.facts import Call, Facts, Problem, Read, joined
+from noetl.expr.facts import Facts, Understood, joined
 from noetl.expr.sandbox.plain import plain
 from noetl.expr.sandbox.run import Run
 from noetl.expr.sandbox.text import to_text
@@ -32,8 +32,8 @@ _PLAIN: Final = re.compile(r"[^\W\d][\w$]*(?:\.[^\W\d][\w$]*)*")
 _PLAIN_PIECE: Final = re.compile(r"[\w$]+")
 
 
-class Statement:
-    """SQL text of a playbook, understood before any value is known."""
+class Statement(Understood):
+    """SQL text of a playbook, understood before any value is known; templates in its comments are left out."""
 
     __slots__ = ("_parts", "facts", "source", "template")
 
@@ -47,26 +47,6 @@ class Statement:
     def parts(self) -> tuple[Part, ...] | None:
         """Its parts; None when statements such as `{% if %}` decide on them at run time."""
         return self._parts
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with it."""
-        return self.facts.problems
-
-    @property
-    def reads(self) -> tuple[Read, ...]:
-        """The paths its templates read, those in comments left out."""
-        return self.facts.reads
-
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        """The bare functions its templates call."""
-        return self.facts.calls
-
-    @property
-    def filters(self) -> frozenset[str]:
-        """The names of the filters used."""
-        return self.facts.filters
 
     @property
     def names(self) -> frozenset[str]:

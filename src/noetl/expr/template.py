@@ -10,7 +10,7 @@ from noetl.errors import TemplateError
 from noetl.expr.budget import DEFAULT_BUDGET, Budget
 from noetl.expr.closures.statements import Action, program, text_of
 from noetl.expr.expression import Expression, expression, failure, quoted
-from noetl.expr.facts import NO_FACTS, Call, Facts, Problem, Read, joined
+from noetl.expr.facts import NO_FACTS, Facts, Problem, Understood, joined
 from noetl.expr.sandbox.run import Run
 from noetl.expr.sandbox.text import to_text
 from noetl.expr.sandbox.undefined import Missing
@@ -22,7 +22,7 @@ from noetl.expr.syntax.segments import Hole, has_template, split
 Part = str | tuple[Expression, int]
 
 
-class Template:
+class Template(Understood):
     """A text of the playbook. What is exactly one `{{ … }}` keeps its value's type; anything else is text."""
 
     __slots__ = ("_action", "_body", "_facts", "_lone", "_parts", "source")
@@ -56,28 +56,8 @@ class Template:
         return self._parts
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with it."""
-        return self.facts.problems
-
-    @property
-    def reads(self) -> tuple[Read, ...]:
-        """The paths it reads."""
-        return self.facts.reads
-
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        """The bare functions it calls."""
-        return self.facts.calls
-
-    @property
-    def filters(self) -> frozenset[str]:
-        """The names of the filters it uses."""
-        return self.facts.filters
-
-    @property
     def facts(self) -> Facts:
-        """All of the above, computed at the first question."""
+        """Problems, reads, calls and filters together, computed at the first question."""
         if self._facts is None:
             self._facts = self._find_facts()
         return self._facts
@@ -165,7 +145,7 @@ def _glimpse(source: str) -> str:
     return text if len(text) <= 200 else text[:199] + "…"
 
 
-class Guard:
+class Guard(Understood):
     """A `when`: one `{{ … }}`, or a literal true or false. An undefined is false, and so is comparing with one."""
 
     __slots__ = ("_constant", "_expression", "form_ok", "source", "template")
@@ -196,26 +176,6 @@ class Guard:
     def facts(self) -> Facts:
         """Problems, reads, calls and filters together."""
         return NO_FACTS if self.template is None else self.template.facts
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with it, its form aside."""
-        return self.facts.problems
-
-    @property
-    def reads(self) -> tuple[Read, ...]:
-        """The paths it reads."""
-        return self.facts.reads
-
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        """The bare functions it calls."""
-        return self.facts.calls
-
-    @property
-    def filters(self) -> frozenset[str]:
-        """The names of the filters it uses."""
-        return self.facts.filters
 
     def evaluate(self, scopes: Mapping[str, Any], budget: Budget | None = None) -> bool:
         """Whether it holds."""
