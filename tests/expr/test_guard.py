@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from noetl.errors import TemplateError
-from noetl.expr import guard
+from noetl.errors import TemplateError, UndefinedValue
+from noetl.expr import guard, template
 
 SCOPES: dict[str, Any] = {
     "ctx": {},
@@ -43,6 +43,20 @@ SCOPES: dict[str, Any] = {
         ("{{ 0 < ctx.missing < 3 }}", False),
         ("{{ ctx.missing is eq 1 }}", False),
         ("{{ ctx.missing is ne 1 }}", False),
+        ("{{ ctx.missing is not eq 1 }}", False),
+        ("{{ ctx.missing is not ne 1 }}", False),
+        ("{{ ctx.missing is not in [1] }}", False),
+        ("{{ 1 is not in ctx.missing }}", False),
+        ("{{ 1 is not in [2] }}", True),
+        ("{{ not ctx.missing is eq 1 }}", True),
+        ("{{ not (ctx.missing is eq 1) }}", True),
+        ("{{ not ctx.missing is not eq 1 }}", True),
+        ("{{ [nowhere] != [1] }}", False),
+        ("{{ [nowhere] == [1] }}", False),
+        ("{{ {'a': [nowhere]} != {'a': [1]} }}", False),
+        ("{{ 1 not in [nowhere] }}", False),
+        ("{{ [nowhere] not in [[1]] }}", False),
+        ("{{ 1 in [1, nowhere] }}", True),
         ("{{ ctx.missing > 3 or true }}", True),
         ("{{ not (ctx.missing == 1) }}", True),
         ("{{ ctx.missing is not defined }}", True),
@@ -89,6 +103,20 @@ def test_a_text_that_is_neither_an_expression_nor_a_literal_has_the_wrong_form(t
     assert not found.form_ok
     with pytest.raises(TemplateError):
         found.evaluate(SCOPES)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("{{ é is not eq 1 }}", False), ("{{ not é is eq 1 }}", True), ("{{ not (é is eq 1) }}", True)],
+)
+def test_is_not_means_the_same_where_jinja_has_to_read_it(text: str, expected: bool) -> None:
+    assert guard(text).evaluate(SCOPES) is expected
+
+
+@pytest.mark.parametrize("text", ["{{ [nowhere] != [1] }}", "{{ nowhere is not eq 1 }}", "{{ 1 not in [nowhere] }}"])
+def test_outside_of_a_guard_comparing_with_an_undefined_is_an_error(text: str) -> None:
+    with pytest.raises(UndefinedValue, match="nowhere"):
+        template(text).evaluate(SCOPES)
 
 
 def test_a_guard_tells_what_it_reads_and_calls() -> None:

@@ -34,7 +34,7 @@ def name_code(name: str) -> Code:
                 return value
         value = run.scopes.get(name, ABSENT)
         if value is ABSENT:
-            return GLOBALS.get(name) or Missing(name, None, tolerant=run.tolerant)
+            return GLOBALS.get(name) or Missing(name, None)
         return value
 
     return look_up
@@ -53,7 +53,7 @@ def attribute_code(of: Code, node: nodes.Attribute) -> Code:
             return value
         else:
             found = member(value, name)
-        return Missing(name, parent, tolerant=run.tolerant) if found is ABSENT else found
+        return Missing(name, parent) if found is ABSENT else found
 
     return look_up
 
@@ -77,7 +77,7 @@ def dotted_code(root: str, names: tuple[str, ...]) -> Code:
             else:
                 found = member(value, name)
             if found is ABSENT:
-                return Missing(name, ".".join((root, *names[:depth])), tolerant=run.tolerant)
+                return Missing(name, ".".join((root, *names[:depth])))
             value = found
         return value
 
@@ -98,7 +98,7 @@ def item_code(of: Code, key: Code, node: nodes.Item) -> Code:
         if isinstance(at, Missing):
             return at
         found = item(value, at)
-        return Missing(shown, parent, tolerant=run.tolerant) if found is ABSENT else found
+        return Missing(shown, parent) if found is ABSENT else found
 
     return look_up
 
@@ -112,7 +112,7 @@ def slice_code(of: Code, bounds: tuple[Code | None, Code | None, Code | None]) -
             return value
         found = [None if bound is None else bound(run) for bound in bounds]
         if not isinstance(value, (list, tuple, str, range)):
-            return Missing("[…]", "", tolerant=run.tolerant)
+            return Missing("[…]", "")
         part = value[slice(*found)]
         run.work(len(part) >> 3)
         run.grow(len(part) * (1 if isinstance(part, str) else ITEM))

@@ -11,7 +11,7 @@ from noetl.expr.paths import ABSENT, member
 from noetl.expr.sandbox.filters import FILTERS, FilterFunction
 from noetl.expr.sandbox.functions import call
 from noetl.expr.sandbox.methods import find_method
-from noetl.expr.sandbox.predicates import TESTS
+from noetl.expr.sandbox.predicates import TESTS, negated
 from noetl.expr.sandbox.run import Code, Run
 from noetl.expr.sandbox.undefined import refuse_missing
 from noetl.expr.syntax import nodes
@@ -110,7 +110,7 @@ def test_code(node: nodes.Test, compiled: Compile) -> Code:
     found = TESTS.get(node.name)
     if found is None:
         raise TemplateError(f"there is no test `{node.name}`")
-    test = found
+    test = negated(node.name, found) if node.negated else found
     of = compiled(node.of)
     if not node.arguments.expressions():
         return lambda run: test(run, of(run))

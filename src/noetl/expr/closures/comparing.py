@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from noetl.expr.sandbox.operators import compare
+from noetl.expr.sandbox.operators import ORDER, compare, undefined
 from noetl.expr.sandbox.run import Code, Run
-from noetl.expr.sandbox.undefined import Missing, refuse_missing
+from noetl.expr.sandbox.undefined import Missing
 from noetl.expr.syntax import nodes
 
 _SCALARS: Final = (str, int, float, bool, type(None))
-#: comparing anything with a scalar costs next to nothing
-_QUICK: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 def compare_code(node: nodes.Compare, compiled: Callable[[nodes.Expr], Code]) -> Code:
@@ -43,8 +33,8 @@ def compare_code(node: nodes.Compare, compiled: Callable[[nodes.Expr], Code]) ->
 
 
 def _single(left: Code, sign: str, operand: nodes.Expr, compiled: Callable[[nodes.Expr], Code]) -> Code:
-    if isinstance(operand, nodes.Const) and isinstance(operand.value, _SCALARS) and sign in _QUICK:
-        return _with_scalar(left, _QUICK[sign], operand.value)
+    if isinstance(operand, nodes.Const) and isinstance(operand.value, _SCALARS) and sign in ORDER:
+        return _with_scalar(left, ORDER[sign], operand.value)
     if sign in ("in", "not in") and isinstance(operand, (nodes.ListOf, nodes.TupleOf)):
         members = [item.value for item in operand.items if isinstance(item, nodes.Const)]
         if len(members) == len(operand.items):
@@ -54,10 +44,12 @@ def _single(left: Code, sign: str, operand: nodes.Expr, compiled: Callable[[node
 
 
 def _with_scalar(left: Code, order: Callable[[Any, Any], Any], scalar: Any) -> Code:
+    """Comparing anything with a scalar costs next to nothing, so nothing is paid."""
+
     def evaluate(run: Run) -> bool:
         value = left(run)
         if isinstance(value, Missing):
-            return _undefined(run, value)
+            return undefined(run, value)
         return bool(order(value, scalar))
 
     return evaluate
@@ -67,14 +59,7 @@ def _among(left: Code, members: list[Any], *, wanted: bool) -> Code:
     def evaluate(run: Run) -> bool:
         value = left(run)
         if isinstance(value, Missing):
-            return _undefined(run, value)
+            return undefined(run, value)
         return (value in members) is wanted
 
     return evaluate
-
-
-def _undefined(run: Run, value: Missing) -> bool:
-    """A comparison with an undefined: false in a guard, whichever way it is written."""
-    if not run.tolerant:
-        refuse_missing(value)
-    return False

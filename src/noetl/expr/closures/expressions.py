@@ -171,9 +171,7 @@ def _condition(node: nodes.Condition) -> Code:
             return then(run)
         if otherwise is not None:
             return otherwise(run)
-        return NoValue(
-            "the condition is false and there is no `else` (write `else ''` for nothing)", tolerant=run.tolerant
-        )
+        return NoValue("the condition is false and there is no `else` (write `else ''` for nothing)")
 
     return evaluate
 

@@ -122,7 +122,7 @@ def _for(node: nodes.For, keep: bool) -> Action:  # noqa: FBT001
         outer = run.local
         try:
             items = select(run, _iterated(run, value), outer)
-            loop = Loop(run, items, depth, recurse if node.recursive else None)
+            loop = Loop(items, depth, recurse if node.recursive else None)
             for index, item in enumerate(items):
                 run.work(cost)
                 loop.index0 = index

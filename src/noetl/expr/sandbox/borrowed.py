@@ -28,21 +28,20 @@ from noetl.expr.vocabulary import JINJA_FILTERS
 VISIBLE[_GroupTuple] = frozenset({"grouper", "list"})
 
 
-class _Undefined(NoValue, Undefined):  # type: ignore[misc]  # our comparisons win
+class _Undefined(NoValue, Undefined):  # ours come first: its comparisons do not fail
     """An undefined that Jinja2's filters recognise as one."""
 
 
 class _Environment(ImmutableSandboxedEnvironment):
     """What Jinja2's filters turn to: it looks attributes up, and calls filters and tests, as templates do here."""
 
-    def __init__(self, *, tolerant: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._tolerant = tolerant
         # Jinja2 only ever calls it, to say that there is no first item and the like.
         self.undefined = self._no_value  # type: ignore[assignment]
 
     def _no_value(self, hint: str | None = None, obj: Any = None, name: str | None = None, exc: Any = None) -> Any:  # noqa: ARG002
-        return _Undefined(hint or f"`{name}` is missing", tolerant=self._tolerant)
+        return _Undefined(hint or f"`{name}` is missing")
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """`obj[argument]` and `obj.argument`, for filters that take the name of an attribute."""
@@ -85,8 +84,8 @@ class _Environment(ImmutableSandboxedEnvironment):
         return test(context, value, *(args or ()), **(kwargs or {}))
 
 
-_ENVIRONMENTS: Final = {tolerant: _Environment(tolerant=tolerant) for tolerant in (False, True)}
-_CONTEXTS: Final = {tolerant: EvalContext(environment) for tolerant, environment in _ENVIRONMENTS.items()}
+_ENVIRONMENT: Final = _Environment()
+_CONTEXT: Final = EvalContext(_ENVIRONMENT)
 #: how a filter says what it wants as its first argument
 _WANTED: Final[dict[_PassArg | None, Callable[[Run], tuple[Any, ...]]]] = {
     _PassArg.context: lambda run: (run,),
@@ -104,8 +103,8 @@ def _borrow(name: str) -> FilterFunction:
     def call(run: Run, value: Any, *args: Any, **kwargs: Any) -> Any:
         refuse_missing(value)
         if run.environment is None:
-            run.environment = _ENVIRONMENTS[run.tolerant]
-            run.eval_ctx = _CONTEXTS[run.tolerant]
+            run.environment = _ENVIRONMENT
+            run.eval_ctx = _CONTEXT
         if isinstance(value, (range, Iterator)):
             value = bounded_list(run, value)
         cost(run, value, *args, **kwargs)

@@ -127,18 +127,18 @@ def _trim(run: Run, value: Any, chars: str | None = None) -> str:
     return _string(run, value).strip(chars)
 
 
-def _first(run: Run, value: Any) -> Any:
+def _first(_run: Run, value: Any) -> Any:
     refuse_missing(value)
     for part in value:
         return part
-    return NoValue("there is no first item, the list is empty", tolerant=run.tolerant)
+    return NoValue("there is no first item, the list is empty")
 
 
-def _last(run: Run, value: Any) -> Any:
+def _last(_run: Run, value: Any) -> Any:
     refuse_missing(value)
     for part in reversed(value):
         return part
-    return NoValue("there is no last item, the list is empty", tolerant=run.tolerant)
+    return NoValue("there is no last item, the list is empty")
 
 
 def _list(run: Run, value: Any) -> list[Any]:
@@ -159,12 +159,12 @@ def _join(run: Run, value: Any, d: Any = "", attribute: Any = None) -> str:
     refuse_missing(value)
     parts = bounded_list(run, value)
     if attribute is not None:
-        parts = [_reach(run, part, attribute) for part in parts]
+        parts = [_reach(part, attribute) for part in parts]
     run.grow(weigh(run, parts) + len(str(d)) * len(parts))
     return str(d).join(str(part) for part in parts)
 
 
-def _reach(run: Run, value: Any, attribute: Any) -> Any:
+def _reach(value: Any, attribute: Any) -> Any:
     for name in str(attribute).split("."):
         if isinstance(value, (list, tuple)) and name.isdigit():
             index = int(name)
@@ -172,7 +172,7 @@ def _reach(run: Run, value: Any, attribute: Any) -> Any:
         else:
             found = member(value, name)
         if found is ABSENT:
-            raise UndefinedValue(Missing(name, "", tolerant=run.tolerant).reason())
+            raise UndefinedValue(Missing(name, "").reason())
         value = found
     return value
 
@@ -183,11 +183,11 @@ def _format(run: Run, value: Any, *args: Any, **kwargs: Any) -> str:
     return percent(run, _string(run, value), kwargs or args)
 
 
-def _attr(run: Run, value: Any, name: str) -> Any:
+def _attr(_run: Run, value: Any, name: str) -> Any:
     if isinstance(value, Missing):
         return value
     found = member(value, str(name))
-    return Missing(str(name), "", tolerant=run.tolerant) if found is ABSENT else found
+    return Missing(str(name), "") if found is ABSENT else found
 
 
 def _tojson(run: Run, value: Any, indent: int | None = None) -> str:

@@ -23,12 +23,11 @@ class Namespace(dict[str, Any]):
 class Loop:
     """The `loop` of a `{% for %}`."""
 
-    __slots__ = ("_changed", "_items", "_recurse", "_tolerant", "depth0", "index0")
+    __slots__ = ("_changed", "_items", "_recurse", "depth0", "index0")
 
-    def __init__(self, run: Run, items: list[Any], depth0: int, recurse: Callable[[Run, Any, int], str] | None) -> None:
+    def __init__(self, items: list[Any], depth0: int, recurse: Callable[[Run, Any, int], str] | None) -> None:
         self._items = items
         self._recurse = recurse
-        self._tolerant = run.tolerant
         self._changed: Any = _NEVER
         self.depth0 = depth0
         self.index0 = 0
@@ -71,16 +70,12 @@ class Loop:
     @property
     def previtem(self) -> Any:
         """The item before this one."""
-        return (
-            NoValue("there is no previous item", tolerant=self._tolerant)
-            if self.first
-            else self._items[self.index0 - 1]
-        )
+        return NoValue("there is no previous item") if self.first else self._items[self.index0 - 1]
 
     @property
     def nextitem(self) -> Any:
         """The item after this one."""
-        return NoValue("there is no next item", tolerant=self._tolerant) if self.last else self._items[self.index0 + 1]
+        return NoValue("there is no next item") if self.last else self._items[self.index0 + 1]
 
     def cycle(self, _run: Run, *values: Any) -> Any:
         """One of the values, in turn."""

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from noetl.errors import TemplateLimit
+from noetl.errors import TemplateLimit, UndefinedValue
 from noetl.expr.sandbox.formatting import percent
 from noetl.expr.sandbox.run import ITEM, MOST_BITS, Run, checked_int, weigh
 from noetl.expr.sandbox.undefined import Missing, refuse_missing
@@ -71,7 +71,8 @@ BINARY: Final[dict[str, Callable[[Run, Any, Any], Any]]] = {
     "%": modulo,
     "**": power,
 }
-_ORDER: Final[dict[str, Callable[[Any, Any], Any]]] = {
+#: sign -> function
+ORDER: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -81,13 +82,29 @@ _ORDER: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def compare(run: Run, sign: str, left: Any, right: Any) -> bool:
-    """`left sign right`; with an undefined it is false in a guard and an error elsewhere."""
-    if isinstance(left, Missing) or isinstance(right, Missing):
+def compare(run: Run, sign: str, left: Any, right: Any, *, wanted: bool = True) -> bool:
+    """Whether `left sign right` is as wanted; with an undefined the answer is no in a guard, elsewhere an error."""
+    if isinstance(left, Missing):
+        return undefined(run, left)
+    if isinstance(right, Missing):
+        return undefined(run, right)
+    try:
+        return _holds(run, sign, left, right) is wanted
+    except UndefinedValue:
+        # One lies inside: `[ctx.missing] != [1]`, `1 not in [ctx.missing]`.
         if run.tolerant:
             return False
-        refuse_missing(left)
-        refuse_missing(right)
+        raise
+
+
+def undefined(run: Run, value: Missing) -> bool:
+    """The outcome of a comparison with an undefined, whichever way it is written."""
+    if not run.tolerant:
+        refuse_missing(value)
+    return False
+
+
+def _holds(run: Run, sign: str, left: Any, right: Any) -> bool:
     if sign == "in":
         return contains(run, right, left)
     if sign == "not in":
@@ -95,7 +112,7 @@ def compare(run: Run, sign: str, left: Any, right: Any) -> bool:
     if isinstance(left, _CONTAINERS) and isinstance(right, _CONTAINERS):
         weigh(run, left)
         weigh(run, right)
-    return bool(_ORDER[sign](left, right))
+    return bool(ORDER[sign](left, right))
 
 
 def contains(run: Run, container: Any, value: Any) -> bool:

@@ -42,9 +42,9 @@ def _of_text(question: Callable[[str], bool]) -> TestFunction:
     return call
 
 
-def _compares(sign: str) -> TestFunction:
+def _compares(sign: str, *, wanted: bool = True) -> TestFunction:
     def call(run: Run, value: Any, other: Any) -> bool:
-        return compare(run, sign, value, other)
+        return compare(run, sign, value, other, wanted=wanted)
 
     return call
 
@@ -53,14 +53,17 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float))
 
 
-_COMPARISONS: Final = {
-    "==": ("==", "eq", "equalto"),
-    "!=": ("!=", "ne"),
-    ">": (">", "gt", "greaterthan"),
-    ">=": (">=", "ge"),
-    "<": ("<", "lt", "lessthan"),
-    "<=": ("<=", "le"),
-    "in": ("in",),
+_SIGNS: Final = {
+    "eq": "==",
+    "equalto": "==",
+    "ne": "!=",
+    "gt": ">",
+    "greaterthan": ">",
+    "ge": ">=",
+    "lt": "<",
+    "lessthan": "<",
+    "le": "<=",
+    **{sign: sign for sign in ("==", "!=", ">", ">=", "<", "<=", "in")},
 }
 TESTS: Final[Mapping[str, TestFunction]] = {
     "defined": lambda _run, value: not isinstance(value, Missing),
@@ -86,5 +89,11 @@ TESTS: Final[Mapping[str, TestFunction]] = {
     "divisibleby": _of_number(lambda value, number: value % number == 0),
     "lower": _of_text(str.islower),
     "upper": _of_text(str.isupper),
-    **{name: _compares(sign) for sign, names in _COMPARISONS.items() for name in names},
+    **{name: _compares(sign) for name, sign in _SIGNS.items()},
 }
+_NEGATED: Final = {name: _compares(sign, wanted=False) for name, sign in _SIGNS.items()}
+
+
+def negated(name: str, test: TestFunction) -> TestFunction:
+    """`is not name`: a comparison stays one, so that an undefined is forgiven in it either way."""
+    return _NEGATED.get(name) or (lambda *args, **kwargs: not test(*args, **kwargs))

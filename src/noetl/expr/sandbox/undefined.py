@@ -10,13 +10,12 @@ from noetl.errors import UndefinedValue
 class Missing:
     """Is false, may be asked whether it is defined or given a default, and fails in every other use.
 
-    A tolerant one, as guards make, is unequal to everything and neither above nor below it instead of failing.
+    That guards forgive comparing with one is for `noetl.expr.sandbox.operators` to say.
     """
 
-    def __init__(self, name: str, parent: str | None, *, tolerant: bool = False) -> None:
+    def __init__(self, name: str, parent: str | None) -> None:
         self._name = name
         self._parent = parent
-        self._tolerant = tolerant
 
     def reason(self) -> str:
         """What is missing, as part of a sentence."""
@@ -27,11 +26,6 @@ class Missing:
     def _fail(self, *_args: object, **_kwargs: object) -> NoReturn:
         raise UndefinedValue(self.reason())
 
-    def _compare(self, _other: object) -> bool:
-        if not self._tolerant:
-            self._fail()
-        return False
-
     def __bool__(self) -> bool:
         return False
 
@@ -41,7 +35,7 @@ class Missing:
             raise AttributeError(name)
         self._fail()
 
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compare
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _fail
     __hash__ = __str__ = __repr__ = __iter__ = __len__ = __contains__ = __getitem__ = _fail
     __call__ = __int__ = __float__ = __complex__ = __index__ = __neg__ = __pos__ = __abs__ = _fail
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _fail
@@ -51,8 +45,8 @@ class Missing:
 class NoValue(Missing):
     """An undefined that no name stands behind, such as the first item of an empty list."""
 
-    def __init__(self, reason: str, *, tolerant: bool = False) -> None:
-        super().__init__("", "", tolerant=tolerant)
+    def __init__(self, reason: str) -> None:
+        super().__init__("", "")
         self._reason = reason
 
     def reason(self) -> str:

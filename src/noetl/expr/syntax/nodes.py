@@ -102,6 +102,8 @@ class Test(Node, frozen=True, gc=False):
     name: str
     arguments: Arguments
     offset: int
+    #: written `is not`; unlike `not (… is …)` it says something about an undefined, namely nothing
+    negated: bool = False
 
 
 class Call(Node, frozen=True, gc=False):

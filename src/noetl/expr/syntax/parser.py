@@ -268,8 +268,7 @@ class _Parser:
             arguments = nodes.Arguments((self._postfix(self._primary()),))
         else:
             arguments = nodes.NO_ARGUMENTS
-        test = nodes.Test(found, name, arguments, offset)
-        return nodes.Not(test) if negated else test
+        return nodes.Test(found, name, arguments, offset, negated)
 
     def _arguments(self) -> nodes.Arguments:
         self._advance()

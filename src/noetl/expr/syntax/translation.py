@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import msgspec
 from jinja2 import nodes as theirs
 
 from noetl.expr.syntax import nodes as ours
@@ -81,6 +82,13 @@ class Translation:
         offset = max(node.lineno, self._source.find(node.name, node.lineno + 2))
         return ours.Test(self.expression(node.node), node.name, self.arguments(node), offset + self.shift)
 
+    def not_(self, node: Any) -> ours.Expr:
+        inner = self.expression(node.node)
+        # To Jinja2 `is not` stands where its `is` does; any other `not` stands further to the left.
+        if isinstance(inner, ours.Test) and node.lineno == node.node.lineno:
+            return msgspec.structs.replace(inner, negated=True)
+        return ours.Not(inner)
+
     def compare(self, node: Any) -> ours.Compare:
         rest = tuple((_COMPARISON[operand.op], self.expression(operand.expr)) for operand in node.ops)
         return ours.Compare(self.expression(node.expr), rest)
@@ -136,7 +144,7 @@ _EXPRESSIONS: Final[dict[type, Callable[[Translation, Any], ours.Expr]]] = {
     theirs.Call: lambda t, n: ours.Call(t.expression(n.node), t.arguments(n)),
     theirs.Neg: lambda t, n: ours.Unary("-", t.expression(n.node)),
     theirs.Pos: lambda t, n: ours.Unary("+", t.expression(n.node)),
-    theirs.Not: lambda t, n: ours.Not(t.expression(n.node)),
+    theirs.Not: Translation.not_,
     theirs.And: lambda t, n: ours.And(t.expression(n.left), t.expression(n.right)),
     theirs.Or: lambda t, n: ours.Or(t.expression(n.left), t.expression(n.right)),
     theirs.Concat: lambda t, n: ours.Concat(t.each(n.nodes)),
