@@ -231,3 +231,35 @@ def test_an_error_raised_by_a_function_of_the_scopes_is_a_template_error() -> No
 
     with pytest.raises(TemplateError):
         evaluate("{{ broken() }}", broken=broken)
+
+
+@pytest.mark.parametrize("text", ["{{ 1e400 }}", "{{ [-1e400] }}", "{{ 1e400 > é }}"])
+def test_a_number_that_is_too_large_to_be_one_does_not_parse(text: str) -> None:
+    (problem,) = template(text).problems
+    assert problem.code == "template-syntax"
+    assert "the number is too large" in problem.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ 1e308 * 10 }}",
+        "{{ 1e308 ** 2 }}",
+        "{{ 1e308 + 1e308 }}",
+        "{{ [1e308, 1e308] | sum }}",
+        "{{ '1e400' | from_json }}",
+        "{{ '[NaN]' | from_json }}",
+        "{{ n }}",
+        "{{ [n] }}",
+        "of {{ n }}",
+        "{{ [n] | tojson }}",
+    ],
+)
+@pytest.mark.parametrize("number", [float("inf"), float("nan")])
+def test_no_template_yields_infinity_or_nan(text: str, number: float) -> None:
+    with pytest.raises(TemplateError):
+        template(text).evaluate({"n": number})
+
+
+def test_the_words_inf_and_nan_are_not_numbers() -> None:
+    assert template("{{ ['inf' | float, 'nan' | float(7), '1e400' | float] }}").evaluate({}) == [0.0, 7, 0.0]

@@ -109,11 +109,12 @@ def expression(source: str) -> Expression:
 
 def quoted(source: str) -> str:
     """An expression as messages show it."""
-    text = " ".join(source.split())
-    return f"`{{{{ {_shortened(text)} }}}}`"
+    return f"`{{{{ {shortened(source)} }}}}`"
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """A text as messages show it: on one line, and not too long."""
+    text = " ".join(text.split())
     return text if len(text) <= _QUOTED else text[: _QUOTED - 1] + "…"
 
 
@@ -127,7 +128,7 @@ def failure(error: Exception, shown: str, source: str) -> TemplateError:
     elif isinstance(error, MemoryError):
         found = TemplateLimit(reason := "it grew too large")
     else:
-        found = TemplateError(reason := _shortened(str(error)) or type(error).__name__)
+        found = TemplateError(reason := shortened(str(error)) or type(error).__name__)
     if not found.expression:
         found.message = f"in {shown}: {reason}"
         found.args = (found.message,)

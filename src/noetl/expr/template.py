@@ -9,7 +9,7 @@ from typing import Any
 from noetl.errors import TemplateError
 from noetl.expr.budget import DEFAULT_BUDGET, Budget
 from noetl.expr.closures.statements import Action, program, text_of
-from noetl.expr.expression import Expression, expression, failure, quoted
+from noetl.expr.expression import Expression, expression, failure, quoted, shortened
 from noetl.expr.facts import NO_FACTS, Facts, Problem, Understood, joined
 from noetl.expr.sandbox.run import Run
 from noetl.expr.sandbox.text import to_text
@@ -94,7 +94,7 @@ class Template(Understood):
                 self._action = self.action(keep_values=False)
             return text_of(Run(scopes, budget, tolerant=False), self._action)
         except Exception as error:  # noqa: BLE001  nothing but TemplateError leaves an evaluation
-            raise failure(error, f"`{_glimpse(self.source)}`", self.source) from None
+            raise failure(error, f"`{shortened(self.source)}`", self.source) from None
 
     def action(self, *, keep_values: bool) -> Action:
         """The compiled statements, for templates that have some."""
@@ -138,11 +138,6 @@ def _lone(parts: tuple[Part, ...]) -> Expression | None:
     """The one expression, when there is nothing but white space beside it."""
     found = [part for part in parts if not isinstance(part, str) or not part.isspace()]
     return found[0][0] if len(found) == 1 and not isinstance(found[0], str) else None
-
-
-def _glimpse(source: str) -> str:
-    text = " ".join(source.split())
-    return text if len(text) <= 200 else text[:199] + "…"
 
 
 class Guard(Understood):

@@ -21,7 +21,7 @@ from noetl.expr.sandbox.costs import COSTS, Cost, by_weight
 from noetl.expr.sandbox.filters import FILTERS, FilterFunction
 from noetl.expr.sandbox.plain import bounded_list
 from noetl.expr.sandbox.predicates import TESTS
-from noetl.expr.sandbox.run import Run, checked_int
+from noetl.expr.sandbox.run import Run, checked
 from noetl.expr.sandbox.undefined import Missing, NoValue, refuse_missing
 from noetl.expr.vocabulary import JINJA_FILTERS
 
@@ -120,9 +120,7 @@ def _settled(run: Run, result: Any) -> Any:
         run.grow(len(result))
     elif isinstance(result, Iterator):
         return bounded_list(run, result)
-    elif result.__class__ is int:
-        return checked_int(result)
-    return result
+    return checked(result)
 
 
 BORROWED: Final = {name: _borrow(name) for name in JINJA_FILTERS - FILTERS.keys()}

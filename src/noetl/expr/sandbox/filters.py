@@ -10,6 +10,7 @@ import binascii
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, Final
 
 from noetl.errors import TemplateError, UndefinedValue
@@ -17,7 +18,7 @@ from noetl.expr.paths import ABSENT, member
 from noetl.expr.sandbox import jsonpath
 from noetl.expr.sandbox.formatting import percent
 from noetl.expr.sandbox.plain import bounded_list, plain
-from noetl.expr.sandbox.run import Run, checked_int, weigh
+from noetl.expr.sandbox.run import Run, checked_float, checked_int, weigh
 from noetl.expr.sandbox.text import dumps, tojson
 from noetl.expr.sandbox.undefined import Missing, NoValue, refuse_missing
 
@@ -44,9 +45,13 @@ def _from_json(run: Run, value: Any) -> Any:
     run.work(len(text) >> 4)
     run.grow(len(text))
     try:
-        return json.loads(text)
+        return json.loads(text, parse_float=_json_number, parse_constant=_json_number)
     except ValueError as error:
         raise TemplateError(f"`from_json` cannot read it: {error}") from None
+
+
+def _json_number(text: str) -> float:
+    return checked_float(float(text))
 
 
 def _bytes(value: Any) -> bytes:
@@ -105,9 +110,11 @@ def _float(run: Run, value: Any, default: Any = 0.0) -> Any:
     if isinstance(value, str):
         run.work(len(value) >> 2)
     try:
-        return float(value)
+        number = float(value)
     except (TypeError, ValueError):
         return default
+    # The text `inf` or `nan` is no number of the language.
+    return number if isfinite(number) else default
 
 
 def _string(run: Run, value: Any) -> str:

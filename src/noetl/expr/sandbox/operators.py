@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from noetl.errors import TemplateLimit, UndefinedValue
 from noetl.expr.sandbox.formatting import percent
-from noetl.expr.sandbox.run import ITEM, MOST_BITS, Run, checked_int, weigh
+from noetl.expr.sandbox.run import ITEM, MOST_BITS, Run, checked, weigh
 from noetl.expr.sandbox.undefined import Missing, refuse_missing
 
 _CONTAINERS: Final = (list, tuple, Mapping)
@@ -21,7 +21,7 @@ def add(run: Run, left: Any, right: Any) -> Any:
     elif isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
         run.work((len(left) + len(right)) >> 4)
         run.grow(ITEM * (len(left) + len(right)))
-    return _result(left + right)
+    return checked(left + right)
 
 
 def multiply(run: Run, left: Any, right: Any) -> Any:
@@ -33,32 +33,31 @@ def multiply(run: Run, left: Any, right: Any) -> Any:
     for sequence, times in ((left, right), (right, left)):
         if isinstance(times, int) and isinstance(sequence, (str, bytes, list, tuple)):
             run.grow(len(sequence) * max(0, times) * (1 if isinstance(sequence, (str, bytes)) else ITEM))
-    return left * right
+    return checked(left * right)
 
 
 def power(_run: Run, left: Any, right: Any) -> Any:
     """`left ** right`."""
     if isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > MOST_BITS and abs(left) > 1:
         raise TemplateLimit("a number grew too large")
-    return left**right
+    try:
+        return checked(left**right)
+    except OverflowError:
+        raise TemplateLimit("a number grew too large") from None
 
 
 def modulo(run: Run, left: Any, right: Any) -> Any:
     """`left % right`; formatting, when left is text."""
     if isinstance(left, str):
         return percent(run, left, right)
-    return left % right
+    return checked(left % right)
 
 
 def _plainly(function: Callable[[Any, Any], Any]) -> Callable[[Run, Any, Any], Any]:
     def apply(_run: Run, left: Any, right: Any) -> Any:
-        return _result(function(left, right))
+        return checked(function(left, right))
 
     return apply
-
-
-def _result(value: Any) -> Any:
-    return checked_int(value) if value.__class__ is int else value
 
 
 #: operator -> function; called with operands that may be undefined, which then fails by itself

@@ -8,17 +8,19 @@ from typing import Any, Final
 
 from noetl.errors import TemplateError, UndefinedValue
 from noetl.expr.refs import Ref
-from noetl.expr.sandbox.run import ITEM, Run, checked_int
+from noetl.expr.sandbox.run import ITEM, Run, checked_float, checked_int
 from noetl.expr.sandbox.text import unfit
 from noetl.expr.sandbox.undefined import Missing
 
 #: passed on without a look
-_AS_IT_IS: Final = frozenset({str, float, bool, type(None)})
+_AS_IT_IS: Final = frozenset({str, bool, type(None)})
 
 
 def plain(run: Run, value: Any) -> Any:
     """The same value if it is plain data throughout, else a copy that is; paid for by its size."""
     kind = value.__class__
+    if kind is float:
+        return checked_float(value)
     if kind in _AS_IT_IS:
         return value
     if kind is dict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isfinite, isinf
 from typing import Any, Final
 
 from noetl.errors import TemplateLimit
@@ -93,8 +94,22 @@ def _weigh_other(run: Run, value: Any, pending: list[Any]) -> int:
     return weight
 
 
+def checked_float(value: float) -> float:
+    """A number that JSON can say: neither infinite nor NaN."""
+    if not isfinite(value):
+        raise TemplateLimit("a number grew too large" if isinf(value) else "it is not a number (NaN)")
+    return value
+
+
 def checked_int(value: int) -> int:
     """An integer that is not too large to be written down."""
     if value.bit_length() > MOST_BITS:
         raise TemplateLimit("a number grew too large")
     return value
+
+
+def checked(value: Any) -> Any:
+    """A result of arithmetic, which may have grown too large."""
+    if value.__class__ is float:
+        return checked_float(value)
+    return checked_int(value) if value.__class__ is int else value

@@ -8,7 +8,7 @@ from datetime import date, datetime, time
 from typing import Any, Final
 
 from noetl.errors import TemplateError
-from noetl.expr.sandbox.run import Run, checked_int, weigh
+from noetl.expr.sandbox.run import Run, checked_float, checked_int, weigh
 from noetl.expr.sandbox.undefined import refuse_missing
 
 #: as Jinja2's `tojson` writes them, so that the text is safe inside HTML as well
@@ -29,7 +29,7 @@ def to_text(run: Run, value: Any) -> str:
     elif kind is int:
         return str(checked_int(value))
     elif kind is float:
-        return repr(value)
+        return repr(checked_float(value))
     else:
         text = _other_text(run, value)
     run.grow(len(text))
@@ -64,10 +64,12 @@ def dumps(run: Run, value: Any, *, indent: int | None = None, sort_keys: bool = 
     refuse_missing(value)
     run.grow(weigh(run, value))
     if indent is None:
-        return json.dumps(value, default=_encoded, sort_keys=sort_keys, ensure_ascii=ascii_only)
+        return json.dumps(value, default=_encoded, sort_keys=sort_keys, ensure_ascii=ascii_only, allow_nan=False)
     if indent > _MOST_INDENT:
         raise TemplateError(f"an indent of more than {_MOST_INDENT} is not supported")
-    encoder = json.JSONEncoder(default=_encoded, sort_keys=sort_keys, ensure_ascii=ascii_only, indent=indent)
+    encoder = json.JSONEncoder(
+        default=_encoded, sort_keys=sort_keys, ensure_ascii=ascii_only, allow_nan=False, indent=indent
+    )
     chunks: list[str] = []
     for chunk in encoder.iterencode(value):
         run.work(1)

@@ -8,6 +8,7 @@ whose messages are Jinja2's own.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from noetl.expr.syntax import nodes
@@ -142,7 +143,10 @@ class _Parser:
         if kind != "number":
             raise Unsure
         self._advance()
-        return nodes.Const(number_of(text))
+        number = number_of(text)
+        if number == inf:
+            raise Unsure
+        return nodes.Const(number)
 
     def literal_text(self) -> Expr:
         parts: list[str] = []

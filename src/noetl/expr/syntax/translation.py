@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, Final
 
 import msgspec
 from jinja2 import nodes as theirs
+from jinja2.exceptions import TemplateSyntaxError
 
 from noetl.expr.syntax import nodes as ours
 
@@ -59,6 +61,11 @@ class Translation:
         if isinstance(node, theirs.TemplateData):
             return ours.Text(node.data)
         return ours.Output(self.expression(node), node.lineno + self.shift)
+
+    def constant(self, node: Any) -> ours.Const:
+        if node.value == inf:
+            raise TemplateSyntaxError("the number is too large", node.lineno)
+        return ours.Const(node.value)
 
     def maybe(self, node: Any) -> ours.Expr | None:
         return None if node is None else self.expression(node)
@@ -130,7 +137,7 @@ class Translation:
 
 
 _EXPRESSIONS: Final[dict[type, Callable[[Translation, Any], ours.Expr]]] = {
-    theirs.Const: lambda _t, n: ours.Const(n.value),
+    theirs.Const: Translation.constant,
     theirs.TemplateData: lambda _t, n: ours.Const(n.data),
     theirs.Name: lambda t, n: ours.Name(n.name, n.lineno + t.shift),
     theirs.Getattr: lambda t, n: ours.Attribute(t.expression(n.node), n.attr),
