@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2 import nodes
 
+from noetl.expr import template
+from noetl.expr.shell import compile_command
 from noetl.expr.syntax.segments import Hole, has_template, split
 
 JINJA = jinja2.Environment(keep_trailing_newline=True)
@@ -66,3 +68,42 @@ def test_where_jinja2_reads_text_and_expressions_so_do_we(text: str) -> None:
     parts = [part for node in body if isinstance(node, nodes.Output) for part in node.nodes]
     theirs = [part.data if isinstance(part, nodes.TemplateData) else None for part in parts]
     assert theirs == [s if isinstance(s, str) else None for s in found if s]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain {text}", False),
+        ("{{ a }}", True),
+        ("{% if a %}{% endif %}", True),
+        ("{# note #}", True),
+        ("echo ${#NAME}", False),
+        ("echo ${#NAME} ${PATH##*#}", False),
+        ("echo ${#NAME} # {{ a }}", True),
+    ],
+)
+def test_a_text_is_a_template_where_something_would_be_rendered(text: str, expected: bool) -> None:
+    assert has_template(text) is expected
+    assert template(text).is_constant is not expected
+    assert not template(text).problems
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("${#X}", "${#X}"),
+        ("${#X} {{ a }}", "${#X} 1"),
+        ("{{ a }} ${#X} ${Y##*#}", "1 ${#X} ${Y##*#}"),
+        ("{% if a %}${#X}{% endif %}{{ '${#' }}", "${#X}${#"),
+        ("{# note #}${#X}{{ a }}", "${#X}1"),
+    ],
+)
+def test_no_comment_begins_at_the_length_of_a_shell_variable(text: str, expected: str) -> None:
+    assert template(text).problems == ()
+    assert template(text).evaluate({"a": 1}) == expected
+
+
+def test_a_command_may_ask_for_the_length_of_a_variable() -> None:
+    command = compile_command('for x in {{ a }}; do echo "${#x}"; done')
+    assert command.problems == ()
+    assert command.render({"a": "b c"}) == "for x in 'b c'; do echo \"${#x}\"; done"

@@ -2,6 +2,7 @@
 
 from noetl.expr.budget import Budget
 from noetl.expr.facts import Call, Facts, Problem, Read
+from noetl.expr.syntax.segments import has_template
 from noetl.expr.template import Guard, Template, guard, template
 from noetl.expr.value import Value, value
 
@@ -15,6 +16,7 @@ __all__ = [
     "Template",
     "Value",
     "guard",
+    "has_template",
     "template",
     "value",
 ]

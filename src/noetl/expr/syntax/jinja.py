@@ -18,7 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from noetl.expr.facts import Problem
 from noetl.expr.syntax import nodes as ours
 from noetl.expr.syntax.lexer import with_known_escapes
-from noetl.expr.syntax.translation import Translation
+from noetl.expr.syntax.translation import SHELL_LENGTH, Translation
 
 _NEWLINE = re.compile(r"\r\n|\r")
 #: statements that load or define other templates, and what does their work here
@@ -80,7 +80,7 @@ def parse_expression(source: str) -> ours.Expr | Problem:
 
 def parse_template(source: str, *, shift: int = 0) -> tuple[ours.Statement, ...] | Problem:
     """The tree of a whole template, or what is wrong with it; all offsets moved by `shift`."""
-    text = _NEWLINE.sub("\n", source)
+    text = _NEWLINE.sub("\n", source).replace("${#", SHELL_LENGTH)
     try:
         return Translation(text, shift).body(_TemplateParser(_ENVIRONMENT, text).parse().body)
     except TemplateSyntaxError as error:

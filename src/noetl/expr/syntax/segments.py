@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-_OPENING: Final = re.compile(r"\{[{%#]")
+#: `${#name}` is the shell's, a length: no comment begins there
+_OPENING: Final = re.compile(r"\{[{%]|(?<!\$)\{#")
 #: runs inside an expression that cannot end it, then one character that might matter
 _INSIDE: Final = re.compile(
     r"""(?: [^'"(\[{}\])-]+ | '[^'\\]*(?:\\.[^'\\]*)*' | "[^"\\]*(?:\\.[^"\\]*)*" | -(?!\}\}) )*""",
@@ -34,7 +35,7 @@ Segment = str | Hole
 
 def has_template(text: str) -> bool:
     """Whether there is any template syntax in the text at all."""
-    return "{{" in text or "{%" in text or "{#" in text
+    return "{" in text and _OPENING.search(text) is not None
 
 
 def split(text: str) -> list[Segment] | None:

@@ -31,6 +31,12 @@ _COMPARISON: Final = {
     "in": "in",
     "notin": "not in",
 }
+#: hides the shell's `${#` from Jinja2, which would begin a comment there; its last character is no text of anybody
+SHELL_LENGTH: Final = "${\uffff"
+
+
+def _restored(text: str) -> str:
+    return text.replace(SHELL_LENGTH, "${#")
 
 
 class Translation:
@@ -59,13 +65,13 @@ class Translation:
 
     def _output(self, node: Any) -> ours.Statement:
         if isinstance(node, theirs.TemplateData):
-            return ours.Text(node.data)
+            return ours.Text(_restored(node.data))
         return ours.Output(self.expression(node), node.lineno + self.shift)
 
     def constant(self, node: Any) -> ours.Const:
         if node.value == inf:
             raise TemplateSyntaxError("the number is too large", node.lineno)
-        return ours.Const(node.value)
+        return ours.Const(_restored(node.value) if isinstance(node.value, str) else node.value)
 
     def maybe(self, node: Any) -> ours.Expr | None:
         return None if node is None else self.expression(node)
@@ -138,7 +144,7 @@ class Translation:
 
 _EXPRESSIONS: Final[dict[type, Callable[[Translation, Any], ours.Expr]]] = {
     theirs.Const: Translation.constant,
-    theirs.TemplateData: lambda _t, n: ours.Const(n.data),
+    theirs.TemplateData: lambda _t, n: ours.Const(_restored(n.data)),
     theirs.Name: lambda t, n: ours.Name(n.name, n.lineno + t.shift),
     theirs.Getattr: lambda t, n: ours.Attribute(t.expression(n.node), n.attr),
     theirs.Getitem: lambda t, n: ours.Item(t.expression(n.node), t.expression(n.arg)),
