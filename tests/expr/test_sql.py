@@ -179,7 +179,53 @@ def test_quotes_and_comments_that_do_not_close_are_problems(text: str, at: str) 
     assert text[problem.offset :].startswith(at)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "DO $$ BEGIN RAISE NOTICE 'by {{ who }}'; END $$",
+            "DO ' BEGIN RAISE NOTICE ''by D''''Arcy''; END '",
+        ),
+        ("DO $$ BEGIN x := {{ n }}; y := :n; END $$;", "DO ' BEGIN x := 41; y := :n; END ';"),
+        ("DO LANGUAGE plpgsql 'x := ''{{ who }}''; '", "DO LANGUAGE plpgsql 'x := ''D''''Arcy''; '"),
+        (
+            "DO $$ DELETE FROM {{ t }} WHERE a = {{ list }} -- {{ who }}\n$$",
+            """DO ' DELETE FROM "numbers" WHERE a = ''[1, "a"]'' -- \n'""",
+        ),
+        (
+            "CREATE FUNCTION f() RETURNS text AS $f$ SELECT '{{ who }}' $f$ LANGUAGE sql; SELECT $$ '{{ who }}' $$",
+            "CREATE FUNCTION f() RETURNS text AS ' SELECT ''D''''Arcy'' ' LANGUAGE sql; SELECT $1",
+        ),
+        ("DO $$ x := '{{ '$$; DROP' }}' $$", "DO ' x := ''$$; DROP'' '"),
+    ],
+)
+def test_a_value_inside_of_a_body_is_a_literal_of_that_code(text: str, expected: str) -> None:
+    assert not compile_sql(text).problems
+    assert numbered(text)[0] == expected
+
+
+def test_a_drivers_own_quoting_holds_inside_of_a_body_too() -> None:
+    query = compile_sql("DO $$ x := '{{ who }}' $$").bind(SCOPES)
+    assert query.render("%s", quote=lambda value: f"<{value}>%")[0] == "DO < x := <D'Arcy>%% >%%"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DO LANGUAGE plpython3u $$ x = '{{ who }}' $$",
+        "CREATE FUNCTION f() RETURNS text AS $$ return '{{ who }}' $$ LANGUAGE 'plpython3u'",
+    ],
+)
+def test_a_body_in_another_language_takes_no_template(text: str) -> None:
+    (problem,) = compile_sql(text).problems
+    assert "plpython3u" in problem.message
+    for source in (text, text + "{% if true %} {% endif %}"):
+        with pytest.raises(TemplateError, match="plpython3u"):
+            numbered(source)
+
+
 SHAPES = [
+    "DO $q$ BEGIN SELECT {{ v }}, 'x{{ v }}y', $r${{ v }}$r$; END $q$",
     "SELECT {{ v }} FROM t WHERE a={{ v }} AND b IN ({{ v }},{{ v }})",
     "SELECT 'x{{ v }}y', E'{{ v }}\\n', $q${{ v }}$q$, DATE '{{ v }}' FROM '{{ v }}'",
     "INSERT INTO {{ v }} (a) VALUES (-{{ v }}, 'z'{{ v }})",

@@ -18,8 +18,8 @@ import msgspec
 
 from noetl.expr.budget import DEFAULT_BUDGET, Budget
 from noetl.expr.closures.statements import Inserted, Pieces
-from noetl.expr.embedded.sqlparts import HOLE, Bind, Break, Identifier, Named, Part, Source, Splice, Text
-from noetl.expr.embedded.sqlquery import Parameter, Query, Style, refused
+from noetl.expr.embedded.sqlparts import HOLE, Bind, Break, Code, Identifier, Named, Part, Source, Splice, Text
+from noetl.expr.embedded.sqlquery import Body, Finished, Parameter, Query, Style, refused
 from noetl.expr.embedded.sqlscan import scan
 from noetl.expr.expression import Expression, failure, quoted
 from noetl.expr.facts import Facts, Understood, joined
@@ -58,10 +58,16 @@ class Statement(Understood):
     ) -> Query:
         """The statement with its values."""
         run = Run(scopes, budget or DEFAULT_BUDGET, tolerant=False)
-        found: list[str | Parameter | Break] = []
-        for part in self._parts_for(run):
+        return self._filled(run, self._parts_for(run), params or {})
+
+    def _filled(self, run: Run, parts: Sequence[Part], params: Mapping[str, Any]) -> Query:
+        found: list[Finished] = []
+        for part in parts:
             try:
-                found.append(_filled(run, part, params or {}))
+                if isinstance(part, Code) and not part.refusal:
+                    found.append(Body(self._filled(run, part.parts, params)))
+                else:
+                    found.append(_filled(run, part, params))
             except Exception as error:  # noqa: BLE001  nothing but TemplateError leaves an evaluation
                 raise failure(error, _shown(part), self.source) from None
         return Query(tuple(found))
@@ -145,6 +151,8 @@ def _filled(run: Run, part: Part, params: Mapping[str, Any]) -> str | Parameter 
         return part.text
     if isinstance(part, Break):
         return part
+    if isinstance(part, Code):
+        raise refused(part.refusal)
     if isinstance(part, Named):
         if part.name not in params:
             raise refused(f"there is no parameter `{part.name}`")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -61,8 +61,16 @@ class Named(msgspec.Struct, frozen=True):
     name: str
 
 
+class Code(msgspec.Struct, frozen=True):
+    """The quoted body of a `DO` or of a function: SQL in its own right, in which nothing can be bound."""
+
+    parts: tuple[Part, ...]
+    #: why no value may stand in it
+    refusal: str = ""
+
+
 class Break(msgspec.Struct, frozen=True):
     """The `;` between two statements."""
 
 
-Part = Text | Bind | Identifier | Splice | Named | Break
+Part: TypeAlias = Text | Bind | Identifier | Splice | Named | Code | Break

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -26,10 +27,20 @@ class Parameter(msgspec.Struct, frozen=True):
     inline: bool = False
 
 
+class Body(msgspec.Struct, frozen=True):
+    """SQL inside of a quoted text: its values become literals first, then the whole becomes one."""
+
+    query: Query
+
+
+#: what a statement with its values consists of
+Finished: TypeAlias = str | Parameter | Body | Break
+
+
 class Query(msgspec.Struct, frozen=True):
     """A statement, or several, with their values: finished SQL and parameters in turn."""
 
-    parts: tuple[str | Parameter | Break, ...]
+    parts: tuple[Finished, ...]
 
     @property
     def verbs(self) -> tuple[str, ...]:
@@ -38,7 +49,7 @@ class Query(msgspec.Struct, frozen=True):
 
     def statements(self) -> tuple[Query, ...]:
         """The single statements, without the `;` between them; empty ones are left out."""
-        found: list[list[str | Parameter | Break]] = [[]]
+        found: list[list[Finished]] = [[]]
         for part in self.parts:
             if isinstance(part, Break):
                 found.append([])
@@ -60,9 +71,10 @@ class Query(msgspec.Struct, frozen=True):
                 texts.append(part.replace("%", "%%") if style == "%s" else part)
             elif isinstance(part, Break):
                 texts.append(";")
-            elif quote is not None or part.inline:
-                literal = (quote or text_literal)(part.value)
-                texts.append(literal.replace("%", "%%") if style == "%s" else literal)
+            elif isinstance(part, Body) or part.inline or quote is not None:
+                value = part.query.render("$1", quote or literal)[0] if isinstance(part, Body) else part.value
+                written = (quote or literal)(value)
+                texts.append(written.replace("%", "%%") if style == "%s" else written)
             else:
                 params.append(part.value)
                 texts.append(f"${len(params)}" if style == "$1" else "%s")
@@ -74,9 +86,13 @@ def _verb(query: Query) -> str:
     return match[1].upper() if match else ""
 
 
-def text_literal(value: Any) -> str:
-    """A text as a literal of standard SQL."""
-    text = str(value)
+def literal(value: Any) -> str:
+    """A value as a literal of standard SQL; maps and lists as JSON."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, (bool, int, float)):
+        return str(value).lower()
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if "\x00" in text:
         raise refused("there is a NUL character in a value")
     return "'" + text.replace("'", "''") + "'"

@@ -7,10 +7,10 @@ character, HOLE, in the text; strings, comments and dollar-quoted bodies are rec
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from noetl.expr.embedded.sqlparts import HOLE, Bind, Break, Identifier, Named, Part, Pieces, Source, Splice, Text
+from noetl.expr.embedded.sqlparts import HOLE, Bind, Break, Code, Identifier, Named, Part, Pieces, Source, Splice, Text
 from noetl.expr.facts import Problem
 
 _TOKEN: Final = re.compile(
@@ -41,6 +41,9 @@ _BETWEEN: Final = frozenset({"IF", "NOT", "EXISTS", "ONLY", "CONCURRENTLY"})
 _FROM_INSIDE: Final = frozenset({"EXTRACT", "SUBSTRING", "TRIM", "OVERLAY"})
 #: words that make a literal of their type out of the text behind them, where no parameter may stand
 _TYPES: Final = frozenset({"DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "INTERVAL", "ZONE"})
+_LANGUAGE: Final = re.compile(r"""\bLANGUAGE\s+['"]?(\w+)""", re.IGNORECASE)
+#: languages in which a literal is written as in SQL
+_SQL_LIKE: Final = frozenset({"sql", "plpgsql"})
 #: beside these a placeholder, or the literal in its place, needs a space to stand alone; `--` would be a comment
 _CLINGING: Final = frozenset("'\"$-")
 
@@ -53,9 +56,14 @@ def scan(text: str, holes: Sequence[Source]) -> tuple[list[Part], list[Problem],
 
 
 class _Scanner:
-    def __init__(self, text: str, holes: Sequence[Source]) -> None:
+    def __init__(self, text: str, holes: Iterable[Source], *, in_body: bool = False) -> None:
         self._text = text
         self._holes = iter(holes)
+        #: inside of a function, where `:name` is nobody's parameter
+        self._in_body = in_body
+        #: where the statement begins, and its first word
+        self._start = 0
+        self._verb = ""
         self._position = 0
         self._words: list[str] = []
         self._parentheses: list[str] = []
@@ -87,12 +95,12 @@ class _Scanner:
         last = self.parts[-1] if self.parts else None
         if isinstance(last, Text):
             self.parts[-1] = Text(last.text + text)
-        elif isinstance(last, (Bind, Named)) and text[0] in _CLINGING:
+        elif isinstance(last, (Bind, Named, Code)) and text[0] in _CLINGING:
             self.parts.append(Text(" " + text))
         else:
             self.parts.append(Text(text))
 
-    def _add_value(self, part: Bind | Named) -> None:
+    def _add_value(self, part: Bind | Named | Code) -> None:
         last = self.parts[-1] if self.parts else None
         if isinstance(last, Text) and last.text[-1] in _CLINGING:
             self._add(" ")
@@ -151,8 +159,34 @@ class _Scanner:
         if HOLE not in inner:
             self._add(whole)
             return
+        if self._verb == "DO" or (self._verb == "CREATE" and self._words[-1:] == ["AS"]):
+            self._body(decode(inner), self._position - len(whole))
+            return
         typed = bool(self._words) and self._words[-1] in _TYPES
         self._add_value(Bind(self._pieces(inner, decode), literal=True, inline=self._name_expected or typed))
+
+    def _body(self, text: str, offset: int) -> None:
+        """The body of a `DO` or of a function is code: what a value becomes depends on where it stands in there."""
+        language = self._language(offset)
+        if language not in _SQL_LIKE:
+            refusal = f"a template cannot stand in code of the language {language}, whose quoting is not SQL's"
+            self._problem(refusal, offset)
+            self._pieces(text)  # its holes are used up
+            self._add_value(Code((), refusal))
+            return
+        inner = _Scanner(text, self._holes, in_body=True)
+        inner.run()
+        for found in inner.problems:
+            self._problem(found.message, offset)
+        self.dropped += inner.dropped
+        self._add_value(Code(tuple(inner.parts)))
+
+    def _language(self, body: int) -> str:
+        """What the statement around a body says of its language, before it or behind it."""
+        end = self._text.find(";", self._position)
+        behind = self._text[self._position : end if end >= 0 else len(self._text)]
+        found = _LANGUAGE.search(self._text[self._start : body]) or _LANGUAGE.search(behind)
+        return found[1].lower() if found else "plpgsql"
 
     def quoted(self, text: str) -> None:
         if HOLE in text:
@@ -163,13 +197,16 @@ class _Scanner:
 
     def named(self, text: str) -> None:
         before = self._text[self._position - len(text) - 1 : self._position - len(text)]
-        if before and (before.isalnum() or before in "_:])'\"" + HOLE):
+        if self._in_body or (before and (before.isalnum() or before in "_:])'\"" + HOLE)):
             self._add(text)  # the bound of a slice, the value of a key
         else:
             self._add_value(Named(text[1:]))
 
     def percent(self, text: str) -> None:
-        self._add_value(Named(text[2:-2]))
+        if self._in_body:
+            self._add(text)
+        else:
+            self._add_value(Named(text[2:-2]))
 
     def word(self, text: str) -> None:
         if HOLE in text:
@@ -180,6 +217,7 @@ class _Scanner:
         self._add(text)
         self._listing = False
         word = text.upper()
+        self._verb = self._verb or word
         if word in _NAMES_FOLLOW:
             self._name_expected = word != "FROM" or not self._from_before_value()
         elif word not in _BETWEEN:
@@ -218,6 +256,7 @@ class _Scanner:
 
     def end(self, _text: str) -> None:
         self.parts.append(Break())
+        self._start, self._verb = self._position, ""
 
     def space(self, text: str) -> None:
         self._add(text)
