@@ -65,7 +65,8 @@ def test_stdout_is_a_playbook_and_nothing_else(noetl: Noetl, shell: Shell, folde
         (b"- 1\n", "error[wrong-type]"),
         (b"", "error[wrong-type]"),
         (b"name: caf\xe9\n", "old.yaml:1:10: error[yaml-syntax]"),
-        (b"services: {}\n", "noetl: old.yaml: this is no playbook"),
+        (b"services: {}\n", "noetl: old.yaml: this is not a playbook"),
+        (b"apiVersion: v1\nkind: Pod\n", "noetl: old.yaml: this is not a playbook"),
     ],
 )
 def test_what_is_no_playbook_at_all_exits_with_2(noetl: Noetl, folder: Path, data: bytes, said: str) -> None:

@@ -156,3 +156,21 @@ def test_mending_what_hid_the_rest_mends_the_rest_too(noetl: Noetl, files: Path,
 def test_stdin_cannot_be_mended(shell: Shell, bad: str) -> None:
     result = shell("validate", "--fix", "-", given=bad.encode())
     assert (result.code, "stdin cannot be mended" in result.err) == (2, True)
+
+
+def test_the_hint_to_migrate_can_be_copied(noetl: Noetl, folder: Path, good: str) -> None:
+    old = good.replace("workload:", "vars:")
+    (folder / "my flow.yaml").write_text(old)
+    assert "; `noetl migrate 'my flow.yaml'` rewrites it\n" in noetl("validate", "my flow.yaml").out
+    assert "; `noetl migrate 'my flow.yaml'` rewrites it\n" in noetl("explain", "my flow.yaml").err
+    (found,) = (
+        one
+        for one in json.loads(noetl("validate", "--json", "my flow.yaml").out)["diagnostics"]
+        if one["code"] == "legacy-vars"
+    )
+    assert found["fix"].endswith("; `noetl migrate 'my flow.yaml'` rewrites it")
+
+
+def test_the_hint_to_migrate_stdin_names_stdin(shell: Shell, good: str) -> None:
+    old = good.replace("workload:", "vars:").encode()
+    assert "; `noetl migrate -` rewrites it\n" in shell("validate", "-", given=old).out

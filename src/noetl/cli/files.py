@@ -14,6 +14,8 @@ from noetl.errors import UsageError
 from noetl.model.nearest import nearest
 
 STDIN = "-"
+#: how it is called in messages
+STDIN_NAME = "<stdin>"
 #: more than the language reads; what is beyond is not even taken from the disk
 _ENOUGH = 8_000_001
 _ENDINGS = (".yaml", ".yml")
@@ -41,7 +43,7 @@ def given(names: Iterable[str]) -> list[Given]:
 
 def one_file(name: str) -> Given:
     """A file of a command that takes one."""
-    return Given("<stdin>", None) if name == STDIN else Given(name, Path(name))
+    return Given(STDIN_NAME, None) if name == STDIN else Given(name, Path(name))
 
 
 def _meant(name: str) -> Iterator[Given]:

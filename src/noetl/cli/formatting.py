@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from noetl.cli.files import Given
-from noetl.cli.loading import FILE, load_data, refuse
+from noetl.cli.loading import FILE, load_data, playbook_text, refuse
 from noetl.cli.rewriting import rewrite_each
 
 
@@ -24,10 +24,7 @@ def command(*, files: tuple[str, ...], check: bool, to_stdout: bool) -> int:
 def _formatted(file: Given, data: bytes) -> str:
     from noetl.lang.formatter import format_text
 
-    try:
-        text = format_text(data.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        text = None
+    text = format_text(playbook_text(file, data))
     if text is None:
         refuse(load_data(data, file.name), json=False)
     return text

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from noetl.cli.files import Given
-from noetl.cli.loading import FILE, collector_off, load_data, refuse
+from noetl.cli.loading import FILE, MIGRATE, collector_off, load_data, playbook_text
 from noetl.cli.printing import in_colour, note
 from noetl.cli.rewriting import rewrite_each
-from noetl.errors import UsageError
 
 if TYPE_CHECKING:
     from noetl.model.diagnostics import Diagnostic
 
 #: how the fix of an older construct ends; here it is being done
-_ADVICE = "; `noetl migrate FILE` rewrites it"
+_ADVICE = f"; `{MIGRATE}` rewrites it"
 
 
 @click.command()
@@ -35,7 +34,7 @@ def command(*, files: tuple[str, ...], check: bool, to_stdout: bool) -> int:
 
 
 def _migrated(file: Given, data: bytes) -> str:
-    text = _playbook_text(file, data)
+    text = playbook_text(file, data)
 
     from noetl.lang.legacy import migrate
     from noetl.tools.registry import Kinds
@@ -46,24 +45,6 @@ def _migrated(file: Given, data: bytes) -> str:
     _tell(file, migrated.diagnostics)
     _tell_what_is_left(file, migrated.text)
     return migrated.text
-
-
-def _playbook_text(file: Given, data: bytes) -> str:
-    """The text of a file that can be read as a playbook, whatever its dialect."""
-    from noetl.lang.node import MapNode
-    from noetl.lang.reader import decode, read
-    from noetl.model.diagnostics import Diagnostics
-    from noetl.model.source import Source
-
-    problems = Diagnostics(Source("", file.name))
-    text = decode(data, problems)
-    problems.source.text = text or ""
-    root = read(text, problems) if text is not None else None
-    if text is None or not isinstance(root, MapNode):
-        refuse(load_data(data, file.name), json=False)
-    if "apiVersion" not in root and "workflow" not in root:
-        raise UsageError(f"{file.name}: this is no playbook: it has neither `apiVersion` nor `workflow`")
-    return text
 
 
 def _tell(file: Given, diagnostics: Iterable[Diagnostic]) -> None:
