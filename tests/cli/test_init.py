@@ -34,11 +34,22 @@ def test_the_editor_finds_the_schema_and_the_playbook_fits_it(noetl: Noetl, fold
     Draft202012Validator(json.loads((folder / schema).read_text())).validate(document)
 
 
-def test_nothing_is_overwritten_and_then_nothing_is_written(noetl: Noetl, folder: Path) -> None:
-    (folder / "README.md").write_text("mine")
+def test_a_fresh_repository_takes_a_starter_project_and_keeps_its_readme(noetl: Noetl, folder: Path) -> None:
+    (folder / ".git").mkdir()
+    for name in ("README.md", ".gitignore"):
+        (folder / name).write_text("mine")
+    result = noetl("init")
+    assert (result.code, result.err) == (0, "")
+    assert "wrote playbooks/hello.yaml\n" in result.out
+    assert "kept README.md\nkept .gitignore\n" in result.out
+    assert (folder / "README.md").read_text() == (folder / ".gitignore").read_text() == "mine"
+
+
+def test_what_would_be_overwritten_is_named_and_then_nothing_is_written(noetl: Noetl, folder: Path) -> None:
+    (folder / "noetl.schema.json").write_text("mine")
     result = noetl("init", ".")
-    assert result == (2, "", "noetl: .: README.md would be overwritten; choose another folder\n")
-    assert [path.name for path in folder.iterdir()] == ["README.md"]
+    assert result == (2, "", "noetl: .: noetl.schema.json would be overwritten; choose another folder\n")
+    assert [path.name for path in folder.iterdir()] == ["noetl.schema.json"]
 
 
 def test_a_file_is_no_folder(noetl: Noetl, folder: Path) -> None:

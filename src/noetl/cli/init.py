@@ -29,6 +29,8 @@ FILES: dict[str, Callable[[], str]] = {
     "README.md": _starter("README.md"),
     ".gitignore": _starter("gitignore"),
 }
+#: what a folder may well have already; it stays as it is
+_KEPT = frozenset({"README.md", ".gitignore"})
 #: what to do next, if there is such a command
 _NEXT = {
     "validate": "noetl validate playbooks",
@@ -42,15 +44,20 @@ _NEXT = {
 def command(*, folder: str) -> None:
     """Write a starter project into DIR, by default this folder: a playbook, editor settings, a README.
 
-    Nothing that exists is overwritten.
+    Nothing that exists is overwritten: a README and a .gitignore that are there are kept, and where another of the
+    files is there, nothing is written.
     """
     root = Path(folder)
     if root.exists() and not root.is_dir():
         raise UsageError(f"{folder}: this is a file, not a folder")
     there = [name for name in FILES if (root / name).exists()]
-    if there:
-        raise UsageError(f"{folder}: {', '.join(there)} would be overwritten; choose another folder")
+    lost = [name for name in there if name not in _KEPT]
+    if lost:
+        raise UsageError(f"{folder}: {', '.join(lost)} would be overwritten; choose another folder")
     for name, text in FILES.items():
+        if name in there:
+            out(f"kept {root / name}\n")
+            continue
         write(root / name, text())
         out(f"wrote {root / name}\n")
     out("\nNext:\n\n")
