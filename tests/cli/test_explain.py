@@ -90,7 +90,7 @@ def test_the_whole_net_is_told_in_words(noetl: Noetl, flow: str) -> None:
         "              max_in_flight: 5",
         "  timeout_s   60 s",
         "    code        def main(city, n): … (2 lines)",
-        "                no match, error → fail",
+        "                an error that no rule matches → fail",
         "    spec        timeout = 30  (executor.spec)",
         "                retries = 1  (task.spec)",
         "  next, all   end  when {{ ctx.all }}",
@@ -99,7 +99,22 @@ def test_the_whole_net_is_told_in_words(noetl: Noetl, flow: str) -> None:
     ):
         assert f"\n{line}" in f"\n{result.out}", line
     assert "task yes  noop  line 38  of choose choose_2\n" in result.out
-    assert "passes      read: " in result.out
+    assert result.out.endswith("\npasses      read → lower → shape → build → check → compile → analyze\n")
+
+
+def test_maps_of_a_tool_are_told_key_by_key(noetl: Noetl, folder: Path) -> None:
+    source, targets = "{kind: file, path: in.csv}", "[{kind: file, path: a.csv}, {kind: s3, bucket: b, path: c}]"
+    head = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x}\nworkflow:\n  - step: start\n"
+    (folder / "copy.yaml").write_text(f"{head}    tool: {{kind: transfer, source: {source}, targets: {targets}}}\n")
+    assert (
+        "    source      kind = file\n"
+        "                path = in.csv\n"
+        "    targets     - kind = file\n"
+        "                  path = a.csv\n"
+        "                - kind = s3\n"
+        "                  bucket = b\n"
+        "                  path = c\n"
+    ) in noetl("explain", "copy.yaml").out
 
 
 def test_one_step_is_told_with_all_its_text(noetl: Noetl, flow: str) -> None:

@@ -23,14 +23,15 @@ def net_text(told: Mapping[str, Any], *, colour: bool) -> str:
         ("playbook", told["name"] if told["path"] == told["name"] else f"{told['name']}, path {told['path']}"),
         ("order", " → ".join(names[:_SHOWN]) + (f" → … ({len(names) - _SHOWN} more)" if len(names) > _SHOWN else "")),
         *_labelled("never", lost),
-        *(("keychain", f"{one['name']}: {one['kind']}") for one in told["keychain"]),
+        *_labelled("keychain", (f"{one['name']}: {one['kind']}" for one in told["keychain"])),
     ]
     blocks = ["".join(_lines(head, "", colour=colour))]
     blocks += [_step(step, brief=True, colour=colour) for step in told["steps"]]
     for name, tasks in told["workbook"].items():
         title = f"{_bold(f'workbook {name}', colour=colour)}\n"
         blocks.append(title + "".join(_task(task, brief=True, colour=colour) for task in tasks))
-    passes = _labelled("passes", (f"{name}: {what}" for name, what in told["passes"].items()))
+    # What each of them does is for those who work on the language: `--json` has it.
+    passes = [("passes", " → ".join(told["passes"]))]
     return "\n".join([*blocks, "".join(_lines(passes, "", colour=colour))])
 
 
@@ -94,7 +95,7 @@ def _loop(loop: Mapping[str, Any] | None) -> Iterator[Row]:
 def _next(router: Mapping[str, Any], *, brief: bool) -> Iterator[Row]:
     rows = []
     for arc in router["arcs"]:
-        to = arc["step"] if "step" in arc else f"end of the execution, {arc['terminate']}"
+        to = arc["step"] if "step" in arc else f"end of the execution as {arc['terminate']}"
         rows.append(f"{to}{_when(arc)}")
         rows += [f"  set {name} = {_text(value, brief=brief)}" for name, value in arc.get("set", {}).items()]
         rows += [f"  {name} {_text(arc[name])}" for name in ("cancel", "args") if name in arc]
@@ -120,7 +121,8 @@ def _task(task: Mapping[str, Any], *, brief: bool, colour: bool) -> str:
     made_by = f"  of {' in '.join(reversed(task['made_by']))}" if "made_by" in task else ""
     title = f"  {_bold('task ' + task['name'], colour=colour)}  {task['kind']}  line {task['line']}{made_by}\n"
     rows = list(_given(task, "desc", ""))
-    rows += [(name, _text(value, brief=brief)) for name, value in task.get("config", {}).items()]
+    for name, value in task.get("config", {}).items():
+        rows += _map(name, value, brief=brief)
     rows += _map("input", task.get("input"), brief=brief)
     rows += _given(task, "auth")
     rows += _given(task, "output", brief=brief)
@@ -140,7 +142,7 @@ def _policy(policy: Mapping[str, Any] | None, *, brief: bool) -> Iterator[Row]:
         rows.append(f"{_condition(rule)} → {', '.join([then['do'], *details])}")
         rows += [f"  set {name} = {_text(value, brief=brief)}" for name, value in then.get("set", {}).items()]
     if policy["rules"] and "else" not in policy["rules"][-1]:
-        rows.append(f"no match, error → {policy['on_unmatched']}")
+        rows.append(f"an error that no rule matches → {policy['on_unmatched']}")
     yield from _labelled("rules", rows)
 
 
@@ -158,10 +160,18 @@ def _given(owner: Mapping[str, Any], name: str, label: str | None = None, *, bri
 
 
 def _map(label: str, value: Any, *, brief: bool) -> Iterator[Row]:
-    if isinstance(value, Mapping):
-        yield from _labelled(label, (f"{name} = {_text(part, brief=brief)}" for name, part in value.items()))
+    """A row for each key of a map, and of each map in a list; anything else is one row."""
+    if isinstance(value, Mapping) and value:
+        yield from _labelled(label, _pairs(value, brief=brief))
+    elif isinstance(value, list) and value and all(isinstance(part, Mapping) and part for part in value):
+        pairs = (enumerate(_pairs(part, brief=brief)) for part in value)
+        yield from _labelled(label, (f"{'  ' if index else '- '}{text}" for part in pairs for index, text in part))
     elif value is not None:
         yield label, _text(value, brief=brief)
+
+
+def _pairs(value: Mapping[str, Any], *, brief: bool) -> Iterator[str]:
+    return (f"{name} = {_text(part, brief=brief)}" for name, part in value.items())
 
 
 def _labelled(label: str, texts: Iterable[str]) -> Iterator[Row]:
