@@ -30,5 +30,5 @@ def test_an_unknown_topic_is_answered_with_the_nearest(noetl: Noetl) -> None:
     assert noetl("help", "unknwn-key") == (
         2,
         "",
-        "noetl: there is no command or slug `unknwn-key`; did you mean `unknown-key`?\n",
+        "noetl: there is no command and no code `unknwn-key`; did you mean `unknown-key`?\n",
     )

@@ -72,7 +72,7 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     invoke_without_command=True,
-    epilog="`noetl help COMMAND` says more about a command, `noetl help SLUG` about a diagnostic.",
+    epilog="`noetl help validate` says more about a command, `noetl help unknown-key` about the code of a message.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, "-V", "--version", message="noetl %(version)s")
@@ -102,9 +102,9 @@ def run(arguments: Sequence[str]) -> int:
 def _dispatch(arguments: list[str]) -> int:
     asked = os.environ.get(COMPLETION)
     if asked:
-        from click.shell_completion import shell_complete
+        from noetl.cli.completion import answer
 
-        return shell_complete(cli, {}, "noetl", COMPLETION, asked)
+        return answer(asked)
     try:
         with cli.make_context("noetl", arguments) as context:
             result = cli.invoke(context)

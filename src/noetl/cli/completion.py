@@ -2,24 +2,52 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from noetl.cli.printing import out
 
+if TYPE_CHECKING:
+    from click.shell_completion import ShellComplete
+
 
 @click.command(
-    epilog='bash: add  eval "$(noetl completion bash)"  to ~/.bashrc; zsh: the same in ~/.zshrc; '
-    "fish: noetl completion fish > ~/.config/fish/completions/noetl.fish"
+    epilog="""\b
+    bash: add to ~/.bashrc   eval "$(noetl completion bash)"
+    zsh:  add to ~/.zshrc    eval "$(noetl completion zsh)"
+    fish: noetl completion fish > ~/.config/fish/completions/noetl.fish
+    """
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(*, shell: str) -> None:
     """Print the completion script for a shell."""
+    made = _completer(shell)
+    if made is not None:
+        # Only the text is wanted; `source()` would first start a bash to ask for its version.
+        out(made.source_template % made.source_vars() + "\n")
+
+
+def answer(asked: str) -> int:
+    """Answer what the script of a shell asks, as in `bash_complete`; the exit code."""
+    made = _completer(asked.partition("_")[0])
+    if made is None:
+        return 1
+    words, begun = made.get_completion_args()
+    # Of `--format=s` bash makes three words; the others want the whole of it back.
+    words = [word for word in words if word != "="]
+    joined = begun[: begun.find("=") + 1] if begun.startswith("--") else ""
+    for item in made.get_completions(words, begun):
+        if item.type == "plain" and joined:
+            item.value = joined + item.value
+        out(made.format_completion(item) + "\n")
+    return 0
+
+
+def _completer(shell: str) -> ShellComplete | None:
     from click.shell_completion import get_completion_class
 
     from noetl.cli.app import COMPLETION, cli
 
     chosen = get_completion_class(shell)
-    if chosen is not None:
-        # Only the text is wanted; `source()` would first start a bash to ask for its version.
-        made = chosen(cli, {}, "noetl", COMPLETION)
-        out(made.source_template % made.source_vars() + "\n")
+    return None if chosen is None else chosen(cli, {}, "noetl", COMPLETION)

@@ -13,11 +13,18 @@ from noetl.errors import UsageError
 from noetl.model.nearest import nearest
 
 
+def _topics(_context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
+    """Commands and codes, for the shell to complete."""
+    from noetl.model.slugs import SLUGS
+
+    return [name for name in (*COMMANDS, *SLUGS) if name.startswith(begun)]
+
+
 @click.command()
-@click.argument("topic", metavar="[COMMAND|SLUG]", required=False)
-@click.option("--json", "as_data", is_flag=True, help="What is known about a slug, as data.")
+@click.argument("topic", metavar="[COMMAND|CODE]", required=False, shell_complete=_topics)
+@click.option("--json", "as_data", is_flag=True, help="What is known about a code, as data.")
 def command(*, topic: str | None, as_data: bool) -> None:
-    """Help about a command, or about the code of a diagnostic such as `unknown-key`."""
+    """Help about a command, or about the code that stands in brackets in a message, such as `unknown-key`."""
     from noetl.cli.app import cli
 
     if topic is None or topic in COMMANDS:
@@ -35,7 +42,7 @@ def _about_slug(topic: str, *, as_data: bool) -> None:
     info = slug_info(topic)
     if info is None:
         meant = nearest(topic, [*COMMANDS, *SLUGS])
-        raise UsageError(f"there is no command or slug `{topic}`" + (f"; did you mean `{meant}`?" if meant else ""))
+        raise UsageError(f"there is no command and no code `{topic}`" + (f"; did you mean `{meant}`?" if meant else ""))
     if as_data:
         out(as_json(msgspec.structs.asdict(info)))
         return
