@@ -27,12 +27,15 @@ demo: $(READY)  ## set up, then check, explain and draw an example
 	@printf '\nThe picture is in $(CURDIR)/$(PICTURE); the program is $(BIN)/noetl.\n'
 
 test: $(READY)  ## set up, check the code, run all tests
-	@failed=0; $(MAKE) --no-print-directory check || failed=1; \
-	$(BIN)/python -m pytest -n auto -rfE || failed=1; exit $$failed
+	@check=passed; tests=passed; \
+	$(MAKE) --no-print-directory check || check=FAILED; \
+	$(BIN)/python -m pytest -n auto -rfE || tests=FAILED; \
+	echo "make check: $$check; tests: $$tests"; [ "$$check $$tests" = 'passed passed' ]
 
 check: $(READY)  ## lint, format, types, layers
-	@failed=0; for tool in 'ruff check .' 'ruff format --check .' mypy lint-imports; do \
-	    echo "$$tool"; $(BIN)/$$tool || failed=1; done; exit $$failed
+	@failed=; for tool in 'ruff check .' 'ruff format --check .' mypy lint-imports; do \
+	    echo "$$tool"; $(BIN)/$$tool || failed="$$failed, $$tool"; done; \
+	if [ -n "$$failed" ]; then echo "failed: $${failed#, }" >&2; exit 1; fi
 
 bench: $(READY)  ## measure, each figure as a ratio taken in one run
 	@failed=0; for file in bench/*.py; do printf '\n%s\n' "$$file"; $(BIN)/python "$$file" || failed=1; done; exit $$failed
