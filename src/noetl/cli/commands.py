@@ -18,9 +18,9 @@ COMMANDS: Mapping[str, Entry] = {
     "validate": Entry("validate", "Check", "Tell all problems of playbooks, with line, caret and fix."),
     "migrate": Entry("migrate", "Check", "Rewrite older dialects to the canonical one; comments are kept."),
     "format": Entry("formatting", "Check", "Write playbooks in their one canonical spelling."),
-    "explain": Entry("explain", "Look", "Say what a playbook means: its net, its effective specs, its arcs."),
-    "graph": Entry("graph", "Look", "Draw a playbook's net as SVG, Mermaid or DOT."),
+    "explain": Entry("explain", "Look", "Say what a playbook means: its steps, its settings, its arcs."),
+    "graph": Entry("graph", "Look", "Draw the steps and arcs of a playbook as SVG, Mermaid or DOT."),
     "schema": Entry("schema", "Set up", "Print the JSON Schema of playbooks, for editors."),
     "completion": Entry("completion", "Set up", "Print the completion script for bash, zsh or fish."),
-    "help": Entry("help", "Set up", "Help about a command, or about the code of a diagnostic."),
+    "help": Entry("help", "Set up", "Help about a command, or about the code of a message."),
 }

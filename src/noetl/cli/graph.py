@@ -24,7 +24,7 @@ ENDINGS = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "dot
 @click.option("-o", "--output", metavar="OUT", type=click.Path(), help="Write to this file; `-` is stdout.")
 @click.option("--legacy", is_flag=True, help="Accept older dialects as they are.")
 def command(*, file: str, form: str | None, output: str | None, legacy: bool) -> None:
-    """Draw a playbook's net: steps, loops, gates and arcs.
+    """Draw a playbook: its steps, loops, gates and arcs.
 
     The picture goes to stdout; at a terminal, an SVG is written beside FILE instead.
     """

@@ -26,7 +26,14 @@ UNREADABLE = "unreadable-file"
 @click.option("--strict", is_flag=True, help="Warnings are errors.")
 @click.option("--legacy", is_flag=True, help="Accept older dialects as they are.")
 @click.option("--fix", is_flag=True, help="Mend what can be mended without a doubt, in place.")
-@click.option("--format", "form", type=click.Choice(["text", "json", "sarif"]), default="text", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "sarif"]),
+    default="text",
+    show_default=True,
+    help="How the problems are printed.",
+)
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
 def command(*, files: tuple[str, ...], strict: bool, legacy: bool, fix: bool, form: str) -> int:
     """Tell all problems of playbooks, each with its line and the way to mend it.
