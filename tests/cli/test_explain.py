@@ -117,6 +117,16 @@ def test_maps_of_a_tool_are_told_key_by_key(noetl: Noetl, folder: Path) -> None:
     ) in noetl("explain", "copy.yaml").out
 
 
+def test_text_inside_of_a_map_stands_under_its_key(noetl: Noetl, folder: Path) -> None:
+    head = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x}\nworkflow:\n  - step: start\n"
+    (folder / "note.yaml").write_text(
+        f"{head}    tool:\n      kind: noop\n      output:\n        note: |\n          one\n          two\n        n: 1\n"
+    )
+    assert ("    output      note =\n                  one\n                  two\n                n = 1\n") in noetl(
+        "explain", "note.yaml", "start"
+    ).out
+
+
 def test_one_step_is_told_with_all_its_text(noetl: Noetl, flow: str) -> None:
     told = noetl("explain", flow, "each").out
     assert told.startswith("step each  line 11\n")

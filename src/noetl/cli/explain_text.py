@@ -50,7 +50,7 @@ def _step(step: Mapping[str, Any], *, brief: bool, colour: bool) -> str:
         before.append(("router", "no task; the server ends it at once"))
     tasks = "".join(_task(task, brief=brief, colour=colour) for task in step["tasks"])
     after = [
-        *_given(step, "output", brief=brief),
+        *_map("output", step.get("output"), brief=brief),
         *_map("set", step.get("set"), brief=brief),
         *_next(step["next"], brief=brief),
     ]
@@ -125,7 +125,7 @@ def _task(task: Mapping[str, Any], *, brief: bool, colour: bool) -> str:
         rows += _map(name, value, brief=brief)
     rows += _map("input", task.get("input"), brief=brief)
     rows += _given(task, "auth")
-    rows += _given(task, "output", brief=brief)
+    rows += _map("output", task.get("output"), brief=brief)
     rows += _map("set", task.get("set"), brief=brief)
     rows += _policy(task.get("policy"), brief=brief)
     rows += _spec(task)
@@ -154,9 +154,9 @@ def _spec(owner: Mapping[str, Any]) -> Iterator[Row]:
 # --- values ----------------------------------------------------------------------------------------------------
 
 
-def _given(owner: Mapping[str, Any], name: str, label: str | None = None, *, brief: bool = True) -> Iterator[Row]:
+def _given(owner: Mapping[str, Any], name: str, label: str | None = None) -> Iterator[Row]:
     if name in owner:
-        yield name if label is None else label, _text(owner[name], brief=brief)
+        yield name if label is None else label, _text(owner[name])
 
 
 def _map(label: str, value: Any, *, brief: bool) -> Iterator[Row]:
@@ -194,8 +194,10 @@ def _lines(rows: Iterable[Row], indent: str, *, colour: bool) -> Iterator[str]:
         first, *more = text.split("\n")
         name = f"\x1b[36m{label.ljust(_LABEL)}\x1b[0m" if colour and label else label.ljust(_LABEL)
         yield f"{indent}{name} {visible(first)}".rstrip() + "\n"
+        # Text of its own stands near the margin, that of a key inside of a map under its key.
+        depth = _LABEL + 3 + len(first) - len(first.lstrip()) if first else 2
         for line in more:
-            yield f"{indent}  {visible(line)}".rstrip() + "\n"
+            yield f"{indent}{' ' * depth}{visible(line)}".rstrip() + "\n"
 
 
 def _bold(text: str, *, colour: bool) -> str:
