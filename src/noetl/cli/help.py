@@ -24,7 +24,7 @@ def _topics(_context: click.Context, _argument: click.Parameter, begun: str) -> 
 @click.argument("topic", metavar="[COMMAND|CODE]", required=False, shell_complete=_topics)
 @click.option("--json", "as_data", is_flag=True, help="What is known about a code, as data.")
 def command(*, topic: str | None, as_data: bool) -> None:
-    """Help about a command, or about the code that stands in brackets in a message, such as `unknown-key`."""
+    """Help about a command, or about a code such as `unknown-key`, which stands in brackets in a message."""
     from noetl.cli.app import cli
 
     if topic is None or topic in COMMANDS:
