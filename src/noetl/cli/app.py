@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from noetl import __version__
-from noetl.cli.commands import COMMANDS
+from noetl.cli.commands import COMMANDS, COMPLETION
 from noetl.errors import UsageError
 from noetl.model.nearest import nearest
 
@@ -23,7 +23,6 @@ INVALID = 2
 INTERRUPTED = 130
 #: what a shell reports of a program that a closed pipe has ended
 PIPE_CLOSED = 141
-COMPLETION = "_NOETL_COMPLETE"
 
 
 class Commands(click.Group):
@@ -104,7 +103,7 @@ def _dispatch(arguments: list[str]) -> int:
     if asked:
         from noetl.cli.completion import answer
 
-        return answer(asked)
+        return answer(cli, asked)
     try:
         with cli.make_context("noetl", arguments) as context:
             result = cli.invoke(context)

@@ -13,6 +13,8 @@ class Entry(NamedTuple):
     about: str
 
 
+#: the variable in which the completion script of a shell says what it asks
+COMPLETION = "_NOETL_COMPLETE"
 COMMANDS: Mapping[str, Entry] = {
     "init": Entry("init", "Start", "Write a starter project: a playbook, editor settings, a README."),
     "validate": Entry("validate", "Check", "Tell all problems of playbooks, with line, caret and fix."),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from noetl.cli.commands import COMPLETION
 from noetl.cli.printing import out
 
 if TYPE_CHECKING:
@@ -20,17 +21,18 @@ if TYPE_CHECKING:
     """
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def command(*, shell: str) -> None:
+@click.pass_context
+def command(context: click.Context, *, shell: str) -> None:
     """Print the completion script for a shell."""
-    made = _completer(shell)
+    made = _completer(context.find_root().command, shell)
     if made is not None:
         # Only the text is wanted; `source()` would first start a bash to ask for its version.
         out(made.source_template % made.source_vars() + "\n")
 
 
-def answer(asked: str) -> int:
+def answer(cli: click.Command, asked: str) -> int:
     """Answer what the script of a shell asks, as in `bash_complete`; the exit code."""
-    made = _completer(asked.partition("_")[0])
+    made = _completer(cli, asked.partition("_")[0])
     if made is None:
         return 1
     words, begun = made.get_completion_args()
@@ -44,10 +46,8 @@ def answer(asked: str) -> int:
     return 0
 
 
-def _completer(shell: str) -> ShellComplete | None:
+def _completer(cli: click.Command, shell: str) -> ShellComplete | None:
     from click.shell_completion import get_completion_class
-
-    from noetl.cli.app import COMPLETION, cli
 
     chosen = get_completion_class(shell)
     return None if chosen is None else chosen(cli, {}, "noetl", COMPLETION)
