@@ -218,7 +218,6 @@ def test_a_set_prev_does_not_change_what_the_rules_see() -> None:
     assert todo or "output: " not in text
 
 
-@pytest.mark.xfail(strict=True, reason="sinks: behind a tool's sink `output` is the transfer's, which has no `http`")
 def test_what_is_read_of_http_behind_a_sink_is_not_lost() -> None:
     text, todo = migrated(
         """\

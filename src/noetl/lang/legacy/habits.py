@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from noetl.lang.grammar import API_VERSION
 from noetl.lang.legacy.lowering import Lowering, ensure_map, map_of, strings, task_items, text_of
+from noetl.lang.legacy.quoting import quoted
 from noetl.lang.legacy.rename import Chain, Renamed, names_in, rewrite
 from noetl.lang.legacy.steps import STEP_KEYS
 from noetl.lang.legacy.tools import KEYS
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make, plain
 
 _METADATA = ("name", "path", "version", "description", "labels", "tags")
 #: names that only a run knows; in a workload's default they are plain text
@@ -35,6 +36,19 @@ def _root(doc: Lowering) -> None:
     if "apiVersion" not in root and (doc.accepted or doc.migrating) and text_of(root, "kind") == "Playbook":
         near = root.entries[0].key
         root.put(entry("apiVersion", make(API_VERSION, near=near), near=near), at=0)
+    _metadata(doc)
+    spec = root.entry("spec")
+    if spec is not None and "workload" not in root and isinstance(spec.value, MapNode):
+        doc.found("habit", "`spec` at the root", "`workload`", spec.key)
+        root.rename("spec", "workload")
+        for step in doc.steps():
+            for node in strings(step, skip=frozenset({"code"})):
+                node.rewrite(rewrite(node.text, _spec_to_workload))
+
+
+def _metadata(doc: Lowering) -> None:
+    """What the document is called, at its root."""
+    root = doc.root
     for name in _METADATA:
         found = root.entry(name)
         if found is not None:
@@ -45,14 +59,10 @@ def _root(doc: Lowering) -> None:
                 made = make({}, near=found.key)
                 root.put(entry("metadata", made, near=found.key), at=root.position("kind") + 1)
             metadata = ensure_map(root, "metadata", found.key)
-            metadata.put(found) if name not in metadata else None
-    spec = root.entry("spec")
-    if spec is not None and "workload" not in root and isinstance(spec.value, MapNode):
-        doc.found("habit", "`spec` at the root", "`workload`", spec.key)
-        root.rename("spec", "workload")
-        for step in doc.steps():
-            for node in strings(step, skip=frozenset({"code"})):
-                node.rewrite(rewrite(node.text, _spec_to_workload))
+            if name not in metadata:
+                metadata.put(found)
+            elif plain(metadata.get(name)) != plain(found.value):
+                doc.todo(root.entry("metadata"), f"beside `metadata` stood {quoted([found])}", found.key)
 
 
 def _spec_to_workload(chain: Chain) -> Renamed | None:
@@ -136,10 +146,12 @@ def _pool(doc: Lowering, task: MapNode) -> None:
     if found is None or text_of(task, "kind") not in ("postgres", "http") or not isinstance(found.value, MapNode):
         return
     doc.found("habit", "`pool` of a tool", "`spec.pool_size`", found.key)
-    size = found.value.get("max_size") or found.value.get("size")
+    size = found.value.take("max_size") or found.value.take("size")
     task.take("pool")
     if size is not None:
-        ensure_map(task, "spec", found.key).put(entry("pool_size", size, near=found.key))
+        ensure_map(task, "spec", found.key).put(entry("pool_size", size.value, near=found.key))
+    if found.value.entries:
+        doc.todo(task.entry("kind"), f"the pool of connections also said {quoted(found.value.entries)}", found.key)
 
 
 def _config_in_input(doc: Lowering, task: MapNode) -> None:

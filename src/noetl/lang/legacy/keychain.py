@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from noetl.lang.grammar_keychain import CREDENTIAL_KINDS
+from noetl.lang.grammar_keychain import CREDENTIAL, CREDENTIAL_KINDS
+from noetl.lang.legacy.credentials import env_of
 from noetl.lang.legacy.lowering import Lowering, map_of, text_of
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make, plain
+from noetl.model.nearest import nearest
 
 _KINDS = {
     "bearer": "bearer", "token": "bearer", "basic": "basic", "api_key": "header", "header": "header",
@@ -13,9 +15,14 @@ _KINDS = {
     "credential": "generic", "credentials": "generic", "postgres": "postgres_credential", "pg": "postgres_credential",
     "duckdb": "duckdb_credential", "s3": "s3_credential", "gcs": "s3_credential", "hmac": "s3_credential",
 }  # fmt: skip
-#: the runtime sees to these by itself
-_DROPPED = ("scope", "auto_renew", "method", "headers", "cache", "ttl")
 _RENAMED = {"endpoint": "token_url", "url": "token_url", "user": "username"}
+#: how long and for whom a runtime kept a credential: this one sees to it by itself
+_KEPT = ("auto_renew", "cache", "ttl")
+_KEPT_FOR = frozenset({"global", "local", "shared", "catalog", "execution"})
+#: headers of a token request that say what every one says
+_USUAL_HEADERS = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+_OLDER = ("credential", "ref", "data", "map", "method", "headers")
+_OF_OAUTH = ("client_id", "client_secret", "scope", "audience")
 
 
 def lower(doc: Lowering) -> None:
@@ -41,79 +48,133 @@ def lower(doc: Lowering) -> None:
 
 
 def _entry(doc: Lowering, item: MapNode, keychain: Entry) -> None:
-    if "type" in item and "kind" not in item:
-        doc.found("habit", "`type` of a keychain entry", "`kind`", item)
+    kind_entry = item.entry("type")
+    if kind_entry is not None and "kind" not in item:
+        doc.found("habit", "`type` of a keychain entry", "`kind`", kind_entry.key)
         item.rename("type", "kind")
     kind = item.get("kind")
     if not isinstance(kind, Scalar) or (kind.text in CREDENTIAL_KINDS and not _has_habits(item)):
         return
-    name = text_of(item, "name")
     if kind.text not in CREDENTIAL_KINDS:
         new = _KINDS.get(kind.text)
         doc.found("habit", f"the credential kind `{kind.text}`", f"`{new or 'generic'}`", kind)
         if new is None:
-            doc.todo(
-                item.entry("kind") if not item.flow else keychain,
-                f"`{kind.text}`: say how this credential is made",
-                kind,
-            )
+            doc.todo(_place(item, "kind", keychain), f"`{kind.text}`: say how this credential is made", kind)
         kind.rewrite(new or "generic")
-    stored = text_of(item, "credential") or text_of(item, "ref")
-    if stored and stored != name:
-        doc.todo(item.entry("kind"), f"store this credential under the name `{name}`; it was called `{stored}`", item)
-    _oauth(item)
-    secret = map_of(item, "map")
-    if secret is not None and secret.entries and "secret" not in item:
-        item.put(entry("secret", secret.entries[0].value, near=secret))
-        if len(secret.entries) > 1:
-            doc.todo(item.entry("kind"), "one entry holds one secret: declare one for each", item)
-    for word in (
-        "credential",
-        "ref",
-        "map",
-        *(w for w in _DROPPED if not (w == "scope" and kind.text.startswith("oauth2"))),
-    ):
-        item.take(word) if word in item else None
+    _stored(doc, item, keychain)
+    _oauth(doc, item)
+    _secret(doc, item)
+    _kept(doc, item, kind.text)
+    variable = env_of(item.get("token"))
+    if variable and "from" not in item:
+        token = item.take("token")
+        assert token is not None
+        doc.found("habit", f"`env.{variable}` in a keychain entry", f"`from: {{env: {variable}}}`", token.key)
+        item.put(entry("from", make({"env": variable}, near=token.key), near=token.key))
     _rest(doc, item, keychain)
 
 
 def _has_habits(item: MapNode) -> bool:
-    return any(word in item for word in ("auto_renew", "map", "credential", "ref", "endpoint", "data"))
+    if text_of(item, "scope") in _KEPT_FOR or env_of(item.get("token")):
+        return True
+    return any(word in item for word in (*_OLDER, *_RENAMED, *_KEPT))
 
 
-def _oauth(item: MapNode) -> None:
+def _place(item: MapNode, name: str, keychain: Entry) -> Entry | None:
+    """Where a comment about an entry can stand."""
+    return item.entry(name) if not item.flow else keychain
+
+
+def _stored(doc: Lowering, item: MapNode, keychain: Entry) -> None:
+    """`credential: other`: kept under another name than its own."""
+    name = text_of(item, "name")
+    for word in ("credential", "ref"):
+        found = item.entry(word)
+        if found is None or not isinstance(found.value, Scalar) or not found.value.text:
+            continue
+        doc.found("habit", f"`{word}` of a keychain entry", "`from: {store: …}`", found.key)
+        item.take(word)
+        if found.value.text == name or "from" in item:
+            continue
+        if "{{" in found.value.text:
+            said = f"store this credential under the name `{name}`; it was called `{found.value.text}`"
+            doc.todo(_place(item, "kind", keychain), said, found.key)
+        else:
+            item.put(entry("from", make({"store": found.value.text}, near=found.key), near=found.key))
+
+
+def _oauth(doc: Lowering, item: MapNode) -> None:
+    """What was sent to the token's endpoint, as the settings of the credential."""
     data = item.entry("data")
     if data is not None and isinstance(data.value, MapNode):
-        grant = text_of(data.value, "grant_type")
-        if grant not in ("", "client_credentials"):
+        if text_of(data.value, "grant_type") not in ("", "client_credentials"):
             return  # another grant: left to a person, under `options`
-    item.take("data")
-    if data is not None and isinstance(data.value, MapNode):
-        for one in data.value.entries:
-            if one.name in ("client_id", "client_secret", "scope", "audience") and one.name not in item:
-                item.put(one)
+        moved = [one for one in data.value if one.name in _OF_OAUTH and one.name not in item]
+        if moved or "grant_type" in data.value:
+            doc.found("habit", "`data` of a keychain entry", "its keys beside `kind`", data.key)
+        for one in moved:
+            data.value.take(one.name)
+            item.put(one)
+        data.value.take("grant_type")
+        item.take("data") if not data.value.entries else None
     for old, new in _RENAMED.items():
-        if old in item and new not in item:
+        found = item.entry(old)
+        if found is not None and new not in item:
+            doc.found("habit", f"`{old}` of a keychain entry", f"`{new}`", found.key)
             item.rename(old, new)
+
+
+def _secret(doc: Lowering, item: MapNode) -> None:
+    """`map: {token: path}`: the one secret it holds; of several, each needs an entry."""
+    found = item.entry("map")
+    if found is None or not isinstance(found.value, MapNode) or len(found.value.entries) != 1 or "secret" in item:
+        return
+    doc.found("habit", "`map` of a keychain entry", "`secret`", found.key)
+    item.take("map")
+    item.put(entry("secret", found.value.entries[0].value, near=found.value))
+
+
+def _kept(doc: Lowering, item: MapNode, kind: str) -> None:
+    """Leave out what says nothing here."""
+    oauth = kind.startswith("oauth2")
+    usual = map_of(item, "headers")
+    says_nothing = [*_KEPT] if plain(item.get("auto_renew")) is not False else ["cache", "ttl"]
+    if text_of(item, "scope") in _KEPT_FOR:
+        says_nothing.append("scope")
+    if oauth and text_of(item, "method").upper() == "POST":
+        says_nothing.append("method")
+    if oauth and usual is not None and all(_is_usual(one) for one in usual.entries):
+        says_nothing.append("headers")
+    for word in says_nothing:
+        found = item.take(word)
+        if found is not None:
+            doc.found("habit", f"`{word}` of a keychain entry", "nothing", found.key)
+
+
+def _is_usual(header: Entry) -> bool:
+    return _USUAL_HEADERS.get(header.name.lower()) == text_of(MapNode([header], 0, 0), header.name)
+
+
+def _is_misspelt(name: str) -> bool:
+    # That is for the checks to say.
+    return name not in _OLDER and nearest(name, CREDENTIAL.keys) is not None
 
 
 def _rest(doc: Lowering, item: MapNode, keychain: Entry) -> None:
     """What has no key of its own goes to `options`, for a person to look at."""
-    known = ("name", "kind", "from", "provider", "secret", "key", "header", "prefix", "token_url", "client_id",
-             "client_secret", "scope", "audience", "token", "username", "password", "options")  # fmt: skip
-    moved = [one for one in item.entries if one.name not in known]
-    if not moved:
+    moved = [one for one in item.entries if one.name not in CREDENTIAL.keys and not _is_misspelt(one.name)]
+    options = item.get("options")
+    if not moved or not (options is None or isinstance(options, MapNode)):
         return
+    if options is None:
+        options = make({}, near=item)
+        assert isinstance(options, MapNode)
     for one in moved:
         item.take(one.name)
-    options = make({}, near=item)
-    assert isinstance(options, MapNode)
-    for one in moved:
         options.put(one)
     item.put(entry("options", options, near=item))
     names = ", ".join(f"`{one.name}`" for one in moved)
-    doc.todo(
-        item.entry("options") if not item.flow else keychain,
-        f"{names}: say this in the keys of the credential's kind",
-        item,
-    )
+    said = f"{names}: say this in the keys of the credential's kind"
+    if "map" in options:
+        said = "one entry holds one secret: declare one for each in `map`"
+    doc.todo(_place(item, "options", keychain), said, item)

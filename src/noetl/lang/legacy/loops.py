@@ -45,17 +45,7 @@ def _loop(doc: Lowering, loop: MapNode) -> None:
             slug = f"loop-{old}" if old in ("collection", "element") else "habit"
             doc.found(slug, f"`{old}` of a loop", f"`{new}`", found.key)
             loop.rename(old, new)
-    for old, new in _SPEC_KEYS.items():
-        found = loop.entry(old)
-        if found is not None:
-            doc.found(f"loop-{old.replace('_', '-')}", f"`{old}` beside `in`", f"`spec.{new}`", found.key)
-            loop.take(old)
-            modes = (text_of(loop, "mode"), text_of(map_of(loop, "spec"), "mode"))
-            if old == "until" and "parallel" in modes:
-                continue  # it had no effect there, and is an error now
-            spec = ensure_map(loop, "spec", found.key)
-            spec.put(Entry(found.key, found.value))
-            spec.rename(old, new) if old != new else None
+    _out_of_place(doc, loop)
     spread = loop.entry("distribution") or loop.entry("distributed")
     if spread is not None and isinstance(spread.value, Scalar) and isinstance(spread.value.value, bool):
         doc.found("habit", f"`{spread.name}` of a loop", "`spec.policy.exec`", spread.key)
@@ -64,6 +54,28 @@ def _loop(doc: Lowering, loop: MapNode) -> None:
             policy = ensure_map(ensure_map(loop, "spec", spread.key), "policy", spread.key)
             policy.put(entry("exec", make("distributed", near=spread.key), near=spread.key))
     _mode(doc, loop)
+
+
+def _out_of_place(doc: Lowering, loop: MapNode) -> None:
+    """What stands beside `in` and belongs under `spec`."""
+    mode = text_of(loop, "mode") or text_of(map_of(loop, "spec"), "mode")
+    parallel = _MODES.get(mode, mode) == "parallel"
+    for old, new in _SPEC_KEYS.items():
+        found = loop.entry(old)
+        if found is None:
+            continue
+        slug = f"loop-{old.replace('_', '-')}"
+        if old == "until" and parallel:
+            doc.found(slug, "`until` of a parallel loop, where it has no effect,", "nothing", found.key)
+            loop.take(old)
+            continue
+        spec = ensure_map(loop, "spec", found.key)
+        if new in spec:
+            continue  # said twice: which of them counts is not ours to say
+        doc.found(slug, f"`{old}` beside `in`", f"`spec.{new}`", found.key)
+        loop.take(old)
+        spec.put(Entry(found.key, found.value))
+        spec.rename(old, new) if old != new else None
 
 
 def _mode(doc: Lowering, loop: MapNode) -> None:

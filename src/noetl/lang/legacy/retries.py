@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from noetl.lang.legacy.lowering import Lowering, text_of
+from noetl.lang.legacy.lowering import Lowering
+from noetl.lang.legacy.quoting import quoted
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
-from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar, make, plain
+from noetl.lang.node import Base, Entry, ListNode, MapNode, Scalar, make, plain
 
 _ATTEMPTS = ("max_attempts", "attempts", "max")
 _RETRIES = ("max_retries", "retries", "count")
 _DELAY = ("initial_delay", "delay", "delay_seconds", "interval", "backoff_seconds", "wait")
+_LONGEST = ("max_delay", "max_backoff", "max_interval")
+_MULTIPLIER = ("backoff_multiplier", "multiplier", "backoff_factor")
+_BACKOFF = ("backoff", "strategy", "backoff_strategy")
 _CONDITION = ("retry_when", "when", "condition", "expr")
-_UNDERSTOOD = frozenset(
-    (*_ATTEMPTS, *_RETRIES, *_DELAY, *_CONDITION, "backoff", "strategy", "backoff_strategy", "max_delay", "max_backoff")
-) | {
-    "max_interval",
-    "backoff_multiplier",
-    "multiplier",
-    "backoff_factor",
-    "jitter",
-    "retryable_status_codes",
-    "status_codes",
-    "on_status",
-    "retry_on",
-    "enabled",
-}
+_CAUSES = ("retryable_status_codes", "status_codes", "on_status", "retry_on")
+_WORDS = {"none": "none", "fixed": "fixed", "constant": "fixed", "linear": "linear", "exponential": "exponential"}
+#: causes by name, as kinds of errors
+_KINDS = {"timeout": "timeout", "connection": "http-transport", "connection_error": "http-transport",
+          "network": "http-transport", "network_error": "http-transport"}  # fmt: skip
 _ERROR = "output.status == 'error'"
 
 
@@ -31,69 +26,135 @@ def retry_rule(doc: Lowering, found: Entry, holder: Entry | None = None) -> MapN
     """The rule a `retry` block stands for; None when it says not to retry. What is left open is noted at `holder`."""
     near = found.key
     value = found.value
-    if isinstance(value, Scalar):
-        return _simple(value, near)
+    if isinstance(value, Scalar) and (value.value is None or isinstance(value.value, bool | int)):
+        return _simple(value.value, near)
     if not isinstance(value, MapNode):
-        doc.todo(holder, "write the retry as a rule under `spec.policy.rules`", near)
+        doc.todo(holder, f"write the retry as a rule under `spec.policy.rules`: {quoted([found])}", near)
         return None
-    block = value
-    inner = block.get("on_error") or block.get("error")
-    if isinstance(inner, MapNode):
-        block = inner
+    block = _Block(value)
+    if block.value("enabled") is False:
+        return None
     then: dict[str, object] = {"do": "retry"}
-    attempts = _first(block, _ATTEMPTS)
+    attempts = _attempts(block)
     if attempts is not None:
         then["attempts"] = attempts
-    elif isinstance(retries := plain(_first(block, _RETRIES)), int):
-        then["attempts"] = retries + 1  # attempts count the first try
     _backoff(block, then)
-    left = [one.name for one in block.entries if one.name not in _UNDERSTOOD]
-    if block is not value:
-        left += [one.name for one in value.entries if one.name not in ("on_error", "error")]
-    if left:
-        said = f"the retry also said {', '.join(f'`{name}`' for name in left)}"
-        doc.todo(holder, said, near)
-    return _rule(_condition(block), then, near)
+    condition = _condition(block)
+    if block.value("enabled") is True:
+        block.take("enabled")
+    if block.left:
+        doc.todo(holder, f"the retry also said {quoted(block.left)}", near)
+    return _rule(condition, then, near)
 
 
-def _simple(value: Scalar, near: Base) -> MapNode | None:
-    if value.value is True:
+class _Block:
+    """A retry block that remembers which of its keys nobody has understood."""
+
+    def __init__(self, node: MapNode) -> None:
+        inner = node.entry("on_error") or node.entry("error")
+        self.left = list(node.entries)
+        if inner is not None and isinstance(inner.value, MapNode):
+            self.left = [*inner.value.entries, *(one for one in node.entries if one is not inner)]
+
+    def find(self, *names: str) -> Entry | None:
+        """The entry under the first of these names."""
+        return next((one for name in names for one in self.left if one.name == name), None)
+
+    def value(self, *names: str) -> object:
+        """What that entry says, as plain data."""
+        found = self.find(*names)
+        return plain(found.value) if found is not None else None
+
+    def take(self, *names: str) -> Entry | None:
+        """The entry under the first of these names; it is understood now."""
+        found = self.find(*names)
+        if found is not None:
+            self.left.remove(found)
+        return found
+
+
+def _simple(value: object, near: Base) -> MapNode | None:
+    if value is True:
         return _rule(_ERROR, {"do": "retry"}, near)
-    if isinstance(value.value, int) and not isinstance(value.value, bool) and value.value > 0:
-        return _rule(_ERROR, {"do": "retry", "attempts": value.value}, near)
+    if isinstance(value, int) and value > 0:
+        return _rule(_ERROR, {"do": "retry", "attempts": value}, near)
     return None
 
 
-def _backoff(block: MapNode, then: dict[str, object]) -> None:
-    multiplier = plain(_first(block, ("backoff_multiplier", "multiplier", "backoff_factor")))
-    word = text_of(block, "backoff") or text_of(block, "strategy") or text_of(block, "backoff_strategy")
-    if word in ("none", "fixed", "linear", "exponential"):
-        then["backoff"] = word
-    elif word == "constant":
-        then["backoff"] = "fixed"
-    elif isinstance(multiplier, int | float) and multiplier > 1:
-        then["backoff"] = "exponential"
-    delay = _first(block, _DELAY)
-    if delay is not None:
-        then["delay"] = delay
-    longest = _first(block, ("max_delay", "max_backoff", "max_interval"))
-    if longest is not None:
-        then["max_delay"] = longest
-    if plain(block.get("jitter")) is True:
-        then["jitter"] = True
+def _attempts(block: _Block) -> object:
+    """How many tries in all: retries do not count the first."""
+    found = block.take(*_ATTEMPTS)
+    if found is not None:
+        return found.value
+    retries = block.value(*_RETRIES)
+    if isinstance(retries, int) and not isinstance(retries, bool):
+        block.take(*_RETRIES)
+        return retries + 1
+    if isinstance(retries, str) and (inside := _inside(retries)):
+        block.take(*_RETRIES)
+        return "{{ (" + inside + ") | int + 1 }}"
+    return None
 
 
-def _condition(block: MapNode) -> str:
-    condition = _first(block, _CONDITION)
-    if isinstance(condition, Scalar) and isinstance(condition.value, str):
-        text = condition.text.strip()
-        text = text[2:-2].strip() if text.startswith("{{") and text.endswith("}}") else text
-        return rewrite("{{ " + text + " }}", _of_the_call)[3:-3]
-    codes = _first(block, ("retryable_status_codes", "status_codes", "on_status", "retry_on"))
-    numbers = plain(codes) if isinstance(codes, ListNode) else None
-    if isinstance(numbers, list) and numbers and all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
-        return f"{_ERROR} and output.http.status in {numbers}"
-    return _ERROR
+def _backoff(block: _Block, then: dict[str, object]) -> None:
+    word = block.value(*_BACKOFF)
+    if isinstance(word, str) and word in _WORDS:
+        block.take(*_BACKOFF)
+        then["backoff"] = _WORDS[word]
+    multiplier = block.value(*_MULTIPLIER)
+    if isinstance(multiplier, int | float) and not isinstance(multiplier, bool):
+        if then.get("backoff", "exponential") == "exponential" and multiplier > 1:
+            then["backoff"] = "exponential"
+        if multiplier in (1, 2) or then.get("backoff") in ("none", "fixed", "linear"):
+            block.take(*_MULTIPLIER)  # any other is no doubling: left to be told
+    for key, names in (("delay", _DELAY), ("max_delay", _LONGEST)):
+        found = block.take(*names)
+        if found is not None:
+            then[key] = found.value
+    if isinstance(jitter := block.value("jitter"), bool):
+        block.take("jitter")
+        then.update({"jitter": True} if jitter else {})
+
+
+def _condition(block: _Block) -> str:
+    """When to try again; `stop_when` says when not to."""
+    condition = _said(block, _CONDITION) or _causes(block)
+    stop = _said(block, ("stop_when",))
+    if stop is None:
+        return condition or _ERROR
+    return f"({condition}) and not ({stop})" if condition else f"not ({stop})"
+
+
+def _said(block: _Block, names: tuple[str, ...]) -> str | None:
+    """A condition in the author's words."""
+    text = block.value(*names)
+    if not isinstance(text, str):
+        return None
+    block.take(*names)
+    return rewrite("{{ " + (_inside(text) or text.strip()) + " }}", _of_the_call)[3:-3]
+
+
+def _inside(text: str) -> str:
+    """The expression of a text that is one template."""
+    text = text.strip()
+    return text[2:-2].strip() if text.startswith("{{") and text.endswith("}}") and text.count("{{") == 1 else ""
+
+
+def _causes(block: _Block) -> str | None:
+    """`retry_on: [503, timeout]`: statuses by number, errors by name."""
+    found = block.find(*_CAUSES)
+    causes = plain(found.value) if found is not None and isinstance(found.value, ListNode) else None
+    if not isinstance(causes, list) or not causes:
+        return None
+    numbers = [one for one in causes if isinstance(one, int) and not isinstance(one, bool)]
+    kinds = list(dict.fromkeys(_KINDS[one] for one in causes if isinstance(one, str) and one in _KINDS))
+    if len(numbers) + sum(isinstance(one, str) and one in _KINDS for one in causes) < len(causes):
+        return None
+    block.take(*_CAUSES)
+    either = ([f"output.http.status in {numbers}"] if numbers else []) + (
+        [f"output.error.kind in {kinds}"] if kinds else []
+    )
+    return f"{_ERROR} and {either[0] if len(either) == 1 else '(' + ' or '.join(either) + ')'}"
 
 
 def _of_the_call(chain: Chain) -> Renamed | None:
@@ -111,7 +172,3 @@ def _rule(condition: str, then: dict[str, object], near: Base) -> MapNode:
     made = make({"when": "{{ " + condition + " }}", "then": then}, near=near)
     assert isinstance(made, MapNode)
     return made
-
-
-def _first(block: MapNode, names: tuple[str, ...]) -> Node | None:
-    return next((found for name in names if (found := block.get(name)) is not None), None)

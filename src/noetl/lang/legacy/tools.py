@@ -1,12 +1,12 @@
-"""A task's own keys: renamed ones, `args`, `tool.spec.<config>`, timeouts, retries, inline credentials."""
+"""A task's own keys: renamed ones, `args`, `tool.spec.<config>`, timeouts, retries."""
 
 from __future__ import annotations
 
 from noetl.lang.grammar import TASK_KEYS
-from noetl.lang.legacy.document import keychain_entry
+from noetl.lang.legacy.credentials import lower_auth
 from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, map_of, task_items, text_of
 from noetl.lang.legacy.retries import retry_rule
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make, plain
 from noetl.model.shape import Record
 
 _SPEC_SHAPE = TASK_KEYS["spec"].shape
@@ -75,7 +75,7 @@ def lower_task(doc: Lowering, task: MapNode, name: str) -> None:
     _timeout(doc, task, kind)
     _verify(doc, task)
     _retry(doc, task)
-    _auth(doc, task, name)
+    lower_auth(doc, task, name)
     _policy(doc, task)
 
 
@@ -127,22 +127,37 @@ def _args(doc: Lowering, task: MapNode) -> None:
             doc.found("args", "`args`", "`input`", found.key, grade=V10)
         else:
             doc.found("habit", f"`{word}`", "`input`", found.key)
-        _into_input(task, found)
+        _into_input(doc, task, found)
 
 
-def _into_input(task: MapNode, found: Entry) -> None:
+def _into_input(doc: Lowering, task: MapNode, found: Entry) -> None:
     """Make an entry the task's `input`, or add what it holds to the `input` that is there."""
     block = task.get("input")
-    if isinstance(block, MapNode) and isinstance(found.value, MapNode):
+    if isinstance(found.value, Scalar) and found.value.value is None:
         task.take(found.name)
-        for one in found.value:
-            if one.name not in block:
-                block.put(one)
-    elif isinstance(found.value, Scalar) and found.value.value is None:
-        task.take(found.name)
-    else:
+    elif block is None or (isinstance(block, Scalar) and block.value is None):
         task.take("input")
         task.rename(found.name, "input")
+    elif isinstance(block, MapNode) and isinstance(found.value, MapNode):
+        join(doc, task, found, block)
+    else:
+        doc.todo(found, f"`input` and `{found.name}` were given side by side: join them", found.key)
+
+
+def join(doc: Lowering, holder: MapNode, found: Entry, block: MapNode) -> None:
+    """Move what an entry holds into a map; what the map says otherwise stays where it is, for a person to decide."""
+    assert isinstance(found.value, MapNode)
+    for one in found.value:
+        if one.name not in block:
+            found.value.take(one.name)
+            block.put(one)
+        elif plain(block.get(one.name)) == plain(one.value):
+            found.value.take(one.name)
+    if not found.value.entries:
+        holder.take(found.name)
+        return
+    names = ", ".join(f"`{one.name}`" for one in found.value.entries)
+    doc.todo(found, f"{names} of `{found.name}` was given twice: keep one", found.key)
 
 
 def _rename(doc: Lowering, task: MapNode, old: str, new: str, kind: str) -> None:
@@ -152,7 +167,7 @@ def _rename(doc: Lowering, task: MapNode, old: str, new: str, kind: str) -> None
         return
     doc.found(old if old in _DOCUMENTED else "habit", f"`{old}`", f"`{new}`", found.key)
     if new == "input":
-        _into_input(task, found)
+        _into_input(doc, task, found)
     else:
         task.rename(old, new)
 
@@ -173,16 +188,23 @@ def _http_data(doc: Lowering, task: MapNode) -> None:
         "headers": "headers",
     }
     if isinstance(block, MapNode) and block.entries and all(one.name in parts for one in block.entries):
-        task.take("data")
         for one in block:
             key = parts[one.name]
             if key not in task:
+                block.take(one.name)
                 task.put(entry(key, one.value, near=one.key))
+        if block.entries:
+            names = ", ".join(f"`{one.name}`" for one in block.entries)
+            doc.todo(found, f"{names} of `data` was given twice: keep one", found.key)
+        else:
+            task.take("data")
         return
     reads = text_of(task, "method").upper() in ("", "GET", "HEAD", "DELETE")
     new = "params" if reads else "json"
     if new not in task:
         task.rename("data", new)
+    else:
+        doc.todo(found, f"`{new}` and `data` were given side by side: join them", found.key)
 
 
 def _data(doc: Lowering, task: MapNode, kind: str) -> None:
@@ -190,7 +212,7 @@ def _data(doc: Lowering, task: MapNode, kind: str) -> None:
     declared = doc.kinds.get(kind)
     if found is not None and declared is not None and "data" not in declared.keys:
         doc.found("data", "`data`", "`input`", found.key)
-        _into_input(task, found)
+        _into_input(doc, task, found)
 
 
 def _join_statements(doc: Lowering, task: MapNode) -> None:
@@ -214,24 +236,25 @@ def _ended(statement: str) -> str:
 def _timeout(doc: Lowering, task: MapNode, kind: str) -> None:
     declared = doc.kinds.get(kind)
     for word in ("timeout", "timeout_seconds", "timeout_s"):
-        found = task.entry(word)
-        if found is None or (declared is not None and word in declared.keys):
-            continue
-        doc.found("habit", f"`{word}` of a tool", "`spec.timeout`", found.key)
-        task.take(word)
-        spec = ensure_map(task, "spec", found.key)
-        if "timeout" not in spec:
-            spec.put(Entry(found.key, found.value))
-            spec.rename(word, "timeout")
+        if declared is None or word not in declared.keys:
+            _into_spec(doc, task, word, "timeout")
 
 
 def _verify(doc: Lowering, task: MapNode) -> None:
-    for word in ("verify_ssl", "ssl_verify", "verify"):
-        found = task.entry(word)
-        if found is not None and text_of(task, "kind") == "http":
-            doc.found("habit", f"`{word}`", "`spec.verify`", found.key)
-            task.take(word)
-            ensure_map(task, "spec", found.key).put(entry("verify", found.value, near=found.key))
+    for word in ("verify_ssl", "ssl_verify", "verify") if text_of(task, "kind") == "http" else ():
+        _into_spec(doc, task, word, "verify")
+
+
+def _into_spec(doc: Lowering, task: MapNode, old: str, new: str) -> None:
+    """Move a key under `spec`, unless that says it too: then which of them counts is not ours to say."""
+    found = task.entry(old)
+    if found is None or new in (map_of(task, "spec") or ()):
+        return
+    doc.found("habit", f"`{old}` of a tool", f"`spec.{new}`", found.key)
+    task.take(old)
+    spec = ensure_map(task, "spec", found.key)
+    spec.put(found)
+    spec.rename(old, new) if old != new else None
 
 
 def _retry(doc: Lowering, task: MapNode) -> None:
@@ -245,7 +268,7 @@ def _retry(doc: Lowering, task: MapNode) -> None:
         add_rule(task, rule)
 
 
-def add_rule(task: MapNode, rule: MapNode, *, first: bool = True) -> None:
+def add_rule(task: MapNode, rule: MapNode) -> None:
     """Put a rule into a task's policy; errors that no rule matches still fail, as they do without a policy."""
     spec = ensure_map(task, "spec", rule)
     policy = ensure_map(spec, "policy", rule)
@@ -254,104 +277,23 @@ def add_rule(task: MapNode, rule: MapNode, *, first: bool = True) -> None:
         policy.put(entry("rules", make([rule], near=rule), near=rule))
         policy.put(entry("on_unmatched", make("fail", near=rule), near=rule), at=0)
         return
-    rules.items.insert(0 if first else len(rules.items), rule)
+    rules.items.insert(0, rule)
     rules.changed = True
 
 
 def _policy(doc: Lowering, task: MapNode) -> None:
     """`policy` or `rules` beside `kind`: one level too shallow."""
     found = task.entry("policy")
-    if found is not None and isinstance(found.value, MapNode):
+    if found is not None and isinstance(found.value, MapNode) and "policy" not in (map_of(task, "spec") or ()):
         doc.found("habit", "`policy` beside `kind`", "`spec.policy`", found.key)
         task.take("policy")
         ensure_map(task, "spec", found.key).put(found)
     rules = task.entry("rules")
-    if rules is not None and isinstance(rules.value, ListNode):
+    there = map_of(map_of(task, "spec"), "policy")
+    if rules is not None and isinstance(rules.value, ListNode) and (there is None or "rules" not in there):
         doc.found("habit", "`rules` beside `kind`", "`spec.policy.rules`", rules.key)
         task.take("rules")
         ensure_map(ensure_map(task, "spec", rules.key), "policy", rules.key).put(rules)
-
-
-_CREDENTIALS = {
-    "bearer": "bearer", "token": "bearer", "basic": "basic", "api_key": "header", "apikey": "header", "header": "header",
-    "oauth2": "oauth2_client_credentials", "oauth2_client_credentials": "oauth2_client_credentials",
-    "postgres": "postgres_credential", "pg": "postgres_credential", "duckdb": "duckdb_credential",
-    "s3": "s3_credential", "gcs": "s3_credential", "hmac": "s3_credential",
-}  # fmt: skip
-
-
-def _auth(doc: Lowering, task: MapNode, name: str) -> None:
-    """`auth` as a map: a keychain entry of the fitting kind, and its name."""
-    found = task.entry("auth")
-    if found is None or not isinstance(found.value, MapNode):
-        credential = task.entry("credential") or task.entry("credentials")
-        if found is None and credential is not None and isinstance(credential.value, Scalar):
-            doc.found("habit", f"`{credential.name}`", "`auth`", credential.key)
-            task.rename(credential.name, "auth")
-        return
-    block = found.value
-    if len(block.entries) == 1 and isinstance(block.entries[0].value, MapNode):
-        block = block.entries[0].value  # auth: {pg: {type: postgres, key: pg_local}}
-    stored = (
-        text_of(block, "credential") or text_of(block, "key") or text_of(block, "name") or text_of(block, "source_key")
-    )
-    kind = _CREDENTIALS.get(text_of(block, "type") or text_of(block, "kind") or text_of(block, "provider"))
-    if kind is None:
-        kind = {"postgres": "postgres_credential", "duckdb": "duckdb_credential"}.get(text_of(task, "kind"))
-    if stored and "{{" in stored:
-        doc.found("habit", "`auth` as a map", "`auth: <name of a keychain entry>`", found.key)
-        found.value = make(stored, near=found.value)
-        task.changed = True
-    elif stored and kind is not None:
-        doc.found("habit", "`auth` as a map", "`auth: <name of a keychain entry>`", found.key)
-        keychain_entry(doc, stored, kind, {}, found.value)
-        found.value = make(stored, near=found.value)
-        task.changed = True
-    elif kind is not None:
-        _inline_credential(doc, task, found, block, kind, name)
-    else:
-        doc.todo(found, "declare this credential under `keychain` and name it here", found.key)
-
-
-def _inline_credential(doc: Lowering, task: MapNode, found: Entry, block: MapNode, kind: str, name: str) -> None:
-    """Values that stood in the task itself."""
-    doc.found("habit", "`auth` as a map", "`auth: <name of a keychain entry>`", found.key)
-    known = {
-        "token",
-        "username",
-        "password",
-        "header",
-        "token_url",
-        "client_id",
-        "client_secret",
-        "scope",
-        "audience",
-        "prefix",
-    }
-    renamed = {"user": "username", "value": "token", "header_name": "header", "url": "token_url", "api_key": "token"}
-    settings: dict[str, object] = {}
-    options: dict[str, object] = {}
-    for one in block.entries:
-        key = renamed.get(one.name, one.name)
-        if key in known:
-            settings.setdefault(key, one.value)
-        elif key not in ("type", "kind", "provider"):
-            options[one.name] = one.value
-    if options:
-        settings["options"] = options
-        names = ", ".join(f"`{key}`" for key in options)
-        doc.todo(found, f"{names}: say this in the keys of the credential's kind", found.key)
-    taken = {text_of(item, "name") for item in _keychain(doc)}
-    made, number = f"{name}_auth", 2
-    while made in taken:
-        made, number = f"{name}_auth_{number}", number + 1
-    keychain_entry(doc, made, kind, settings, found.value)
-    task.put(entry("auth", make(made, near=found.value), near=found.key))
-
-
-def _keychain(doc: Lowering) -> list[MapNode]:
-    keychain = doc.root.get("keychain")
-    return [item for item in keychain.items if isinstance(item, MapNode)] if isinstance(keychain, ListNode) else []
 
 
 def _list_names(doc: Lowering, step: MapNode) -> None:

@@ -1,0 +1,288 @@
+"""One sink: where it writes, what it writes, and by which names it calls the result of its tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from noetl.lang.legacy.credentials import lower_auth
+from noetl.lang.legacy.lowering import Lowering, strings, text_of
+from noetl.lang.legacy.quoting import quoted
+from noetl.lang.legacy.rename import Chain, Renamed, rewrite
+from noetl.lang.legacy.scene import ENVELOPE, HTTP
+from noetl.lang.legacy.tools import add_rule, lower_task
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, copy, entry, make
+
+WHOLE = "{{ output.data }}"
+SQL = frozenset({"postgres", "duckdb"})
+_KINDS = frozenset({"postgres", "duckdb", "s3", "http", "file"})
+_LOG = frozenset({"event", "event_log"})
+_RENAMED = {"endpoint": "url", "payload": "body"}
+_ARGS = ("args", "data")
+#: names that every sink could use for the result, and those of them that nothing else can be called
+_RESULT = frozenset({"this", "out", "result", "response", "data", "tool_result"})
+_OWN = frozenset({"this", "result"})
+_BODY = frozenset({"body", "data", "rows", "json", "result"})
+#: names of arguments that hold rows rather than a column
+_ROWS = frozenset({"rows", "items", "records", "results", "activities"})
+_WORDS = {"ok": "ok", "success": "ok", "error": "error", "failed": "error"}
+#: by kind: the keys that say how to write, in place of where
+_STATEMENTS = {"postgres": ("statement", "command", "query", "sql"), "duckdb": ("commands", "command", "query", "statement"),
+               "python": ("code",), "shell": ("cmd", "cmds")}  # fmt: skip
+
+
+@dataclass
+class Origin:
+    """The tool whose result a sink writes."""
+
+    kind: str = ""
+    #: the name it gave its result
+    result: str = ""
+    code: str = ""
+    #: names that mean something else here: elements of loops, steps, the workload
+    taken: frozenset[str] = frozenset()
+    #: what its sinks leave open, since the last who asked
+    doubts: list[str] = field(default_factory=list)
+
+    def doubt(self, text: str) -> None:
+        """Leave something to a person."""
+        if text not in self.doubts:
+            self.doubts.append(text)
+
+    def settle(self, doc: Lowering, at: Entry | None, near: Scalar) -> None:
+        """Ask what was left open."""
+        for text in self.doubts:
+            doc.todo(at, text, near)
+        self.doubts.clear()
+
+    def is_result(self, chain: Chain) -> bool:
+        """Whether a name stands for the result."""
+        root = chain.parts[0]
+        return root == self.result or (root in _RESULT and root not in self.taken)
+
+    def in_output(self, chain: Chain) -> Renamed | None:
+        """The result, or a part of it, behind its tool."""
+        if not self.is_result(chain):
+            return None
+        parts = chain.parts
+        after = parts[1] if len(parts) > 1 and not (chain.called and len(parts) == 2) else ""
+        if after in HTTP and self.kind in ("http", ""):
+            if after == "status" and chain.compared_with in _WORDS:
+                return Renamed(2, "output.status", compared=_WORDS[chain.compared_with])
+            return Renamed(2, f"output.http.{HTTP[after]}")
+        if self.kind in SQL and parts[1:3] == ("command_0", "rows"):
+            return Renamed(3, "output.data")
+        if after not in _BODY:
+            return Renamed(1, "output.data")
+        self._look_behind(chain, after)
+        return Renamed(2, "output.data")
+
+    def _look_behind(self, chain: Chain, after: str) -> None:
+        """`result.data` is the result; a key of that name may have been meant."""
+        if self.kind == "http" and chain.parts[2:3] and chain.parts[2] in ENVELOPE:
+            name = f"output.data.{chain.parts[2]}"
+            self.doubt(f"`{name}`: `output.data` is the body itself, and its status is `output.http.status`")
+        elif f"'{after}'" in self.code or f'"{after}"' in self.code:
+            name = ".".join(chain.parts[:2])
+            self.doubt(f"`{name}` became all that the code returns; for its key `{after}` write `output.data.{after}`")
+
+    def in_row(self, chain: Chain) -> Renamed | None:
+        """A field of the row in hand."""
+        if not self.is_result(chain):
+            return None
+        consumed = 2 if len(chain.parts) > 2 and chain.parts[1] in _BODY else 1
+        field_of = chain.parts[consumed : consumed + 1]
+        if not field_of or field_of[0].isdigit():
+            return self.in_output(chain)
+        return Renamed(consumed, "row")
+
+    def rename(self, node: Node) -> Node:
+        """A copy that speaks of `output`."""
+        made = copy(node)
+        for one in strings(made):
+            one.rewrite(rewrite(one.text, self.in_output))
+        return made
+
+
+# --- what a sink is --------------------------------------------------------------------------------------------
+
+
+def listed(node: Node) -> Iterator[MapNode | Scalar]:
+    """The sinks under `sink`: one, or a list."""
+    for item in node.items if isinstance(node, ListNode) else [node]:
+        if isinstance(item, MapNode | Scalar):
+            yield item
+
+
+def body_of(sink: MapNode) -> MapNode:
+    """`- postgres: {…}` and `storage: {type: postgres, …}` hold the sink one level deeper."""
+    body = sink
+    only = sink.entries[0] if len(sink.entries) == 1 else None
+    if only is not None and only.name in _KINDS and isinstance(only.value, MapNode):
+        body = only.value
+        if "kind" not in body:
+            body.put(entry("kind", make(only.name, near=body), near=body), at=0)
+    else:
+        inner = next((node for word in ("storage", "tool") if isinstance(node := sink.get(word), MapNode)), None)
+        if inner is not None:
+            for one in sink.entries:
+                if one.value is not inner and one.name not in inner:
+                    inner.put(one)
+            body = inner
+    for word in ("storage", "type", "tool"):
+        if "kind" not in body and isinstance(body.get(word), Scalar):
+            body.rename(word, "kind")
+    return body
+
+
+def is_log(sink: MapNode | Scalar) -> bool:
+    """Whether a sink is the event log."""
+    return (text_of(body_of(sink), "kind") if isinstance(sink, MapNode) else sink.text) in _LOG
+
+
+def writes_itself(sink: MapNode) -> bool:
+    """Whether a sink has a statement or code of its own."""
+    body = body_of(sink)
+    return any(key in body for key in _STATEMENTS.get(text_of(body, "kind"), ()))
+
+
+def args_of(sink: MapNode) -> Entry | None:
+    """What a sink is given to write."""
+    body = body_of(sink)
+    return next((found for word in _ARGS if (found := body.entry(word)) is not None and not _is_empty(found)), None)
+
+
+def _is_empty(one: Entry) -> bool:
+    value = one.value
+    return not (
+        value.entries if isinstance(value, MapNode) else value.items if isinstance(value, ListNode) else value.text
+    )
+
+
+# --- what it writes --------------------------------------------------------------------------------------------
+
+
+def data_of(sink: MapNode, origin: Origin) -> Node | str:
+    """The rows a sink writes, or the one row whose columns it names."""
+    given = args_of(sink)
+    if given is None:
+        return WHOLE
+    if not isinstance(given.value, MapNode):
+        return _text(origin.rename(given.value))
+    rows = rows_of(given.value, origin)
+    if rows is not None:
+        return rows
+    if "mapping" in body_of(sink):
+        origin.doubt("the sink had `args` and `mapping`: say which of them names the columns")
+    row = origin.rename(given.value)
+    for node in strings(row):
+        if node.text.strip() == WHOLE:
+            node.rewrite("{{ output.data | tojson }}")  # a whole payload in one column is written as JSON
+    return make([row], near=given.value)
+
+
+def rows_of(args: MapNode, origin: Origin) -> Node | str | None:
+    """`args: {rows: "{{ result.data }}"}`: these are the rows."""
+    only = args.entries[0] if len(args.entries) == 1 else None
+    if only is None:
+        return None
+    if isinstance(only.value, ListNode):
+        return origin.rename(only.value) if all(isinstance(item, MapNode) for item in only.value.items) else None
+    if not isinstance(only.value, Scalar) or not isinstance(only.value.value, str) or "{{" not in only.value.text:
+        return None
+    rows = _text(origin.rename(only.value))
+    is_whole = isinstance(rows, str) and rows.replace(" ", "") == "{{output.data}}"
+    if only.name not in (*_ROWS, "data") and not is_whole:
+        return None
+    if only.name not in _ROWS and not (is_whole and origin.kind in (*SQL, "transfer")):
+        origin.doubt(f"if this is no list of rows, it was one row with the column `{only.name}`")
+    return rows
+
+
+def _text(node: Node) -> Node | str:
+    return node.text.strip() if isinstance(node, Scalar) and isinstance(node.value, str) else node
+
+
+def target_of(doc: Lowering, sink: MapNode, origin: Origin, name: str) -> MapNode:
+    """Where a sink writes, as a target of a transfer."""
+    body = body_of(sink)
+    kind = text_of(body, "kind")
+    given = args_of(sink)
+    target = MapNode([], body.start, body.end)
+    target.changed = True
+    left: list[Entry] = []
+    for one in body.entries:
+        key = "file" if one.name == "database" and kind == "duckdb" else _RENAMED.get(one.name, one.name)
+        if key == "spec" or (key in _ARGS and one is not given and not _is_empty(one)):
+            left.append(one)
+        elif key not in _ARGS and one.name != "storage":
+            target.put(entry(key, one.value, near=one.key) if key != one.name else one)
+    if left:
+        origin.doubt(f"the sink also said {quoted(left)}")
+    lower_auth(doc, target, name)
+    for one in target.entries:
+        for node in strings(one.value):
+            node.rewrite(rewrite(node.text, origin.in_row if one.name == "mapping" else origin.in_output))
+    if kind not in _KINDS:
+        doc.todo(target.entry("kind"), f"`{kind}` is no target of a transfer: write it as a task of its own", body)
+    return target
+
+
+# --- sinks that are tasks --------------------------------------------------------------------------------------
+
+
+def own_task(doc: Lowering, sink: MapNode, origin: Origin, name: str) -> MapNode:
+    """A sink with a statement or code of its own."""
+    body = body_of(sink)
+    kind = text_of(body, "kind")
+    given = [one for one in (body.take(word) for word in (*_ARGS, "params")) if one is not None and not _is_empty(one)]
+    task = MapNode([entry("name", make(name, near=body)), *body.entries], body.start, body.end)
+    task.changed = True
+    on_error = task.take("on_error")
+    _give(task, given, origin)
+    for one in task.entries:
+        for node in strings(one.value) if one.name != "code" else []:
+            node.rewrite(rewrite(node.text, origin.in_output))
+            if given and one.name != "input":
+                node.rewrite(rewrite(node.text, _params_are_input))
+    if kind == "python" and not given and "main()" not in text_of(task, "code"):
+        origin.doubt("the code of a sink was given the result: say so under `input`, by the names it uses")
+    task.put(entry("output", make("{{ _prev }}", near=body)))
+    lower_task(doc, task, name)
+    if on_error is not None and isinstance(on_error.value, Scalar) and on_error.value.text == "warn":
+        rule = make({"when": "{{ output.status == 'error' }}", "then": {"do": "skip"}}, near=on_error.key)
+        assert isinstance(rule, MapNode)
+        add_rule(task, rule)
+    return task
+
+
+def _give(task: MapNode, given: list[Entry], origin: Origin) -> None:
+    """Make what a sink is given the input of its task."""
+    if not given:
+        return
+    first, *others = given
+    block = first.value
+    for other in others:
+        more = other.value.entries if isinstance(other.value, MapNode) else []
+        if more and isinstance(block, MapNode) and not any(one.name in block for one in more):
+            for one in more:
+                block.put(one)
+        else:
+            origin.doubt(f"the sink also said {quoted([other])}")
+    task.put(entry("input", block, near=first.key))
+
+
+def _params_are_input(chain: Chain) -> Renamed | None:
+    return Renamed(1, "input") if chain.parts[0] == "params" and len(chain.parts) > 1 else None
+
+
+def log_task(sink: MapNode, origin: Origin, name: str) -> MapNode | None:
+    """What was written to the event log is in there, with the write of a step's value; a whole result is anyway."""
+    given = args_of(sink)
+    value = origin.rename(given.value) if given is not None else None
+    if given is None or value is None or (isinstance(value, Scalar) and value.text.strip() == WHOLE):
+        return None
+    settings = {"name": name, "kind": "noop", "output": "{{ _prev }}", "set": {f"step.{name}": value}}
+    made = make(settings, near=given.key)
+    assert isinstance(made, MapNode)
+    return made
