@@ -54,7 +54,9 @@ def lower_auth(doc: Lowering, task: MapNode, name: str) -> None:
     kind = _kind(task, block)
     # Beside a value, `key` is the name of the header that carries it.
     inline = kind == "header" and "value" in block
-    stored = None if inline else next((one for one in block.entries if one.name in _STORED and _is_text(one)), None)
+    elsewhere = text_of(block, "provider") not in ("", *_KINDS)
+    words = () if inline else _STORED[:1] if elsewhere else _STORED
+    stored = next((one for one in block.entries if one.name in words and _is_text(one)), None)
     if stored is not None and (kind is not None or "{{" in text_of(block, stored.name)):
         _by_name(doc, task, found, block, stored, kind)
     elif kind is not None:
@@ -101,7 +103,7 @@ def _inline(doc: Lowering, task: MapNode, found: Entry, block: MapNode, kind: st
             settings["from"] = {"env": one.value}
         elif key in _SETTINGS and key not in settings:
             settings[key] = one.value
-        elif key not in _SORT:
+        elif key not in _SORT or (key == "provider" and text_of(block, key) not in _KINDS):
             options.append(one)
     if isinstance(token := settings.get("token"), Scalar) and (variable := env_of(token)) and "from" not in settings:
         del settings["token"]

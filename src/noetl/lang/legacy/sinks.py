@@ -29,6 +29,7 @@ _WORDS = ("sink", "save")
 def lower(doc: Lowering) -> None:
     """Turn every sink into a task."""
     for step in doc.steps():
+        _save_step(doc, step)
         tasks = list(task_items(step))
         for name, task in tasks:
             origin = _origin(doc, step, task)
@@ -54,6 +55,17 @@ def _origin(doc: Lowering, step: MapNode, task: MapNode | None) -> Origin:
     own = frozenset({"this", "result"})
     taken = (doc.workload_keys() | doc.step_names()) - own | set(elements_of(step))
     return Origin(text_of(task, "kind"), text_of(task, "result"), text_of(task, "code"), frozenset(taken))
+
+
+def _save_step(doc: Lowering, step: MapNode) -> None:
+    """`type: save` on a step that says under `save` what it saves: a tool that says no more."""
+    tool = map_of(step, "tool")
+    kind = tool.entry("kind") if tool is not None else None
+    if tool is None or kind is None or text_of(tool, "kind") not in _WORDS or not any(word in step for word in _WORDS):
+        return
+    if all(one.name in ("kind", "name") for one in tool.entries):
+        doc.found("save", f"`kind: {text_of(tool, 'kind')}`", "nothing", kind.value)
+        step.take("tool")
 
 
 def _save_task(doc: Lowering, step: MapNode, task: MapNode, origin: Origin, name: str) -> None:

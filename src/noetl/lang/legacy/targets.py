@@ -281,6 +281,7 @@ def log_task(sink: MapNode, origin: Origin, name: str) -> MapNode | None:
     given = args_of(sink)
     value = origin.rename(given.value) if given is not None else None
     if given is None or value is None or (isinstance(value, Scalar) and value.text.strip() == WHOLE):
+        origin.doubts.clear()  # whichever part was meant, the log has it
         return None
     settings = {"name": name, "kind": "noop", "output": "{{ _prev }}", "set": {f"step.{name}": value}}
     made = make(settings, near=given.key)
