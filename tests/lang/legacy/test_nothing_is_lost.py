@@ -118,6 +118,18 @@ def test_the_element_of_a_loop_is_no_result() -> None:
     assert 'path: "{{ iter.data }}.json"' in found.clean()
 
 
+def test_the_index_of_an_iteration_is_no_part_of_its_result() -> None:
+    found = Result(
+        """\
+        workflow:
+          - step: a
+            loop: {in: [1], iterator: x}
+            tool: {kind: http, url: u, sink: {kind: file, path: "{{ a.result_index }}.json"}}
+        """
+    )
+    assert 'path: "{{ iter.index }}.json"' in found.clean()
+
+
 def test_a_second_sink_reads_the_status_of_the_request_too() -> None:
     text = sink(
         '[{kind: file, path: "{{ this.status }}"}, {kind: file, args: {a: 1, b: 2}, path: "{{ this.status }}"}]'
@@ -241,6 +253,15 @@ def test_targets_that_are_there_stay_beside_sinks() -> None:
     ).clean()
     assert "path: one" in text
     assert "path: two" in text
+
+
+def test_credentials_of_both_ends_of_a_transfer_are_declared() -> None:
+    text = task(
+        "{kind: transfer, source: {type: postgres, query: q, auth: {type: postgres, key: one}}, "
+        "target: {type: postgres, table: t, auth: {type: postgres, credential: two}}}"
+    ).clean()
+    assert "name: one" in text
+    assert "name: two" in text
 
 
 # --- credentials -----------------------------------------------------------------------------------------------
@@ -387,6 +408,7 @@ def retry(block: str) -> Result:
         ('{stop_when: "{{ status_code == 200 }}"}', "{{ not (output.http.status == 200) }}"),
         ('{when: "{{ error }}", stop_when: "{{ status_code == 404 }}"}',
          "{{ (output.error) and not (output.http.status == 404) }}"),
+        ('{when: "{{ error.status in [500] }}"}', "{{ output.http.status in [500] }}"),
         ("{retry_on: [timeout]}", "{{ output.status == 'error' and output.error.kind in ['timeout'] }}"),
         ("{retry_on: [503, timeout]}", "(output.http.status in [503] or output.error.kind in ['timeout'])"),
     ],

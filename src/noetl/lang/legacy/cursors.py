@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from noetl.lang.legacy.credentials import lower_auth
 from noetl.lang.legacy.lowering import Lowering, ensure_map, map_of, strings, text_of
 from noetl.lang.legacy.quoting import quoted
 from noetl.lang.legacy.rename import names_in
@@ -105,6 +106,7 @@ def lower_transfer(doc: Lowering, task: MapNode, origin: Origin, name: str) -> N
             if found is not None and block is not None and new not in block:
                 doc.found(old, f"`{old}`", f"`{new}`", found.key)
                 block.rename(old, new)
+        lower_auth(doc, block, name) if block is not None else None
     inner = source.entry("chunk") if source is not None else None
     if inner is not None and source is not None and "chunk" not in task:
         doc.found("chunk", "`chunk` under `source`", "`chunk` beside it", inner.key)

@@ -161,7 +161,10 @@ def _of_the_call(chain: Chain) -> Renamed | None:
     """Names that a retry block could use without saying whose they are."""
     if chain.parts[0] == "status_code":
         return Renamed(1, "output.http.status")
-    if chain.parts[0] in ("response", "result", "this") and chain.parts[1:2] in (("status_code",), ("status",)):
+    if chain.parts[0] in ("response", "result", "this", "error") and chain.parts[1:2] in (
+        ("status_code",),
+        ("status",),
+    ):
         return Renamed(2, "output.http.status")
     if chain.parts[0] == "error":
         return Renamed(1, "output.error")

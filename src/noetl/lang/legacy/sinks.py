@@ -54,7 +54,8 @@ def lower(doc: Lowering) -> None:
 def _origin(doc: Lowering, step: MapNode, task: MapNode | None) -> Origin:
     own = frozenset({"this", "result"})
     taken = (doc.workload_keys() | doc.step_names()) - own | set(elements_of(step))
-    return Origin(text_of(task, "kind"), text_of(task, "result"), text_of(task, "code"), frozenset(taken))
+    looping = text_of(step, "step") if "loop" in step else ""
+    return Origin(text_of(task, "kind"), text_of(task, "result"), text_of(task, "code"), frozenset(taken), looping)
 
 
 def _save_step(doc: Lowering, step: MapNode) -> None:

@@ -41,6 +41,8 @@ class Origin:
     code: str = ""
     #: names that mean something else here: elements of loops, steps, the workload
     taken: frozenset[str] = frozenset()
+    #: the step, if it loops: its name stood for the iteration too
+    looping: str = ""
     #: what its sinks leave open, since the last who asked
     doubts: list[str] = field(default_factory=list)
 
@@ -62,9 +64,11 @@ class Origin:
 
     def in_output(self, chain: Chain) -> Renamed | None:
         """The result, or a part of it, behind its tool."""
+        parts = chain.parts
+        if self.looping and parts[0] == self.looping and parts[1:2] in (("result_index",), ("index",)):
+            return Renamed(2, "iter.index")
         if not self.is_result(chain):
             return None
-        parts = chain.parts
         after = parts[1] if len(parts) > 1 and not (chain.called and len(parts) == 2) else ""
         if after in HTTP and self.kind in ("http", ""):
             if after == "status" and chain.compared_with in _WORDS:
