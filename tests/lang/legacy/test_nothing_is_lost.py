@@ -224,6 +224,13 @@ def test_a_credential_of_a_sink_is_declared() -> None:
     assert "{name: pg_local, kind: postgres_credential}" in found.clean()
 
 
+def test_a_sink_knows_how_many_rows_a_statement_had() -> None:
+    text = sink(
+        '{kind: file, path: o, args: {n: "{{ this.row_count }}", m: 1}}', "kind: postgres, auth: pg, query: q"
+    ).clean()
+    assert 'n: "{{ output.pg.rowcount }}"' in text
+
+
 # --- chunks at the source --------------------------------------------------------------------------------------
 
 QUERY = "kind: postgres, auth: pg, query: SELECT 1"
@@ -324,6 +331,14 @@ def test_headers_of_a_token_request_that_say_something_are_kept() -> None:
 def test_a_credential_that_is_stored_under_another_name_is_found_there() -> None:
     found = Result("keychain: [{name: k, kind: postgres, credential: other}]\nworkflow: [{step: end}]\n")
     assert "from: {store: other}" in found.clean()
+
+
+def test_an_entry_of_a_keychain_map_that_is_only_a_name_is_kept() -> None:
+    found = Result("keychain: {k: other, m: null}\nworkflow: [{step: end}]\n")
+    assert "from: {store: other}" in found.text
+    assert "name: m" in found.text
+    assert found.todo == ["say of which kind `k` is", "say of which kind `m` is"]
+    assert found.errors == []
 
 
 def test_a_misspelt_key_of_a_keychain_entry_is_told_as_one() -> None:
@@ -434,3 +449,9 @@ def test_what_a_rule_cannot_say_of_a_retry_is_quoted(block: str, said: str) -> N
 @pytest.mark.parametrize("block", ["false", "0", "null", "{enabled: false, max_attempts: 3}"])
 def test_a_retry_that_is_switched_off_is_none(block: str) -> None:
     assert "retry" not in retry(block).clean()
+
+
+def test_a_retry_makes_no_task_of_what_is_none() -> None:
+    found = Result("workflow:\n  - step: a\n    retry: 3\n    tool: [{}, {name: b, kind: noop}]\n")
+    assert "- {}" in found.text
+    assert found.text.count("do: retry") == 1

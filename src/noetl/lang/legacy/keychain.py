@@ -5,7 +5,8 @@ from __future__ import annotations
 from noetl.lang.grammar_keychain import CREDENTIAL, CREDENTIAL_KINDS
 from noetl.lang.legacy.credentials import env_of
 from noetl.lang.legacy.lowering import Lowering, map_of, text_of
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make, plain
+from noetl.lang.legacy.quoting import quoted
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make, plain
 from noetl.model.nearest import nearest
 
 _KINDS = {
@@ -32,19 +33,29 @@ def lower(doc: Lowering) -> None:
         return
     if isinstance(found.value, MapNode):
         doc.found("habit", "a map under `keychain`", "a list of `{name, kind}`", found.key)
-        items = []
-        for one in found.value.entries:
-            if isinstance(one.value, MapNode):
-                # The new key's place must not lie before the map's own.
-                one.value.put(entry("name", make(one.name, near=one.key), near=one.value), at=0)
-                items.append(one.value)
-        made = ListNode(list(items), found.value.start, found.value.end)
+        made = ListNode([_named(doc, one) for one in found.value.entries], found.value.start, found.value.end)
         made.changed = True
         found.value = made
         doc.root.changed = True
     for item in found.value.items if isinstance(found.value, ListNode) else []:
         if isinstance(item, MapNode):
             _entry(doc, item, found)
+
+
+def _named(doc: Lowering, one: Entry) -> Node:
+    """What stood under its name in a map, as an item of a list."""
+    if isinstance(one.value, MapNode):
+        # The new key's place must not lie before the map's own.
+        one.value.put(entry("name", make(one.name, near=one.key), near=one.value), at=0)
+        return one.value
+    settings: dict[str, object] = {"name": one.name, "kind": "generic"}
+    if isinstance(one.value, Scalar) and one.value.value not in (None, "", one.name):
+        settings["from"] = {"store": one.value.text}
+    made = make(settings, near=one.key)
+    assert isinstance(made, MapNode)
+    said = f"say of which kind `{one.name}` is" + (f": {quoted([one])}" if isinstance(one.value, ListNode) else "")
+    doc.todo(made.entry("kind"), said, one.key)
+    return made
 
 
 def _entry(doc: Lowering, item: MapNode, keychain: Entry) -> None:

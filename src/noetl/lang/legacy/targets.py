@@ -74,6 +74,8 @@ class Origin:
             if after == "status" and chain.compared_with in _WORDS:
                 return Renamed(2, "output.status", compared=_WORDS[chain.compared_with])
             return Renamed(2, f"output.http.{HTTP[after]}")
+        if self.kind == "postgres" and after in ("row_count", "rowcount"):
+            return Renamed(2, "output.pg.rowcount")
         if self.kind in SQL and parts[1:3] == ("command_0", "rows"):
             return Renamed(3, "output.data")
         if after not in _BODY:
@@ -158,9 +160,9 @@ def args_of(sink: MapNode) -> Entry | None:
 
 def _is_empty(one: Entry) -> bool:
     value = one.value
-    return not (
-        value.entries if isinstance(value, MapNode) else value.items if isinstance(value, ListNode) else value.text
-    )
+    if isinstance(value, Scalar):
+        return value.value in (None, "")
+    return not (value.entries if isinstance(value, MapNode) else value.items)
 
 
 # --- what it writes --------------------------------------------------------------------------------------------

@@ -270,6 +270,8 @@ def _retry(doc: Lowering, task: MapNode) -> None:
 
 def add_rule(task: MapNode, rule: MapNode) -> None:
     """Put a rule into a task's policy; errors that no rule matches still fail, as they do without a policy."""
+    if not task.entries:
+        return  # no task at all; with a policy it would look like one
     spec = ensure_map(task, "spec", rule)
     policy = ensure_map(spec, "policy", rule)
     rules = policy.get("rules")
