@@ -9,6 +9,7 @@ from noetl.lang.legacy.quoting import quoted
 from noetl.lang.legacy.scene import elements_of
 from noetl.lang.legacy.steps import as_list
 from noetl.lang.legacy.targets import (
+    OWN,
     WHOLE,
     Origin,
     args_of,
@@ -32,14 +33,8 @@ def lower(doc: Lowering) -> None:
         _save_step(doc, step)
         tasks = list(task_items(step))
         for name, task in tasks:
-            origin = _origin(doc, step, task)
-            _save_task(doc, step, task, origin, name)
-            lower_transfer(doc, task, origin, name)
-            sinks = next((found for word in _WORDS if (found := task.entry(word)) is not None), None)
-            if lower_cursor(doc, task, sinks, origin, name) and sinks is not None:
-                task.take(sinks.name)
-            for word in _WORDS:
-                _sinks_of(doc, step, task, name, task.take(word))
+            if text_of(task, "kind") in (*_WORDS, "transfer") or any(word in task for word in (*_WORDS, "chunk")):
+                _task_sinks(doc, step, task, name)
         name, last = tasks[-1] if tasks else (text_of(step, "step"), None)
         for word in _WORDS:
             found = step.take(word)
@@ -47,13 +42,23 @@ def lower(doc: Lowering) -> None:
                 said = "this was saved once, after the loop: move the last task to a step of its own"
                 doc.todo(step.entry("tool"), said, found.key)
             _sinks_of(doc, step, last, name, found, behind_all=True)
-        for _name, task in list(task_items(step)):
-            task.take("result") if "result" in task else None
+        for _name, task in task_items(step):
+            task.take("result")
+
+
+def _task_sinks(doc: Lowering, step: MapNode, task: MapNode, name: str) -> None:
+    origin = _origin(doc, step, task)
+    _save_task(doc, step, task, origin, name)
+    lower_transfer(doc, task, origin, name)
+    sinks = next((found for word in _WORDS if (found := task.entry(word)) is not None), None)
+    if lower_cursor(doc, task, sinks, origin, name) and sinks is not None:
+        task.take(sinks.name)
+    for word in _WORDS:
+        _sinks_of(doc, step, task, name, task.take(word))
 
 
 def _origin(doc: Lowering, step: MapNode, task: MapNode | None) -> Origin:
-    own = frozenset({"this", "result"})
-    taken = (doc.workload_keys() | doc.step_names()) - own | set(elements_of(step))
+    taken = (doc.workload_keys() | doc.step_names()) - OWN | set(elements_of(step))
     looping = text_of(step, "step") if "loop" in step else ""
     return Origin(text_of(task, "kind"), text_of(task, "result"), text_of(task, "code"), frozenset(taken), looping)
 
@@ -79,14 +84,14 @@ def _save_task(doc: Lowering, step: MapNode, task: MapNode, origin: Origin, name
     origin.kind = ""
     made: MapNode | None
     if is_log(task):
-        made = log_task(task, origin, name) or _task({"name": name, "kind": "noop"}, task)
+        made = log_task(task, origin, name) or _made({"name": name, "kind": "noop"}, task)
     elif writes_itself(task):
         made = own_task(doc, task, origin, name)
         made.take("output")
     else:
         source = {"kind": "data", "data": data_of(task, origin)}
         target = target_of(doc, task, origin, name)
-        made = _task({"name": name, "kind": "transfer", "source": source, "targets": [target]}, task)
+        made = _made({"name": name, "kind": "transfer", "source": source, "targets": [target]}, task)
     if not isinstance(step.get("tool"), ListNode):
         made.take("name")
     task.entries = made.entries
@@ -94,7 +99,7 @@ def _save_task(doc: Lowering, step: MapNode, task: MapNode, origin: Origin, name
     origin.settle(doc, task.entries[0], task.entries[0].key)
 
 
-def _task(settings: dict[str, object], near: MapNode | Scalar) -> MapNode:
+def _made(settings: dict[str, object], near: MapNode | Scalar) -> MapNode:
     made = make(settings, near=near)
     assert isinstance(made, MapNode)
     return made
@@ -190,7 +195,7 @@ def _transfers(
         settings: dict[str, object] = {"name": label.free("sink"), "kind": "transfer"}
         settings["source"] = {"kind": "data", "data": data, **_path(chunk)}
         settings.update({"chunk": size} if size else {})
-        task = _task({**settings, "targets": targets, "output": "{{ _prev }}"}, sinks.key)
+        task = _made({**settings, "targets": targets, "output": "{{ _prev }}"}, sinks.key)
         origin.doubts.extend(doubts)
         origin.settle(doc, task.entry("source"), sinks.key)
         made.append(task)

@@ -21,7 +21,7 @@ _RENAMED = {"endpoint": "url", "payload": "body"}
 _ARGS = ("args", "data")
 #: names that every sink could use for the result, and those of them that nothing else can be called
 _RESULT = frozenset({"this", "out", "result", "response", "data", "tool_result"})
-_OWN = frozenset({"this", "result"})
+OWN = frozenset({"this", "result"})
 _BODY = frozenset({"body", "data", "rows", "json", "result"})
 #: names of arguments that hold rows rather than a column
 _ROWS = frozenset({"rows", "items", "records", "results", "activities"})
