@@ -338,9 +338,11 @@ def nearly(rng: Random) -> Any:
 class Writer:
     """Writes data as YAML with a random choice of styles, and with comments."""
 
-    def __init__(self, rng: Random, comments: float) -> None:
+    def __init__(self, rng: Random, comments: float, flow: float = 0.2) -> None:
         self.rng = rng
         self.share = comments
+        #: how many of the collections are written in one line
+        self.in_a_line = flow
         self.count = 0
         self.anchors: list[str] = []
         self.indent = rng.choice([2, 2, 2, 4])
@@ -384,7 +386,7 @@ class Writer:
         return self.below(f"{pad}-", item, col)
 
     def below(self, start: str, value: Any, col: int) -> list[str]:
-        if isinstance(value, dict | list) and value and self.rng.random() < 0.8:
+        if isinstance(value, dict | list) and value and self.rng.random() < 1 - self.in_a_line:
             flush = self.flush and isinstance(value, list) and not start.rstrip().endswith("-")
             return [start + self.side(), *self.block(value, col if flush else col + self.indent)]
         if isinstance(value, str) and "\n" in value.strip("\n") and self.rng.random() < 0.8 and value[0] not in " \n":
@@ -428,6 +430,11 @@ def _escaped(one: str) -> str:
 def written(rng: Random, data: Any, comments: float | None = None) -> str:
     """The data as YAML."""
     return Writer(rng, rng.choice([0, 0.1, 0.3]) if comments is None else comments).write(data)
+
+
+def wide(rng: Random) -> str:
+    """A playbook whose lines are long, since much of it stands in flow collections."""
+    return Writer(rng, rng.choice([0, 0.1]), flow=0.55).write(nearly(rng))
 
 
 # -- real playbooks, broken

@@ -165,7 +165,7 @@ def test_any_text_is_answered(make: Make, count: int) -> None:
     holds(check_load, make, range(count))
 
 
-@pytest.mark.parametrize(("make", "count"), [(wild, 1000), (mutated, 1200), (nearly, 400)])
+@pytest.mark.parametrize(("make", "count"), [(wild, 1000), (mutated, 1200), (nearly, 400), (playbooks.wide, 70)])
 def test_any_text_is_migrated_once_and_with_its_comments(make: Make, count: int) -> None:
     holds(check_migrate, make, range(50_000, 50_000 + count))
 
