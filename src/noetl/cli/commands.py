@@ -17,6 +17,7 @@ class Entry(NamedTuple):
 COMPLETION = "_NOETL_COMPLETE"
 COMMANDS: Mapping[str, Entry] = {
     "init": Entry("init", "Start", "Write a starter project: a playbook, editor settings, a README."),
+    "run": Entry("run", "Run", "Run a playbook to its end; every step is recorded as it happens."),
     "validate": Entry("validate", "Check", "Tell all problems of playbooks, with line, caret and fix."),
     "migrate": Entry("migrate", "Check", "Rewrite older dialects to the canonical one; comments are kept."),
     "format": Entry("formatting", "Check", "Write playbooks in their one canonical spelling."),

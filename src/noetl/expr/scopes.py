@@ -89,7 +89,6 @@ _PER_ITERATION: Final = frozenset(
         Boundary.TASK_OUTPUT,
         Boundary.TASK_SET,
         Boundary.RULE,
-        Boundary.STEP_OUTPUT,
         Boundary.SPEC,
     }
 )

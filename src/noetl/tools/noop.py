@@ -1,6 +1,8 @@
 """kind: noop"""
 
 from noetl.model.kinds import InputRole, ToolKind
+from noetl.model.output import Output, ok
+from noetl.ports import Call, World
 
 KIND = ToolKind(
     name="noop",
@@ -10,3 +12,8 @@ KIND = ToolKind(
     output="`null`",
     effect_free=True,
 )
+
+
+async def run(_call: Call, _world: World) -> Output:
+    """Nothing."""
+    return ok()

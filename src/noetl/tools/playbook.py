@@ -1,7 +1,10 @@
 """kind: playbook"""
 
+from typing import Any
+
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Key, Number, OneOf, Text
+from noetl.ports import Call
 
 KIND = ToolKind(
     name="playbook",
@@ -16,3 +19,12 @@ KIND = ToolKind(
     output="the child's output",
     one_of=(("path",),),
 )
+
+
+def suspend(call: Call, _now: float) -> dict[str, Any]:
+    """The child to start; the caller lets the task go and comes back with the child's output."""
+    child = {"path": str(call.config["path"]), "payload": dict(call.input)}
+    for name in ("version", "entry_step", "return_step"):
+        if call.config.get(name) is not None:
+            child[name] = call.config[name]
+    return {"child": child}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from typing import Any
 
 from noetl.model.kinds import ToolKind
 
@@ -28,7 +29,7 @@ class Kinds(Mapping[str, ToolKind]):
 
     def __init__(self) -> None:
         self._loaded: dict[str, ToolKind] = {}
-        self._plugins: dict[str, ToolKind] | None = None
+        self._plugins: dict[str, Any] | None = None
 
     def __getitem__(self, name: str) -> ToolKind:
         kind = self._loaded.get(name)
@@ -38,18 +39,22 @@ class Kinds(Mapping[str, ToolKind]):
         return kind
 
     def _find(self, name: str) -> ToolKind:
-        module = _ALIASES.get(name, name)
-        if module in BUILT_IN:
-            found: ToolKind = import_module(f"noetl.tools.{module}").KIND
-            return found
+        found: ToolKind = self.module(name).KIND
+        return found
+
+    def module(self, name: str) -> Any:
+        """The module of a kind: its KIND, and `run` or `suspend`."""
+        known = _ALIASES.get(name, name)
+        if known in BUILT_IN:
+            return import_module(f"noetl.tools.{known}")
         return self._from_plugins()[name]
 
-    def _from_plugins(self) -> dict[str, ToolKind]:
+    def _from_plugins(self) -> dict[str, Any]:
         # Reading entry points costs more than all the rest of a small validation, so it is done late and once.
         if self._plugins is None:
             from importlib.metadata import entry_points
 
-            self._plugins = {entry.name: entry.load().KIND for entry in entry_points(group=GROUP)}
+            self._plugins = {entry.name: entry.load() for entry in entry_points(group=GROUP)}
         return self._plugins
 
     def __iter__(self) -> Iterator[str]:

@@ -1,7 +1,12 @@
 """kind: wait"""
 
+from datetime import UTC, datetime
+from typing import Any
+
 from noetl.model.kinds import InputRole, ToolKind
+from noetl.model.output import Failure, failure
 from noetl.model.shape import Flag, Key, Number, Text
+from noetl.ports import Call
 
 KIND = ToolKind(
     name="wait",
@@ -18,3 +23,23 @@ KIND = ToolKind(
     one_of=(("seconds", "until", "signal"),),
     effect_free=True,
 )
+
+
+def suspend(call: Call, now: float) -> dict[str, Any] | Failure:
+    """What the task waits for; the caller lets it go and comes back when that is there."""
+    config = call.config
+    try:
+        if config.get("signal") is not None:
+            wait: dict[str, Any] = {"signal": str(config["signal"])}
+            if config.get("timeout") is not None:
+                wait["until"] = now + float(config["timeout"])
+            if config.get("transient"):
+                wait["transient"] = True
+            return wait
+        if config.get("seconds") is not None:
+            return {"until": now + max(0.0, float(config["seconds"]))}
+        moment = datetime.fromisoformat(str(config["until"]))
+    except (TypeError, ValueError) as error:
+        return failure("type", f"task `{call.task}` cannot wait so: {error}")
+    # A time without a zone is taken as UTC, on every machine.
+    return {"until": (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()}

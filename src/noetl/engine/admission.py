@@ -1,0 +1,161 @@
+"""Tokens at a step's door: which may fire it now, which wait, which end there.
+
+Without a join every token is judged when it arrives; if it is admitted, those parked at the step go with it. A join
+keeps one place per predecessor and fires when enough of them hold a token.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from noetl.engine import scopes
+from noetl.engine.turn import Turn
+from noetl.errors import TemplateError
+from noetl.model.playbook import Condition, Join, Step
+from noetl.model.state import Round, Token
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Whether a token is admitted, and what was asked to find that out."""
+
+    allowed: bool
+    saw: list[dict[str, Any]]
+
+
+class Refused(Exception):
+    """An admission rule could not be evaluated: the execution fails with it."""
+
+    def __init__(self, step: str, error: TemplateError) -> None:
+        super().__init__(error.message)
+        self.step = step
+        self.error = {"kind": error.kind, "message": error.message, "step": step}
+
+
+def judge(turn: Turn, step: Step, token: Token, others: frozenset[str] = frozenset()) -> Verdict:
+    """Ask the step's rules about a token; `others` are the steps to which further tokens are on their way."""
+    rules = step.admission.rules
+    if rules is None:
+        return Verdict(allowed=True, saw=[])
+    asked: list[dict[str, Any]] = []
+    for rule in rules:
+        if rule.when is None:
+            return Verdict(rule.allow, asked)
+        sight = _sight(turn, step, token, rule.when, others)
+        try:
+            holds = rule.when.evaluate(sight)
+        except TemplateError as error:
+            raise Refused(step.name, error) from None
+        asked.append({"when": rule.when.source, "held": holds, "saw": scopes.saw(turn, rule.when, sight)})
+        if holds:
+            return Verdict(rule.allow, asked)
+    return Verdict(allowed=False, saw=asked)
+
+
+def _sight(turn: Turn, step: Step, token: Token, when: Condition, others: frozenset[str]) -> dict[str, Any]:
+    sight = scopes.with_steps(turn, scopes.base(turn), when)
+    sight["event"] = token.event
+    sight["quiet"] = lambda: is_quiet(turn, step.name, others)
+    return sight
+
+
+def is_quiet(turn: Turn, step: str, others: frozenset[str]) -> bool:
+    """Whether no other token and no running step can still reach this one."""
+    leading = turn.outlook.leading_to(step)
+    state = turn.state
+    if any(run.step in leading for run in state.runs.values()):
+        return False
+    if any(ended.step in leading for ended in state.boundaries):
+        return False
+    held = {name for name, entry in state.rounds.items() if any(entry.places.values())}
+    return not any(name in leading for name in (*state.parked, *held, *others) if name != step)
+
+
+def arrive(turn: Turn, step: Step, token: Token, others: frozenset[str]) -> Token | None:
+    """A token comes to a step: the token that fires it, or None when it stays or ends here."""
+    info = turn.state.steps.get(step.name)
+    if step.admission.fire == "once" and info is not None and info.runs:
+        turn.emit("step.skipped", step.name, {"from": token.source, "why": "once"}, parent=turn.last)
+        return None
+    if step.admission.join is not None:
+        return _arrive_at_join(turn, step, step.admission.join, token, others)
+    verdict = judge(turn, step, token, others)
+    if verdict.allowed:
+        return token
+    park(turn, step.name, token, saw=verdict.saw)
+    return None
+
+
+def park(turn: Turn, step: str, token: Token, *, saw: list[dict[str, Any]], join: bool = False) -> None:
+    """Let a token stay at a step."""
+    payload: dict[str, Any] = {"from": token.source}
+    if join:
+        payload["join"] = True
+    if token.args is not None:
+        payload["args"] = token.args
+    if saw:
+        payload["saw"] = saw
+    turn.emit("step.parked", step, payload, parent=turn.last)
+
+
+def reconsider(turn: Turn, step: Step) -> Token | None:
+    """Look again at what is parked at a step: the token with which it fires now, or None."""
+    if step.admission.join is not None:
+        return _ready(turn, step, step.admission.join, frozenset())
+    for token in turn.state.parked.get(step.name, ()):
+        if judge(turn, step, token).allowed:
+            return token
+    return None
+
+
+# --- joins -----------------------------------------------------------------------------------------------------------
+
+
+def _arrive_at_join(turn: Turn, step: Step, join: Join, token: Token, others: frozenset[str]) -> Token | None:
+    entry = turn.state.rounds.get(step.name) or Round()
+    source = token.source or ""
+    swallowed = entry.awaited is not None and (join.rest == "ignore" or source in entry.awaited)
+    if swallowed:
+        turn.emit("step.skipped", step.name, {"from": source, "why": "round"}, parent=turn.last)
+        # With the last of a round the next one begins, for which tokens may have been waiting.
+        return _ready(turn, step, join, others)
+    park(turn, step.name, token, saw=[], join=True)
+    return _ready(turn, step, join, others)
+
+
+def _ready(turn: Turn, step: Step, join: Join, others: frozenset[str]) -> Token | None:
+    entry = turn.state.rounds.get(step.name)
+    if entry is None or (entry.awaited is not None and join.rest != "keep"):
+        return None
+    holding = [name for name, count in wanted(turn, step, join).items() if len(entry.places.get(name, ())) >= count]
+    if len(holding) < (join.need if join.need is not None else len(join.places)):
+        return None
+    token = entry.places[holding[-1]][0]
+    return token if judge(turn, step, token, others).allowed else None
+
+
+def wanted(turn: Turn, step: Step, join: Join) -> dict[str, int]:
+    """How many tokens of each predecessor one firing takes."""
+    numbers: dict[str, int] = {}
+    for name, number in join.places.items():
+        if isinstance(number, int):
+            numbers[name] = number
+            continue
+        try:
+            found = number.evaluate(scopes.with_steps(turn, scopes.base(turn), number))
+        except TemplateError as error:
+            raise Refused(step.name, error) from None
+        if not isinstance(found, int) or isinstance(found, bool):
+            raise Refused(step.name, TemplateError(f"`join.from.{name}` must be a whole number, not {found!r}"))
+        numbers[name] = found
+    return numbers
+
+
+def taken(turn: Turn, step: Step, join: Join) -> dict[str, Any]:
+    """What a firing of a join takes, and whose tokens of this round are still to come."""
+    places = turn.state.rounds[step.name].places
+    numbers = wanted(turn, step, join)
+    take = {name: count for name, count in numbers.items() if len(places.get(name, ())) >= count}
+    missing = [name for name in numbers if name not in take] if join.rest != "keep" else []
+    return {"take": take, "missing": missing}

@@ -1,0 +1,122 @@
+"""What comes from outside: signals, time, the ends of children, pause and cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from noetl.engine import admission, loops, routing, runs
+from noetl.engine.find import find_pipe, loop_at, pipes
+from noetl.engine.turn import Turn
+from noetl.model.orders import RunPipeline
+from noetl.model.output import failed, failure, ok
+from noetl.model.requests import Cancel, ChildEnded, Due, Pause, Request, Resume, Signal
+from noetl.model.state import Path, Pipe, StepRun, label_of
+
+
+def handle(turn: Turn, request: Request) -> None:
+    """Let a request take effect."""
+    HANDLERS[type(request)](turn, request)
+
+
+def order(turn: Turn, run: StepRun, path: Path, pipe: Pipe | None) -> None:
+    """Order a pipeline to be run, from where it was."""
+    step = turn.outlook.steps[run.step]
+    loop = loop_at(run, path) if path else None
+    sight = runs.pipeline_scopes(turn, step, run, loop, path)
+    answer = pipe.wait.answer if pipe is not None and pipe.wait is not None else None
+    begun, since = (pipe.begun, pipe.since) if pipe is not None else (False, 1)
+    turn.orders.append(RunPipeline(run.id, run.step, label_of(path), sight, answer, begun, since))
+
+
+def go_on(turn: Turn, run_id: str, path: Path) -> None:
+    """Order a pipeline to go on whose wait has been answered."""
+    order(turn, turn.state.runs[run_id], path, find_pipe(turn.state, run_id, path))
+
+
+def look_again(turn: Turn) -> None:
+    """Something changed that parked tokens may have waited for."""
+    try:
+        routing.reconsider(turn)
+    except admission.Refused as refused:
+        turn.emit("next.evaluated", refused.step, {"event": "", "arcs": [], "error": refused.error}, parent=turn.last)
+
+
+def _signal(turn: Turn, request: Signal) -> None:
+    waiting = turn.state.listeners.get(request.name) or ()
+    first = waiting[0] if waiting else None
+    payload = {"signal": request.name, "data": request.data}
+    turn.emit("signal.received", turn.state.path, payload, parent=turn.last)
+    if first is not None:
+        go_on(turn, *first)
+    look_again(turn)
+
+
+def _cancel(turn: Turn, request: Cancel) -> None:
+    turn.emit("execution.cancelled", turn.state.path, {"why": request.why}, parent=turn.last)
+
+
+def _pause(turn: Turn, _request: Pause) -> None:
+    if not turn.state.paused:
+        turn.emit("execution.paused", turn.state.path, {}, parent=turn.last)
+
+
+def _resume(turn: Turn, _request: Resume) -> None:
+    state = turn.state
+    if not state.paused:
+        return
+    turn.emit("execution.resumed", state.path, {}, parent=turn.last)
+    for run in list(state.runs.values()):
+        if run.loop is not None:
+            loops.pump(turn, turn.outlook.steps[run.step], run)
+    look_again(turn)
+
+
+def _due(turn: Turn, _request: Due) -> None:
+    for run in list(turn.state.runs.values()):
+        if run.due is not None and run.due <= turn.now:
+            runs.stop(turn, run)
+            runs.end(turn, run, failed(failure("timeout", "the step did not end in time")))
+            continue
+        for path, pipe in list(pipes(run)):
+            if pipe is not None and pipe.wait is not None:
+                _wake(turn, run, path, pipe)
+
+
+def _wake(turn: Turn, run: StepRun, path: Path, pipe: Pipe) -> None:
+    wait = pipe.wait
+    assert wait is not None
+    if wait.until is None or wait.until > turn.now or wait.answer is not None:
+        return
+    output = ok()
+    if wait.signal is not None:
+        output = failed(failure("timeout", f"the signal `{wait.signal}` did not come in time"))
+    _answer(turn, run, path, pipe, output)
+
+
+def _answer(turn: Turn, run: StepRun, path: Path, pipe: Pipe, output: dict[str, Any]) -> None:
+    """Order a suspended pipeline to go on with an output; what it says then is what the log keeps."""
+    step = turn.outlook.steps[run.step]
+    sight = runs.pipeline_scopes(turn, step, run, loop_at(run, path) if path else None, path)
+    turn.orders.append(
+        RunPipeline(run.id, run.step, label_of(path), sight, output, begun=True, since=pipe.since)
+    )  # fmt: skip
+
+
+def _child_ended(turn: Turn, request: ChildEnded) -> None:
+    for run in list(turn.state.runs.values()):
+        for path, pipe in list(pipes(run)):
+            child = pipe.wait.child if pipe is not None and pipe.wait is not None else None
+            if pipe is not None and child is not None and child["execution_id"] == request.execution_id:
+                _answer(turn, run, path, pipe, request.output)
+                return
+
+
+HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
+    Signal: _signal,
+    Cancel: _cancel,
+    Pause: _pause,
+    Resume: _resume,
+    Due: _due,
+    ChildEnded: _child_ended,
+}

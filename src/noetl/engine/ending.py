@@ -1,0 +1,68 @@
+"""Endings: nothing can move any more, or somebody said that it is over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noetl.engine import runs
+from noetl.engine.turn import Turn
+
+
+def end_if_over(turn: Turn) -> None:
+    """End the execution when there is nothing left to do for it."""
+    state = turn.state
+    if state.over or state.status != "running":
+        return
+    if state.terminated is not None:
+        _end_all(turn, f"the execution was {'cancelled' if state.terminated == 'cancelled' else 'ended by an arc'}")
+    elif state.runs or state.boundaries:
+        return
+    stalled = [] if state.terminated is not None else _drop_parked(turn)
+    status = state.terminated or ("failed" if state.failure is not None else "completed")
+    _finish(turn, status, state.failure or _error(turn, status), stalled)
+
+
+def _error(turn: Turn, status: str) -> dict[str, Any] | None:
+    bringer = turn.state.bringer
+    if status == "failed":
+        step = bringer.step if bringer is not None else None
+        return {"kind": "fail", "message": "an arc ended the execution as failed", "step": step}
+    return turn.state.error if status == "cancelled" else None
+
+
+def _finish(turn: Turn, status: str, error: dict[str, Any] | None, stalled: list[str]) -> None:
+    state = turn.state
+    payload = {"status": status, "output": state.output, "error": error, "stalled": stalled}
+    good = "success" if status == "completed" else "error"
+    event = turn.emit("workflow.finished", state.path, payload, parent=turn.last, status=good)
+    turn.emit("playbook.processed", state.path, {"status": status}, parent=event.seq, status=good)
+
+
+def refuse(turn: Turn, error: dict[str, Any]) -> None:
+    """End an execution that never started."""
+    state = turn.state
+    state_error = {**error, "step": None}
+    turn.emit(
+        "playbook.request.evaluated", state.path, {"error": state_error}, parent=turn.last, status="error"
+    )  # fmt: skip
+    turn.emit("playbook.processed", state.path, {"status": "failed"}, parent=turn.last, status="error")
+
+
+def _end_all(turn: Turn, why: str) -> None:
+    for run in list(turn.state.runs.values()):
+        runs.cancel_run(turn, run, why)
+    for name in _parked(turn):
+        turn.emit("step.cancelled", name, {"why": why}, parent=turn.last)
+
+
+def _drop_parked(turn: Turn) -> list[str]:
+    stalled = _parked(turn)
+    for name in stalled:
+        turn.emit("step.skipped", name, {"from": None, "why": "stalled"}, parent=turn.last)
+    return stalled
+
+
+def _parked(turn: Turn) -> list[str]:
+    state = turn.state
+    held = [name for name, entry in state.rounds.items() if any(entry.places.values())]
+    return [*state.parked, *(name for name in held if name not in state.parked)]

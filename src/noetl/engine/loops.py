@@ -1,0 +1,188 @@
+"""Loops: which iterations start, what their ends mean, and the reduction of what they wrote, in index order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noetl.engine import runs, scopes
+from noetl.engine.reduce import reduced
+from noetl.engine.turn import Turn
+from noetl.errors import TemplateError
+from noetl.expr.assign import failure_of, render, values_in
+from noetl.model.orders import RunPipeline, StopPipelines
+from noetl.model.output import Failure, failed, failure, ok
+from noetl.model.playbook import Loop, Step
+from noetl.model.state import LoopRun, Path, Pipe, StepRun, label_of
+
+_TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", dict: "a map", type(None): "nothing"}
+
+
+def begin(turn: Turn, step: Step, run: StepRun) -> None:
+    """Start a step's loop."""
+    assert step.loop is not None
+    items = _items(turn, step.loop, scopes.of_run(turn, run))
+    event = turn.emit("step.started", step.name, {}, parent=run.seq, run=run.id)
+    if isinstance(items, dict):
+        runs.end(turn, run, failed(items))
+        return
+    payload = {"items": items, "mode": step.loop.mode}
+    turn.emit("loop.started", step.name, payload, parent=event.seq, run=run.id)
+    pump(turn, step, run)
+
+
+def _items(turn: Turn, declared: Loop, sight: dict[str, Any]) -> list[Any] | Failure:
+    """What a loop goes over, or the error that says why it cannot."""
+    try:
+        items = render(declared.items, scopes.with_steps(turn, sight, declared.items))
+    except TemplateError as error:
+        return failure_of(error)
+    if isinstance(items, list):
+        return items
+    if isinstance(items, tuple | range):
+        return list(items)
+    said = _TYPES.get(type(items), type(items).__name__)
+    return failure("type", f"`loop.in` must yield a list, not {said}")
+
+
+def pump(turn: Turn, step: Step, run: StepRun) -> None:
+    """Start what may start, end what has ended, from the inside out."""
+    assert step.loop is not None
+    assert run.loop is not None
+    try:
+        over = _advance(turn, step, run, step.loop, run.loop)
+    except TemplateError as error:
+        runs.stop(turn, run)
+        runs.end(turn, run, failed(failure_of(error), loop=run.loop.counts()))
+        return
+    if over:
+        _finish(turn, step, run, step.loop, run.loop)
+
+
+def _advance(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> bool:
+    """Bring a loop as far as it goes now; whether it is over."""
+    if declared.inner is not None:
+        for index, inner in list(loop.running.items()):
+            if isinstance(inner, LoopRun) and _advance(turn, step, run, declared.inner, inner):
+                _finish_inner(turn, step, run, declared.inner, inner)
+            if loop.stopped and index not in loop.running:
+                break
+    limit = 1 if loop.mode == "sequential" else _limit(turn, declared)
+    while not (loop.stopped or turn.state.paused) and loop.started < len(loop.items) and len(loop.running) < limit:
+        _start(turn, step, run, declared, loop)
+    if _complete(turn, declared, loop):
+        _stop_running(turn, run, declared, loop)
+        return True
+    return not loop.running and (loop.stopped or loop.started == len(loop.items))
+
+
+def _limit(turn: Turn, declared: Loop) -> int:
+    if isinstance(declared.max_in_flight, int):
+        return declared.max_in_flight
+    try:
+        return max(1, int(render(declared.max_in_flight, scopes.base(turn))))
+    except (TemplateError, TypeError, ValueError):
+        return 1
+
+
+def _start(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
+    path = (*loop.path, loop.started)
+    sight = scopes.of_iteration(turn, run, loop, path)
+    payload: dict[str, Any] = {}
+    problem: Failure | None = None
+    if declared.inner is not None:
+        items = _items(turn, declared.inner, sight)
+        problem = items if isinstance(items, dict) else None
+        payload = {"items": items if problem is None else [], "mode": declared.inner.mode}
+    elif step.input is not None:
+        try:
+            payload["input"] = render(step.input, scopes.with_steps(turn, sight, *values_in(step.input)))
+        except TemplateError as error:
+            problem = failure_of(error)
+    label = label_of(path)
+    event = turn.emit("loop.iteration.started", step.name, payload, parent=run.seq, run=run.id, iteration=label)
+    if problem is not None:
+        _fail(turn, step, run, path, problem, cause=event.seq)
+    elif declared.inner is not None:
+        inner = loop.running[path[-1]]
+        if isinstance(inner, LoopRun) and _advance(turn, step, run, declared.inner, inner):
+            _finish_inner(turn, step, run, declared.inner, inner)
+    elif not step.tasks:
+        _done(turn, step, run, path, None, cause=event.seq)
+    else:
+        turn.orders.append(
+            RunPipeline(run.id, step.name, label, runs.pipeline_scopes(turn, step, run, loop, path))
+        )  # fmt: skip
+
+
+def _done(turn: Turn, step: Step, run: StepRun, path: Path, data: Any, *, cause: int) -> None:
+    turn.emit(
+        "loop.iteration.done", step.name, {"data": data}, parent=cause, run=run.id, iteration=label_of(path)
+    )  # fmt: skip
+
+
+def _fail(turn: Turn, step: Step, run: StepRun, path: Path, error: Failure, *, cause: int) -> None:
+    payload = {"error": error, "stop": step.failure_mode != "best_effort"}
+    turn.emit("loop.iteration.failed", step.name, payload, parent=cause, run=run.id, iteration=label_of(path))
+
+
+def _complete(turn: Turn, declared: Loop, loop: LoopRun) -> bool:
+    """Whether `complete_when` says that the loop has done enough."""
+    if declared.complete_when is None or not loop.completed:
+        return False
+    sight = scopes.base(turn)
+    sight |= {"loop": loop.counts(), "step": loop.step}
+    return declared.complete_when.evaluate(sight)
+
+
+def _stop_running(turn: Turn, run: StepRun, declared: Loop, loop: LoopRun) -> None:
+    if declared.complete_rest == "run":
+        return
+    for index, inner in loop.running.items():
+        if isinstance(inner, Pipe):
+            turn.orders.append(StopPipelines(run.id, label_of((*loop.path, index))))
+        elif declared.inner is not None:
+            _stop_running(turn, run, declared.inner, inner)
+
+
+def _reduce(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> Failure | None:
+    """Write what the iterations of a loop wrote, each target by its reducer."""
+    patch: dict[str, Any] = {}
+    for target, how in declared.reduce.items():
+        values = loop.writes.get(target)
+        if values:
+            try:
+                patch[target] = reduced(how, [values[index] for index in sorted(values)])
+            except TypeError as error:
+                return failure("type", f"`{target}` cannot be reduced by `{how}`: {error}")
+    if patch:
+        turn.emit(
+            "ctx.patched",
+            turn.state.path,
+            {"set": patch, "step": step.name},
+            parent=turn.last,
+            run=run.id,
+            iteration=label_of(loop.path),
+        )
+    return None
+
+
+def _finish_inner(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
+    problem = _reduce(turn, step, run, declared, loop)
+    error = problem or (loop.error if step.failure_mode != "best_effort" else None)
+    if error is not None:
+        _fail(turn, step, run, loop.path, error, cause=run.seq)
+    else:
+        _done(turn, step, run, loop.path, loop.results, cause=run.seq)
+
+
+def _finish(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
+    problem = _reduce(turn, step, run, declared, loop)
+    error = problem or (loop.error if step.failure_mode != "best_effort" else None)
+    if error is not None:
+        runs.end(turn, run, failed(error, loop=loop.counts()))
+        return
+    turn.emit("loop.done", step.name, {"loop": loop.counts()}, parent=turn.last, run=run.id)
+    output = ok(list(loop.results), loop=loop.counts())
+    if step.output is not None:
+        output = runs.reshape(turn, step, scopes.of_run(turn, run), output)
+    runs.end(turn, run, output)

@@ -1,0 +1,66 @@
+"""Outlook: what the engine wants to know of a net again and again, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from noetl.model.net import Net
+from noetl.model.playbook import Step, Task
+
+_HELPERS = frozenset({"done", "ok", "fail", "running", "loop_done", "all_done", "any_done"})
+
+
+class Outlook:
+    """A net, and answers about it."""
+
+    def __init__(self, net: Net) -> None:
+        self.net = net
+        self.steps = net.steps
+        self._leading: dict[str, frozenset[str]] = {}
+        self._reads_steps: dict[str, bool] = {}
+        limits = net.playbook.executor.get("spec", {}).get("policy", {}).get("limits", {}) or {}
+        self.max_steps: int = limits.get("max_steps", 100_000)
+        self.max_depth: int = limits.get("max_depth", 32)
+
+    def leading_to(self, step: str) -> frozenset[str]:
+        """The steps from which a token can still come here."""
+        known = self._leading.get(step)
+        if known is None:
+            found: set[str] = set()
+            waiting = [step]
+            while waiting:
+                for incoming in self.net.incoming.get(waiting.pop(), ()):
+                    if incoming.source not in found:
+                        found.add(incoming.source)
+                        waiting.append(incoming.source)
+            known = self._leading[step] = frozenset(found)
+        return known
+
+    def reads_steps(self, step: Step) -> bool:
+        """Whether a template of its pipeline reads the state of steps."""
+        known = self._reads_steps.get(step.name)
+        if known is None:
+            known = any(_reads_steps(value) for value in _pipeline_values(step.tasks))
+            known = self._reads_steps[step.name] = known or _reads_steps(step.output)
+        return known
+
+
+def _pipeline_values(tasks: tuple[Task, ...]) -> Iterator[Any]:
+    for task in tasks:
+        yield task.config
+        yield task.input
+        yield task.output
+        yield from (one.value for one in task.set)
+        for rule in task.policy.rules if task.policy is not None else ():
+            yield rule.when
+            yield from (one.value for one in rule.then.set)
+
+
+def _reads_steps(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_reads_steps(part) for part in value.values())
+    facts = getattr(value, "facts", None)
+    return facts is not None and (
+        any(read.path[0] == "steps" for read in facts.reads) or any(call.name in _HELPERS for call in facts.calls)
+    )

@@ -1,0 +1,139 @@
+"""react(): something happened; what follows from it, to the last consequence, as one decision.
+
+    facts of workers, requests from outside ──► Turn ──► Decision(events, orders)
+
+A fact about a pipeline that is not under way, or about an attempt that has been answered already, is stale: nothing
+follows from it, and it is not recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from noetl.engine import control, ending, loops, routing, runs
+from noetl.engine.find import find_pipe, pipes
+from noetl.engine.opening import open_execution
+from noetl.engine.outlook import Outlook
+from noetl.engine.turn import Decision, Turn
+from noetl.model.events import Fact
+from noetl.model.orders import RunPipeline, StartChild, WakeAt
+from noetl.model.requests import Open, Request
+from noetl.model.state import Execution, Pipe, parse_label
+
+NewId = Callable[[], str]
+
+
+def open(outlook: Outlook, request: Open, now: float, new_id: NewId) -> tuple[Execution, Decision]:  # noqa: A001
+    """Start an execution."""
+    turn = Turn(outlook, Execution(request.execution_id), now, new_id)
+    open_execution(turn, request)
+    _settle(turn)
+    return turn.state, turn.decision
+
+
+def react(
+    outlook: Outlook, state: Execution, happened: Iterable[Fact | Request], now: float, new_id: NewId
+) -> Decision:
+    """What follows from what happened. The state is brought up to date on the way."""
+    turn = Turn(outlook, state, now, new_id)
+    for one in happened:
+        if state.over:
+            break
+        if isinstance(one, Fact):
+            _fact(turn, one)
+        else:
+            control.handle(turn, one)
+        _settle(turn)
+    return turn.decision
+
+
+def _settle(turn: Turn) -> None:
+    """Route what has ended, and end the execution when nothing is left."""
+    state = turn.state
+    while state.boundaries and not state.paused and not state.over:
+        if state.terminated is not None:
+            break
+        routing.route(turn, state.boundaries[0])
+    ending.end_if_over(turn)
+
+
+# --- facts -----------------------------------------------------------------------------------------------------------
+
+
+def _fact(turn: Turn, fact: Fact) -> None:
+    run = turn.state.runs.get(fact.step_run_id)
+    if run is None:
+        return
+    pipe = find_pipe(turn.state, run.id, parse_label(fact.iteration))
+    if fact.name == "step.started":
+        if pipe is None and run.loop is None:
+            turn.accept(fact, run, run.seq)
+    elif pipe is not None:
+        FACTS[fact.name](turn, fact, pipe)
+
+
+def _task_started(turn: Turn, fact: Fact, pipe: Pipe) -> None:
+    if pipe.open_task is not None:
+        return
+    turn.accept(fact, turn.state.runs[fact.step_run_id], pipe.seq)
+    wait = pipe.wait
+    if wait is None:
+        return
+    if wait.until is not None:
+        turn.orders.append(WakeAt(wait.until))
+    if wait.child is not None:
+        turn.orders.append(StartChild(wait.task_run_id, wait.child))
+    if wait.answer is not None:
+        control.go_on(turn, fact.step_run_id, parse_label(fact.iteration))
+
+
+def _task_done(turn: Turn, fact: Fact, pipe: Pipe) -> None:
+    if (pipe.open_task, pipe.open_attempt) != (fact.task_run_id, fact.attempt):
+        return
+    before = turn.state.ctx
+    turn.accept(fact, turn.state.runs[fact.step_run_id], pipe.seq)
+    if turn.state.ctx is not before:
+        control.look_again(turn)
+
+
+def _step_ended(turn: Turn, fact: Fact, _pipe: Pipe) -> None:
+    run = turn.state.runs[fact.step_run_id]
+    runs.end(turn, run, fact.payload["output"], fact=fact)
+
+
+def _iteration_ended(turn: Turn, fact: Fact, pipe: Pipe) -> None:
+    run = turn.state.runs[fact.step_run_id]
+    turn.accept(fact, run, pipe.seq)
+    loops.pump(turn, turn.outlook.steps[run.step], run)
+
+
+FACTS: dict[str, Callable[[Turn, Fact, Pipe], None]] = {
+    "task.started": _task_started,
+    "task.done": _task_done,
+    "step.done": _step_ended,
+    "step.failed": _step_ended,
+    "loop.iteration.done": _iteration_ended,
+    "loop.iteration.failed": _iteration_ended,
+}
+
+
+# --- taking over -----------------------------------------------------------------------------------------------------
+
+
+def pending(outlook: Outlook, state: Execution, now: float, new_id: NewId) -> Decision:
+    """The orders under way, as the state has them: for whoever goes on with an execution. Records nothing."""
+    turn = Turn(outlook, state, now, new_id)
+    for run in state.runs.values():
+        if run.due is not None:
+            turn.orders.append(WakeAt(run.due))
+        for path, pipe in pipes(run):
+            wait = pipe.wait if pipe is not None else None
+            if wait is None or wait.answer is not None:
+                control.order(turn, run, path, pipe)
+                continue
+            if wait.until is not None:
+                turn.orders.append(WakeAt(wait.until))
+            if wait.child is not None:
+                turn.orders.append(StartChild(wait.task_run_id, wait.child))
+    assert all(not isinstance(one, RunPipeline) or one.step in outlook.steps for one in turn.orders)
+    return turn.decision

@@ -1,0 +1,133 @@
+"""Routing: a step has ended; which arcs are taken, what they write and cancel, where the tokens go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from noetl.engine import admission, scopes, steps
+from noetl.engine.turn import Turn
+from noetl.errors import TemplateError
+from noetl.expr.assign import patch_of, render
+from noetl.model.playbook import Arc, Router
+from noetl.model.scope import Patch, written
+from noetl.model.state import Boundary, Token
+
+Taken = list[tuple[Arc, Token]]
+
+
+def route(turn: Turn, ended: Boundary) -> None:
+    """Judge the arcs of a step that has ended, and deliver the tokens."""
+    payload: dict[str, Any] = {"event": ended.name, "arcs": []}
+    taken: Taken = []
+    if turn.state.failure is None and turn.state.terminated is None:
+        try:
+            taken = _judge(turn, ended, payload)
+        except TemplateError as error:
+            taken = []
+            payload["error"] = {"kind": error.kind, "message": error.message}
+    turn.emit("next.evaluated", ended.step, payload, parent=ended.seq, run=ended.step_run_id)
+    for name in payload.get("cancel", ()):
+        steps.cancel_step(turn, name, f"an arc of `{ended.step}` cancels it")
+    try:
+        _deliver(turn, [(arc, token) for arc, token in taken if arc.step is not None])
+        reconsider(turn)
+    except admission.Refused as refused:
+        turn.emit("next.evaluated", refused.step, {"event": "", "arcs": [], "error": refused.error}, parent=turn.last)
+
+
+def _judge(turn: Turn, ended: Boundary, payload: dict[str, Any]) -> Taken:
+    """Which arcs are taken, with their tokens; what they do is written into the payload."""
+    router = turn.outlook.steps[ended.step].router
+    offers = ["loop.done", "step.done"] if ended.is_loop and ended.name == "step.done" else [ended.name]
+    chosen: list[Arc] = []
+    event: dict[str, Any] = {}
+    for offer in offers:
+        event = ended.event(offer)
+        payload["event"] = offer
+        payload["arcs"] = []
+        chosen = _matching(turn, ended, router, event, payload["arcs"])
+        if chosen:
+            break
+    if not chosen and ended.name == "step.failed":
+        payload["unrouted"] = True
+    tokens = _effects(turn, ended, chosen, event, payload)
+    return list(zip(chosen, tokens, strict=True))
+
+
+def _matching(
+    turn: Turn, ended: Boundary, router: Router, event: dict[str, Any], asked: list[dict[str, Any]]
+) -> list[Arc]:
+    """The arcs that an event takes; each that was looked at is written down with what its guard saw."""
+    chosen: list[Arc] = []
+    for arc in router.arcs:
+        note: dict[str, Any] = {"to": arc.step or f"({arc.terminate})", "taken": False}
+        asked.append(note)
+        if arc.when is None:
+            note["taken"] = event["status"] == "success"
+        else:
+            sight = scopes.with_steps(turn, scopes.of_boundary(turn, ended), arc.when)
+            sight["event"] = event
+            note["when"] = arc.when.source
+            note["taken"] = arc.when.evaluate(sight)
+            note["saw"] = scopes.saw(turn, arc.when, sight)
+        if note["taken"]:
+            chosen.append(arc)
+            if router.mode == "exclusive":
+                break
+    return chosen
+
+
+def _effects(
+    turn: Turn, ended: Boundary, chosen: list[Arc], event: dict[str, Any], payload: dict[str, Any]
+) -> list[Token]:
+    """What the chosen arcs write, one after the other, and what their tokens carry."""
+    patch: Patch = {}
+    ctx: Mapping[str, Any] = turn.state.ctx
+    tokens: list[Token] = []
+    for arc in chosen:
+        sight = scopes.of_boundary(turn, ended)
+        sight |= {"ctx": ctx, "event": event}
+        scopes.with_steps(turn, sight, arc.args, *(one.value for one in arc.set))
+        for target, value in patch_of(arc.set, sight).items():
+            patch[target] = value
+            ctx = written(dict(ctx), tuple(target.split(".")[1:]), value) if target.startswith("ctx.") else ctx
+        tokens.append(Token(ended.step, event, render(arc.args, sight)))
+        if arc.cancel:
+            payload["cancel"] = [*payload.get("cancel", ()), *arc.cancel]
+        if arc.terminate is not None:
+            payload["terminate"] = arc.terminate
+    if patch:
+        payload["set"] = {target: value for target, value in patch.items() if target.startswith("ctx.")}
+    return tokens
+
+
+def _deliver(turn: Turn, taken: Taken) -> None:
+    """Bring the new tokens to their steps; each is judged as it arrives."""
+    for position, (arc, token) in enumerate(taken):
+        assert arc.step is not None
+        others = frozenset(later.step or "" for later, _ in taken[position + 1 :])
+        arrive(turn, arc.step, token, others)
+
+
+def arrive(turn: Turn, name: str, token: Token, others: frozenset[str] = frozenset()) -> None:
+    """Bring one token to a step."""
+    if turn.state.failure is not None or turn.state.terminated is not None:
+        return
+    step = turn.outlook.steps[name]
+    firing = admission.arrive(turn, step, token, others)
+    if firing is not None:
+        steps.schedule(turn, step, firing)
+
+
+def reconsider(turn: Turn) -> None:
+    """Look once at everything that is parked."""
+    state = turn.state
+    if state.failure is not None or state.terminated is not None or state.paused:
+        return
+    for name in [*state.parked, *state.rounds]:
+        step = turn.outlook.steps[name]
+        firing = admission.reconsider(turn, step)
+        while firing is not None:
+            steps.schedule(turn, step, firing)
+            firing = admission.reconsider(turn, step) if step.admission.join is not None else None

@@ -1,0 +1,97 @@
+"""A run of a step: what its pipeline may read, how it ends, how it is ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from noetl.engine import scopes
+from noetl.engine.find import pipes
+from noetl.engine.turn import Turn
+from noetl.errors import TemplateError
+from noetl.expr.assign import failure_of, patch_of, render
+from noetl.model.events import Fact
+from noetl.model.orders import StopChild, StopPipelines
+from noetl.model.output import Output, failed
+from noetl.model.playbook import Step
+from noetl.model.state import Boundary, LoopRun, Path, Pipe, StepRun
+
+
+def pipeline_scopes(
+    turn: Turn, step: Step, run: StepRun, loop: LoopRun | None = None, path: Path = ()
+) -> dict[str, Any]:
+    """What the templates of a pipeline may read; functions are the worker's own."""
+    sight = {
+        "workload": turn.state.workload,
+        "ctx": loop.ctx if loop is not None else run.ctx,
+        "step": loop.step if loop is not None else run.step_vars,
+        "execution_id": turn.state.execution_id,
+    }
+    if loop is not None:
+        sight["iter"] = scopes.iter_scope(turn, run, path)
+    if run.args is not None:
+        sight["args"] = run.args
+    source: StepRun | Pipe = run
+    if loop is not None and isinstance(pipe := loop.running.get(path[-1]), Pipe):
+        source = pipe
+    sight["input"] = source.input if source.input is not None else {}
+    if turn.outlook.reads_steps(step):
+        sight["steps"] = scopes.steps_scope(turn)
+    return sight
+
+
+# --- ending ----------------------------------------------------------------------------------------------------------
+
+
+def reshape(turn: Turn, step: Step, sight: dict[str, Any], output: Output) -> Output:
+    """A step's own `output:` over what it yielded."""
+    assert step.output is not None
+    sight["output"] = output
+    try:
+        data = render(step.output, scopes.with_steps(turn, sight, step.output))
+    except TemplateError as error:
+        return failed(failure_of(error))
+    return {**output, "data": data}
+
+
+def end(turn: Turn, run: StepRun, output: Output, *, fact: Fact | None = None) -> None:
+    """Record the end of a step and what its `set` writes; an error in the `set` makes the end a failure."""
+    step = turn.outlook.steps[run.step]
+    good = output["error"] is None
+    patch: dict[str, Any] = {}
+    if step.set:
+        ended = Boundary(run.step, run.id, run.seq, "", output, run.step_vars, run.input)
+        sight = scopes.with_steps(turn, scopes.of_boundary(turn, ended), *(one.value for one in step.set))
+        if run.args is not None:
+            sight["args"] = run.args
+        try:
+            patch = patch_of(step.set, sight, lenient=not good)
+        except TemplateError as error:
+            if good:
+                output, good, fact = failed(failure_of(error)), False, None
+    own = {target: value for target, value in patch.items() if target.startswith("step.")}
+    shared = {target: value for target, value in patch.items() if target.startswith("ctx.")}
+    parent = max(run.seq, run.pipe.seq if run.pipe is not None else 0)
+    if fact is not None:
+        event = turn.accept(fact if not own else replace(fact, payload={**fact.payload, "set": own}), run, parent)
+    else:
+        name = "step.done" if good else "step.failed"
+        payload = {"output": output, "set": own} if own else {"output": output}
+        event = turn.emit(name, run.step, payload, parent=parent, run=run.id)
+    if shared:
+        turn.emit("ctx.patched", turn.state.path, {"set": shared, "step": run.step}, parent=event.seq, run=run.id)
+
+
+def cancel_run(turn: Turn, run: StepRun, why: str) -> None:
+    """End one run."""
+    stop(turn, run)
+    turn.emit("step.cancelled", run.step, {"why": why}, parent=run.seq, run=run.id)
+
+
+def stop(turn: Turn, run: StepRun) -> None:
+    """Order everything that works for a run to end."""
+    turn.orders.append(StopPipelines(run.id))
+    for _, pipe in pipes(run):
+        if pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
+            turn.orders.append(StopChild(pipe.wait.child["execution_id"]))

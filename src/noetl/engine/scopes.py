@@ -1,0 +1,148 @@
+"""What the server's templates see: the scopes of a step that starts or has ended, and the helpers over `steps`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from noetl.engine.turn import Turn
+from noetl.model.state import Boundary, Execution, LoopRun, Path, StepInfo, StepRun
+
+
+def base(turn: Turn) -> dict[str, Any]:
+    """What is in sight everywhere."""
+    state = turn.state
+    return {
+        "workload": state.workload,
+        "ctx": state.ctx,
+        "execution_id": state.execution_id,
+        "now": lambda: datetime.fromtimestamp(turn.now, UTC).isoformat(),
+        "uuid": turn.new_id,
+    }
+
+
+def with_steps(turn: Turn, scopes: dict[str, Any], *values: Any) -> dict[str, Any]:
+    """Add `steps` and the helpers over it, where one of the values asks for them."""
+    names: set[str] | None = set()
+    helpers = False
+    for value in values:
+        facts = getattr(value, "facts", None)
+        if facts is None:
+            continue
+        helpers = helpers or bool(facts.calls)
+        for read in facts.reads:
+            if read.path[0] == "steps" and names is not None:
+                names = names | {read.path[1]} if len(read.path) > 1 else None
+    if helpers:
+        scopes |= helpers_over(turn.state)
+    if names is None or names:
+        scopes["steps"] = steps_scope(turn, names)
+    return scopes
+
+
+def steps_scope(turn: Turn, names: set[str] | None = None) -> dict[str, Any]:
+    """`steps` as templates see it: of the steps named, or of all."""
+    known = turn.state.steps
+    return {name: {"status": _status(known.get(name))} for name in (turn.outlook.steps if names is None else names)}
+
+
+def _status(info: StepInfo | None) -> dict[str, Any]:
+    info = info or StepInfo(status="")
+    loop = info.loop or {}
+    return {
+        "done": info.status in ("done", "failed"),
+        "ok": info.status == "done",
+        "running": info.active > 0,
+        "started_at": info.started_at,
+        "finished_at": info.finished_at,
+        "error": info.error,
+        **{key: loop.get(key) for key in ("total", "completed", "succeeded", "failed")},
+    }
+
+
+def helpers_over(state: Execution) -> dict[str, Callable[..., bool]]:
+    """done(), ok() and their kin."""
+
+    def status(name: str) -> str:
+        info = state.steps.get(name)
+        return info.status if info is not None else ""
+
+    def done(name: str) -> bool:
+        return status(name) in ("done", "failed")
+
+    def loop_done(name: str) -> bool:
+        return done(name) and state.steps[name].loop is not None
+
+    return {
+        "done": done,
+        "ok": lambda name: status(name) == "done",
+        "fail": lambda name: status(name) == "failed",
+        "running": lambda name: status(name) in ("scheduled", "running"),
+        "loop_done": loop_done,
+        "all_done": lambda names: all(done(name) for name in names),
+        "any_done": lambda names: any(done(name) for name in names),
+    }
+
+
+def of_run(turn: Turn, run: StepRun) -> dict[str, Any]:
+    """Of a step that is about to start."""
+    scopes = base(turn)
+    scopes |= {"ctx": run.ctx, "step": run.step_vars}
+    if run.args is not None:
+        scopes["args"] = run.args
+    return scopes
+
+
+def of_iteration(turn: Turn, run: StepRun, loop: LoopRun, path: Path) -> dict[str, Any]:
+    """Of an iteration that is about to start."""
+    scopes = of_run(turn, run)
+    scopes |= {"ctx": loop.ctx, "step": loop.step, "iter": iter_scope(turn, run, path)}
+    return scopes
+
+
+def iter_scope(turn: Turn, run: StepRun, path: Path) -> dict[str, Any]:
+    """`iter` as the engine fills it."""
+    declared = turn.outlook.steps[run.step].loop
+    loop: Any = run.loop
+    scope: dict[str, Any] = {}
+    for index in path:
+        assert declared is not None
+        inner = {declared.iterator: loop.items[index], "index": index}
+        scope = {**inner, "parent": scope} if scope else inner
+        declared, loop = declared.inner, loop.running.get(index)
+    return scope
+
+
+def of_boundary(turn: Turn, ended: Boundary) -> dict[str, Any]:
+    """Of a step that has ended."""
+    scopes = base(turn)
+    scopes |= {"step": ended.step_vars, "output": ended.output}
+    if ended.input is not None:
+        scopes["input"] = ended.input
+    return scopes
+
+
+def saw(turn: Turn, value: Any, scopes: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that an expression read, short enough for the log; of the steps it asks about, how they stand."""
+    found: dict[str, Any] = {}
+    for read in value.reads:
+        at: Any = scopes
+        for part in read.path:
+            at = at.get(part) if isinstance(at, Mapping) else None
+        found[".".join(read.path)] = _glimpse(at)
+    for call in value.calls:
+        for name in call.args:
+            info = turn.state.steps.get(name or "")
+            found[f"{call.name}: {name}"] = info.status if info is not None else "never ran"
+    return found
+
+
+def _glimpse(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > 100:
+        return value[:99] + "…"
+    if isinstance(value, Mapping):
+        return f"a map of {len(value)}"
+    if isinstance(value, list):
+        return f"a list of {len(value)}" if len(value) > 5 or any(isinstance(v, list | dict) for v in value) else value
+    return value

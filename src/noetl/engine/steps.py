@@ -1,0 +1,95 @@
+"""A step begins: what its firing takes, its input, its deadline, and the order to run it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noetl.engine import admission, loops, runs, scopes
+from noetl.engine.turn import Turn
+from noetl.errors import TemplateError
+from noetl.expr.assign import failure_of, render, values_in
+from noetl.model.orders import RunPipeline, WakeAt
+from noetl.model.output import Output, failed, failure, ok
+from noetl.model.playbook import Step
+from noetl.model.state import StepRun, Token
+
+
+def schedule(turn: Turn, step: Step, token: Token) -> None:
+    """Fire a step with a token; those parked there go with it."""
+    state = turn.state
+    run_id = f"{step.name}-{(state.steps[step.name].runs if step.name in state.steps else 0) + 1}"
+    payload = _payload(turn, step, token)
+    problem = _prepare(turn, step, payload)
+    turn.emit("step.scheduled", step.name, payload, parent=turn.last, run=run_id)
+    run = state.runs[run_id]
+    if problem is None and state.total_runs > turn.outlook.max_steps:
+        limit = turn.outlook.max_steps
+        problem = failure("limit", f"the execution has run {limit:,} steps; `limits.max_steps` allows no more")
+    if problem is not None:
+        runs.end(turn, run, failed(problem))
+        return
+    if run.due is not None:
+        turn.orders.append(WakeAt(run.due))
+    if step.loop is not None:
+        loops.begin(turn, step, run)
+    elif not step.tasks:
+        runs.end(turn, run, _routers_output(turn, step, run))
+    else:
+        turn.orders.append(RunPipeline(run.id, step.name, None, runs.pipeline_scopes(turn, step, run)))
+
+
+def _payload(turn: Turn, step: Step, token: Token) -> dict[str, Any]:
+    parked = turn.state.parked.get(step.name, ())
+    sources = dict.fromkeys([token.source, *(one.source for one in parked)])
+    payload: dict[str, Any] = {"from": [name for name in sources if name is not None]}
+    if token.args is not None:
+        payload["args"] = token.args
+    if step.admission.join is not None:
+        taken = admission.taken(turn, step, step.admission.join)
+        if step.admission.join.rest == "cancel":
+            taken["missing"] = [name for name in taken["missing"] if not cancel_step(turn, name, "the join has fired")]
+        payload |= taken
+        payload["from"] = list(taken["take"])
+    return payload
+
+
+def _prepare(turn: Turn, step: Step, payload: dict[str, Any]) -> dict[str, Any] | None:
+    """Evaluate what must be known before a step starts; the error that keeps it from starting, or None."""
+    sight = scopes.base(turn)
+    sight["step"] = {}
+    if payload.get("args") is not None:
+        sight["args"] = payload["args"]
+    try:
+        timeout, deadline = render(step.timeout, sight), render(step.deadline, sight)
+        due = [turn.now + float(timeout)] if timeout is not None else []
+        if deadline is not None:
+            due.append(turn.state.started + float(deadline))
+        if due:
+            payload["due"] = min(due)
+        if deadline is not None and turn.state.started + float(deadline) <= turn.now:
+            return failure("timeout", f"the deadline of {float(deadline):g} s after the start is past")
+        if step.loop is None and step.input is not None:
+            payload["input"] = render(step.input, scopes.with_steps(turn, sight, *values_in(step.input)))
+    except TemplateError as error:
+        return failure_of(error)
+    except (TypeError, ValueError) as error:
+        return failure("type", f"a time limit is not a number: {error}")
+    return None
+
+
+def _routers_output(turn: Turn, step: Step, run: StepRun) -> Output:
+    if step.output is None:
+        return ok()
+    return runs.reshape(turn, step, scopes.of_run(turn, run), ok())
+
+
+def cancel_step(turn: Turn, name: str, why: str) -> bool:
+    """End all work of a step, running and parked; whether there was any."""
+    working = [run for run in turn.state.runs.values() if run.step == name]
+    for run in working:
+        runs.cancel_run(turn, run, why)
+    entry = turn.state.rounds.get(name)
+    parked = name in turn.state.parked or (entry is not None and any(entry.places.values()))
+    if parked:
+        turn.emit("step.cancelled", name, {"why": why}, parent=turn.last)
+    return bool(working) or parked

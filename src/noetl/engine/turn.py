@@ -1,0 +1,121 @@
+"""Turn: one decision in the making. Whatever is decided is emitted, takes effect at once, and is recorded with the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from noetl.engine.fold import apply
+from noetl.engine.outlook import Outlook
+from noetl.model.events import EVENTS, Event, Fact, event_id
+from noetl.model.orders import Order
+from noetl.model.state import Execution, StepRun
+
+_STATUS = {
+    "step.failed": "error",
+    "step.skipped": "skipped",
+    "step.cancelled": "skipped",
+    "loop.iteration.failed": "error",
+    "step.scheduled": "in_progress",
+    "step.parked": "in_progress",
+    "step.started": "in_progress",
+    "loop.started": "in_progress",
+    "loop.iteration.started": "in_progress",
+    "workflow.started": "in_progress",
+    "playbook.execution.requested": "in_progress",
+}
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What follows from something that happened: events to append at once, and orders to give behind them."""
+
+    events: tuple[Event, ...]
+    orders: tuple[Order, ...]
+
+
+class Turn:
+    """The state, what is known of its net, the time, and what has been decided so far."""
+
+    def __init__(self, outlook: Outlook, state: Execution, now: float, new_id: Callable[[], str]) -> None:
+        self.outlook = outlook
+        self.state = state
+        self.now = now
+        self.new_id = new_id
+        self.events: list[Event] = []
+        self.orders: list[Order] = []
+        # The clock may go back, the log never does.
+        stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds")
+        self.timestamp = max(stamp, state.timestamp)
+
+    @property
+    def decision(self) -> Decision:
+        """What was decided."""
+        return Decision(tuple(self.events), tuple(self.orders))
+
+    @property
+    def last(self) -> int:
+        """The latest event: what comes next follows from it."""
+        return self.state.seq
+
+    def emit(
+        self,
+        name: str,
+        entity_id: str,
+        payload: dict[str, Any],
+        *,
+        parent: int | None = None,
+        run: str | None = None,
+        iteration: int | str | None = None,
+        status: str | None = None,
+    ) -> Event:
+        """Decide something."""
+        state = self.state
+        return self._record(
+            Event(
+                event_id(state.execution_id, state.seq + 1),
+                state.execution_id,
+                state.seq + 1,
+                self.timestamp,
+                "server",
+                name,
+                EVENTS[name].entity_type,
+                entity_id,
+                status or _STATUS.get(name, "success"),
+                payload,
+                event_id(state.execution_id, parent) if parent else None,
+                run,
+                None,
+                iteration,
+            )
+        )
+
+    def accept(self, fact: Fact, run: StepRun, parent: int) -> Event:
+        """Take over what a worker reported."""
+        state = self.state
+        return self._record(
+            Event(
+                event_id(state.execution_id, state.seq + 1),
+                state.execution_id,
+                state.seq + 1,
+                self.timestamp,
+                "worker",
+                fact.name,
+                EVENTS[fact.name].entity_type,
+                run.step if fact.task is None else f"{run.step}.{fact.task}",
+                fact.status,
+                fact.payload,
+                event_id(state.execution_id, parent),
+                run.id,
+                fact.task_run_id,
+                fact.iteration,
+                fact.attempt,
+            )
+        )
+
+    def _record(self, event: Event) -> Event:
+        self.events.append(event)
+        apply(self.state, event)
+        return event

@@ -1,0 +1,61 @@
+"""Values of a playbook, evaluated: maps of them, and blocks of `set`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from noetl.errors import TemplateError, UndefinedValue
+from noetl.expr.refs import is_reference
+from noetl.model.output import Failure, failure
+from noetl.model.playbook import Assignment
+from noetl.model.scope import Patch
+
+
+def render(value: Any, scopes: Mapping[str, Any]) -> Any:
+    """A compiled value, a map of them, or a plain one."""
+    if isinstance(value, Mapping):
+        return {key: part.evaluate(scopes) for key, part in value.items()}
+    evaluate = getattr(value, "evaluate", None)
+    return value if evaluate is None else evaluate(scopes)
+
+
+def values_in(value: Any) -> tuple[Any, ...]:
+    """The compiled values of a map of them, or the one that is no map."""
+    return tuple(value.values()) if isinstance(value, Mapping) else (value,)
+
+
+def patch_of(assignments: Iterable[Assignment], scopes: Mapping[str, Any], *, lenient: bool = False) -> Patch:
+    """What a `set` writes: all of its values before any is written. Lenient: undefined ones are left out."""
+    patch: Patch = {}
+    for one in assignments:
+        target = ".".join((one.scope, *one.path))
+        try:
+            value = one.value.evaluate(scopes)
+        except UndefinedValue:
+            if lenient:
+                continue
+            raise
+        check_suffix(target, value)
+        patch[target] = value
+    return patch
+
+
+def check_suffix(target: str, value: Any) -> None:
+    """What is named a reference must be one, and nothing else may be."""
+    named, found = target.endswith("_ref"), is_reference(value)
+    if named == found:
+        return
+    said = (
+        f"`{target}` is named a reference and must receive one, such as `output.ref`"
+        if named
+        else f"`{target}` received a reference: give the target a name that ends in `_ref`"
+    )
+    error = TemplateError(said)
+    error.kind = "ref-suffix"
+    raise error
+
+
+def failure_of(error: TemplateError) -> Failure:
+    """A template's error as data."""
+    return failure(error.kind, error.message)

@@ -1,0 +1,188 @@
+"""Facts and events: what happened, as a worker reports it, and as the log keeps it.
+
+An event is a fact or a decision that has a `seq`: recorded and final. Its identity follows from where it stands, so
+nothing here needs a clock or chance. `EVENTS` says of each name what it is about and what its payload holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+Payload = dict[str, Any]
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One entry of an execution's log."""
+
+    event_id: str
+    execution_id: str
+    #: 1, 2, 3 … without a gap
+    seq: int
+    timestamp: str
+    #: `server` or `worker`
+    source: str
+    name: str
+    entity_type: str
+    entity_id: str
+    #: `in_progress`, `success`, `error` or `skipped`
+    status: str
+    payload: Payload
+    #: the event that caused this one
+    parent_id: str | None = None
+    step_run_id: str | None = None
+    task_run_id: str | None = None
+    #: counted from 0; in nested loops `"2.0"`
+    iteration: int | str | None = None
+    attempt: int | None = None
+
+
+class Fact(msgspec.Struct, frozen=True, gc=False):
+    """What a worker has to say of a pipeline that it runs, not yet numbered."""
+
+    name: str
+    step_run_id: str
+    payload: Payload
+    status: str = "success"
+    #: the task's name, of a fact about a task
+    task: str | None = None
+    task_run_id: str | None = None
+    iteration: int | str | None = None
+    attempt: int | None = None
+
+
+class About(msgspec.Struct, frozen=True):
+    """What an event of some name says."""
+
+    #: `playbook`, `workflow`, `step`, `task`, `loop` or `next`
+    entity_type: str
+    doc: str
+    #: payload key → what it holds
+    payload: dict[str, str]
+
+
+EVENTS: Final[dict[str, About]] = {
+    "playbook.execution.requested": About(
+        "playbook",
+        "Somebody asked for a run.",
+        {
+            "workload": "the defaults merged with the request's payload",
+            "playbook": "content hash of the playbook, under which the store keeps its text",
+            "name": "the playbook's name",
+            "entry_step": "the step to begin with, if not the usual one",
+            "return_step": "the step whose output counts, if not the usual one",
+            "parent": "of a child: the execution and the task that wait for it",
+            "depth": "how many executions stand above",
+        },
+    ),
+    "playbook.request.evaluated": About(
+        "playbook", "The request was checked: payload schema and keychain.", {"error": "why it was refused"}
+    ),
+    "workflow.started": About("workflow", "The first token is about to be delivered.", {"step": "where"}),
+    "step.scheduled": About(
+        "step",
+        "A step was admitted; its body may start.",
+        {
+            "from": "the steps whose tokens went into this firing",
+            "input": "the step's evaluated input",
+            "args": "what the token carries to the step (v10)",
+            "take": "of a join: how many tokens were taken from each predecessor",
+            "missing": "of a join: the predecessors whose token of this round is still to come",
+            "due": "when the run times out, in seconds since the epoch",
+            "saw": "the admission rule that held, with the values it saw",
+        },
+    ),
+    "step.parked": About(
+        "step",
+        "A token was not admitted and stays at the step.",
+        {"from": "where it came from", "args": "what it carries", "saw": "the rules asked, with the values they saw"},
+    ),
+    "step.skipped": About(
+        "step", "A token ended at a step without firing it.", {"from": "its origin", "why": "the reason"}
+    ),
+    "step.started": About("step", "A worker began with the step's body.", {}),
+    "step.done": About("step", "The step ended well.", {"output": "what it exposes"}),
+    "step.failed": About("step", "The step ended with an error.", {"output": "with the error"}),
+    "step.cancelled": About("step", "The step's work was ended from outside.", {"why": "the reason"}),
+    "task.started": About(
+        "task",
+        "A task is about to take effect.",
+        {"wait": "what it waits for, when it holds no worker meanwhile", "input": "the workbook task's own input"},
+    ),
+    "task.done": About(
+        "task",
+        "One attempt at a task ended.",
+        {
+            "output": "what it exposes",
+            "set": "what its `set` and its rule wrote: target → value",
+            "rule": "the number of the rule that was chosen, from 0",
+            "do": "what follows",
+            "to": "the task a jump leads to",
+            "delay": "seconds until the next attempt",
+            "error": "the error the pipeline ends with, where it is another than the output's",
+        },
+    ),
+    "loop.started": About(
+        "loop", "A step's loop begins.", {"items": "what it goes over", "mode": "whether one by one"}
+    ),
+    "loop.iteration.started": About(
+        "loop",
+        "An iteration begins.",
+        {
+            "input": "the step's evaluated input",
+            "items": "what an inner loop goes over",
+            "mode": "whether the inner loop goes one by one",
+        },
+    ),
+    "loop.iteration.done": About(
+        "loop", "An iteration ended well.", {"data": "its output", "until": "whether the loop should end with it"}
+    ),
+    "loop.iteration.failed": About("loop", "An iteration failed.", {"error": "why"}),
+    "loop.done": About("loop", "The loop has ended.", {"loop": "the counts"}),
+    "next.evaluated": About(
+        "next",
+        "The arcs of a step that ended were judged.",
+        {
+            "event": "the boundary event they were offered",
+            "arcs": "each arc that was looked at: where to, whether taken, the values its guard saw",
+            "set": "what the arcs taken wrote to `ctx`",
+            "cancel": "the steps whose work ends",
+            "terminate": "how the execution ends here",
+            "error": "what went wrong in judging them",
+            "unrouted": "true where a failure found no arc",
+        },
+    ),
+    "ctx.patched": About("workflow", "`ctx` was written.", {"set": "path → value", "step": "by which step"}),
+    "workflow.synthesized": About("workflow", "A step asked for new nodes.", {"steps": "the nodes"}),
+    "signal.received": About("workflow", "A signal came from outside.", {"signal": "its name", "data": "its content"}),
+    "execution.paused": About("workflow", "Nothing new starts until it is resumed.", {}),
+    "execution.resumed": About("workflow", "Work goes on.", {}),
+    "execution.cancelled": About("workflow", "Everything ends here.", {"why": "the reason"}),
+    "workflow.finished": About(
+        "workflow",
+        "No token is left.",
+        {"status": "completed, failed or cancelled", "output": "of the execution", "error": "why it failed",
+         "stalled": "the steps with tokens that could not move"},
+    ),
+    "playbook.processed": About("playbook", "The execution is over.", {"status": "how it ended"}),
+}  # fmt: skip
+
+
+def event_id(execution_id: str, seq: int) -> str:
+    """The identity of the event that stands at `seq`: ordered in time as the execution ids are."""
+    return f"{execution_id}-{seq}"
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Event)
+
+
+def encode(event: Event) -> bytes:
+    """An event as the log stores it and `noetl events --json` prints it."""
+    return _encoder.encode(event)
+
+
+def decode(data: bytes) -> Event:
+    """The event of its stored bytes."""
+    return _decoder.decode(data)

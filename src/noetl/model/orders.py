@@ -1,0 +1,53 @@
+"""Orders: what the engine asks of the world. Each follows from an event, so that lost ones can be given again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class RunPipeline(msgspec.Struct, frozen=True):
+    """Run the pipeline of a step, or of one iteration of its loop; go on where the log says it was."""
+
+    step_run_id: str
+    step: str
+    iteration: int | str | None
+    #: the scopes its templates may read
+    scopes: dict[str, Any]
+    #: the answer a suspended task was waiting for; only after that
+    answer: dict[str, Any] | None = None
+    #: the pipeline may have begun already: what it recorded is in the log
+    begun: bool = False
+    #: the event since which to look for that
+    since: int = 1
+
+
+class StopPipelines(msgspec.Struct, frozen=True):
+    """End the pipelines of a step run, or of one of its iterations, and the processes they started."""
+
+    step_run_id: str
+    iteration: int | str | None = None
+
+
+class WakeAt(msgspec.Struct, frozen=True):
+    """Report `Due` at a time, in seconds since the epoch."""
+
+    at: float
+
+
+class StartChild(msgspec.Struct, frozen=True):
+    """Start, or go on with, a child execution, and report its end."""
+
+    #: of the waiting task
+    task_run_id: str
+    child: dict[str, Any]
+
+
+class StopChild(msgspec.Struct, frozen=True):
+    """Cancel a child execution."""
+
+    execution_id: str
+
+
+Order = RunPipeline | StopPipelines | WakeAt | StartChild | StopChild

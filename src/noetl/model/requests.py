@@ -1,0 +1,58 @@
+"""Requests: what may happen to an execution from outside of its pipelines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Open(msgspec.Struct, frozen=True):
+    """Start an execution."""
+
+    execution_id: str
+    #: content hash of the playbook
+    playbook: str
+    payload: dict[str, Any] = {}
+    entry_step: str | None = None
+    return_step: str | None = None
+    #: of a child: `execution_id` and `task_run_id` of who waits for it
+    parent: dict[str, Any] | None = None
+    depth: int = 0
+    #: why it cannot start, where the server found that out
+    problem: dict[str, Any] | None = None
+
+
+class Signal(msgspec.Struct, frozen=True):
+    """A signal for whoever waits for it, now or later."""
+
+    name: str
+    data: Any = None
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """End it."""
+
+    why: str = "it was cancelled"
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Start nothing new."""
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """Go on."""
+
+
+class Due(msgspec.Struct, frozen=True):
+    """Look at the clock: something may be due."""
+
+
+class ChildEnded(msgspec.Struct, frozen=True):
+    """A child execution is over."""
+
+    execution_id: str
+    output: dict[str, Any]
+
+
+Request = Signal | Cancel | Pause | Resume | Due | ChildEnded

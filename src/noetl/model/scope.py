@@ -1,0 +1,38 @@
+"""Scopes as maps that are never changed in place: a write makes new maps along its path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+#: `ctx.a.b` → value
+Patch = dict[str, Any]
+
+
+def written(scope: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """The scope with a value written at a path; what is no map on the way is replaced by one."""
+    head, *rest = path
+    made = dict(scope)
+    if not rest:
+        made[head] = value
+    else:
+        below = scope.get(head)
+        made[head] = written(below if isinstance(below, dict) else {}, tuple(rest), value)
+    return made
+
+
+def of_scope(patch: Patch, name: str) -> Iterable[tuple[tuple[str, ...], Any]]:
+    """The writes of a patch that go to one scope: path and value."""
+    for target, value in patch.items():
+        scope, _, rest = target.partition(".")
+        if scope == name:
+            yield tuple(rest.split(".")), value
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Two maps laid over each other, deeply; lists are replaced."""
+    made = dict(base)
+    for key, value in over.items():
+        below = made.get(key)
+        made[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return made

@@ -1,0 +1,231 @@
+"""Execution and its parts: what a fold over the log yields.
+
+Everything here is plain data that can be written down and read back (snapshots). `engine/fold.py` is the only code
+that changes it. Maps in `ctx` and `step` are never changed in place: a write makes new ones along its path, so that
+whoever holds an older map keeps seeing the older values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+#: `(2, 0)`: the inner iteration 0 of the outer iteration 2; empty outside of loops
+Path = tuple[int, ...]
+
+
+class Wait(msgspec.Struct):
+    """What a suspended task waits for; exactly one of `until`, `signal` (perhaps with `until`) and `child`."""
+
+    task_run_id: str
+    until: float | None = None
+    signal: str | None = None
+    child: dict[str, Any] | None = None
+    #: what it waited for has come; the task goes on with this output
+    answer: dict[str, Any] | None = None
+
+
+class Pipe(msgspec.Struct, tag="pipe"):
+    """A pipeline that runs, as far as the log knows it."""
+
+    #: the event that started it
+    since: int
+    #: the last one about it
+    seq: int
+    #: the evaluated `input` of the step
+    input: Any = None
+    #: it has recorded something: who takes it over must read that first
+    begun: bool = False
+    #: the attempt under way: `task_run_id` and `attempt`
+    open_task: str | None = None
+    open_attempt: int = 0
+    wait: Wait | None = None
+
+
+class LoopRun(msgspec.Struct, tag="loop"):
+    """One pass over a list; inner loops have one per iteration around them."""
+
+    path: Path
+    items: list[Any]
+    #: `sequential` or `parallel`
+    mode: str
+    ctx: dict[str, Any]
+    step: dict[str, Any]
+    #: of the iterations that have started and not ended, in order: the pipeline, or the inner loop
+    running: dict[int, Pipe | LoopRun] = {}
+    #: of all that have started, by index
+    results: list[Any] = []
+    succeeded: int = 0
+    failed: int = 0
+    #: no more iterations start
+    stopped: bool = False
+    #: the first failure
+    error: dict[str, Any] | None = None
+    #: writes for reducers: target → index → value
+    writes: dict[str, dict[int, Any]] = {}
+
+    @property
+    def started(self) -> int:
+        """How many iterations have started."""
+        return len(self.results)
+
+    @property
+    def completed(self) -> int:
+        """How many have ended by themselves."""
+        return self.succeeded + self.failed
+
+    def counts(self) -> dict[str, int]:
+        """What `output.loop` and `complete_when` see."""
+        return {
+            "total": len(self.items),
+            "completed": self.completed,
+            "succeeded": self.succeeded,
+            "failed": self.failed,
+        }
+
+
+class StepRun(msgspec.Struct):
+    """A firing of a step that has not ended."""
+
+    id: str
+    step: str
+    #: the event that scheduled it, or the last one about the run as a whole
+    seq: int
+    #: as it was when the step was scheduled, with the run's own writes
+    ctx: dict[str, Any]
+    step_vars: dict[str, Any] = {}
+    #: the evaluated `input` of the step; in a loop each iteration has its own
+    input: Any = None
+    #: what the token carried (v10)
+    args: Any = None
+    due: float | None = None
+    pipe: Pipe | None = None
+    loop: LoopRun | None = None
+
+
+class StepInfo(msgspec.Struct):
+    """What is known of a step by its name; of several runs, the latest counts."""
+
+    runs: int = 0
+    #: `scheduled`, `running`, `done`, `failed`, `cancelled` or `skipped`
+    status: str = "scheduled"
+    run_id: str | None = None
+    #: how many of its runs are under way
+    active: int = 0
+    started_at: str | None = None
+    finished_at: str | None = None
+    error: dict[str, Any] | None = None
+    #: the counts of its loop
+    loop: dict[str, int] | None = None
+
+
+class Token(msgspec.Struct):
+    """A token at rest at a step, with the event that brought it."""
+
+    source: str | None
+    event: dict[str, Any]
+    args: Any = None
+
+
+class Round(msgspec.Struct):
+    """What a join that counts tokens remembers between firings."""
+
+    #: predecessor → tokens that count for the next firing
+    places: dict[str, list[Token]] = {}
+    #: it has fired, and the tokens of these predecessors still belong to that round; None between rounds
+    awaited: list[str] | None = None
+
+
+class Boundary(msgspec.Struct):
+    """A step that has ended and whose arcs have not been judged yet."""
+
+    step: str
+    step_run_id: str
+    seq: int
+    #: `step.done` or `step.failed`
+    name: str
+    output: dict[str, Any]
+    step_vars: dict[str, Any]
+    input: Any = None
+    is_loop: bool = False
+
+    def event(self, name: str | None = None) -> dict[str, Any]:
+        """The boundary event as arcs and admission see it."""
+        error = self.output["error"]
+        return {
+            "name": name or self.name,
+            "status": "error" if error else "success",
+            "step": self.step,
+            "error": error,
+            "output": self.output,
+        }
+
+
+class Execution(msgspec.Struct):
+    """The state of one execution."""
+
+    execution_id: str
+    #: the playbook's path
+    path: str = ""
+    playbook: str = ""
+    seq: int = 0
+    timestamp: str = ""
+    #: `requested`, `running`, `completed`, `failed` or `cancelled`
+    status: str = "requested"
+    paused: bool = False
+    #: when the workflow started, in seconds since the epoch
+    started: float = 0.0
+    workload: dict[str, Any] = {}
+    ctx: dict[str, Any] = {}
+    steps: dict[str, StepInfo] = {}
+    #: how many step runs there have been
+    total_runs: int = 0
+    #: under way, by id, in the order in which they were scheduled
+    runs: dict[str, StepRun] = {}
+    parked: dict[str, list[Token]] = {}
+    rounds: dict[str, Round] = {}
+    #: ended, not routed yet
+    boundaries: list[Boundary] = []
+    #: who brought the tokens that are being delivered
+    bringer: Boundary | None = None
+    #: signals that nobody has taken yet, first in first out
+    signals: dict[str, list[Any]] = {}
+    #: signal → the pipelines that wait for it, by step run and iteration, first in first out
+    listeners: dict[str, list[tuple[str, Path]]] = {}
+    #: an error that ends the execution once everything that runs has ended
+    failure: dict[str, Any] | None = None
+    #: `completed`, `failed` or `cancelled`, once somebody said that it ends at once
+    terminated: str | None = None
+    entry_step: str | None = None
+    return_step: str | None = None
+    parent: dict[str, Any] | None = None
+    depth: int = 0
+    #: what the execution would yield if it ended now, and whether a step that names itself the result said so
+    output: Any = None
+    output_final: bool = False
+    #: the synthesised steps, in the words of the language
+    synthesized: list[dict[str, Any]] = []
+    error: dict[str, Any] | None = None
+    stalled: list[str] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.status in ("completed", "failed", "cancelled")
+
+
+def parse_label(iteration: int | str | None) -> Path:
+    """The path of an iteration as events write it."""
+    if iteration is None:
+        return ()
+    if isinstance(iteration, int):
+        return (iteration,)
+    return tuple(int(part) for part in iteration.split("."))
+
+
+def label_of(path: Path) -> int | str | None:
+    """An iteration's path as events write it: a number, nested `"2.0"`."""
+    if len(path) > 1:
+        return ".".join(map(str, path))
+    return path[0] if path else None

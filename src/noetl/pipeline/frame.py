@@ -1,0 +1,83 @@
+"""Frame: where a pipeline stands. Everything in it follows from the order and from what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from noetl.model.output import Output
+from noetl.model.playbook import Step, Task
+from noetl.model.scope import Patch, of_scope, written
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """What the world gives to one move: the time, ids and chance come in, they are never asked for."""
+
+    now: float
+    new_id: Callable[[], str]
+    chance: float = 0.5
+
+
+class Frame:
+    """The program counter of one pipeline, and the scopes its templates see."""
+
+    def __init__(self, step: Step, order_scopes: Mapping[str, Any], *, run: str, iteration: int | str | None) -> None:
+        self.step = step
+        self.tasks = step.tasks
+        self.positions = {task.name: position for position, task in enumerate(step.tasks)}
+        self.run = run
+        self.iteration = iteration
+        self.counter = 0
+        self.attempt = 1
+        #: how often each task was visited
+        self.visits: dict[str, int] = {}
+        self.jumps = 0
+        self.step_input: dict[str, Any] = order_scopes["input"]
+        self.scopes: dict[str, Any] = {**order_scopes, "_prev": None}
+        self.output: Output | None = None
+        #: the attempt that was recorded as started and has no end yet; it runs again, under the same name
+        self.recorded_start: tuple[str, int] | None = None
+        #: when the next attempt may start, in seconds since the epoch
+        self.not_before: float | None = None
+        #: when the attempt under way started
+        self.since = 0.0
+
+    @property
+    def task(self) -> Task:
+        """The task at which the pipeline stands."""
+        return self.tasks[self.counter]
+
+    @property
+    def at_end(self) -> bool:
+        """Whether no task is left."""
+        return self.counter >= len(self.tasks)
+
+    @property
+    def task_run_id(self) -> str:
+        """The identity of the visit to this task, the same for all of its attempts."""
+        where = self.run if self.iteration is None else f"{self.run}/{self.iteration}"
+        visit = self.visits.get(self.task.name, 1)
+        return f"{where}/{self.task.name}" if visit == 1 else f"{where}/{self.task.name}.{visit}"
+
+    def visit(self, counter: int) -> None:
+        """Go to a task."""
+        self.counter = counter
+        self.attempt = 1
+        self.not_before = None
+        if not self.at_end:
+            name = self.task.name
+            self.visits[name] = self.visits.get(name, 0) + 1
+
+    def write(self, patch: Patch) -> None:
+        """Let a `set` take effect in the scopes of this pipeline."""
+        for scope in ("ctx", "step", "iter"):
+            for target, value in of_scope(patch, scope):
+                self.scopes[scope] = written(self.scopes.get(scope, {}), target, value)
+
+    def yield_output(self, output: Output) -> None:
+        """An output that counts: the next task sees it."""
+        self.output = output
+        self.scopes["output"] = output
+        self.scopes["_prev"] = output["data"]

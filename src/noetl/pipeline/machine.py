@@ -1,0 +1,339 @@
+"""begin, advance, resume: a pipeline from task to task.
+
+    begin ──► RunTask ──(output)──► advance ──► RunTask | Sleep | Finish
+
+Every move carries the facts that must be recorded with it. Facts that a move makes before an effect are to be durable
+before the effect; that is the driver's duty. What was recorded is enough to stand there again: `resume` goes through
+the facts of a pipeline and yields the frame and the next move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from noetl.errors import TemplateError
+from noetl.expr.assign import failure_of, patch_of, render
+from noetl.model.events import Event, Fact
+from noetl.model.output import Failure, Output, failed, failure, ok
+from noetl.model.playbook import Directive, Task
+from noetl.model.scope import Patch
+from noetl.pipeline.backoff import delay_before
+from noetl.pipeline.frame import Frame, Moment
+from noetl.pipeline.rules import Chosen, choose, number
+
+
+class RunTask(msgspec.Struct, frozen=True):
+    """Run the task at which the frame stands."""
+
+    task: Task
+    scopes: dict[str, Any]
+    #: the evaluated `input`, laid over the step's
+    input: dict[str, Any]
+    #: the task's own, without the step's
+    own_input: dict[str, Any]
+    task_run_id: str
+    attempt: int
+    facts: tuple[Fact, ...]
+
+
+class Sleep(msgspec.Struct, frozen=True):
+    """Nothing to do before a time; then ask `proceed`."""
+
+    until: float
+    facts: tuple[Fact, ...]
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """The pipeline has ended."""
+
+    facts: tuple[Fact, ...]
+
+
+Move = RunTask | Sleep | Finish
+
+
+def begin(frame: Frame, moment: Moment) -> Move:
+    """The first move."""
+    facts = [] if frame.iteration is not None else [_fact(frame, "step.started", {}, status="in_progress")]
+    if not frame.tasks:
+        return _finish(frame, facts, moment)
+    frame.visit(0)
+    return _run(frame, facts, moment)
+
+
+def proceed(frame: Frame, moment: Moment) -> Move:
+    """The move after a sleep, or the first one after `resume`."""
+    if frame.at_end:
+        return _finish(frame, [], moment)
+    if frame.not_before is not None and frame.not_before > moment.now:
+        return Sleep(frame.not_before, ())
+    return _run(frame, [], moment)
+
+
+def advance(frame: Frame, output: Output, moment: Moment) -> Move:
+    """The move after a task has ended with an output."""
+    task = frame.task
+    frame.recorded_start = None
+    output = _with_meta(frame, output, moment)
+    good = output["error"] is None
+    patch: Patch = {}
+    try:
+        if good:
+            output, patch = _after_ok(frame, task, output)
+    except TemplateError as error:
+        output, good = failed(failure_of(error), **_helpers(output)), False
+    before = frame.scopes.get("output")
+    frame.write(patch)
+    frame.scopes["output"] = output
+    try:
+        chosen = choose(task, frame.scopes, good=good)
+        return _follow(frame, output, chosen, patch, moment, before)
+    except TemplateError as error:
+        problem = failure_of(error)
+        payload = {"output": output, "do": "fail", "error": problem} | ({"set": patch} if patch else {})
+        return _fail(frame, problem, [_done(frame, payload)], moment)
+
+
+def _with_meta(frame: Frame, output: Output, moment: Moment) -> Output:
+    started = datetime.fromtimestamp(frame.since or moment.now, UTC).isoformat(timespec="milliseconds")
+    finished = datetime.fromtimestamp(moment.now, UTC).isoformat(timespec="milliseconds")
+    took = int((moment.now - (frame.since or moment.now)) * 1000)
+    meta = {"attempt": frame.attempt, "duration_ms": took, "started_at": started, "finished_at": finished}
+    return {**output, "meta": {**meta, **output.get("meta", {})}}
+
+
+def _helpers(output: Output) -> dict[str, Any]:
+    return {key: value for key, value in output.items() if key not in ("status", "data", "ref", "error")}
+
+
+def _after_ok(frame: Frame, task: Task, output: Output) -> tuple[Output, dict[str, Any]]:
+    """The task's own `output:` and `set`."""
+    sight = {**frame.scopes, "output": output}
+    if task.output is not None:
+        output = {**output, "data": render(task.output, sight)}
+        sight["output"] = output
+    return output, patch_of(task.set, sight) if task.set else {}
+
+
+# --- what follows an output --------------------------------------------------------------------------------------------
+
+
+def _follow(frame: Frame, output: Output, chosen: Chosen, patch: Patch, moment: Moment, before: Any) -> Move:
+    """Do what the chosen rule says."""
+    directive = chosen.directive
+    payload: dict[str, Any] = {"output": output, "do": directive.do}
+    if chosen.rule is not None:
+        payload["rule"] = chosen.rule
+    delay, problem = _weigh(frame, directive, output, moment)
+    if problem is None and directive.set:
+        extra = patch_of(directive.set, frame.scopes)
+        patch = {**patch, **extra}
+        frame.write(extra)
+    if patch:
+        payload["set"] = patch
+    if problem is not None:
+        payload |= {"do": "fail", "error": problem}
+        return _fail(frame, problem, [_done(frame, payload)], moment)
+    if directive.do == "jump":
+        payload["to"] = directive.to
+    elif directive.do == "retry":
+        payload["delay"] = delay
+    fact = _done(frame, payload)
+    if frame.task.silent or directive.do == "skip":
+        _restore(frame, before)
+    return _move(frame, directive, output, fact, delay, moment)
+
+
+def _weigh(frame: Frame, directive: Directive, output: Output, moment: Moment) -> tuple[float, Failure | None]:
+    """Whether a directive can be followed: seconds to wait first, or the error with which the pipeline ends."""
+    if directive.do == "retry":
+        return _retry(frame, directive, output, moment)
+    if directive.do == "fail":
+        return 0.0, _said_failure(frame, directive, output)
+    if directive.do == "jump":
+        frame.jumps += 1
+        limit = frame.step.max_jumps
+        if frame.jumps > limit:
+            return 0.0, failure("jump-limit", f"the pipeline jumped more than {limit:,} times (`max_jumps`)")
+    return 0.0, None
+
+
+def _restore(frame: Frame, before: Any) -> None:
+    """A discarded output leaves things as they were."""
+    if before is None:
+        frame.scopes.pop("output", None)
+    else:
+        frame.scopes["output"] = before
+
+
+def _move(frame: Frame, directive: Directive, output: Output, fact: Fact, delay: float, moment: Moment) -> Move:
+    """Move the program counter."""
+    keeps = not (frame.task.silent or directive.do in ("skip", "retry"))
+    if keeps:
+        frame.yield_output(output)
+    if directive.do == "retry":
+        frame.attempt += 1
+        frame.not_before = moment.now + delay
+        return Sleep(frame.not_before, (fact,)) if delay > 0 else _run(frame, [fact], moment)
+    if directive.do == "break":
+        return _finish(frame, [fact], moment)
+    frame.visit(frame.positions[str(directive.to)] if directive.do == "jump" else frame.counter + 1)
+    return _finish(frame, [fact], moment) if frame.at_end else _run(frame, [fact], moment)
+
+
+def _retry(frame: Frame, directive: Directive, output: Output, moment: Moment) -> tuple[float, Failure | None]:
+    """Seconds until the next attempt, or the error when there is none left."""
+    attempts = number(directive.attempts, frame.scopes, "attempts")
+    if frame.attempt >= attempts:
+        return 0.0, output["error"] or failure("retry-exhausted", f"after {frame.attempt} attempts it is still not so")
+    wait = delay_before(
+        frame.attempt,
+        backoff=directive.backoff,
+        delay=number(directive.delay, frame.scopes, "delay"),
+        max_delay=number(directive.max_delay, frame.scopes, "max_delay"),
+        chance=moment.chance if directive.jitter else None,
+    )
+    return wait, None
+
+
+def _said_failure(frame: Frame, directive: Directive, output: Output) -> Failure:
+    message = render(directive.message, frame.scopes) if directive.message is not None else None
+    error: Failure | None = output["error"]
+    if error is None:
+        return failure("fail", str(message) if message is not None else f"a rule of task `{frame.task.name}` says so")
+    return {**error, "message": f"{message}: {error['message']}"} if message is not None else error
+
+
+# --- running and ending --------------------------------------------------------------------------------------------
+
+
+def _run(frame: Frame, facts: list[Fact], moment: Moment) -> Move:
+    """Start the task at which the frame stands; when its input cannot be evaluated, that is its output."""
+    task = frame.task
+    scopes = frame.scopes
+    scopes |= {"input": frame.step_input, "_task": task.name, "_attempt": frame.attempt}
+    scopes["task_key"] = f"{scopes['execution_id']}/{frame.task_run_id}"
+    frame.since = moment.now
+    try:
+        own = render(task.input, scopes) if task.input is not None else {}
+    except TemplateError as error:
+        return _advance_unstarted(frame, failure_of(error), facts, moment)
+    if not isinstance(own, dict):
+        problem = failure("type", f"the `input` of task `{task.name}` must be a map, not {type(own).__name__}")
+        return _advance_unstarted(frame, problem, facts, moment)
+    scopes["input"] = {**frame.step_input, **own} if own else frame.step_input
+    return RunTask(task, scopes, scopes["input"], own, frame.task_run_id, frame.attempt, tuple(facts))
+
+
+def _advance_unstarted(frame: Frame, problem: Failure, facts: list[Fact], moment: Moment) -> Move:
+    """A task that could not even start has failed; it is recorded like any other."""
+    if frame.recorded_start is None:
+        facts = [*facts, started_fact(frame, {})]
+    move = advance(frame, failed(problem), moment)
+    return msgspec.structs.replace(move, facts=(*facts, *move.facts))
+
+
+def _fail(frame: Frame, problem: Failure, facts: list[Fact], moment: Moment) -> Finish:
+    assert moment.now >= 0
+    error = {**problem, "task": frame.task.name}
+    if frame.iteration is None:
+        output = {**failed(error), **_helpers(frame.scopes.get("output") or {})}
+        facts.append(_fact(frame, "step.failed", {"output": output}, status="error"))
+    else:
+        stop = frame.step.failure_mode != "best_effort"
+        facts.append(_fact(frame, "loop.iteration.failed", {"error": error, "stop": stop}, status="error"))
+    return Finish(tuple(facts))
+
+
+def _finish(frame: Frame, facts: list[Fact], moment: Moment) -> Finish:
+    """The pipeline ended well: the step's output is that of the last task that counted."""
+    output = frame.output or ok()
+    if output["error"] is not None:
+        output = {**output, "status": "ok", "data": None, "error": None}
+    scopes = frame.scopes
+    scopes |= {"output": output, "input": frame.step_input}
+    try:
+        if frame.iteration is None:
+            if frame.step.output is not None:
+                output = {**output, "data": render(frame.step.output, scopes)}
+            facts.append(_fact(frame, "step.done", {"output": output}))
+        else:
+            facts.append(_fact(frame, "loop.iteration.done", _iterations_end(frame, output)))
+    except TemplateError as error:
+        frame.counter = min(frame.counter, len(frame.tasks) - 1)
+        return _fail(frame, failure_of(error), facts, moment)
+    return Finish(tuple(facts))
+
+
+def _iterations_end(frame: Frame, output: Output) -> dict[str, Any]:
+    payload: dict[str, Any] = {"data": output["data"]}
+    innermost = frame.step.loop
+    while innermost is not None and innermost.inner is not None:
+        innermost = innermost.inner
+    if innermost is not None and innermost.until is not None and innermost.until.evaluate(frame.scopes):
+        payload["until"] = True
+    return payload
+
+
+# --- facts -----------------------------------------------------------------------------------------------------------
+
+
+def started_fact(frame: Frame, payload: dict[str, Any]) -> Fact:
+    """The attempt is about to take effect."""
+    return _task_fact(frame, "task.started", payload, "in_progress")
+
+
+def _done(frame: Frame, payload: dict[str, Any]) -> Fact:
+    status = "error" if payload["output"]["error"] is not None else "success"
+    return _task_fact(frame, "task.done", payload, status)
+
+
+def _task_fact(frame: Frame, name: str, payload: dict[str, Any], status: str) -> Fact:
+    return Fact(
+        name, frame.run, payload, status, frame.task.name, frame.task_run_id, frame.iteration, frame.attempt
+    )  # fmt: skip
+
+
+def _fact(frame: Frame, name: str, payload: dict[str, Any], status: str = "success") -> Fact:
+    return Fact(name, frame.run, payload, status, iteration=frame.iteration)
+
+
+# --- going on --------------------------------------------------------------------------------------------------------
+
+
+def resume(frame: Frame, recorded: Iterable[Event]) -> Frame:
+    """Bring a new frame to where the recorded events of its pipeline end."""
+    frame.visit(0)
+    for event in recorded:
+        if event.name == "task.started":
+            frame.recorded_start = (event.task_run_id or "", event.attempt or 1)
+            frame.since = datetime.fromisoformat(event.timestamp).timestamp()
+        elif event.name == "task.done":
+            _again(frame, event)
+    return frame
+
+
+def _again(frame: Frame, event: Event) -> None:
+    """What a recorded end of a task did to the frame."""
+    payload = event.payload
+    frame.recorded_start = None
+    frame.write(payload.get("set", {}))
+    do = payload["do"]
+    if do == "retry":
+        frame.scopes["output"] = payload["output"]
+        frame.attempt += 1
+        frame.not_before = datetime.fromisoformat(event.timestamp).timestamp() + payload["delay"]
+        return
+    if not (frame.task.silent or do == "skip"):
+        frame.yield_output(payload["output"])
+    if do == "jump":
+        frame.jumps += 1
+        frame.visit(frame.positions[payload["to"]])
+    elif do == "break":
+        frame.counter = len(frame.tasks)
+    else:
+        frame.visit(frame.counter + 1)

@@ -1,0 +1,163 @@
+"""The sockets between the brains and the world: what a store, a tool and a clock must do. Each docstring is the law."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from noetl.errors import NoetlError
+from noetl.model.events import Event
+from noetl.model.output import Output
+
+T = TypeVar("T")
+
+
+class Conflict(NoetlError):
+    """Somebody else has written to the execution's log meanwhile: load it again."""
+
+
+class StoreFailed(NoetlError):
+    """The store cannot write or read (disk full, no permission, corrupted). What was durable before still is."""
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """An execution as lists show it."""
+
+    execution_id: str
+    path: str
+    #: `requested`, `running`, `paused`, `completed`, `failed` or `cancelled`
+    status: str
+    requested_at: str
+    updated_at: str
+    seq: int
+    #: content hash of the playbook
+    playbook: str
+    parent: str | None = None
+    #: who runs it: the id of a process that holds its lock, see `EventLog.claim`
+    owner: str | None = None
+    #: whether that process is alive
+    alive: bool = False
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A playbook as it was run."""
+
+    hash: str
+    text: str
+    #: where it came from; relative paths inside of it start at its folder
+    file: str
+    #: whether it was read as an older dialect
+    legacy: bool = False
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line that a tool wrote."""
+
+    timestamp: str
+    step: str
+    task: str
+    iteration: int | str | None
+    #: `stdout` or `stderr`
+    stream: str
+    text: str
+
+
+class EventLog(Protocol):
+    """The truth. Events are appended, never changed; everything else can be made anew from them."""
+
+    async def append(self, events: Sequence[Event], *, status: str, snapshot: bytes | None = None) -> None:
+        """Write events of one execution, all or none; they are durable when this returns.
+
+        `seq` must go on where the log ends, else `Conflict`. `status` is what the summary shows from now on. A
+        `snapshot` is the state behind the last of these events. Callers may be many: what waits is committed together.
+        """
+
+    def read(self, execution_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+        """The events behind `after`, in order."""
+
+    def snapshot(self, execution_id: str, *, upto: int | None = None) -> tuple[int, bytes] | None:
+        """The latest snapshot, not later than `upto`, and its seq."""
+
+    def summaries(self, *, limit: int = 50, unfinished: bool = False) -> list[Summary]:
+        """The executions, the latest first."""
+
+    def summary(self, execution_id: str) -> Summary | None:
+        """One execution; None: there is none. A beginning of an id that fits only one is enough."""
+
+    async def claim(self, execution_id: str) -> bool:
+        """Make this process the owner of an execution, unless another one that is alive owns it."""
+
+    def keep_source(self, source: Source) -> None:
+        """Keep the text of a playbook under its hash."""
+
+    def source(self, content_hash: str) -> Source | None:
+        """The playbook of a hash."""
+
+    def post(self, execution_id: str, body: bytes) -> None:
+        """Leave a request for whoever owns the execution."""
+
+    def collect(self) -> list[tuple[str, bytes]]:
+        """The requests left for executions that this process owns, in order; each is handed out once."""
+
+    def write_lines(self, execution_id: str, lines: Sequence[Line]) -> None:
+        """Keep what tools wrote; may be lost when the machine dies."""
+
+    def lines(self, execution_id: str, *, after: int = 0) -> list[tuple[int, Line]]:
+        """What tools wrote, behind a position."""
+
+    async def close(self) -> None:
+        """Write what waits, and let go."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A task, rendered and ready: all that a tool is told."""
+
+    kind: str
+    execution_id: str
+    step: str
+    task: str
+    #: the kind's own keys; those of a kind whose `input` configures it are in here too
+    config: Mapping[str, Any]
+    #: the task's input laid over the step's
+    input: Mapping[str, Any]
+    #: the task's alone
+    own_input: Mapping[str, Any]
+    #: the effective spec, by dotted key
+    spec: Mapping[str, Any]
+    #: the same for every attempt at the same task: what is done twice with it should take effect once
+    key: str
+    attempt: int
+    #: what templates of the task see: `workload`, `ctx`, `step`, `iter` …
+    scopes: Mapping[str, Any]
+    iteration: int | str | None = None
+
+
+class World(Protocol):
+    """What a tool may use. One per execution: what it keeps is warm for the next task and closed at the end."""
+
+    #: where relative paths start: the folder of the playbook
+    folder: Path
+    #: the environment for processes, without what holds credentials
+    environment: Mapping[str, str]
+
+    async def resource(self, name: str, make: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[None]]) -> T:
+        """Something to be made once and kept, such as connections."""
+
+    def log(self, call: Call, stream: str, text: str) -> None:
+        """Keep what a task wrote to `stdout` or `stderr`; may hold several lines or a part of one."""
+
+
+class Tool(Protocol):
+    """A module with these names is a tool; plugins are found by the entry point group `noetl.tools`.
+
+    `run` never raises for a failure of the task itself: that is an output with an error. It is cancelled when the
+    task is to end at once, and must then leave nothing running. `spec.timeout` is kept by the caller.
+    """
+
+    KIND: Any
+
+    async def run(self, call: Call, world: World) -> Output:
+        """Do it."""

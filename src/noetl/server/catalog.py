@@ -1,0 +1,79 @@
+"""The playbooks within reach of a file: those of its folder, by their path, their name, or a file's name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from noetl.lang import Loaded, load_bytes
+from noetl.model.kinds import ToolKind
+from noetl.model.net import Net
+from noetl.ports import Source
+
+_SUFFIXES = (".yaml", ".yml")
+
+
+class Catalog:
+    """Reads playbooks, each once."""
+
+    def __init__(self, kinds: Mapping[str, ToolKind]) -> None:
+        self.kinds = kinds
+        self._loaded: dict[str, Net] = {}
+        self._folders: dict[Path, dict[str, Path]] = {}
+
+    def read(self, file: Path, data: bytes | None = None, *, legacy: bool = False) -> tuple[Source, Loaded]:
+        """A playbook's file, and what the language makes of it."""
+        data = file.read_bytes() if data is None else data
+        loaded = load_bytes(data, self.kinds, name=str(file), legacy=legacy)
+        source = Source(hashlib.sha256(data).hexdigest(), data.decode("utf-8-sig", "replace"), str(file), legacy)
+        if loaded.net is not None:
+            self._loaded[source.hash] = loaded.net
+        return source, loaded
+
+    def net(self, source: Source) -> Net | None:
+        """The net of a playbook that was run before."""
+        known = self._loaded.get(source.hash)
+        if known is None:
+            loaded = load_bytes(source.text.encode(), self.kinds, name=source.file, legacy=source.legacy)
+            known = loaded.net
+            if known is not None:
+                self._loaded[source.hash] = known
+        return known
+
+    def find(self, path: str, *, near: Path) -> Path | None:
+        """The file of a playbook that another one calls by its path."""
+        folder = near.parent
+        direct = folder / path
+        for candidate in (direct, *(direct.with_name(direct.name + suffix) for suffix in _SUFFIXES)):
+            if candidate.suffix in _SUFFIXES and candidate.is_file():
+                return candidate
+        return self._names(folder).get(path)
+
+    def _names(self, folder: Path) -> dict[str, Path]:
+        known = self._folders.get(folder)
+        if known is None:
+            known = self._folders[folder] = {}
+            for file in sorted(folder.iterdir()):
+                if file.suffix in _SUFFIXES and file.is_file():
+                    for name in _names_of(file):
+                        known.setdefault(name, file)
+        return known
+
+
+def _names_of(file: Path) -> list[str]:
+    """What a playbook is called, looked up without compiling it; a path comes before a name."""
+    from noetl.lang.node import MapNode, plain
+    from noetl.lang.reader import read
+    from noetl.model.diagnostics import Diagnostics
+    from noetl.model.source import Source as Text
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return []
+    root = read(text, Diagnostics(Text(text, str(file))))
+    metadata = plain(root.get("metadata")) if isinstance(root, MapNode) else None
+    if not isinstance(metadata, dict):
+        return []
+    return [str(metadata[key]) for key in ("path", "name") if isinstance(metadata.get(key), str)]

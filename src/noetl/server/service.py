@@ -1,0 +1,198 @@
+"""Service: facts and requests in, decisions out. Load, react, append, then give the orders; nothing after.
+
+Each execution has one mailbox. Whatever has come while the last decision was being written is decided together, so
+that many small reports become few commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import msgspec
+
+from noetl.engine.fold import apply
+from noetl.engine.outlook import Outlook
+from noetl.engine.react import open as open_execution
+from noetl.engine.react import pending, react
+from noetl.engine.turn import Decision
+from noetl.errors import NoetlError
+from noetl.model.events import Event, Fact
+from noetl.model.net import Net
+from noetl.model.orders import Order
+from noetl.model.requests import Due, Open, Request
+from noetl.model.state import Execution
+from noetl.ports import EventLog
+
+#: a snapshot is written whenever so many events have come since the last
+SNAPSHOT_EVERY = 5_000
+
+Happening = Fact | Request
+
+
+class Dispatch(Protocol):
+    """Who carries out orders."""
+
+    def give(self, hot: Hot, orders: Iterable[Order]) -> None:
+        """Carry out orders of an execution, each at least once."""
+
+    def ended(self, hot: Hot) -> None:
+        """An execution is over."""
+
+
+class Hot:
+    """An execution in memory."""
+
+    def __init__(self, state: Execution, outlook: Outlook) -> None:
+        self.state = state
+        self.outlook = outlook
+        self.mail: list[tuple[Happening, asyncio.Future[None] | None]] = []
+        self.busy = False
+        self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.snapshot_seq = state.seq
+
+    @property
+    def id(self) -> str:
+        """The execution's id."""
+        return self.state.execution_id
+
+
+class Service:
+    """Decides for all executions of this process."""
+
+    def __init__(
+        self, log: EventLog, dispatch: Dispatch, *, clock: Callable[[], float], new_id: Callable[[], str]
+    ) -> None:
+        self.log = log
+        self.dispatch = dispatch
+        self.clock = clock
+        self.new_id = new_id
+        self.hot: dict[str, Hot] = {}
+        self._tasks: set[asyncio.Future[None]] = set()
+        #: those who follow along: called with the events of each decision, once they are durable
+        self.watchers: list[Callable[[Hot, tuple[Event, ...]], None]] = []
+
+    async def start(self, net: Net, request: Open) -> Hot:
+        """Start an execution; durable when this returns."""
+        outlook = Outlook(net)
+        state, decision = open_execution(outlook, request, self.clock(), self.new_id)
+        hot = self.hot[state.execution_id] = Hot(state, outlook)
+        hot.busy = True
+        try:
+            await self._write(hot, decision)
+        finally:
+            hot.busy = False
+        self._after(hot, decision)
+        return hot
+
+    async def take_over(self, execution_id: str, net: Net) -> Hot:
+        """Go on with an execution that another process has left."""
+        state = self.load(execution_id)
+        hot = self.hot[execution_id] = Hot(state, Outlook(net))
+        if state.over:
+            self._end(hot)
+            return hot
+        decision = pending(hot.outlook, state, self.clock(), self.new_id)
+        self.dispatch.give(hot, decision.orders)
+        self.post(execution_id, [Due()])
+        return hot
+
+    def load(self, execution_id: str, *, upto: int | None = None) -> Execution:
+        """The state that the log yields, at its end or at an earlier event."""
+        found = self.log.snapshot(execution_id, upto=upto)
+        state = Execution(execution_id)
+        if found is not None:
+            state = msgspec.msgpack.decode(found[1], type=Execution)
+        limit = None if upto is None else upto - state.seq
+        for event in self.log.read(execution_id, after=state.seq, limit=limit):
+            apply(state, event)
+        return state
+
+    # --- the mailbox -----------------------------------------------------------------------------------------------
+
+    async def record(self, execution_id: str, happened: Iterable[Happening]) -> None:
+        """Decide what follows from what happened; returns when that is durable."""
+        hot = self.hot.get(execution_id)
+        if hot is None:
+            return
+        done = asyncio.get_running_loop().create_future()
+        items = list(happened)
+        hot.mail.extend((one, None) for one in items[:-1])
+        hot.mail.append((items[-1], done))
+        if not hot.busy:
+            await self._drain(hot)
+        await done
+
+    def post(self, execution_id: str, happened: Iterable[Happening]) -> None:
+        """The same, without waiting."""
+        hot = self.hot.get(execution_id)
+        if hot is None:
+            return
+        hot.mail.extend((one, None) for one in happened)
+        if not hot.busy:
+            self._spawn(self._drain(hot))
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _drain(self, hot: Hot) -> None:
+        hot.busy = True
+        try:
+            while hot.mail:
+                mail, hot.mail = hot.mail, []
+                await self._decide(hot, mail)
+        finally:
+            hot.busy = False
+
+    async def _decide(self, hot: Hot, mail: list[tuple[Happening, asyncio.Future[None] | None]]) -> None:
+        try:
+            decision = react(hot.outlook, hot.state, [one for one, _ in mail], self.clock(), self.new_id)
+            await self._write(hot, decision)
+        except NoetlError as error:
+            self._lose(hot, mail, error)
+            return
+        for _, done in mail:
+            if done is not None and not done.done():
+                done.set_result(None)
+        self._after(hot, decision)
+
+    async def _write(self, hot: Hot, decision: Decision) -> None:
+        if not decision.events:
+            return
+        state = hot.state
+        snapshot = None
+        if state.seq - hot.snapshot_seq >= SNAPSHOT_EVERY:
+            snapshot = msgspec.msgpack.encode(state)
+            hot.snapshot_seq = state.seq
+        await self.log.append(decision.events, status=shown_status(state), snapshot=snapshot)
+
+    def _after(self, hot: Hot, decision: Decision) -> None:
+        for watch in self.watchers:
+            watch(hot, decision.events)
+        self.dispatch.give(hot, decision.orders)
+        if hot.state.over:
+            self._end(hot)
+
+    def _end(self, hot: Hot) -> None:
+        self.hot.pop(hot.id, None)
+        self.dispatch.ended(hot)
+        if not hot.finished.done():
+            hot.finished.set_result(None)
+
+    def _lose(self, hot: Hot, mail: list[tuple[Happening, asyncio.Future[None] | None]], error: NoetlError) -> None:
+        """What was decided could not be written: forget the state, which is ahead of the log now."""
+        self.hot.pop(hot.id, None)
+        for _, done in [*mail, *hot.mail]:
+            if done is not None and not done.done():
+                done.set_exception(error)
+        self.dispatch.ended(hot)
+        if not hot.finished.done():
+            hot.finished.set_exception(error)
+
+
+def shown_status(state: Execution) -> str:
+    """The status that lists show."""
+    return "paused" if state.paused and not state.over else state.status

@@ -1,0 +1,1 @@
+"""The data plane: runs pipelines with real tools and reports."""

@@ -1,0 +1,190 @@
+"""Workshop: carries out the orders of a service in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol
+
+from noetl.model.events import Event, Fact
+from noetl.model.net import Net
+from noetl.model.orders import Order, RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
+from noetl.model.state import Execution, parse_label
+from noetl.pipeline.frame import Moment
+from noetl.ports import EventLog
+from noetl.worker.runner import Runner, Tools
+from noetl.worker.world import LocalWorld
+
+Key = tuple[str, str, int | str | None]
+
+
+class Running(Protocol):
+    """An execution that is being carried out."""
+
+    @property
+    def id(self) -> str:
+        """The execution's id."""
+
+    state: Execution
+    net: Net
+
+
+class Office(Protocol):
+    """Who gives the orders and hears the reports."""
+
+    async def report(self, execution_id: str, facts: list[Fact]) -> None:
+        """Hear facts; returns when they are durable."""
+
+    def due(self, execution_id: str) -> None:
+        """Hear that a time has come."""
+
+    def start_child(self, running: Running, order: StartChild) -> None:
+        """Start a child execution."""
+
+    def stop_child(self, execution_id: str) -> None:
+        """Cancel a child execution."""
+
+
+class Workshop:
+    """All pipelines that run in this process."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        tools: Tools,
+        world: Callable[[Running], LocalWorld],
+        *,
+        clock: Callable[[], float],
+        moment: Callable[[], Moment],
+    ) -> None:
+        self.log = log
+        self.tools = tools
+        self.make_world = world
+        self.clock = clock
+        self.moment = moment
+        self.office: Office
+        self.tasks: dict[Key, asyncio.Task[None]] = {}
+        self.worlds: dict[str, LocalWorld] = {}
+        self.alarms: list[tuple[float, str]] = []
+        self.alarm: asyncio.TimerHandle | None = None
+        self.closing: set[asyncio.Future[Any]] = set()
+
+    def give(self, hot: Any, orders: Iterable[Order]) -> None:
+        """Carry out orders."""
+        for order in orders:
+            if isinstance(order, RunPipeline):
+                self._run(hot, order)
+            elif isinstance(order, StopPipelines):
+                self._stop(hot.id, order)
+            elif isinstance(order, WakeAt):
+                self._wake_at(order.at, hot.id)
+            elif isinstance(order, StartChild):
+                self.office.start_child(hot, order)
+            elif isinstance(order, StopChild):
+                self.office.stop_child(order.execution_id)
+
+    def ended(self, hot: Any) -> None:
+        """Let go of what was kept for an execution."""
+        for key in [key for key in self.tasks if key[0] == hot.id]:
+            self.tasks[key].cancel()
+        world = self.worlds.pop(hot.id, None)
+        if world is not None:
+            self._later(world.close())
+
+    async def close(self) -> None:
+        """End everything."""
+        for task in self.tasks.values():
+            task.cancel()
+        for world in list(self.worlds.values()):
+            self._later(world.close())
+        self.worlds.clear()
+        while self.tasks or self.closing:
+            await asyncio.gather(*self.tasks.values(), *self.closing, return_exceptions=True)
+
+    # --- pipelines ---------------------------------------------------------------------------------------------------
+
+    def _run(self, hot: Any, order: RunPipeline) -> None:
+        key = (hot.id, order.step_run_id, order.iteration)
+        if key in self.tasks:
+            return
+        world = self.worlds.get(hot.id)
+        if world is None:
+            world = self.worlds[hot.id] = self.make_world(hot)
+        net = hot.outlook.net
+        around = _Around(self, hot.id)
+        runner = Runner(order, net.steps[order.step], net.playbook, around, world)
+        task = asyncio.ensure_future(runner.run())
+        self.tasks[key] = task
+        task.add_done_callback(lambda done: self._over(key, done))
+
+    def _over(self, key: Key, done: asyncio.Task[None]) -> None:
+        if self.tasks.get(key) is done:
+            del self.tasks[key]
+        if not done.cancelled() and (error := done.exception()) is not None:
+            self._later(self._crashed(key, error))
+
+    async def _crashed(self, key: Key, error: BaseException) -> None:
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"the pipeline {key} broke", "exception": error}
+        )  # fmt: skip
+
+    def _stop(self, execution_id: str, order: StopPipelines) -> None:
+        path = parse_label(order.iteration)
+        for key, task in list(self.tasks.items()):
+            mine = key[0] == execution_id and key[1] == order.step_run_id
+            if mine and parse_label(key[2])[: len(path)] == path:
+                task.cancel()
+
+    def _later(self, awaitable: Awaitable[Any]) -> None:
+        task = asyncio.ensure_future(awaitable)
+        self.closing.add(task)
+        task.add_done_callback(self.closing.discard)
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def _wake_at(self, at: float, execution_id: str) -> None:
+        heapq.heappush(self.alarms, (at, execution_id))
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        if self.alarm is not None:
+            self.alarm.cancel()
+            self.alarm = None
+        if self.alarms:
+            delay = max(0.0, self.alarms[0][0] - self.clock())
+            self.alarm = asyncio.get_running_loop().call_later(delay, self._ring)
+
+    def _ring(self) -> None:
+        self.alarm = None
+        now = self.clock()
+        rung: set[str] = set()
+        while self.alarms and self.alarms[0][0] <= now:
+            rung.add(heapq.heappop(self.alarms)[1])
+        for execution_id in rung:
+            self.office.due(execution_id)
+        self._set_alarm()
+
+
+class _Around:
+    """What a runner sees of the workshop."""
+
+    def __init__(self, shop: Workshop, execution_id: str) -> None:
+        self.shop = shop
+        self.execution_id = execution_id
+        self.tools = shop.tools
+
+    def moment(self) -> Moment:
+        return self.shop.moment()
+
+    async def sleep_until(self, when: float) -> None:
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.sleep(max(0.0, when - self.shop.clock()))
+
+    async def report(self, facts: list[Fact]) -> None:
+        await self.shop.office.report(self.execution_id, facts)
+
+    def recorded(self, order: RunPipeline) -> list[Event]:
+        events = self.shop.log.read(self.execution_id, after=order.since - 1)
+        return [e for e in events if e.step_run_id == order.step_run_id and e.iteration == order.iteration]

@@ -1,0 +1,57 @@
+"""A task's own fields, rendered: SQL to statements with parameters, shell to safe text, everything else to values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from noetl.expr.assign import render
+from noetl.expr.shell import compile_command
+from noetl.expr.value import Value
+from noetl.model.kinds import InputRole, ToolKind
+from noetl.model.playbook import Task
+from noetl.pipeline.machine import RunTask
+from noetl.ports import Call
+
+
+def call_of(move: RunTask, kind: ToolKind, *, step: str, iteration: int | str | None) -> Call:
+    """What a tool is told. A TemplateError says that the task cannot be rendered."""
+    task, scopes = move.task, move.scopes
+    config = {name: _field(name, value, kind, scopes) for name, value in task.config.items()}
+    if kind.input is InputRole.CONFIGURES:
+        config = {**config, **move.own_input}
+    return Call(
+        kind.name,
+        scopes["execution_id"],
+        step,
+        task.name,
+        config,
+        move.input,
+        move.own_input,
+        spec_of(task, scopes),
+        scopes["task_key"],
+        move.attempt,
+        scopes,
+        iteration,
+    )
+
+
+def spec_of(task: Task, scopes: Mapping[str, Any]) -> dict[str, Any]:
+    """The effective spec, rendered."""
+    return {name: render(layered.value, scopes) for name, layered in task.spec.items()}
+
+
+def _field(name: str, value: Any, kind: ToolKind, scopes: Mapping[str, Any]) -> Any:
+    if name in kind.shell and isinstance(value, Value):
+        return _command(value.tree, scopes)
+    if name in kind.literal or not isinstance(value, Value):
+        return value
+    return value.evaluate(scopes)
+
+
+def _command(tree: Any, scopes: Mapping[str, Any]) -> Any:
+    """Shell text, or a list of it; each template in it stands for one word."""
+    if isinstance(tree, list):
+        return [_command(part, scopes) for part in tree]
+    source = getattr(tree, "source", tree)
+    return compile_command(source).render(scopes) if isinstance(source, str) else source

@@ -1,0 +1,185 @@
+"""Runner: drives one pipeline with real tools, and reports what happens in order.
+
+What a task is about to do is durable before it does it, unless its kind says that doing it twice changes nothing: then
+its facts wait for the next report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from noetl.errors import TemplateError
+from noetl.expr.assign import failure_of
+from noetl.model.events import Event, Fact
+from noetl.model.kinds import ToolKind
+from noetl.model.orders import RunPipeline
+from noetl.model.output import Output, failed, failure
+from noetl.model.playbook import Playbook, Step
+from noetl.pipeline import machine
+from noetl.pipeline.frame import Frame, Moment
+from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
+from noetl.ports import Call, World
+from noetl.worker.render import call_of
+
+#: facts that may wait for a later report
+_PATIENCE = 64
+
+
+class Tools(Protocol):
+    """The installed tools."""
+
+    def __getitem__(self, name: str) -> ToolKind:
+        """What a kind says of itself."""
+
+    def module(self, name: str) -> Any:
+        """The module that runs it."""
+
+
+class Surroundings(Protocol):
+    """What a runner needs from its process."""
+
+    tools: Tools
+
+    def moment(self) -> Moment:
+        """The time now, and chance."""
+
+    async def sleep_until(self, when: float) -> None:
+        """Sleep until a time in seconds since the epoch."""
+
+    async def report(self, facts: list[Fact]) -> None:
+        """Hand over facts; returns when they are durable."""
+
+    def recorded(self, order: RunPipeline) -> list[Event]:
+        """What the log has of the order's pipeline."""
+
+
+class Runner:
+    """One pipeline."""
+
+    def __init__(self, order: RunPipeline, step: Step, playbook: Playbook, around: Surroundings, world: World) -> None:
+        self.order = order
+        self.around = around
+        self.world = world
+        self.playbook = playbook
+        moment = around.moment()
+        functions = {"uuid": moment.new_id, "now": self._now}
+        self.frame = Frame(step, {**order.scopes, **functions}, run=order.step_run_id, iteration=order.iteration)
+        self.waiting: list[Fact] = []
+
+    def _now(self) -> str:
+        from datetime import UTC, datetime
+
+        return datetime.fromtimestamp(self.around.moment().now, UTC).isoformat()
+
+    async def run(self) -> None:
+        """Run the pipeline to its end, or to a task that waits for something that holds no worker."""
+        move: Move | None = await self._first()
+        while move is not None:
+            self.waiting.extend(move.facts)
+            if isinstance(move, Finish):
+                break
+            move = await self._sleep(move) if isinstance(move, Sleep) else await self._task(move)
+        if self.waiting:
+            await self._report()
+
+    async def _first(self) -> Move:
+        order, frame = self.order, self.frame
+        if not order.begun:
+            return machine.begin(frame, self.around.moment())
+        machine.resume(frame, self.around.recorded(order))
+        if order.answer is not None:
+            return machine.advance(frame, order.answer, self.around.moment())
+        return machine.proceed(frame, self.around.moment())
+
+    async def _sleep(self, move: Sleep) -> Move:
+        await self._report()
+        await self.around.sleep_until(move.until)
+        return machine.proceed(self.frame, self.around.moment())
+
+    async def _report(self) -> None:
+        facts, self.waiting = self.waiting, []
+        if facts:
+            await self.around.report(facts)
+
+    # --- one task ----------------------------------------------------------------------------------------------------
+
+    async def _task(self, move: RunTask) -> Move | None:
+        """Run a task; None when it waits for something."""
+        again = self.frame.recorded_start == (move.task_run_id, move.attempt)
+        kind = self.around.tools[move.task.kind]
+        try:
+            call = call_of(move, kind, step=self.order.step, iteration=self.order.iteration)
+        except TemplateError as error:
+            return await self._ended(failed(failure_of(error)), again=again)
+        suspend = getattr(self.around.tools.module(kind.name), "suspend", None)
+        if suspend is not None:
+            return await self._suspend(suspend(call, self.around.moment().now), again=again)
+        if not again:
+            self.waiting.append(machine.started_fact(self.frame, {}))
+        if not kind.effect_free or len(self.waiting) > _PATIENCE:
+            await self._report()
+        output = await self._tool(kind, call)
+        return machine.advance(self.frame, output, self.around.moment())
+
+    async def _ended(self, output: Output, *, again: bool) -> Move:
+        """A task that ended before it started."""
+        if not again:
+            self.waiting.append(machine.started_fact(self.frame, {}))
+        return machine.advance(self.frame, output, self.around.moment())
+
+    async def _suspend(self, wait: dict[str, Any], *, again: bool) -> Move | None:
+        if "kind" in wait:
+            return await self._ended(failed(wait), again=again)
+        if "child" in wait:
+            wait["child"]["execution_id"] = self.around.moment().new_id()
+        if not again:
+            self.waiting.append(machine.started_fact(self.frame, {"wait": wait}))
+        await self._report()
+        return None
+
+    async def _tool(self, kind: ToolKind, call: Call) -> Output:
+        if kind.name == "workbook":
+            return await self._workbook(call)
+        run: Callable[[Call, World], Awaitable[Output]] = self.around.tools.module(kind.name).run
+        timeout = call.spec.get("timeout")
+        if timeout is None:
+            return await run(call, self.world)
+        try:
+            async with asyncio.timeout(float(timeout)):
+                return await run(call, self.world)
+        except TimeoutError:
+            message = f"task `{call.task}` did not end within {float(timeout):g} s (`spec.timeout`)"
+            return failed(failure("timeout", message, retryable=True))
+
+    # --- the workbook ------------------------------------------------------------------------------------------------
+
+    async def _workbook(self, call: Call) -> Output:
+        """A task of the workbook: a pipeline of its own that sees nothing of its caller but `ctx` and its input."""
+        tasks = self.playbook.workbook[str(call.config["task"])]
+        scopes = {key: call.scopes[key] for key in ("workload", "ctx", "execution_id", "now", "uuid")}
+        scopes |= {"input": dict(call.own_input), "step": {}}
+        step = Step(name=call.step, at=tasks[0].at, tasks=tasks)
+        frame = Frame(step, scopes, run=call.key.partition("/")[2], iteration=None)
+        move = machine.begin(frame, self.around.moment())
+        while not isinstance(move, Finish):
+            if isinstance(move, Sleep):
+                await self.around.sleep_until(move.until)
+                move = machine.proceed(frame, self.around.moment())
+                continue
+            move = machine.advance(frame, await self._workbook_task(move, call), self.around.moment())
+        output: Output = move.facts[-1].payload["output"]
+        return output
+
+    async def _workbook_task(self, move: RunTask, outer: Call) -> Output:
+        kind = self.around.tools[move.task.kind]
+        try:
+            call = call_of(move, kind, step=outer.step, iteration=outer.iteration)
+        except TemplateError as error:
+            return failed(failure_of(error))
+        if getattr(self.around.tools.module(kind.name), "suspend", None) is not None:
+            return failed(failure("fail", f"`kind: {kind.name}` cannot stand in a workbook: call it from the step"))
+        return await self._tool(kind, replace(call, task=f"{outer.task}.{call.task}"))

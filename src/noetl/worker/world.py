@@ -1,0 +1,56 @@
+"""LocalWorld: what the tools of one execution may use in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from noetl.ports import Call
+
+T = TypeVar("T")
+
+
+class LocalWorld:
+    """Keeps what tools want kept for an execution, and closes it at the end."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], log: Callable[[Call, str, str], None]) -> None:
+        self.folder = folder
+        self.environment = environment
+        self._log = log
+        self._kept: dict[str, tuple[asyncio.Future[Any], Callable[[Any], Awaitable[None]]]] = {}
+
+    async def resource(self, name: str, make: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[None]]) -> T:
+        """Something to be made once and kept."""
+        kept = self._kept.get(name)
+        if kept is None:
+            made: asyncio.Future[T] = asyncio.ensure_future(_made(make))
+            self._kept[name] = kept = (made, close)
+        # Shielded: whoever asked first may be cancelled, the others still want it.
+        found: T = await asyncio.shield(kept[0])
+        return found
+
+    def log(self, call: Call, stream: str, text: str) -> None:
+        """Keep what a task wrote."""
+        self._log(call, stream, text)
+
+    def kill(self) -> None:
+        """End kept processes at once."""
+        for made, _ in self._kept.values():
+            kill = getattr(made.result(), "kill", None) if made.done() and not made.cancelled() else None
+            if kill is not None:
+                kill()
+
+    async def close(self) -> None:
+        """Close everything that was kept."""
+        for made, close in reversed(self._kept.values()):
+            if made.done() and not made.cancelled() and made.exception() is None:
+                await close(made.result())
+            else:
+                made.cancel()
+        self._kept.clear()
+
+
+async def _made(make: Callable[[], Awaitable[T]]) -> T:
+    return await make()
