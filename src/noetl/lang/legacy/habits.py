@@ -62,15 +62,15 @@ def _spec_to_workload(chain: Chain) -> Renamed | None:
 def _workload(doc: Lowering) -> None:
     """Defaults with templates were rendered once; they are data now."""
     workload = map_of(doc.root, "workload") if doc.migrating else None
+    known = _OF_A_RUN | doc.workload_keys()
     for one in workload.entries if workload is not None else []:
-        if isinstance(one.value, Scalar) and isinstance(one.value.value, str) and "{{" in one.value.value:
-            roots = names_in(one.value.text)
-            if roots and roots <= _OF_A_RUN | doc.workload_keys():
-                doc.todo(
-                    one,
-                    "a default is plain data: pass the value in the payload, or make it with `set` in a step",
-                    one.key,
-                )
+        texts = [node.text for node in strings(one.value) if "{{" in node.text]
+        if any((roots := names_in(text)) and roots <= known for text in texts):
+            doc.todo(
+                one,
+                "a default is plain data: pass the value in the payload, or make it with `set` in a step",
+                one.key,
+            )
 
 
 def _call(doc: Lowering, step: MapNode) -> None:

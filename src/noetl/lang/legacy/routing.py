@@ -1,13 +1,12 @@
-"""Where tokens go: `next` lists and words, `next_mode`, `case`, step `when`, arcs that carry `args`."""
+"""Where tokens go: `next` lists and words, `next_mode`, `case`, step `when`, what arcs write."""
 
 from __future__ import annotations
 
 import re
 
-from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, list_of, map_of, strings, task_items, text_of
-from noetl.lang.legacy.rename import Chain, Renamed, rewrite
+from noetl.lang.legacy.lowering import Lowering, ensure_map, in_a_line, list_of, map_of, task_items, text_of, writes_of
 from noetl.lang.legacy.retries import retry_rule
-from noetl.lang.legacy.rules import bare_targets
+from noetl.lang.legacy.rules import bare_targets, writes
 from noetl.lang.legacy.tools import add_rule
 from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make, scalar
 
@@ -22,9 +21,6 @@ def lower(doc: Lowering) -> None:
         _mode(doc, step)
         _case(doc, step)
         _arcs(doc, step)
-    targets = {text_of(step, "step"): step for step in doc.steps()}
-    for step in doc.steps():
-        _arc_args(doc, step, targets)
 
 
 # --- admission -------------------------------------------------------------------------------------------------
@@ -121,13 +117,15 @@ def _mode(doc: Lowering, step: MapNode) -> None:
             step.take("spec")
         router = map_of(step, "next")
         if router is not None:
-            router.put(entry("spec", make({"mode": found.value}, near=found.key), near=found.key), at=0)
+            if "spec" not in router:
+                router.put(entry("spec", make({}, near=found.key), near=found.key), at=0)
+            doc.keep(ensure_map(router, "spec", found.key), entry("mode", found.value, near=found.key), "`next_mode`")
     router = map_of(step, "next")
     mode = router.entry("mode") if router is not None else None
     if router is not None and mode is not None:
         doc.found("habit", "`mode` beside `arcs`", "`next.spec.mode`", mode.key)
         router.take("mode")
-        ensure_map(router, "spec", mode.key).put(mode)
+        doc.keep(ensure_map(router, "spec", mode.key), mode, "`next`")
 
 
 def _arcs(doc: Lowering, step: MapNode) -> None:
@@ -151,7 +149,8 @@ def _arcs(doc: Lowering, step: MapNode) -> None:
                 continue
             arc.take(word)
             for one in found.value:
-                block.put(one) if one.name not in block else None
+                doc.keep(block, one, f"`{word}`")
+        writes(doc, arc, "ctx")
         mend_condition(doc, arc)
 
 
@@ -222,7 +221,7 @@ def _case_arcs(doc: Lowering, step: MapNode, case: Entry, item: MapNode) -> list
     for word in ("then", "else"):
         then = item.get(word)
         parts = _parts(then)
-        writes = parts.pop("set", None)
+        said = _case_set(doc, parts.pop("set", None))
         retry = parts.pop("retry", None)
         if retry is not None:
             _case_retry(doc, step, item, retry)
@@ -232,18 +231,26 @@ def _case_arcs(doc: Lowering, step: MapNode, case: Entry, item: MapNode) -> list
         for arc in ways:
             if word == "then" and condition is not None and "when" not in arc:
                 arc.put(entry("when", condition))
-            if isinstance(writes, MapNode):
-                block = ensure_map(arc, "set", writes)
-                for one in writes.entries:
-                    block.put(one)
-        if writes is not None and not ways:
-            _case_writes(doc, step, case, writes)
+            block = writes_of(arc, said) if isinstance(said, MapNode) else None
+            for one in said.entries if block is not None and isinstance(said, MapNode) else []:
+                doc.keep(block, one, "`case`") if block is not None else None
+        if said is not None and not (ways and isinstance(said, MapNode)):
+            _case_writes(doc, step, case, said)
         for name in parts:
             doc.todo(
                 step.entry("tool") or step.entry("step"), f"`case` said `{name}` here: write it as a task or rule", item
             )
         made.extend(ways)
     return made
+
+
+def _case_set(doc: Lowering, node: Node | None) -> Node | None:
+    """What a branch writes, its targets with their scopes."""
+    if node is None:
+        return None
+    holder = MapNode([entry("set", node)], node.start, node.end)
+    bare_targets(doc, holder, "ctx")
+    return holder.get("set")
 
 
 def _parts(then: Node | None) -> dict[str, Node]:
@@ -278,78 +285,12 @@ def _case_retry(doc: Lowering, step: MapNode, item: MapNode, retry: Node) -> Non
         doc.todo(step.entry("tool"), f"the retry was meant for: {text_of(item, 'when')}", item)
 
 
-def _case_writes(doc: Lowering, step: MapNode, case: Entry, writes: Node) -> None:
+def _case_writes(doc: Lowering, step: MapNode, case: Entry, said: Node) -> None:
     """Writes of a branch that leads nowhere: the step's own, if there is no other branch to tell them from."""
     alone = isinstance(case.value, ListNode) and len(case.value.items) == 1
-    if isinstance(writes, MapNode) and alone:
-        block = ensure_map(step, "set", writes)
-        for one in writes.entries:
-            if one.name not in block:
-                block.put(one)
-        bare_targets(doc, step, "ctx")
-    else:
-        doc.todo(step.entry("step"), "`case` wrote values here: write them with `set`", case.key)
-
-
-# --- arcs that carry values ------------------------------------------------------------------------------------
-
-
-def _arc_args(doc: Lowering, step: MapNode, targets: dict[str, MapNode]) -> None:
-    """v10: an arc's `args`. They run as they are; a migrated file says the same with `set` and `input`."""
-    arcs = list_of(map_of(step, "next"), "arcs")
-    for arc in arcs.items if arcs is not None else []:
-        found = arc.entry("args") if isinstance(arc, MapNode) else None
-        if found is None or not isinstance(arc, MapNode):
-            continue
-        doc.found("arc-args", "`args` of an arc", "the arc's `set` into `ctx.*`, read in the next step's `input`", found.key,
-                  grade=V10)  # fmt: skip
-        target = targets.get(text_of(arc, "step"))
-        if not doc.migrating or target is None or not isinstance(found.value, MapNode):
-            continue
-        name = re.sub(r"\W", "_", text_of(arc, "step"))
-        keys = [one.name for one in found.value.entries]
-        for one in found.value.entries:
-            made = make(f"ctx.{name}_{one.name}", near=one.key)
-            assert isinstance(made, Scalar)
-            one.key = made
-        found.value.changed = True
-        if "set" in arc:
-            arc.take("args")
-            block = ensure_map(arc, "set", found.key)
-            for one in found.value.entries:
-                block.put(one)
-        else:
-            arc.rename("args", "set")
-        _receive(target, name, keys)
-
-
-def _receive(target: MapNode, name: str, keys: list[str]) -> None:
-    """Let a step read from `ctx` what arcs used to carry."""
-    block = map_of(target, "input")
-    near = target.get("step") or target
-    for key in keys:
-        if block is None:
-            target.take("input")
-            block = MapNode([], near.start, near.end)
-            block.changed = True
-            target.put(entry("input", block, near=near), at=target.position("step") + 1)
-        old = block.get(key)
-        if old is None or (isinstance(old, Scalar) and (old.value is None or "args." in str(old.value))):
-            block.put(entry(key, make(f"{{{{ ctx.{name}_{key} }}}}", near=near), near=near))
-    declared = set(keys)
-
-    def inside(chain: Chain) -> Renamed | None:
-        if chain.parts[0] == "args" and len(chain.parts) > 1 and chain.parts[1] in declared:
-            return Renamed(1, "input")
-        return None
-
-    def outside(chain: Chain) -> Renamed | None:
-        if chain.parts[0] == "args" and len(chain.parts) > 1 and chain.parts[1] in declared:
-            return Renamed(2, f"ctx.{name}_{chain.parts[1]}")
-        return None
-
-    for one in target.entries:
-        # `input` belongs to the step's run; admission, the loop's items and the arcs are judged outside of it.
-        rename = outside if one.name in ("spec", "loop", "next") else inside
-        for node in strings(one.value, skip=frozenset({"code"})):
-            node.rewrite(rewrite(node.text, rename))
+    block = writes_of(step, said) if isinstance(said, MapNode) and alone else None
+    if block is None or not isinstance(said, MapNode):
+        doc.todo(step.entry("step"), f"`case` wrote values here: write them with `set`: {in_a_line(said)}", case.key)
+        return
+    for one in said.entries:
+        doc.keep(block, one, "`case`")

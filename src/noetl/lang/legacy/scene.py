@@ -61,9 +61,8 @@ def of_output(chain: Chain, kind: str) -> Renamed:
     after = chain.parts[1] if len(chain.parts) > 1 else ""
     if chain.called and len(chain.parts) == 2:
         return Renamed(1, "output.data")
-    if after == "status" and chain.compared_with in ("error", "ok", "success", "failed"):
-        words = {"success": "ok", "failed": "error"}
-        return Renamed(2, "output.status", compared=words.get(chain.compared_with, chain.compared_with))
+    if after == "status" and set(chain.compared) & {"error", "ok", "success", "failed"}:
+        return Renamed(2, "output.status", compared={"success": "ok", "failed": "error"})
     if after == "error":
         return Renamed(2, "output.error")
     if kind == "http" and after in HTTP and chain.parts[0] != "result":

@@ -22,7 +22,7 @@ _HTTP = {"status": "status", "status_code": "status", "headers": "headers"}
 
 def lower(doc: Lowering) -> None:
     """Turn every sink into a transfer task."""
-    for step in doc.steps():
+    for step in doc.bodies():
         for name, task in list(task_items(step)):
             _save_task(doc, step, task, name)
             _cursor(doc, task)
@@ -148,7 +148,7 @@ def _sinks_of(doc: Lowering, step: MapNode, task: MapNode | None, name: str, hol
     others = _own_tasks(doc, sinks, result, name)
     if not groups and not others:
         return
-    items = as_list(step)
+    items = as_list(doc, step)
     if items is None:
         items = ListNode([], sinks.key.start, sinks.key.end)
         step.put(entry("tool", items, near=sinks.key), at=step.position("next"))

@@ -363,7 +363,7 @@ def _list_names(doc: Lowering, step: MapNode) -> None:
         task = item
         if len(item.entries) == 1 and isinstance(item.entries[0].value, MapNode) and "kind" not in item:
             task = item.entries[0].value
-        means = {"workbook": "task", "secrets": "secret"}.get(text_of(task, "kind"))
+        means = doc.name_means(task)
         named = task.get("name")
         if means is None or means in task or not isinstance(named, Scalar):
             continue
