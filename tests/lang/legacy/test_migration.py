@@ -126,7 +126,7 @@ def test_comments_stay_with_what_they_speak_of() -> None:
         ('workflow:\n  - step: a\n    args: {}\n    tool: {kind: http, url: x}\n    set: {ctx.k: "{{ output.data.data.x }}"}\n',
          "`output.data.data`: `output.data` is the body itself, and its status is `output.http.status`", "set: {ctx.k"),
         ("workflow:\n  - step: a\n    tool: {kind: noop}\n    case:\n      - when: \"{{ event.name == 'step.done' }}\"\n        then: {emit: x}\n",
-         "`case` said `emit` here: write it as a task or rule", "tool: {kind: noop}"),
+         "`case` says `emit`: write this as tasks, rules and arcs", "case:"),
         ("workflow:\n  - step: a\n    loop: {in: [1], iterator: x, spec: {mode: parallel}}\n    tool:\n      kind: noop\n      set_shared: {q: 1}\n",
          "choose a reducer for this in `loop.spec.policy.reduce`", "set: {ctx.q: 1}"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from noetl.lang.legacy.lowering import Lowering, ensure_map, in_a_line, list_of, map_of, task_items, text_of, writes_of
+from noetl.lang.legacy.lowering import Lowering, ensure_map, list_of, map_of, task_items, text_of, writes_of
 from noetl.lang.legacy.retries import retry_rule
 from noetl.lang.legacy.rules import bare_targets, writes
 from noetl.lang.legacy.tools import add_rule
@@ -184,11 +184,16 @@ def _case(doc: Lowering, step: MapNode) -> None:
     found = step.entry("case")
     if found is None or not isinstance(found.value, ListNode):
         return
+    left = _left_open(found.value)
+    if left:
+        said = ", ".join(f"`{name}`" for name in left)
+        doc.refuse("case", step, found, f"`case` says {said}: write this as tasks, rules and arcs")
+        return
     doc.found("case", "`case`", "arcs under `next`, or rules of a task", found.key)
     arcs: list[Node] = []
     for item in found.value.items:
         if isinstance(item, MapNode):
-            arcs.extend(_case_arcs(doc, step, found, item))
+            arcs.extend(_case_arcs(doc, step, item))
     step.take("case")
     router = map_of(step, "next")
     old = list_of(router, "arcs")
@@ -214,7 +219,41 @@ def _fan_out(doc: Lowering, router: MapNode, arcs: list[MapNode], holder: Entry 
         doc.todo(holder, "every arc whose `when` holds is taken: make sure that only one branch can hold", router)
 
 
-def _case_arcs(doc: Lowering, step: MapNode, case: Entry, item: MapNode) -> list[Node]:
+#: conditions of a `case` that say no more than: at the end, after an error
+_AT_THE_END = re.compile(
+    r"(?:\{\{\s*event\.(?:name|type)\s*==\s*'(?:call\.done|step\.exit|step\.done|loop\.done)'"
+    r"(?:\s+and\s+response\s+is\s+defined)?\s*\}\})?$"
+)
+_AFTER_AN_ERROR = re.compile(
+    r"(?:\{\{\s*(?:event\.(?:name|type)\s*==\s*'call\.error'|output\.status\s*==\s*'error')"
+    r"(?:\s+and\s+error\s+is\s+defined)?\s*\}\})?$"
+)
+#: what a retry says when it makes another call than the one that was made
+_OTHER_CALL = ("params", "args", "url", "endpoint", "data")
+
+
+def _left_open(case: ListNode) -> list[str]:
+    """What a `case` says that no arc and no rule does; while there is any, all of it stays."""
+    left: dict[str, None] = {}
+    for item in case.items:
+        if not isinstance(item, MapNode):
+            return ["when"]
+        left.update(dict.fromkeys(one.name for one in item.entries if one.name not in ("when", "then", "else", "desc")))
+        for then in (item.get("then"), item.get("else")):
+            parts = _parts(then)
+            left.update(dict.fromkeys(name for name in parts if name not in ("set", "retry", "next")))
+            retry, targets, written = parts.get("retry"), parts.get("next"), parts.get("set")
+            if isinstance(retry, MapNode) and any(name in retry for name in _OTHER_CALL):
+                left["retry"] = None
+            if targets is not None and not _as_arcs(targets):
+                left["next"] = None
+            alone = len(case.items) == 1 and _AT_THE_END.match(text_of(item, "when")) is not None
+            if written is not None and not (isinstance(written, MapNode | ListNode) and (targets or alone)):
+                left["set"] = None
+    return list(left)
+
+
+def _case_arcs(doc: Lowering, step: MapNode, item: MapNode) -> list[Node]:
     mend_condition(doc, item)
     condition = item.get("when")
     made: list[Node] = []
@@ -231,30 +270,26 @@ def _case_arcs(doc: Lowering, step: MapNode, case: Entry, item: MapNode) -> list
         for arc in ways:
             if word == "then" and condition is not None and "when" not in arc:
                 arc.put(entry("when", condition))
-            block = writes_of(arc, said) if isinstance(said, MapNode) else None
-            for one in said.entries if block is not None and isinstance(said, MapNode) else []:
-                doc.keep(block, one, "`case`") if block is not None else None
-        if said is not None and not (ways and isinstance(said, MapNode)):
-            _case_writes(doc, step, case, said)
-        for name in parts:
-            doc.todo(
-                step.entry("tool") or step.entry("step"), f"`case` said `{name}` here: write it as a task or rule", item
-            )
+            _write_too(doc, arc, said)
+        if said is not None and not ways:
+            _write_too(doc, step, said)
         made.extend(ways)
     return made
 
 
-def _case_set(doc: Lowering, node: Node | None) -> Node | None:
+def _case_set(doc: Lowering, node: Node | None) -> MapNode | None:
     """What a branch writes, its targets with their scopes."""
     if node is None:
         return None
     holder = MapNode([entry("set", node)], node.start, node.end)
     bare_targets(doc, holder, "ctx")
-    return holder.get("set")
+    return map_of(holder, "set")
 
 
 def _parts(then: Node | None) -> dict[str, Node]:
     """What a `then` holds, whether it is a map, or a list of maps and targets."""
+    if isinstance(then, Scalar):
+        return {"then": then}
     if isinstance(then, MapNode):
         if "step" in then:
             return {"next": then}
@@ -264,8 +299,12 @@ def _parts(then: Node | None) -> dict[str, Node]:
     for item in then.items if isinstance(then, ListNode) else []:
         if isinstance(item, MapNode) and "step" in item:
             targets.append(item)
-        elif isinstance(item, MapNode):
+        elif not isinstance(item, MapNode) or any(one.name in parts for one in item.entries):
+            return {"then": item}
+        else:
             parts.update({one.name: one.value for one in item.entries})
+    if targets and "next" in parts:
+        return {"then": parts["next"]}
     if targets:
         parts["next"] = ListNode(targets, targets[0].start, targets[-1].end)
     return parts
@@ -273,24 +312,16 @@ def _parts(then: Node | None) -> dict[str, Node]:
 
 def _case_retry(doc: Lowering, step: MapNode, item: MapNode, retry: Node) -> None:
     holder = Entry(scalar("retry", near=retry), retry)
-    if isinstance(retry, MapNode) and any(name in retry for name in ("params", "args", "url", "endpoint", "data")):
-        doc.todo(step.entry("tool"), "a retry that changes the call is a `jump` to the task with `set`", retry)
-        return
     for _name, task in list(task_items(step)):
         rule = retry_rule(doc, holder, step.entry("tool"))
         if rule is not None:
             add_rule(task, rule)
-    when = item.get("when")
-    if when is not None and "error" not in text_of(item, "when"):
+    if not _AFTER_AN_ERROR.match(text_of(item, "when")):
         doc.todo(step.entry("tool"), f"the retry was meant for: {text_of(item, 'when')}", item)
 
 
-def _case_writes(doc: Lowering, step: MapNode, case: Entry, said: Node) -> None:
-    """Writes of a branch that leads nowhere: the step's own, if there is no other branch to tell them from."""
-    alone = isinstance(case.value, ListNode) and len(case.value.items) == 1
-    block = writes_of(step, said) if isinstance(said, MapNode) and alone else None
-    if block is None or not isinstance(said, MapNode):
-        doc.todo(step.entry("step"), f"`case` wrote values here: write them with `set`: {in_a_line(said)}", case.key)
-        return
-    for one in said.entries:
-        doc.keep(block, one, "`case`")
+def _write_too(doc: Lowering, holder: MapNode, said: MapNode | None) -> None:
+    """Add what a branch writes to what its arc writes, or, if it leads nowhere, its step."""
+    block = writes_of(holder, said) if said is not None else None
+    for one in said.entries if said is not None else []:
+        doc.keep(block, one, "`case`") if block is not None else None
