@@ -14,11 +14,14 @@ from noetl.lang.legacy import words
 from noetl.lang.legacy.lowering import V10, Lowering, add_set, list_of, map_of, task_items, text_of
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
 from noetl.lang.legacy.scene import (
+    HTTP,
     Scene,
     declares,
     elements_of,
     is_envelope,
+    kind_of,
     names_given,
+    not_there,
     of_output,
     payload_parts,
     sugar_conditions,
@@ -309,17 +312,18 @@ class _Names:
     def step_result(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed:
         """A step's name as its result: published in `ctx`, or simply `output` where that step has just ended."""
         root = chain.parts[0]
-        kind = text_of(map_of(self.steps[root], "tool"), "kind")
-        consumed = payload_parts(chain, kind)
+        step = self.steps[root]
+        consumed = payload_parts(chain, kind_of(step))
         own = root == scene.step_name and (scene.ended or scene.after_task)
         self.doc.found("habit", f"the step's name `{root}`", "`output.data`" if own else f"`ctx.{root}`", node)
         after = chain.parts[1] if len(chain.parts) > 1 else ""
         if root == scene.step_name and scene.in_loop and not scene.ended and after in ("result_index", "index"):
             return Renamed(2, "iter.index")
-        if kind in ("postgres", "duckdb") and after.startswith("command_") and consumed == 1:
-            self.doc.todo(
-                scene.holder, "the output is the rows of the last statement: `[0].column` reads the first row", node
-            )
+        if own and after in ("status_code", "headers") and kind_of(step) == "http" and "loop" not in step:
+            return Renamed(2, f"output.http.{HTTP[after]}")
+        missing = not_there(step, chain, consumed)
+        if missing:
+            self.doc.todo(scene.holder, missing, node)
         if own:
             return Renamed(consumed, "output.data")
         self.want(root, node)

@@ -41,19 +41,45 @@ def is_envelope(reads: Iterable[Read]) -> bool:
     return any(read.path[:2] == ("output", "data") and read.path[2:3] and read.path[2] in ENVELOPE for read in reads)
 
 
+_SQL = ("postgres", "duckdb")
+_PAYLOAD = ("data", "result", "output")
+
+
+def kind_of(step: MapNode) -> str:
+    """The kind of the task whose output is a step's own; one that hands `_prev` on is not."""
+    tasks = [task for _, task in task_items(step) if text_of(task, "output") != "{{ _prev }}"]
+    return text_of(tasks[-1], "kind") if tasks else ""
+
+
 def payload_parts(chain: Chain, kind: str) -> int:
     """How many parts of `step.data.field` say no more than "its output"."""
     parts = chain.parts
     consumed = 1
-    if len(parts) > 1 and not (chain.called and len(parts) == 2):
-        if parts[1] in ("data", "result", "output"):
-            consumed = 2
-        if kind in ("postgres", "duckdb"):
-            if parts[1] == "rows":
-                consumed = 2
-            elif parts[1] == "command_0" and parts[2:3] == ("rows",):
-                consumed = 3
-    return consumed
+    if len(parts) < 2 or (chain.called and len(parts) == 2):
+        return consumed
+    if kind not in _SQL:
+        return 2 if parts[1] in _PAYLOAD else 1
+    while parts[consumed : consumed + 1] and parts[consumed] in _PAYLOAD:
+        consumed += 1
+    if parts[consumed : consumed + 2] == ("command_0", "rows"):
+        return consumed + 2
+    return consumed + 1 if parts[consumed : consumed + 1] == ("rows",) else consumed
+
+
+def not_there(step: MapNode, chain: Chain, consumed: int) -> str:
+    """What to say of a field that a step's output had in other runtimes and has no longer; mostly nothing."""
+    kind = kind_of(step)
+    rest = chain.parts[consumed:]
+    field = rest[0] if rest and not (chain.called and len(rest) == 1) else ""
+    if not field or field.isdigit():
+        return ""
+    if map_of(step, "loop") is not None:
+        return f"`{field}`: the output of a loop is the list of what its iterations gave"
+    if kind in _SQL:
+        return f"`{field}`: the output is the rows of the last statement: `[0].column` reads the first row"
+    if kind == "http" and consumed == 1 and field in ("status_code", "headers", "body"):
+        return f"`{field}`: the output is the body itself; publish `output.http` with `set` where more is needed"
+    return ""
 
 
 def of_output(chain: Chain, kind: str) -> Renamed:
