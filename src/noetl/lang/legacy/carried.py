@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from noetl.lang.legacy.lowering import V10, Lowering, list_of, map_of, strings, text_of
+from noetl.lang.legacy.lowering import V10, Lowering, strings
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
 from noetl.lang.legacy.scene import writes
-from noetl.lang.node import MapNode, Node, Scalar, entry, make
+from noetl.lang.node import MapNode, Node, Scalar, entry, list_of, make, map_of, text_of
 
 _CODE = frozenset({"code"})
 #: parts of a step that are judged outside of its run, where there is no `input`, or that make the input

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from noetl.lang.grammar import API_VERSION, PLAYBOOK
-from noetl.lang.legacy.lowering import Lowering, ensure_map, list_of, map_of, text_of
-from noetl.lang.node import Base, Entry, ListNode, MapNode, Scalar, entry, make, plain
+from noetl.lang.legacy.lowering import Lowering, ensure_map
+from noetl.lang.node import Base, Entry, ListNode, MapNode, Scalar, entry, list_of, make, map_of, plain, text_of
 from noetl.model.nearest import nearest
 from noetl.model.shape import Record
 

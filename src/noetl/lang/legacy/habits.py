@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from noetl.lang.grammar import API_VERSION
-from noetl.lang.legacy.lowering import Lowering, ensure_map, map_of, strings, task_items, text_of
+from noetl.lang.legacy.lowering import Lowering, ensure_map, strings, task_items
 from noetl.lang.legacy.rename import Chain, Renamed, names_in, rewrite
 from noetl.lang.legacy.steps import STEP_KEYS
 from noetl.lang.legacy.tools import KEYS
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make, map_of, text_of
 
 _METADATA = ("name", "path", "version", "description", "labels", "tags")
 #: names that only a run knows; in a workload's default they are plain text

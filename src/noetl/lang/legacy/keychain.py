@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from noetl.lang.grammar_keychain import CREDENTIAL_KINDS
-from noetl.lang.legacy.lowering import Lowering, map_of, text_of
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.lang.legacy.lowering import Lowering
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make, map_of, text_of
 
 _KINDS = {
     "bearer": "bearer", "token": "bearer", "basic": "basic", "api_key": "header", "header": "header",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar, entry, make, plain
+from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar, entry, list_of, make, map_of, plain, text_of
 from noetl.model.diagnostics import Diagnostics, Severity
 from noetl.model.kinds import ToolKind
 
@@ -134,24 +134,6 @@ class Lowering:
         """The keys of the workload."""
         workload = self.root.get("workload")
         return {one.name for one in workload.entries} if isinstance(workload, MapNode) else set()
-
-
-def text_of(node: MapNode | None, name: str) -> str:
-    """The text under a key, or an empty one."""
-    found = node.get(name) if node is not None else None
-    return found.text if isinstance(found, Scalar) and found.value is not None else ""
-
-
-def map_of(node: MapNode | None, name: str) -> MapNode | None:
-    """The map under a key, if there is one."""
-    found = node.get(name) if node is not None else None
-    return found if isinstance(found, MapNode) else None
-
-
-def list_of(node: MapNode | None, name: str) -> ListNode | None:
-    """The list under a key, if there is one."""
-    found = node.get(name) if node is not None else None
-    return found if isinstance(found, ListNode) else None
 
 
 def ensure_map(node: MapNode, name: str, near: Base) -> MapNode:

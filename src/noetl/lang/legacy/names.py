@@ -11,7 +11,7 @@ from functools import partial
 
 from noetl.expr import Read, template
 from noetl.lang.legacy import words
-from noetl.lang.legacy.lowering import V10, Lowering, add_set, list_of, map_of, task_items, text_of
+from noetl.lang.legacy.lowering import V10, Lowering, add_set, task_items
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
 from noetl.lang.legacy.scene import (
     HTTP,
@@ -27,7 +27,7 @@ from noetl.lang.legacy.scene import (
     sugar_conditions,
     writes,
 )
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, list_of, map_of, text_of
 
 _OUTPUT_WORDS = frozenset({"this", "result", "response"})
 _SCOPES = frozenset(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from noetl.lang.legacy.lowering import Lowering, add_set, ensure_map, in_a_line, map_of, task_items, text_of, writes_of
+from noetl.lang.legacy.lowering import Lowering, add_set, ensure_map, in_a_line, task_items, writes_of
 from noetl.lang.legacy.rules import listed_targets, task_scope
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make, map_of, text_of
 
 _RESULT = "{{ output.data }}"
 

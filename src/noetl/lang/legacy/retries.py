@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from noetl.lang.legacy.lowering import Lowering, text_of
+from noetl.lang.legacy.lowering import Lowering
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
-from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar, make, plain
+from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar, make, plain, text_of
 
 _ATTEMPTS = ("max_attempts", "attempts", "max")
 _RETRIES = ("max_retries", "retries", "count")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from noetl.lang.legacy.lowering import Lowering, ensure_map, list_of, map_of, task_items, text_of, writes_of
+from noetl.lang.legacy.lowering import Lowering, ensure_map, task_items, writes_of
 from noetl.lang.legacy.retries import retry_rule
 from noetl.lang.legacy.rules import bare_targets, writes
 from noetl.lang.legacy.tools import add_rule
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make, scalar
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, list_of, make, map_of, scalar, text_of
 
 _HALF_TEMPLATE = re.compile(r"^\s*\{\{\s*(?P<left>[^{}]+?)\s*\}\}\s*(?P<op>==|!=|<=|>=|<|>)\s*(?P<right>[^{}]+?)\s*$")
 

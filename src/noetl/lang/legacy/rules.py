@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from itertools import zip_longest
 
-from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, list_of, map_of, strings, task_items, text_of
+from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, strings, task_items
 from noetl.lang.legacy.rename import names_in
 from noetl.lang.legacy.retries import retry_rule
 from noetl.lang.legacy.tools import add_rule
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, list_of, make, map_of, text_of
 
 _SCOPES = {"set_ctx": "ctx", "set_iter": "iter", "set_vars": "step", "set_shared": "ctx"}
 _SCOPE_NAMES = frozenset({"ctx", "step", "iter", "workload", "output", "input", "keychain", "event"})

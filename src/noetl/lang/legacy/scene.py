@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from noetl.expr import Read
-from noetl.lang.legacy.lowering import Lowering, map_of, task_items, text_of
+from noetl.lang.legacy.lowering import Lowering, task_items
 from noetl.lang.legacy.rename import Chain, Renamed
-from noetl.lang.node import Entry, ListNode, MapNode, Node
+from noetl.lang.node import Entry, ListNode, MapNode, Node, map_of, text_of
 
 HTTP = {"status": "status", "status_code": "status", "headers": "headers"}
 #: what other runtimes wrap a response in

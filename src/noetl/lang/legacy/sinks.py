@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from noetl.lang.legacy.lowering import Lowering, ensure_map, map_of, strings, task_items, text_of
+from noetl.lang.legacy.lowering import Lowering, ensure_map, strings, task_items
 from noetl.lang.legacy.rename import Chain, Renamed, Renamer, rewrite
 from noetl.lang.legacy.steps import as_list
 from noetl.lang.legacy.tools import lower_task
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, copy, entry, make
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, copy, entry, make, map_of, text_of
 
 _TARGET_KINDS = frozenset({"postgres", "duckdb", "s3", "http", "file"})
 _TARGET_KEYS = frozenset(

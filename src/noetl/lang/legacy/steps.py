@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from noetl.lang.grammar import SHAPES
-from noetl.lang.legacy.lowering import V10, Lowering, list_of, map_of, text_of
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.lang.legacy.lowering import V10, Lowering
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, list_of, make, map_of, text_of
 from noetl.model.shape import Record
 
 _STEP = SHAPES["Step"]

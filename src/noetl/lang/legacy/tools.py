@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from noetl.lang.grammar import TASK_KEYS
 from noetl.lang.legacy.document import keychain_entry
-from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, map_of, task_items, text_of
+from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, task_items
 from noetl.lang.legacy.retries import retry_rule
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make, map_of, text_of
 from noetl.model.shape import Record
 
 _SPEC_SHAPE = TASK_KEYS["spec"].shape
