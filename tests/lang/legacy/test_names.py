@@ -46,3 +46,12 @@ def test_the_status_of_a_response_in_its_own_arcs_is_that_of_http() -> None:
     )
     assert "{{ output.http.status == 200 }}" in text
     assert todo == []
+
+
+@pytest.mark.parametrize(("code", "told"), [("result = r.get('command_0')", 1), ("result = r", 0)])
+def test_code_that_unwraps_a_result_is_told_that_nothing_is_wrapped(code: str, told: int) -> None:
+    _, todo = migrated(
+        "workflow:\n  - step: a\n    tool: {kind: duckdb, query: SELECT 1}\n    next: {arcs: [{step: b}]}\n"
+        f'  - {{step: b, tool: {{kind: python, input: {{r: "{{{{ a }}}}"}}, code: "{code}"}}}}\n'
+    )
+    assert len(todo) == told

@@ -25,6 +25,7 @@ from noetl.lang.legacy.scene import (
     of_output,
     payload_parts,
     sugar_conditions,
+    unwraps,
     writes,
 )
 from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, list_of, map_of, text_of
@@ -126,7 +127,7 @@ class _Names:
 
     def tasks(self, step: MapNode, scene: Scene, holder: Entry) -> None:
         for name, task in list(task_items(step)):
-            scene.kind = text_of(task, "kind")
+            scene.kind, scene.unwraps = text_of(task, "kind"), unwraps(task)
             for one in task.entries:
                 if one.name not in _LITERAL:
                     scene.after_task = one.name in ("output", "set", "spec")
@@ -322,7 +323,7 @@ class _Names:
         if own and after in ("status_code", "headers") and kind_of(step) == "http" and "loop" not in step:
             return Renamed(2, f"output.http.{HTTP[after]}")
         missing = not_there(step, chain, consumed)
-        if missing:
+        if missing and (consumed < len(chain.parts) or scene.unwraps):
             self.doc.todo(scene.holder, missing, node)
         if own:
             return Renamed(consumed, "output.data")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -31,6 +32,8 @@ class Scene:
     ended: bool = False
     #: inside of a task's rules, `output` or `set`: the task has ended
     after_task: bool = False
+    #: the task's own code takes results out of what other runtimes wrapped them in
+    unwraps: bool = False
     #: names the caller gives a workbook task
     given: frozenset[str] = frozenset()
     holder: Entry | None = None
@@ -43,6 +46,15 @@ def is_envelope(reads: Iterable[Read]) -> bool:
 
 _SQL = ("postgres", "duckdb")
 _PAYLOAD = ("data", "result", "output")
+
+
+#: how code takes a result out of its wrapping
+_UNWRAPS = re.compile(r"""(?:\.get\(\s*|\[\s*)["'](?:data|body|rows|command_\d+|status_code|results|stats)["']""")
+
+
+def unwraps(task: MapNode) -> bool:
+    """Whether a task's code looks as if it got its results wrapped."""
+    return _UNWRAPS.search(text_of(task, "code")) is not None
 
 
 def kind_of(step: MapNode) -> str:
@@ -71,14 +83,15 @@ def not_there(step: MapNode, chain: Chain, consumed: int) -> str:
     kind = kind_of(step)
     rest = chain.parts[consumed:]
     field = rest[0] if rest and not (chain.called and len(rest) == 1) else ""
-    if not field or field.isdigit():
+    if field.isdigit() or (rest and not field):
         return ""
+    name = f"`{field}`" if field else f"the code unwraps `{chain.parts[0]}`"
     if map_of(step, "loop") is not None:
-        return f"`{field}`: the output of a loop is the list of what its iterations gave"
+        return f"{name}: the output of a loop is the list of what its iterations gave"
     if kind in _SQL:
-        return f"`{field}`: the output is the rows of the last statement: `[0].column` reads the first row"
-    if kind == "http" and consumed == 1 and field in ("status_code", "headers", "body"):
-        return f"`{field}`: the output is the body itself; publish `output.http` with `set` where more is needed"
+        return f"{name}: the output is the rows of the last statement: `[0].column` reads the first row"
+    if kind == "http" and (not field or (consumed == 1 and field in ("status_code", "headers", "body"))):
+        return f"{name}: the output is the body itself; publish `output.http` with `set` where more is needed"
     return ""
 
 
