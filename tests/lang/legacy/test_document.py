@@ -1,5 +1,6 @@
 """The document around the steps: of two values side by side, none is lost."""
 
+import pytest
 from migrating import migrated
 
 from noetl.lang.legacy import migrate
@@ -44,3 +45,14 @@ def test_a_default_with_a_template_inside_a_map_is_told() -> None:
     text, todo = migrated(f'workload:\n  a:\n    b: ["{{{{ execution_id }}}}"]\n{END}')
     assert len(todo) == 1
     assert f"# TODO noetl: {todo[0]}" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [("no_next_is_error: false", 0), ("no_next_is_error: true", 1), ("final_step: end", 0), ("final_step: a", 1)],
+)
+def test_a_setting_of_another_executor_goes_only_where_it_says_what_is_the_case(said: str, told: int) -> None:
+    text, todo = migrated(
+        f"executor: {{spec: {{{said}}}}}\nworkflow: [{{step: a, tool: {{kind: noop}}}}, {{step: end}}]\n"
+    )
+    assert (len(todo), said in text) == (told, bool(told))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from noetl.lang.grammar import API_VERSION, PLAYBOOK
 from noetl.lang.legacy.lowering import Lowering, ensure_map
-from noetl.lang.node import Base, Entry, ListNode, MapNode, Scalar, entry, list_of, make, map_of, plain, text_of
+from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar, entry, list_of, make, map_of, plain, text_of
 from noetl.model.nearest import nearest
 from noetl.model.shape import Record
 
@@ -106,12 +106,9 @@ def _executor(doc: Lowering) -> None:
         found = spec.entry(name) if spec is not None else None
         if found is None or spec is None:
             continue
-        if name in ("entry_step", "entry") and isinstance(found.value, Scalar) and not _is_first(doc, found.value.text):
-            doc.todo(
-                found,
-                f"the first step is the one named `start`; rename `{found.value.text}`, or put it first",
-                found.key,
-            )
+        otherwise = _otherwise(doc, name, found.value)
+        if otherwise:
+            doc.todo(found, otherwise, found.key)
             continue
         doc.found("habit", f"`executor.spec.{name}`", "nothing", found.key)
         spec.take(name)
@@ -119,9 +116,25 @@ def _executor(doc: Lowering) -> None:
         executor.take("spec")
 
 
+def _otherwise(doc: Lowering, name: str, value: Node) -> str:
+    """Where one of these keys asks for something else than what is the case: what to do; mostly nothing."""
+    said = value.text if isinstance(value, Scalar) else ""
+    if name in ("entry_step", "entry") and said and not _is_first(doc, said):
+        return f"the first step is the one named `start`; rename `{said}`, or put it first"
+    if name == "final_step" and said and said != "end" and "end" in _step_names(doc):
+        return f"the output is that of the step `end`; rename `{said}` if it is to be its"
+    if name == "no_next_is_error" and isinstance(value, Scalar) and value.value is True:
+        return "a success that no arc matches ends its branch; add an arc that says `terminate: failed`"
+    return ""
+
+
 def _is_first(doc: Lowering, name: str) -> bool:
-    names = [text_of(step, "step") or text_of(step, "name") for step in doc.steps()]
+    names = _step_names(doc)
     return name == ("start" if "start" in names else names[0] if names else name)
+
+
+def _step_names(doc: Lowering) -> list[str]:
+    return [text_of(step, "step") or text_of(step, "name") for step in doc.steps()]
 
 
 def _metadata(doc: Lowering) -> None:
