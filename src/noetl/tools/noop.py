@@ -1,6 +1,14 @@
 """kind: noop"""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from noetl.model.kinds import InputRole, ToolKind
+from noetl.model.output import Output, ok
+
+if TYPE_CHECKING:
+    from noetl.ports import Call, World
 
 KIND = ToolKind(
     name="noop",
@@ -10,3 +18,8 @@ KIND = ToolKind(
     output="`null`",
     effect_free=True,
 )
+
+
+async def run(call: Call, world: World) -> Output:  # noqa: ARG001  there is nothing to do with them
+    """Do nothing."""
+    return ok()
