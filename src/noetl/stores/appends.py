@@ -1,0 +1,151 @@
+"""Append and Group: what callers want written, and what one transaction writes for all of them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from itertools import chain
+
+import msgspec
+
+from noetl.model.events import Event, encode
+from noetl.ports import Conflict
+from noetl.stores.chain import link, root
+from noetl.stores.queries import queries
+
+#: execution → seq and hash of its last event
+Heads = dict[str, tuple[int, bytes]]
+
+#: snapshots of an execution that are kept, so that a state of the near past need not be folded from the beginning
+KEPT_SNAPSHOTS = 8
+
+#: what a summary's status is at the end
+OVER = frozenset({"completed", "failed", "cancelled"})
+
+_SQL = queries("sqlite")
+#: The driver lets other threads run at every statement, and a busy one then keeps it for 5 ms: so, many rows a statement.
+_ROWS = 64
+
+
+def _repeated(sql: str) -> list[str]:
+    """A statement for 1, 2, 3 … rows of values."""
+    row = sql[sql.index("VALUES (") + 7 :].partition(")")[0] + ")"
+    return [sql.replace(row, ", ".join([row] * count)) for count in range(1, _ROWS + 1)]
+
+
+_ADD_EVENTS = _repeated(_SQL["add_event"])
+_ADD_EXECUTIONS = _repeated(_SQL["add_execution"])
+# The form for many takes twice as long for one.
+_UPDATE_EXECUTIONS = [_SQL["update_execution"], *_repeated(_SQL["update_executions"])[1:]]
+
+
+class Append(msgspec.Struct, frozen=True, gc=False):
+    """One call of `EventLog.append`, its events already in bytes: the caller may change them meanwhile."""
+
+    execution_id: str
+    #: seq of the first
+    first: int
+    bodies: list[bytes]
+    status: str
+    updated_at: str
+    snapshot: bytes | None
+    #: path, playbook, parent and time of request, where the first event of the log is among these
+    opening: tuple[str, str, str | None, str] | None
+
+    @property
+    def weight(self) -> int:
+        """How many bytes there are to write."""
+        return sum(map(len, self.bodies)) + len(self.snapshot or b"")
+
+
+def append_of(events: Sequence[Event], status: str, snapshot: bytes | None) -> Append:
+    """Events as they are to be written; they must be of one execution and follow one another."""
+    first = events[0]
+    for seq, event in enumerate(events, first.seq):
+        if event.seq != seq or event.execution_id != first.execution_id:
+            raise Conflict(
+                f"event {event.seq} of {event.execution_id} does not follow {seq - 1} of {first.execution_id}"
+            )
+    return Append(
+        first.execution_id,
+        first.seq,
+        [encode(event) for event in events],
+        status,
+        events[-1].timestamp,
+        snapshot,
+        opening_of(first) if first.seq == 1 else None,
+    )
+
+
+def opening_of(event: Event) -> tuple[str, str, str | None, str]:
+    """What a summary takes from the first event: path, playbook, parent and time of request."""
+    parent = event.payload.get("parent") or {}
+    return event.entity_id, event.payload.get("playbook", ""), parent.get("execution_id"), event.timestamp
+
+
+def behind(last: int, execution_id: str, first: int) -> Conflict:
+    """The log does not end where an append wants to go on."""
+    return Conflict(
+        f"the log of {execution_id} ends at {last}, so {first} cannot be written: somebody else wrote to it"
+    )
+
+
+class Group:
+    """The appends of one transaction, gathered and then written together."""
+
+    def __init__(self, connection: sqlite3.Connection, heads: Heads) -> None:
+        self._connection = connection
+        self._known = heads
+        #: where the logs end once this is committed
+        self.heads: Heads = {}
+        #: bytes to write
+        self.weight = 0
+        self._rows: list[tuple[str, int, bytes, bytes]] = []
+        self._openings: list[tuple[str | None, ...]] = []
+        self._updates: dict[str, tuple[str, str, int, str]] = {}
+        self._ended: list[str] = []
+        self._snapshots: list[tuple[str, int, bytes]] = []
+
+    def add(self, append: Append) -> Conflict | None:
+        """Take one in, unless the log has gone on without it."""
+        execution_id = append.execution_id
+        seq, digest = self._head(execution_id)
+        if append.first != seq + 1:
+            return behind(seq, execution_id, append.first)
+        for body in append.bodies:
+            seq += 1
+            digest = link(digest, body)
+            self._rows.append((execution_id, seq, body, digest))
+        self.weight += append.weight
+        self.heads[execution_id] = seq, digest
+        if append.opening is not None:
+            self._openings.append((execution_id, *append.opening))
+        self._updates[execution_id] = append.status, append.updated_at, seq, execution_id
+        if append.status in OVER:
+            self._ended.append(execution_id)
+        if append.snapshot is not None:
+            self._snapshots.append((execution_id, seq, append.snapshot))
+        return None
+
+    def _head(self, execution_id: str) -> tuple[int, bytes]:
+        head = self.heads.get(execution_id) or self._known.get(execution_id)
+        if head is None:
+            head = self._connection.execute(_SQL["head"], (execution_id,)).fetchone()
+        return head or (0, root(execution_id))
+
+    def write(self) -> None:
+        """Write all that was taken in."""
+        execute = self._connection.execute
+        self._write(_ADD_EVENTS, self._rows)
+        self._write(_ADD_EXECUTIONS, self._openings)
+        self._write(_UPDATE_EXECUTIONS, list(self._updates.values()))
+        for execution_id in self._ended:
+            execute(_SQL["end_execution"], (execution_id,))
+        for snapshot in self._snapshots:
+            execute(_SQL["add_snapshot"], snapshot)
+            execute(_SQL["forget_snapshots"], (snapshot[0], KEPT_SNAPSHOTS))
+
+    def _write(self, statements: list[str], rows: Sequence[tuple[object, ...]]) -> None:
+        for start in range(0, len(rows), _ROWS):
+            chunk = rows[start : start + _ROWS]
+            self._connection.execute(statements[len(chunk) - 1], tuple(chain.from_iterable(chunk)))
