@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -16,7 +17,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     home: Path
     #: `process` survives the death of the process, `power` also that of the machine
-    durability: str = "process"
+    durability: Literal["process", "power"] = "process"
     #: the environment that tools may see
     environment: dict[str, str] = {}
 
@@ -26,4 +27,5 @@ def settings() -> Settings:
     env = os.environ
     home = Path(env["NOETL_HOME"]) if env.get("NOETL_HOME") else Path.home() / ".noetl"
     seen = {name: value for name, value in env.items() if name not in _OURS}
-    return Settings(home.expanduser().absolute(), env.get("NOETL_DURABILITY", "process"), seen)
+    durability: Literal["process", "power"] = "power" if env.get("NOETL_DURABILITY") == "power" else "process"
+    return Settings(home.expanduser().absolute(), durability, seen)
