@@ -1,0 +1,1 @@
+"""Where event logs live: in a SQLite file, or in memory for tests."""

@@ -1,0 +1,77 @@
+-- name: head
+SELECT seq, hash FROM event WHERE execution_id = ? ORDER BY seq DESC LIMIT 1;
+
+-- name: add_event
+INSERT INTO event (execution_id, seq, body, hash) VALUES (?, ?, ?, ?);
+
+-- name: events
+-- cast, because a column takes text as well, and who looks for damage must not stumble over it
+SELECT seq, cast(body AS BLOB), cast(hash AS BLOB) FROM event WHERE execution_id = ? AND seq >= ? ORDER BY seq LIMIT ?;
+
+-- name: add_execution
+INSERT INTO execution (execution_id, path, playbook, parent, requested_at, status, updated_at, seq, over)
+VALUES (?, ?, ?, ?, ?, '', '', 0, 0);
+
+-- name: update_execution
+UPDATE execution SET status = ?, updated_at = ?, seq = ? WHERE execution_id = ?;
+
+-- name: end_execution
+UPDATE execution SET over = 1 WHERE execution_id = ?;
+
+-- name: summaries
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
+FROM execution LEFT JOIN ownership USING (execution_id)
+ORDER BY number DESC LIMIT ?;
+
+-- name: unfinished
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
+FROM execution INDEXED BY unfinished LEFT JOIN ownership USING (execution_id)
+WHERE over = 0
+ORDER BY number DESC LIMIT ?;
+
+-- name: summaries_between
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
+FROM execution LEFT JOIN ownership USING (execution_id)
+WHERE execution_id BETWEEN ? AND ?
+ORDER BY execution_id LIMIT ?;
+
+-- name: execution_ids
+SELECT execution_id FROM execution UNION SELECT DISTINCT execution_id FROM event ORDER BY 1;
+
+-- name: owner
+SELECT owner FROM ownership WHERE execution_id = ?;
+
+-- name: own
+INSERT OR REPLACE INTO ownership (execution_id, owner) VALUES (?, ?);
+
+-- name: add_snapshot
+INSERT OR REPLACE INTO snapshot (execution_id, seq, body) VALUES (?, ?, ?);
+
+-- name: forget_snapshots
+DELETE FROM snapshot WHERE execution_id = ?1 AND seq <= (
+    SELECT seq FROM snapshot WHERE execution_id = ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2
+);
+
+-- name: snapshot
+SELECT seq, body FROM snapshot WHERE execution_id = ? AND seq <= ? ORDER BY seq DESC LIMIT 1;
+
+-- name: add_source
+INSERT OR REPLACE INTO source (hash, text, file, legacy) VALUES (?, ?, ?, ?);
+
+-- name: source
+SELECT hash, text, file, legacy FROM source WHERE hash = ?;
+
+-- name: add_request
+INSERT INTO inbox (execution_id, body) VALUES (?, ?);
+
+-- name: requests
+SELECT number, execution_id, body FROM inbox JOIN ownership USING (execution_id) WHERE owner = ? ORDER BY number;
+
+-- name: forget_request
+DELETE FROM inbox WHERE number = ?;
+
+-- name: add_line
+INSERT INTO line (execution_id, body) VALUES (?, ?);
+
+-- name: lines
+SELECT number, body FROM line WHERE execution_id = ? AND number > ? ORDER BY number;

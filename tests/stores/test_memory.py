@@ -1,0 +1,22 @@
+"""The log in memory keeps the contract."""
+
+from collections.abc import Callable
+
+import pytest
+from contract import EventLogContract
+
+from noetl.stores.memory import MemoryLog
+
+
+class TestMemoryLog(EventLogContract):
+    @pytest.fixture
+    def log(self) -> MemoryLog:
+        return MemoryLog()
+
+    @pytest.fixture
+    def beside(self, log: MemoryLog) -> MemoryLog:
+        return MemoryLog(beside=log)
+
+    @pytest.fixture
+    def reopen(self, log: MemoryLog) -> Callable[[], MemoryLog]:
+        return lambda: MemoryLog(beside=log)
