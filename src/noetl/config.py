@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import msgspec
+
+from noetl.errors import UsageError
 
 #: names of variables that may hold credentials of ours; no tool sees them
 _OURS = ("NOETL_KEY", "NOETL_TOKEN")
@@ -16,7 +19,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     home: Path
     #: `process` survives the death of the process, `power` also that of the machine
-    durability: str = "process"
+    durability: Literal["process", "power"] = "process"
     #: the environment that tools may see
     environment: dict[str, str] = {}
 
@@ -26,4 +29,7 @@ def settings() -> Settings:
     env = os.environ
     home = Path(env["NOETL_HOME"]) if env.get("NOETL_HOME") else Path.home() / ".noetl"
     seen = {name: value for name, value in env.items() if name not in _OURS}
-    return Settings(home.expanduser().absolute(), env.get("NOETL_DURABILITY", "process"), seen)
+    durability = env.get("NOETL_DURABILITY") or "process"
+    if durability not in ("process", "power"):
+        raise UsageError(f"NOETL_DURABILITY is {durability!r}; write `process`, or `power` to survive a power cut")
+    return Settings(home.expanduser().absolute(), "power" if durability == "power" else "process", seen)
