@@ -8,6 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from noetl.errors import UsageError
+
 #: names of variables that may hold credentials of ours; no tool sees them
 _OURS = ("NOETL_KEY", "NOETL_TOKEN")
 
@@ -27,5 +29,7 @@ def settings() -> Settings:
     env = os.environ
     home = Path(env["NOETL_HOME"]) if env.get("NOETL_HOME") else Path.home() / ".noetl"
     seen = {name: value for name, value in env.items() if name not in _OURS}
-    durability: Literal["process", "power"] = "power" if env.get("NOETL_DURABILITY") == "power" else "process"
-    return Settings(home.expanduser().absolute(), durability, seen)
+    durability = env.get("NOETL_DURABILITY") or "process"
+    if durability not in ("process", "power"):
+        raise UsageError(f"NOETL_DURABILITY is {durability!r}; write `process`, or `power` to survive a power cut")
+    return Settings(home.expanduser().absolute(), "power" if durability == "power" else "process", seen)

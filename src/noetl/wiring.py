@@ -93,6 +93,7 @@ class House:
         self.log.keep_source(source)
         execution_id = more.pop("execution_id", None) or new_execution_id(time.time())
         self._sources[execution_id] = source
+        await self.log.claim(execution_id)
         return await self.service.start(net, Open(execution_id, source.hash, payload, **more))
 
     async def resume(self, execution_id: str) -> Hot:

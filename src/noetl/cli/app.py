@@ -15,7 +15,7 @@ import click
 
 from noetl import __version__
 from noetl.cli.commands import COMMANDS, COMPLETION
-from noetl.errors import UsageError
+from noetl.errors import NoetlError, UsageError
 from noetl.model.nearest import nearest
 
 FAILED = 1
@@ -112,9 +112,9 @@ def _dispatch(arguments: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except UsageError as error:
+    except NoetlError as error:
         click.echo(f"noetl: {error}", err=True)
-        return INVALID
+        return INVALID if isinstance(error, UsageError) else FAILED
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     return result if isinstance(result, int) else 0

@@ -1,30 +1,114 @@
-"""Progress of a run: for people at a terminal, and for those who read plain lines."""
+"""Progress of a run: a live tree for people at a terminal, plain lines for everybody else."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from noetl.cli.printing import in_colour, painted
 
 if TYPE_CHECKING:
-    from noetl.model.events import Event
+    from noetl.cli.tree import Row, View
     from noetl.server.service import Hot
     from noetl.wiring import House
 
+#: seconds between two drawings
+_REFRESH = 0.1
+#: drawing may take this part of the time; a large tree is drawn less often
+_SHARE = 0.02
+_LONGEST = 1.0
+
+
+class Screen:
+    """Draws the tree of the executions that are followed, until it is told to stop."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.roots: list[Hot] = []
+        self._live: Any = None
+        # Asked now: while the tree is being drawn, stderr is not the terminal itself.
+        self._colour = in_colour(sys.stderr)
+        self._task = asyncio.ensure_future(self._refresh())
+
+    async def _refresh(self) -> None:
+        await asyncio.sleep(_REFRESH)
+        # A run that is over sooner never pays for the import.
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live = Live(console=Console(stderr=True), auto_refresh=False, vertical_overflow="crop")
+        self._live.start()
+        while True:
+            began = time.perf_counter()
+            self._draw()
+            took = time.perf_counter() - began
+            await asyncio.sleep(min(max(_REFRESH, took / _SHARE), _LONGEST))
+
+    def _draw(self) -> None:
+        from rich.text import Text
+
+        from noetl.cli.tree import fitted
+
+        rows = fitted(self.view.rows(self.roots, time.time()), self._live.console.height - 2)
+        drawn = "".join(_line(row, colour=self._colour) for row in rows)
+        text = Text.from_ansi(drawn.rstrip("\n"), no_wrap=True, overflow="ellipsis")
+        self._live.update(text, refresh=True)
+
+    def stop(self) -> None:
+        """Leave the last picture and let go of the terminal."""
+        if self._task.done() and self._live is None:
+            return
+        self._task.cancel()
+        if self._live is not None:
+            self._draw()
+            self._live.stop()
+            self._live = None
+        else:
+            rows = self.view.rows(self.roots, time.time())
+            sys.stderr.write("".join(_line(row, colour=self._colour) for row in rows))
+
+
+def _line(row: Row, *, colour: bool) -> str:
+    head = painted(row.head, row.style, colour=colour)
+    return f"{'  ' * row.depth}{head}{f'  {row.rest}' if row.rest else ''}\n"
+
+
+class Quiet:
+    """Shows nothing."""
+
+    roots: list[Hot]
+
+    def __init__(self) -> None:
+        self.roots = []
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
 
 @contextmanager
-def progress(house: House, hot: Hot, *, quiet: bool) -> Iterator[None]:
-    """Show what happens while it happens."""
+def progress(house: House, *, quiet: bool) -> Iterator[Screen | Quiet]:
+    """Show what happens while it happens; the executions that are followed are to be added to `roots`."""
     if quiet:
-        yield
+        yield Quiet()
         return
+    screen: Screen | Quiet
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        from noetl.cli.tree import View
 
-    def watch(watched: Hot, events: tuple[Event, ...]) -> None:
-        for event in events:
-            if event.name in ("step.started", "step.done", "step.failed", "step.cancelled"):
-                sys.stderr.write(f"{event.name:15} {event.entity_id}\n")
+        view = View()
+        watch, screen = view.watch, Screen(view)
+    else:
+        from noetl.cli.lines import Lines
 
+        watch, screen = Lines().watch, Quiet()
     house.service.watchers.append(watch)
-    yield
-    house.service.watchers.remove(watch)
+    try:
+        yield screen
+    finally:
+        house.service.watchers.remove(watch)
+        screen.stop()

@@ -13,9 +13,10 @@ import click
 from noetl.cli.files import one_file, read
 from noetl.cli.loading import FILE, collector_off, refuse
 from noetl.cli.printing import note, out
-from noetl.errors import NoetlError, UsageError
+from noetl.errors import NoetlError
 
 if TYPE_CHECKING:
+    from noetl.cli.progress import Quiet, Screen
     from noetl.model.state import Execution
     from noetl.server.service import Hot
     from noetl.wiring import House
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--legacy", is_flag=True, help="Accept older dialects as they are.")
 @click.option("--json", "as_document", is_flag=True, help="Print one JSON document at the end and nothing else.")
 def command(*, file: str, payload: str | None, settings: tuple[str, ...], legacy: bool, as_document: bool) -> int:
-    """Run a playbook to its end.
+    """Run a playbook to its end, with progress on stderr.
 
     Every step is recorded as it happens: a run that is killed goes on with `noetl resume`. Ctrl-C cancels it cleanly, a
     second one ends it at once. The exit code is 0 when the run completed, 1 when it failed, 2 when the playbook is
@@ -38,55 +39,80 @@ def command(*, file: str, payload: str | None, settings: tuple[str, ...], legacy
 
     given = payload_of(payload, settings)
     data = read(one_file(file))
-    return asyncio.run(_run(Path(file), data, given, legacy=legacy, as_document=as_document))
+    return asyncio.run(_run(Path(file).absolute(), data, given, legacy=legacy, as_document=as_document))
 
 
 async def _run(file: Path, data: bytes, payload: dict[str, Any], *, legacy: bool, as_document: bool) -> int:
     from noetl.cli.payload import check_payload
+    from noetl.cli.progress import progress
     from noetl.wiring import open_house
 
     async with open_house() as house:
         with collector_off():
-            source, loaded = house.catalog.read(file.absolute(), data, legacy=legacy)
+            source, loaded = house.catalog.read(file, data, legacy=legacy)
         if loaded.net is None:
             refuse(loaded, json=as_document)
         refused = check_payload(loaded.net, loaded.source, payload)
         if refused is not None:
             refuse(refused, json=as_document)
-        hot = await house.start(source, loaded.net, payload)
-        return await follow(house, hot, as_document=as_document)
+        with progress(house, quiet=as_document) as shown:
+            shown.roots.append(await house.start(source, loaded.net, payload))
+            interrupted = await follow(house, shown)
+        return ended(shown.roots, interrupted=interrupted, as_document=as_document)
 
 
-async def follow(house: House, hot: Hot, *, as_document: bool) -> int:
-    """Stay with a run until it is over; tell how it ended."""
-    from noetl.cli.progress import progress
+async def follow(house: House, shown: Screen | Quiet) -> bool:
+    """Stay with executions until they are over; whether that was at the wish of somebody who pressed Ctrl-C."""
     from noetl.model.requests import Cancel
 
-    interrupted = 0
+    interrupted = False
+    hots: list[Hot] = shown.roots
 
     def on_interrupt() -> None:
         nonlocal interrupted
-        interrupted += 1
-        if interrupted > 1:
-            house.kill()
-            note(f"killed; `noetl resume {hot.id}` goes on where it was")
-            sys.stdout.flush()
-            sys.stderr.flush()
-            import os
-
-            os._exit(130)
+        if interrupted:
+            shown.stop()
+            _kill(house, hots)
+        interrupted = True
         note("cancelling; press Ctrl-C again to kill it (it can be resumed then)")
-        house.service.post(hot.id, [Cancel("it was interrupted")])
+        for hot in hots:
+            house.service.post(hot.id, [Cancel("it was interrupted")])
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, on_interrupt)
-    with progress(house, hot, quiet=as_document):
-        try:
-            await asyncio.shield(hot.finished)
-        except NoetlError as error:
-            raise UsageError(f"{error}; `noetl resume {hot.id}` goes on when that is mended") from None
+    ends = await asyncio.gather(*(asyncio.shield(hot.finished) for hot in hots), return_exceptions=True)
+    for hot, error in zip(hots, ends, strict=True):
+        if isinstance(error, NoetlError):
+            raise NoetlError(f"{error}; `noetl resume {hot.id}` goes on when that is mended") from None
+        if isinstance(error, BaseException):
+            raise error
+    return interrupted
+
+
+def _kill(house: House, hots: list[Hot]) -> None:
+    """End this process at once, and what it started."""
+    import os
+
+    house.kill()
+    for hot in hots:
+        if not hot.state.over:
+            note(f"killed; `noetl resume {hot.id}` goes on where it was")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(130)
+
+
+def ended(hots: list[Hot], *, interrupted: bool, as_document: bool) -> int:
+    """Tell how executions ended; the exit code."""
     if as_document:
-        out(document(hot.state))
-    return exit_code(hot.state, interrupted=bool(interrupted))
+        import msgspec
+
+        out("".join(f"{msgspec.json.encode(document(hot.state)).decode()}\n" for hot in hots))
+    else:
+        from noetl.cli.closing import closing
+
+        for hot in hots:
+            closing(hot.state)
+    return max((exit_code(hot.state, interrupted=interrupted) for hot in hots), default=0)
 
 
 def exit_code(state: Execution, *, interrupted: bool) -> int:
@@ -96,28 +122,21 @@ def exit_code(state: Execution, *, interrupted: bool) -> int:
     return 130 if interrupted and state.status == "cancelled" else 1
 
 
-def document(state: Execution) -> str:
-    """The one JSON document of a run."""
-    import msgspec
-
+def document(state: Execution) -> dict[str, Any]:
+    """The one document of a run."""
     from noetl.engine.fold import seconds
 
     steps = {
         name: {"status": info.status, "runs": info.runs} for name, info in state.steps.items() if info.status != ""
     }
     took = seconds(state.timestamp) - state.started if state.started else 0.0
-    return (
-        msgspec.json.encode(
-            {
-                "execution_id": state.execution_id,
-                "status": state.status,
-                "output": state.output,
-                "ctx": state.ctx,
-                "error": state.error,
-                "steps": steps,
-                "stalled": state.stalled,
-                "duration_ms": int(took * 1000),
-            }
-        ).decode()
-        + "\n"
-    )
+    return {
+        "execution_id": state.execution_id,
+        "status": state.status,
+        "output": state.output,
+        "ctx": state.ctx,
+        "error": state.error,
+        "steps": steps,
+        "stalled": state.stalled,
+        "duration_ms": int(took * 1000),
+    }

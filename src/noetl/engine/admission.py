@@ -24,6 +24,13 @@ class Verdict(msgspec.Struct, frozen=True):
     saw: list[dict[str, Any]]
 
 
+class Firing(msgspec.Struct, frozen=True):
+    """A token that fires a step, and what was asked before it was let in."""
+
+    token: Token
+    saw: list[dict[str, Any]]
+
+
 class Refused(Exception):
     """An admission rule could not be evaluated: the execution fails with it."""
 
@@ -72,8 +79,8 @@ def is_quiet(turn: Turn, step: str, others: frozenset[str]) -> bool:
     return not any(name in leading for name in (*state.parked, *held, *others) if name != step)
 
 
-def arrive(turn: Turn, step: Step, token: Token, others: frozenset[str]) -> Token | None:
-    """A token comes to a step: the token that fires it, or None when it stays or ends here."""
+def arrive(turn: Turn, step: Step, token: Token, others: frozenset[str]) -> Firing | None:
+    """A token comes to a step: whether it fires it; None when the token stays or ends here."""
     info = turn.state.steps.get(step.name)
     if step.admission.fire == "once" and info is not None and info.runs:
         turn.emit("step.skipped", step.name, {"from": token.source, "why": "once"}, parent=turn.last)
@@ -82,7 +89,7 @@ def arrive(turn: Turn, step: Step, token: Token, others: frozenset[str]) -> Toke
         return _arrive_at_join(turn, step, step.admission.join, token, others)
     verdict = judge(turn, step, token, others)
     if verdict.allowed:
-        return token
+        return Firing(token, verdict.saw)
     park(turn, step.name, token, saw=verdict.saw)
     return None
 
@@ -99,20 +106,21 @@ def park(turn: Turn, step: str, token: Token, *, saw: list[dict[str, Any]], join
     turn.emit("step.parked", step, payload, parent=turn.last)
 
 
-def reconsider(turn: Turn, step: Step) -> Token | None:
-    """Look again at what is parked at a step: the token with which it fires now, or None."""
+def reconsider(turn: Turn, step: Step) -> Firing | None:
+    """Look again at what is parked at a step: whether it fires now."""
     if step.admission.join is not None:
         return _ready(turn, step, step.admission.join, frozenset())
     for token in turn.state.parked.get(step.name, ()):
-        if judge(turn, step, token).allowed:
-            return token
+        verdict = judge(turn, step, token)
+        if verdict.allowed:
+            return Firing(token, verdict.saw)
     return None
 
 
 # --- joins -----------------------------------------------------------------------------------------------------------
 
 
-def _arrive_at_join(turn: Turn, step: Step, join: Join, token: Token, others: frozenset[str]) -> Token | None:
+def _arrive_at_join(turn: Turn, step: Step, join: Join, token: Token, others: frozenset[str]) -> Firing | None:
     entry = turn.state.rounds.get(step.name) or Round()
     source = token.source or ""
     swallowed = entry.awaited is not None and (join.rest == "ignore" or source in entry.awaited)
@@ -124,7 +132,7 @@ def _arrive_at_join(turn: Turn, step: Step, join: Join, token: Token, others: fr
     return _ready(turn, step, join, others)
 
 
-def _ready(turn: Turn, step: Step, join: Join, others: frozenset[str]) -> Token | None:
+def _ready(turn: Turn, step: Step, join: Join, others: frozenset[str]) -> Firing | None:
     entry = turn.state.rounds.get(step.name)
     if entry is None or (entry.awaited is not None and join.rest != "keep"):
         return None
@@ -132,7 +140,8 @@ def _ready(turn: Turn, step: Step, join: Join, others: frozenset[str]) -> Token 
     if len(holding) < (join.need if join.need is not None else len(join.places)):
         return None
     token = entry.places[holding[-1]][0]
-    return token if judge(turn, step, token, others).allowed else None
+    verdict = judge(turn, step, token, others)
+    return Firing(token, verdict.saw) if verdict.allowed else None
 
 
 def wanted(turn: Turn, step: Step, join: Join) -> dict[str, int]:

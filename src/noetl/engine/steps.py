@@ -11,14 +11,14 @@ from noetl.expr.assign import failure_of, render, values_in
 from noetl.model.orders import RunPipeline, WakeAt
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.playbook import Step
-from noetl.model.state import StepRun, Token
+from noetl.model.state import StepRun
 
 
-def schedule(turn: Turn, step: Step, token: Token) -> None:
+def schedule(turn: Turn, step: Step, firing: admission.Firing) -> None:
     """Fire a step with a token; those parked there go with it."""
     state = turn.state
     run_id = f"{step.name}-{(state.steps[step.name].runs if step.name in state.steps else 0) + 1}"
-    payload = _payload(turn, step, token)
+    payload = _payload(turn, step, firing)
     problem = _prepare(turn, step, payload)
     turn.emit("step.scheduled", step.name, payload, parent=turn.last, run=run_id)
     run = state.runs[run_id]
@@ -38,12 +38,15 @@ def schedule(turn: Turn, step: Step, token: Token) -> None:
         turn.orders.append(RunPipeline(run.id, step.name, None, runs.pipeline_scopes(turn, step, run)))
 
 
-def _payload(turn: Turn, step: Step, token: Token) -> dict[str, Any]:
+def _payload(turn: Turn, step: Step, firing: admission.Firing) -> dict[str, Any]:
+    token = firing.token
     parked = turn.state.parked.get(step.name, ())
     sources = dict.fromkeys([token.source, *(one.source for one in parked)])
     payload: dict[str, Any] = {"from": [name for name in sources if name is not None]}
     if token.args is not None:
         payload["args"] = token.args
+    if firing.saw:
+        payload["saw"] = firing.saw
     if step.admission.join is not None:
         taken = admission.taken(turn, step, step.admission.join)
         if step.admission.join.rest == "cancel":

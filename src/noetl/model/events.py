@@ -92,7 +92,7 @@ EVENTS: Final[dict[str, About]] = {
             "take": "of a join: how many tokens were taken from each predecessor",
             "missing": "of a join: the predecessors whose token of this round is still to come",
             "due": "when the run times out, in seconds since the epoch",
-            "saw": "the admission rule that held, with the values it saw",
+            "saw": "the admission rules asked, with the values they saw; the last one held",
         },
     ),
     "step.parked": About(

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from noetl.engine.fold import apply
 from noetl.engine.outlook import Outlook
 from noetl.engine.react import open as open_execution
 from noetl.engine.react import pending, react
@@ -24,6 +23,7 @@ from noetl.model.orders import Order
 from noetl.model.requests import Due, Open, Request
 from noetl.model.state import Execution
 from noetl.ports import EventLog
+from noetl.server.history import state_at
 
 #: a snapshot is written whenever so many events have come since the last
 SNAPSHOT_EVERY = 5_000
@@ -100,14 +100,7 @@ class Service:
 
     def load(self, execution_id: str, *, upto: int | None = None) -> Execution:
         """The state that the log yields, at its end or at an earlier event."""
-        found = self.log.snapshot(execution_id, upto=upto)
-        state = Execution(execution_id)
-        if found is not None:
-            state = msgspec.msgpack.decode(found[1], type=Execution)
-        limit = None if upto is None else upto - state.seq
-        for event in self.log.read(execution_id, after=state.seq, limit=limit):
-            apply(state, event)
-        return state
+        return state_at(self.log, execution_id, upto=upto)
 
     # --- the mailbox -----------------------------------------------------------------------------------------------
 

@@ -151,7 +151,8 @@ class Runner:
         timeout = call.spec.get("timeout")
         try:
             async with asyncio.timeout(None if timeout is None else float(timeout)):
-                return await run(call, self.world)
+                output: Output = await run(call, self.world)
+                return output
         except TimeoutError:
             message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`spec.timeout`)"
             return failed(failure("timeout", message, retryable=True))

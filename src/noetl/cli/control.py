@@ -1,0 +1,88 @@
+"""Acting on an execution from outside: through the process that runs it, or at once when there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+from noetl.cli.executions import OVER, find, net_of, opened_log
+from noetl.cli.printing import as_json, note, out
+from noetl.errors import NoetlError
+
+if TYPE_CHECKING:
+    from noetl.model.requests import Request
+    from noetl.ports import EventLog, Summary
+
+#: seconds in which a living process answers, unless it is very busy
+_PATIENCE = 5.0
+_POLL = 0.02
+
+
+def act(given: str, request: Request, event: str, *, as_data: bool) -> int:
+    """Let a request take effect, and say what became of it; `event` is what the log shows then."""
+    with opened_log() as log:
+        summary = find(log, given)
+        if summary.status in OVER:
+            raise NoetlError(f"{summary.execution_id} is over: it is {summary.status}")
+        done = None if summary.alive else asyncio.run(_at_once(log, summary, request, event))
+        by, seq = done or _through_its_process(log, summary, request, event)
+        now = log.summary(summary.execution_id) or summary
+    if as_data:
+        out(as_json({"execution_id": now.execution_id, "status": now.status, "event": event, "seq": seq, "by": by}))
+    else:
+        note(_said(now, event, by, seq))
+    return 0
+
+
+def _said(now: Summary, event: str, by: str, seq: int | None) -> str:
+    if by == "itself":
+        return f"{now.execution_id}: {event} recorded as event {seq}, by the process that runs it; it is {now.status}"
+    if by == "nobody":
+        return f"{now.execution_id}: it was so already; it is {now.status}"
+    if by == "left":
+        return f"{now.execution_id}: left for the process that runs it, which has not answered yet"
+    goes_on = "" if now.status in OVER else f"; `noetl resume {now.execution_id}` goes on with it"
+    return f"{now.execution_id}: no process runs it; {event} recorded as event {seq}, it is {now.status}{goes_on}"
+
+
+def _through_its_process(log: EventLog, summary: Summary, request: Request, event: str) -> tuple[str, int | None]:
+    """Leave the request in the log's inbox, and wait until the log shows what came of it."""
+    from noetl.wiring import encode_request
+
+    # A pause of what is paused leaves no trace to wait for.
+    if (event, summary.status) == ("execution.paused", "paused"):
+        return "nobody", None
+    if event == "execution.resumed" and summary.status != "paused":
+        return "nobody", None
+    log.post(summary.execution_id, encode_request(request))
+    after, end = summary.seq, time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        for one in log.read(summary.execution_id, after=after):
+            after = one.seq
+            if one.name == event:
+                return "itself", one.seq
+        time.sleep(_POLL)
+    return "left", None
+
+
+async def _at_once(log: EventLog, summary: Summary, request: Request, event: str) -> tuple[str, int | None] | None:
+    """Nobody runs it: become its owner for a moment, and record what follows. None: somebody does by now."""
+    from noetl.model.requests import Cancel
+    from noetl.server.aside import take_effect
+
+    if not await log.claim(summary.execution_id):
+        return None
+    net = net_of(log, summary)
+    if net is None:
+        raise NoetlError(f"the playbook of {summary.execution_id} is not there any more, or cannot be read")
+    children = await take_effect(
+        log, summary.execution_id, net, request, clock=time.time, new_id=lambda: str(uuid.uuid4())
+    )
+    for name in children:
+        child = log.summary(name)
+        if child is not None and child.status not in OVER:
+            await _at_once(log, child, Cancel("its parent was cancelled"), event)
+    recorded = [one.seq for one in log.read(summary.execution_id, after=summary.seq) if one.name == event]
+    return ("this process", recorded[0]) if recorded else ("nobody", None)

@@ -1,0 +1,108 @@
+"""Executions on the command line: which one is meant, the log they are read from, and how they are told of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noetl.errors import NoetlError, UsageError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from noetl.model.net import Net
+    from noetl.ports import EventLog, Summary
+
+LAST = "last"
+OVER = frozenset({"completed", "failed", "cancelled"})
+#: how many a shell offers
+_OFFERED = 20
+
+
+@contextmanager
+def opened_log() -> Iterator[EventLog]:
+    """The log of this machine, for as long as a command takes."""
+    import asyncio
+
+    from noetl.config import settings
+    from noetl.wiring import open_log
+
+    log = open_log(settings())
+    try:
+        yield log
+    finally:
+        asyncio.run(log.close())
+
+
+def _offered(_context: click.Context, _argument: click.Parameter, begun: str) -> list[CompletionItem]:
+    """The latest executions, for a shell to complete."""
+    from click.shell_completion import CompletionItem
+
+    from noetl.config import settings
+
+    if not settings().home.is_dir():
+        return []
+    try:
+        with opened_log() as log:
+            found = log.summaries(limit=_OFFERED)
+    except NoetlError:
+        return []
+    return [CompletionItem(one.execution_id, help=f"{one.path}, {one.status}") for one in found
+            if one.execution_id.startswith(begun)]  # fmt: skip
+
+
+def execution_argument(*, required: bool = True) -> Callable[[Any], Any]:
+    """The argument ID of a command."""
+    name = "ID" if required else "[ID]"
+    return click.argument("execution", metavar=name, required=required, shell_complete=_offered)
+
+
+json_option = click.option("--json", "as_data", is_flag=True, help="As data, for programs.")
+
+
+def find(log: EventLog, given: str) -> Summary:
+    """The execution that is meant by an id, by the beginning of one, or by `last`."""
+    if given == LAST:
+        found = next((one for one in log.summaries() if one.parent is None), None)
+        if found is None:
+            raise UsageError("nothing has been run yet; `noetl run FILE` runs a playbook")
+        return found
+    found = log.summary(given) if given else None
+    if found is not None:
+        return found
+    raise UsageError(f"there is no execution {given!r}; `noetl ps` lists them, and `last` is the latest")
+
+
+def is_left(summary: Summary) -> bool:
+    """Whether nobody runs it, though it is not over."""
+    return summary.status not in OVER and not summary.alive
+
+
+def shown_status(summary: Summary) -> str:
+    """Its status, in the word that says what can be done about it."""
+    return "interrupted" if is_left(summary) and summary.status != "paused" else summary.status
+
+
+def net_of(log: EventLog, summary: Summary) -> Net | None:
+    """What was run; None: its text is not there any more, or cannot be read by this version."""
+    from noetl.cli.loading import collector_off
+    from noetl.server.catalog import Catalog
+    from noetl.tools.registry import Kinds
+
+    source = log.source(summary.playbook)
+    with collector_off():
+        return Catalog(Kinds()).net(source) if source is not None else None
+
+
+def check_step(step: str, names: Any, summary: Summary) -> None:
+    """Refuse the name of a step that the playbook does not have."""
+    from noetl.model.nearest import nearest
+
+    if step in names:
+        return
+    meant = nearest(step, names)
+    hint = f"did you mean `{meant}`?" if meant else f"steps: {', '.join(list(names)[:20])}"
+    raise UsageError(f"{summary.path} has no step `{step}`; {hint}")

@@ -1,0 +1,56 @@
+"""noetl fsck: whether the recorded executions are whole and make sense."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noetl.cli.executions import execution_argument, find, json_option, net_of, opened_log
+from noetl.cli.printing import as_json, in_colour, out, painted
+from noetl.cli.words import count
+
+if TYPE_CHECKING:
+    from noetl.ports import Summary
+
+
+@click.command()
+@execution_argument(required=False)
+@json_option
+def command(*, execution: str | None, as_data: bool) -> int:
+    """Check one execution, or all: that nothing is missing or changed, and that the events make sense.
+
+    Nothing is written. The exit code is 1 when something is wrong.
+    """
+    with opened_log() as log:
+        chosen = [find(log, execution)] if execution is not None else log.summaries(limit=1_000_000)
+        found = _problems(log, chosen, whole=execution is None)
+    if as_data:
+        out(as_json({"checked": len(chosen), "events": sum(one.seq for one in chosen), "problems": found}))
+    else:
+        for one in found:
+            out(_line(one))
+        events = count(sum(one.seq for one in chosen), "event")
+        verdict = count(len(found), "problem") if found else "all well"
+        out(f"{count(len(chosen), 'execution')}, {events}: {verdict}\n")
+    return 1 if found else 0
+
+
+def _problems(log: Any, chosen: list[Summary], *, whole: bool) -> list[Any]:
+    """What the store finds in itself; and, of what it finds whole, what the events say that cannot be."""
+    from noetl.server.fsck import check
+    from noetl.stores.verify import verify
+
+    found: list[Any] = list(verify(log) if whole else verify(log, chosen[0].execution_id))
+    broken = {problem.execution_id for problem in found}
+    for summary in chosen:
+        if summary.execution_id not in broken and None not in broken:
+            found += check(log, summary, net_of(log, summary))
+    return found
+
+
+def _line(problem: Any) -> str:
+    seq = f" event {problem.seq}" if problem.seq else ""
+    where = f"{problem.execution_id or 'the store'}{seq}"
+    return f"{painted(where, 'bold', colour=in_colour(sys.stdout))}: {problem.kind}: {problem.message}\n"

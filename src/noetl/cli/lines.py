@@ -1,0 +1,150 @@
+"""Progress as plain lines: one for each event that matters, with the time since the run was asked for."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from noetl.cli.telling import error_words, place, wait_words
+from noetl.cli.words import count, duration, rate, seconds_of
+
+if TYPE_CHECKING:
+    from noetl.model.events import Event
+    from noetl.server.service import Hot
+
+#: seconds between two lines about a loop that goes on
+_REPORT = 10.0
+#: lines about the iterations of one step run; what comes beyond is in the log
+_MOST = 5
+
+
+class Lines:
+    """Writes lines to stderr as events come."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        #: step run → when it started
+        self._since: dict[tuple[str, str], float] = {}
+        self._told: dict[tuple[str, str], int] = {}
+        self._next = time.monotonic() + _REPORT
+
+    def watch(self, hot: Hot, events: tuple[Event, ...]) -> None:
+        """Tell of what has happened."""
+        for event in events:
+            tell = _TELL.get(event.name)
+            said = tell(self, hot, event) if tell is not None else None
+            if said is not None:
+                self._write(hot, seconds_of(event.timestamp), said)
+        if time.monotonic() > self._next:
+            self._next = time.monotonic() + _REPORT
+            self._report(hot)
+
+    def _write(self, hot: Hot, at: float, said: str) -> None:
+        if self._began is None:
+            self._began = at
+        sys.stderr.write(f"{at - self._began:9.3f}s  {'  ' * hot.state.depth}{said}\n")
+
+    def _report(self, hot: Hot) -> None:
+        """How far the loops of an execution are."""
+        now = time.time()
+        for run in hot.state.runs.values():
+            since = self._since.get((hot.id, run.id))
+            if run.loop is None or since is None or not run.loop.completed:
+                continue
+            speed, left = run.loop.completed / (now - since), len(run.loop.items) - run.loop.completed
+            done = f"{run.loop.completed:,}/{len(run.loop.items):,}"
+            self._write(hot, now, f"{run.step} {done}, {rate(speed)}, {duration(left / speed)} left")
+
+    def _is_flood(self, hot: Hot, event: Event) -> bool:
+        """Whether there has been enough about the iterations of a run."""
+        if event.iteration is None:
+            return False
+        key = hot.id, event.step_run_id or ""
+        self._told[key] = self._told.get(key, 0) + 1
+        return self._told[key] > _MOST
+
+    # --- what is said ------------------------------------------------------------------------------------------------
+
+    def _requested(self, hot: Hot, event: Event) -> str:
+        return f"playbook {event.entity_id}  {hot.id}"
+
+    def _started(self, hot: Hot, event: Event) -> str:
+        self._since[hot.id, event.step_run_id or ""] = seconds_of(event.timestamp)
+        return f"{event.entity_id} started"
+
+    def _loop(self, _hot: Hot, event: Event) -> str:
+        return f"{event.entity_id} goes over {count(len(event.payload['items']), 'item')}, {event.payload['mode']}"
+
+    def _ended(self, hot: Hot, event: Event) -> str:
+        key = hot.id, event.step_run_id or ""
+        since = self._since.pop(key, None)
+        self._told.pop(key, None)
+        took = f" in {duration(seconds_of(event.timestamp) - since)}" if since is not None else ""
+        output = event.payload["output"]
+        loop = output.get("loop")
+        counts = f", {loop['succeeded']:,} of {loop['total']:,} went well" if loop else ""
+        if event.name == "step.done":
+            return f"{event.entity_id} done{took}{counts}"
+        return f"{event.entity_id} failed{took}{counts}: {error_words(output['error'])}"
+
+    def _iteration_failed(self, hot: Hot, event: Event) -> str | None:
+        if self._is_flood(hot, event):
+            return None
+        return f"{place(event.entity_id, event.iteration)} failed: {error_words(event.payload['error'])}"
+
+    def _task_started(self, hot: Hot, event: Event) -> str | None:
+        wait = event.payload.get("wait")
+        if wait is None or "child" in wait or self._is_flood(hot, event):
+            return None
+        from noetl.model.state import Wait
+
+        how = f"; `noetl signal {hot.id} {wait['signal']}` sends it" if "signal" in wait else ""
+        words = wait_words(Wait("", wait.get("until"), wait.get("signal")))
+        return f"{place(event.entity_id.partition('.')[0], event.iteration)} {words}{how}"
+
+    def _task_done(self, hot: Hot, event: Event) -> str | None:
+        payload = event.payload
+        if payload["do"] != "retry" or self._is_flood(hot, event):
+            return None
+        error = payload["output"]["error"]
+        why = f" failed ({error_words(error)})" if error else " is not yet as wished"
+        again = f"attempt {(event.attempt or 1) + 1} in {duration(payload['delay'])}"
+        return f"{place(event.entity_id, event.iteration)}{why}, {again}"
+
+    def _parked(self, _hot: Hot, event: Event) -> str:
+        return f"{event.entity_id} is not admitted yet; a token from {event.payload['from'] or 'the start'} is parked"
+
+    def _skipped(self, _hot: Hot, event: Event) -> str | None:
+        return f"{event.entity_id} was never admitted" if event.payload["why"] == "stalled" else None
+
+    def _cancelled(self, _hot: Hot, event: Event) -> str:
+        return f"{event.entity_id} cancelled: {event.payload['why']}"
+
+    def _signal(self, _hot: Hot, event: Event) -> str:
+        return f"signal `{event.payload['signal']}` received"
+
+    def _paused(self, hot: Hot, _event: Event) -> str:
+        return f"paused; `noetl unpause {hot.id}` lets it go on"
+
+    def _resumed(self, _hot: Hot, _event: Event) -> str:
+        return "goes on"
+
+
+_TELL: dict[str, Callable[[Lines, Hot, Event], str | None]] = {
+    "playbook.execution.requested": Lines._requested,  # noqa: SLF001  a table of its own methods
+    "step.started": Lines._started,  # noqa: SLF001
+    "step.done": Lines._ended,  # noqa: SLF001
+    "step.failed": Lines._ended,  # noqa: SLF001
+    "step.parked": Lines._parked,  # noqa: SLF001
+    "step.skipped": Lines._skipped,  # noqa: SLF001
+    "step.cancelled": Lines._cancelled,  # noqa: SLF001
+    "loop.started": Lines._loop,  # noqa: SLF001
+    "loop.iteration.failed": Lines._iteration_failed,  # noqa: SLF001
+    "task.started": Lines._task_started,  # noqa: SLF001
+    "task.done": Lines._task_done,  # noqa: SLF001
+    "signal.received": Lines._signal,  # noqa: SLF001
+    "execution.paused": Lines._paused,  # noqa: SLF001
+    "execution.resumed": Lines._resumed,  # noqa: SLF001
+}

@@ -1,0 +1,57 @@
+"""noetl resume: go on with runs whose process has gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from noetl.cli.executions import OVER, execution_argument, find, is_left
+from noetl.cli.printing import note
+from noetl.errors import UsageError
+
+if TYPE_CHECKING:
+    from noetl.ports import EventLog, Summary
+
+
+@click.command()
+@execution_argument(required=False)
+@click.option("--all", "everything", is_flag=True, help="All interrupted executions, side by side.")
+@click.option("--json", "as_document", is_flag=True, help="Print one JSON document per execution and nothing else.")
+def command(*, execution: str | None, everything: bool, as_document: bool) -> int:
+    """Go on with an execution that was interrupted, exactly where it was.
+
+    What was recorded is not done again; a task that had started and not ended is. Output and exit codes are those of
+    `noetl run`.
+    """
+    if (execution is None) != everything:
+        raise UsageError("say which execution (`noetl ps --unfinished` lists them), or --all")
+    return asyncio.run(_resume(execution, as_document=as_document))
+
+
+async def _resume(given: str | None, *, as_document: bool) -> int:
+    from noetl.cli.progress import progress
+    from noetl.cli.run import ended, follow
+    from noetl.wiring import open_house
+
+    async with open_house() as house:
+        chosen = [find(house.log, given)] if given is not None else _left(house.log)
+        if not chosen:
+            note("nothing to resume: no execution is interrupted")
+            return 0
+        with progress(house, quiet=as_document) as shown:
+            for one in chosen:
+                if one.status in OVER and not as_document:
+                    note(f"{one.execution_id} is over already")
+                shown.roots.append(await house.resume(one.execution_id))
+                if one.status == "paused" and not as_document:
+                    note(f"{one.execution_id} is paused; `noetl unpause {one.execution_id}` lets it go on")
+            interrupted = await follow(house, shown)
+        return ended(shown.roots, interrupted=interrupted, as_document=as_document)
+
+
+def _left(log: EventLog) -> list[Summary]:
+    """The executions that nobody runs, the oldest first; children are resumed by their parents."""
+    found = log.summaries(limit=10_000, unfinished=True)
+    return [one for one in reversed(found) if is_left(one) and one.parent is None and one.status != "paused"]

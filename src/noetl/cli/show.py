@@ -1,0 +1,113 @@
+"""noetl show: one execution as a whole."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noetl.cli.executions import OVER, execution_argument, find, is_left, json_option, opened_log, shown_status
+from noetl.cli.printing import as_json, in_colour, out, painted
+
+if TYPE_CHECKING:
+    from noetl.model.state import Execution
+    from noetl.ports import EventLog, Source, Summary
+
+
+@click.command()
+@execution_argument()
+@json_option
+def command(*, execution: str, as_data: bool) -> None:
+    """Show one execution: how it stands, its steps, what it waits for, how it ended."""
+    from noetl.server.history import state_at
+
+    with opened_log() as log:
+        summary = find(log, execution)
+        state = state_at(log, summary.execution_id)
+        source = log.source(summary.playbook)
+        children = _children(log, summary.execution_id)
+    if as_data:
+        out(as_json(_document(summary, state, source, children)))
+    else:
+        out(_text(summary, state, source, children))
+
+
+def _children(log: EventLog, execution_id: str) -> list[Summary]:
+    return [one for one in log.summaries(limit=10_000) if one.parent == execution_id]
+
+
+def _document(summary: Summary, state: Execution, source: Source | None, children: list[Summary]) -> dict[str, Any]:
+    from noetl.cli.run import document
+    from noetl.cli.telling import waits
+
+    waiting = [
+        {"step": run.step, "iteration": label, "signal": wait.signal, "until": wait.until, "child": wait.child}
+        for run, label, wait in waits(state)
+    ]
+    parked = {name: [token.source for token in tokens] for name, tokens in state.parked.items()}
+    joins = {name: {source: len(held) for source, held in entry.places.items()} for name, entry in state.rounds.items()}
+    return {
+        **document(state),
+        "status": summary.status,
+        "path": summary.path,
+        "file": source.file if source is not None else None,
+        "playbook": summary.playbook,
+        "requested_at": summary.requested_at,
+        "updated_at": summary.updated_at,
+        "events": summary.seq,
+        "parent": summary.parent,
+        "children": [one.execution_id for one in children],
+        "owner": summary.owner,
+        "alive": summary.alive,
+        "waiting": waiting,
+        "parked": parked,
+        "joins": joins,
+    }
+
+
+def _text(summary: Summary, state: Execution, source: Source | None, children: list[Summary]) -> str:
+    import time
+
+    from noetl.cli.telling import parked, steps, waiting
+
+    colour = in_colour(sys.stdout)
+    rows = [(name, text) for name, text in _head(summary, state, source, colour=colour) if text]
+    blocks = ["".join(f"{name:10} {text}\n" for name, text in rows)]
+    blocks.append(steps(state, time.time() if summary.alive else None, colour=colour))
+    blocks.append(f"{waiting(state)}{parked(state)}")
+    blocks.append("".join(f"child {one.execution_id}  {shown_status(one)}  {one.path}\n" for one in children[:20]))
+    blocks.append(_hints(summary, state))
+    return "\n".join(block for block in blocks if block)
+
+
+def _head(
+    summary: Summary, state: Execution, source: Source | None, *, colour: bool
+) -> list[tuple[str, str]]:  # fmt: skip
+    from noetl.cli.telling import error_words, output_line
+    from noetl.cli.words import between, count, duration, local_time
+
+    status = shown_status(summary)
+    took = duration(between(summary.requested_at, summary.updated_at))
+    return [
+        ("execution", painted(summary.execution_id, "bold", colour=colour)),
+        ("playbook", f"{summary.path}{f' ({source.file})' if source is not None else ''}"),
+        ("status", painted(status, status, colour=colour)),
+        ("started", f"{local_time(summary.requested_at)}, {took} up to the last of {count(summary.seq, 'event')}"),
+        ("run by", f"process {summary.owner.partition('-')[0]}" if summary.owner and summary.alive else ""),
+        ("child of", summary.parent or ""),
+        ("error", error_words(state.error) if state.error else ""),
+        ("stalled", ", ".join(state.stalled)),
+        ("output", output_line(state) if summary.status in OVER and state.output is not None else ""),
+    ]
+
+
+def _hints(summary: Summary, state: Execution) -> str:
+    execution_id = summary.execution_id
+    if summary.status == "paused":
+        return f"`noetl unpause {execution_id}` lets it go on\n"
+    if is_left(summary):
+        return f"its process is gone; `noetl resume {execution_id}` goes on where it was\n"
+    if state.error is not None or state.stalled:
+        return f"`noetl why {execution_id}` says why, `noetl logs {execution_id}` what its tools wrote\n"
+    return ""

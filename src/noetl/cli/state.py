@@ -1,0 +1,63 @@
+"""noetl state: the state of an execution, now or behind any event of its past."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noetl.cli.executions import execution_argument, find, json_option, opened_log
+from noetl.cli.printing import as_json, in_colour, out, painted
+from noetl.errors import UsageError
+
+if TYPE_CHECKING:
+    from noetl.model.events import Event
+    from noetl.model.state import Execution
+
+
+@click.command()
+@execution_argument()
+@click.option("--at", "seq", metavar="SEQ", type=click.IntRange(1), help="Behind this event; without it, now.")
+@json_option
+def command(*, execution: str, seq: int | None, as_data: bool) -> None:
+    """Show the state of an execution: its values, what runs, what waits.
+
+    The state is made from the recorded events, so any moment of the past can be seen: `noetl events ID` has the numbers.
+    """
+    from noetl.server.history import state_at
+
+    with opened_log() as log:
+        summary = find(log, execution)
+        if seq is not None and seq > summary.seq:
+            raise UsageError(f"the log of {summary.execution_id} ends at event {summary.seq}")
+        state = state_at(log, summary.execution_id, upto=seq)
+        last = log.read(summary.execution_id, after=state.seq - 1, limit=1)[0]
+    out(as_json(state) if as_data else _text(state, last, colour=in_colour(sys.stdout)))
+
+
+def _text(state: Execution, last: Event, *, colour: bool) -> str:
+    from noetl.cli.telling import parked, steps, waiting
+    from noetl.cli.words import local_time
+
+    at = f"behind event {last.seq}, {last.name} {last.entity_id}, {local_time(last.timestamp)}"
+    status = "paused" if state.paused and not state.over else state.status
+    parts = [f"{state.execution_id}  {painted(status, status, colour=colour)}  {at}\n"]
+    parts += [_section("workload", state.workload), _section("ctx", state.ctx)]
+    if state.steps:
+        parts.append(f"\n{steps(state, colour=colour)}")
+    parts += [f"\n{text}" for text in (waiting(state), parked(state)) if text]
+    if state.signals:
+        parts.append(_section("signals that nobody took", {name: held for name, held in state.signals.items() if held}))
+    if state.over:
+        parts += [_section("output", state.output), _section("error", state.error)]
+    return "".join(parts)
+
+
+def _section(title: str, value: Any) -> str:
+    if not value and value not in (0, False):
+        return ""
+    text = as_json(value)
+    if isinstance(value, dict | list):
+        return f"\n{title}\n{''.join(f'  {line}' for line in text.splitlines(keepends=True))}"
+    return f"\n{title}: {text}"

@@ -1,0 +1,107 @@
+"""What a state has to tell: its steps, what they wait for, which tokens are parked, how it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from noetl.cli.printing import columns
+from noetl.cli.words import between, count, duration, glimpse, local_time, seconds_of
+from noetl.engine.find import pipes
+from noetl.lang.report import visible
+from noetl.model.state import label_of
+
+if TYPE_CHECKING:
+    from noetl.model.state import Execution, StepInfo, StepRun, Wait
+
+
+def steps(state: Execution, now: float | None = None, *, colour: bool) -> str:
+    """The steps that have run or wait to, in the order in which they came up; `now` if the time goes on for them."""
+    rows = [("STEP", "STATUS", "TOOK", "")]
+    for name, info in state.steps.items():
+        rows.append((name, info.status, _took(state, info, now), "; ".join(_more(state, name, info))))
+    return columns(rows, paint=1, colour=colour) if len(rows) > 1 else ""
+
+
+def _took(state: Execution, info: StepInfo, now: float | None) -> str:
+    if info.started_at is None:
+        return ""
+    if info.finished_at is None and now is not None:
+        return duration(now - seconds_of(info.started_at))
+    return duration(between(info.started_at, info.finished_at or state.timestamp))
+
+
+def _more(state: Execution, name: str, info: StepInfo) -> Iterator[str]:
+    if info.runs > 1:
+        yield f"{info.runs} runs"
+    running = next((run for run in state.runs.values() if run.step == name and run.loop is not None), None)
+    loop = running.loop.counts() if running is not None and running.loop is not None else info.loop
+    if loop is not None:
+        failed = f", {loop['failed']:,} failed" if loop["failed"] else ""
+        yield f"{loop['completed']:,} of {count(loop['total'], 'iteration')}{failed}"
+    if info.error is not None:
+        yield f"{info.error['kind']}: {visible(glimpse_text(info.error['message']))}"
+
+
+def glimpse_text(text: str, most: int = 200) -> str:
+    """The first line of a text, cut where it gets long."""
+    first = text.strip().partition("\n")[0]
+    return first if len(first) <= most else f"{first[: most - 1]}…"
+
+
+def waits(state: Execution) -> Iterator[tuple[StepRun, int | str | None, Wait]]:
+    """The pipelines that wait for something from outside."""
+    for run in state.runs.values():
+        for path, pipe in pipes(run):
+            if pipe is not None and pipe.wait is not None:
+                yield run, label_of(path), pipe.wait
+
+
+def wait_words(wait: Wait) -> str:
+    """What is waited for."""
+    if wait.answer is not None:
+        return "goes on: what it waited for has come"
+    if wait.child is not None:
+        return f"waits for playbook {wait.child['path']} ({wait.child['execution_id']})"
+    if wait.signal is not None:
+        until = f", until {local_time(wait.until)} at the latest" if wait.until is not None else ""
+        return f"waits for the signal `{wait.signal}`{until}"
+    return f"waits until {local_time(wait.until or 0.0)}"
+
+
+def waiting(state: Execution, most: int = 20) -> str:
+    """What is waited for, a line each."""
+    lines = [f"{place(run.step, label)} {wait_words(wait)}\n" for run, label, wait in waits(state)]
+    if len(lines) > most:
+        lines[most:] = [f"… and {len(lines) - most:,} more\n"]
+    return "".join(lines)
+
+
+def place(step: str, iteration: int | str | None) -> str:
+    """A step, or one iteration of it."""
+    return step if iteration is None else f"{step}[{iteration}]"
+
+
+def parked(state: Execution) -> str:
+    """The steps at which tokens wait to be let in, a line each."""
+    held = {name: [str(token.source) for token in tokens] for name, tokens in state.parked.items()}
+    for name, entry in state.rounds.items():
+        sources = [source for source, tokens in entry.places.items() for _ in tokens]
+        if sources:
+            held[name] = sources
+    return "".join(
+        f"{name} is not admitted yet: {count(len(sources), 'token')} parked, from {', '.join(dict.fromkeys(sources))}\n"
+        for name, sources in held.items()
+    )
+
+
+def error_words(error: dict[str, Any]) -> str:
+    """Where something failed, and how: `step fetch, task get: http: connection refused`."""
+    where = ", ".join(f"{what} {error[what]}" for what in ("step", "task") if error.get(what))
+    said = f"{error.get('kind', 'error')}: {visible(glimpse_text(str(error.get('message', '')), 500))}"
+    return f"{where}: {said}" if where else said
+
+
+def output_line(state: Execution) -> str:
+    """The output of an execution, on a line."""
+    return visible(glimpse(state.output))

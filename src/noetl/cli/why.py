@@ -1,0 +1,50 @@
+"""noetl why: why a step ran or did not."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from noetl.cli.executions import check_step, execution_argument, find, json_option, net_of, opened_log
+from noetl.cli.printing import as_json, in_colour, out
+
+if TYPE_CHECKING:
+    from noetl.model.state import Execution
+    from noetl.server.why import Answer
+
+
+@click.command()
+@execution_argument()
+@click.argument("step", metavar="[STEP]", required=False)
+@json_option
+def command(*, execution: str, step: str | None, as_data: bool) -> None:
+    """Say why a STEP ran or did not, or of each step in a line.
+
+    Every guard stands with the values it saw when it was asked, refused arcs included, and so do tokens that are parked
+    and what they wait for.
+    """
+    from noetl.server.history import events_of, state_at
+    from noetl.server.why import explain
+
+    with opened_log() as log:
+        summary = find(log, execution)
+        net = net_of(log, summary)
+        state = state_at(log, summary.execution_id)
+        if step is not None:
+            check_step(step, net.steps if net is not None else state.steps, summary)
+        answers = explain(net, state, events_of(log, summary.execution_id), step)
+    if as_data:
+        out(as_json({"execution_id": summary.execution_id, "status": summary.status, "steps": answers}))
+    else:
+        out(_text(state, answers, one=step is not None))
+
+
+def _text(state: Execution, answers: list[Answer], *, one: bool) -> str:
+    from noetl.cli.why_text import answer_text, ending_text, overview
+
+    colour = in_colour(sys.stdout)
+    if one:
+        return answer_text(answers[0], state, colour=colour)
+    return f"{ending_text(state, colour=colour)}\n{overview(answers, state, colour=colour)}"

@@ -1,0 +1,199 @@
+"""Why, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from noetl.cli.printing import columns, painted
+from noetl.cli.telling import error_words, glimpse_text, place, wait_words, waits
+from noetl.cli.words import count, glimpse
+from noetl.lang.report import visible
+
+if TYPE_CHECKING:
+    from noetl.model.state import Execution
+    from noetl.server.why import Answer, Reason
+
+
+def ending_text(state: Execution, *, colour: bool) -> str:
+    """Why the execution as a whole stands as it does."""
+    status = "paused" if state.paused and not state.over else state.status
+    head = f"{state.execution_id} is {painted(status, status, colour=colour)}"
+    if state.error is not None:
+        head += f": {error_words(state.error)}"
+    if state.stalled:
+        head += f"; tokens were left at {', '.join(state.stalled)}"
+    return f"{head}\n"
+
+
+def overview(answers: list[Answer], state: Execution, *, colour: bool) -> str:
+    """Each step in a line."""
+    rows = [("STEP", "STATUS", "WHY")]
+    rows += [(one.step, one.status, _because(one, state)) for one in answers]
+    return columns(rows, paint=1, colour=colour) + f"\n`noetl why {state.execution_id} STEP` says more of one\n"
+
+
+def _because(answer: Answer, state: Execution) -> str:
+    """The reason that counts most: the last that decided whether it runs."""
+    if not answer.reasons:
+        return _nobody_came(answer)
+    last = answer.reasons[-1]
+    if last.what in ("done", "failed"):
+        last = next((one for one in reversed(answer.reasons) if one.what in ("arc", "start", "fired")), last)
+        if last.what == "fired":
+            before = [one for one in answer.reasons if one.seq < last.seq and (one.taken or one.what == "start")]
+            last = before[-1] if before else last
+    lines = list(_told(last, answer, state))
+    return lines[0] + (f" ({', '.join(line.strip() for line in lines[1:])})" if len(lines) > 1 else "")
+
+
+def answer_text(answer: Answer, state: Execution, *, colour: bool) -> str:
+    """All there is to say about one step."""
+    if answer.runs:
+        times = "once" if answer.runs == 1 else f"{answer.runs} times"
+        head = f"{answer.step} ran {times}; it is {painted(answer.status, answer.status, colour=colour)}"
+    else:
+        head = f"{answer.step} {painted('did not run', 'never ran', colour=colour)}"
+    lines = [head]
+    for reason in answer.reasons:
+        first, *rest = _told(reason, answer, state)
+        lines += [f"{reason.seq:>6}  {first}", *(f"          {line}" for line in rest)]
+    if not answer.reasons:
+        lines.append(f"        {_nobody_came(answer)}")
+    lines += [f"   now  {line}" for line in _now(answer, state)]
+    return "\n".join(lines) + "\n"
+
+
+def _nobody_came(answer: Answer) -> str:
+    if not answer.predecessors:
+        return "no arc leads to it"
+    came = ", ".join(f"{name} ({status})" for name, status in answer.predecessors.items())
+    return f"no token came; it could come from {came}"
+
+
+# --- one reason ------------------------------------------------------------------------------------------------------
+
+
+def _told(reason: Reason, answer: Answer, state: Execution) -> Iterator[str]:
+    return _TELL[reason.what](reason, answer, state)
+
+
+def _start(_reason: Reason, _answer: Answer, _state: Execution) -> Iterator[str]:
+    yield "the execution starts here"
+
+
+def _arc(reason: Reason, answer: Answer, _state: Execution) -> Iterator[str]:
+    verdict = "was taken" if reason.taken else "was refused"
+    head = f"{reason.source} ended ({reason.offer}): its arc to {answer.step} {verdict}"
+    if reason.when is None:
+        yield head if reason.taken else f"{head}: without a `when` it is taken on success only"
+        return
+    yield f"{head}: {visible(reason.when)} {'held' if reason.taken else 'did not hold'}"
+    yield from _values(reason.saw)
+
+
+def _values(saw: dict[str, Any]) -> Iterator[str]:
+    for name, value in saw.items():
+        yield f"{name} = {visible(glimpse(value, 120))}"
+
+
+def _unasked(reason: Reason, answer: Answer, _state: Execution) -> Iterator[str]:
+    yield f"{reason.source} ended ({reason.offer}): its arc to {answer.step} was not asked, the one to {reason.why} was taken"
+
+
+def _unjudged(reason: Reason, _answer: Answer, state: Execution) -> Iterator[str]:
+    cause = "it was being ended" if state.terminated is not None else "it had failed"
+    if state.failure is not None and state.failure.get("step"):
+        cause = f"it had failed at {state.failure['step']}"
+    yield f"{reason.source} ended ({reason.offer}), but the execution took no more arcs: {cause}"
+
+
+def _routing_failed(reason: Reason, _answer: Answer, _state: Execution) -> Iterator[str]:
+    yield f"{reason.source} ended, but judging its arcs failed: {error_words(reason.error or {})}"
+
+
+def _admission_failed(reason: Reason, _answer: Answer, _state: Execution) -> Iterator[str]:
+    yield f"asking whether a token may enter failed: {error_words(reason.error or {})}"
+
+
+def _parked(reason: Reason, _answer: Answer, _state: Execution) -> Iterator[str]:
+    if reason.join:
+        yield f"the token from {reason.source or 'the start'} waits here for the others of the join"
+        return
+    yield f"the token from {reason.source or 'the start'} was parked: not admitted"
+    yield from _rules(reason.rules)
+
+
+def _rules(rules: list[dict[str, Any]]) -> Iterator[str]:
+    for rule in rules:
+        yield f"{visible(rule['when'])} {'held' if rule['held'] else 'did not hold'}"
+        yield from (f"  {line}" for line in _values(rule["saw"]))
+
+
+def _fired(reason: Reason, _answer: Answer, _state: Execution) -> Iterator[str]:
+    tokens = f", with the {'tokens' if len(reason.sources) > 1 else 'token'} from {', '.join(reason.sources)}"
+    yield f"it {'joined' if reason.join else 'was admitted'} and ran{tokens if reason.sources else ''}"
+    yield from _rules(reason.rules)
+
+
+_SKIPS = {
+    "once": "it had run already, and runs once (`fire: once`)",
+    "round": "the join had fired without it in this round",
+    "stalled": "nothing could move any more, and its parked tokens were dropped",
+}
+
+
+def _skipped(reason: Reason, _answer: Answer, _state: Execution) -> Iterator[str]:
+    token = f"the token from {reason.source} ended here: " if reason.source else ""
+    yield f"{token}{_SKIPS.get(reason.why, reason.why)}"
+
+
+def _done(_reason: Reason, _answer: Answer, _state: Execution) -> Iterator[str]:
+    yield "it ended well"
+
+
+def _failed(reason: Reason, _answer: Answer, _state: Execution) -> Iterator[str]:
+    yield f"it failed: {error_words(reason.error or {})}"
+
+
+def _cancelled(reason: Reason, _answer: Answer, _state: Execution) -> Iterator[str]:
+    yield f"it was cancelled: {visible(glimpse_text(reason.why))}"
+
+
+_TELL: dict[str, Callable[[Reason, Answer, Execution], Iterator[str]]] = {
+    "start": _start,
+    "arc": _arc,
+    "unasked": _unasked,
+    "unjudged": _unjudged,
+    "routing-failed": _routing_failed,
+    "admission-failed": _admission_failed,
+    "parked": _parked,
+    "fired": _fired,
+    "skipped": _skipped,
+    "done": _done,
+    "failed": _failed,
+    "cancelled": _cancelled,
+}
+
+
+# --- now -------------------------------------------------------------------------------------------------------------
+
+
+def _now(answer: Answer, state: Execution) -> Iterator[str]:
+    """What the step waits for at this moment."""
+    if state.over:
+        return
+    for run, iteration, wait in waits(state):
+        if run.step == answer.step:
+            yield f"{place(run.step, iteration)} {wait_words(wait)}"
+    tokens = state.parked.get(answer.step, ())
+    if tokens:
+        yield f"{count(len(tokens), 'token')} parked; looked at again whenever a step ends, `ctx` changes or a signal comes"
+    entry = state.rounds.get(answer.step)
+    if entry is not None:
+        held = {name: len(tokens) for name, tokens in entry.places.items() if tokens}
+        missing = [f"{name} ({how})" for name, how in answer.predecessors.items() if name not in held]
+        shown = ", ".join(f"{count(number, 'token')} from {name}" for name, number in held.items())
+        yield f"the join holds {shown or 'nothing'}"
+        if missing:
+            yield f"nothing has come yet from {', '.join(missing)}"

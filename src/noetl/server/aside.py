@@ -1,0 +1,46 @@
+"""An execution that nobody runs: requests take effect in its log, and nothing is carried out.
+
+What was ordered meanwhile follows from the log again when somebody resumes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from noetl.engine.outlook import Outlook
+from noetl.model.net import Net
+from noetl.model.orders import Order, StopChild
+from noetl.model.requests import Request
+from noetl.ports import EventLog
+from noetl.server.history import state_at
+from noetl.server.service import Hot, Service
+
+
+class _Nobody:
+    """Carries out nothing, but knows which children were to end."""
+
+    def __init__(self) -> None:
+        self.children: list[str] = []
+
+    def give(self, _hot: Hot, orders: Iterable[Order]) -> None:
+        self.children += [order.execution_id for order in orders if isinstance(order, StopChild)]
+
+    def ended(self, _hot: Hot) -> None:
+        """Nothing was kept."""
+
+
+async def take_effect(
+    log: EventLog,
+    execution_id: str,
+    net: Net,
+    request: Request,
+    *,
+    clock: Callable[[], float],
+    new_id: Callable[[], str],
+) -> list[str]:
+    """Record what follows from a request to an execution that this process has claimed; the children to end as well."""
+    nobody = _Nobody()
+    service = Service(log, nobody, clock=clock, new_id=new_id)
+    service.hot[execution_id] = Hot(state_at(log, execution_id), Outlook(net))
+    await service.record(execution_id, [request])
+    return nobody.children

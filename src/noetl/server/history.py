@@ -1,0 +1,37 @@
+"""The past of an execution: its state at any event, without anything that could change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from noetl.engine.fold import apply
+from noetl.model.events import Event
+from noetl.model.state import Execution
+from noetl.ports import EventLog
+
+#: how many events are in memory at once while a log is gone through
+PAGE = 10_000
+
+
+def state_at(log: EventLog, execution_id: str, *, upto: int | None = None) -> Execution:
+    """The state that the log yields, at its end or at an earlier event."""
+    found = log.snapshot(execution_id, upto=upto)
+    state = Execution(execution_id) if found is None else read_snapshot(found[1])
+    limit = None if upto is None else upto - state.seq
+    for event in log.read(execution_id, after=state.seq, limit=limit):
+        apply(state, event)
+    return state
+
+
+def read_snapshot(body: bytes) -> Execution:
+    """The state that a snapshot holds."""
+    return msgspec.msgpack.decode(body, type=Execution)
+
+
+def events_of(log: EventLog, execution_id: str, *, after: int = 0) -> Iterator[Event]:
+    """All events, page by page: a log may be larger than the memory."""
+    while page := log.read(execution_id, after=after, limit=PAGE):
+        yield from page
+        after = page[-1].seq
