@@ -91,7 +91,7 @@ class TaskBuilder:
             output=self.sites.value(node.get("output"), at(Boundary.TASK_OUTPUT)),
             set=self.assignments(node.get("set"), at(Boundary.TASK_SET)),
             policy=self.policy(spec.get("policy") if isinstance(spec, MapNode) else None, at(Boundary.RULE)),
-            spec=effective([*self.kind_layers(kind), *layers, ("task.spec", own)]),
+            spec=effective([*self.outer_layers(kind, layers), ("task.spec", own)]),
         )
 
     def input_boundary(self, kind: ToolKind | None) -> Boundary:
@@ -107,15 +107,15 @@ class TaskBuilder:
         except KeyError:
             return None
 
-    def kind_layers(self, kind: ToolKind | None) -> list[Layer]:
+    def outer_layers(self, kind: ToolKind | None, layers: list[Layer]) -> list[Layer]:
+        """What a task inherits. Of the executor's two timeouts the one for its kind is the inner one."""
         if kind is None:
-            return []
-        layers: list[Layer] = [("kind default", kind.defaults)] if kind.defaults else []
-        if kind.name in self.timeouts:
-            layers.append(
-                (f"executor.spec.policy.defaults.timeouts.{kind.name}", {"timeout": self.timeouts[kind.name]})
-            )
-        return layers
+            return layers
+        own: list[Layer] = [("kind default", kind.defaults)] if kind.defaults else []
+        if kind.name not in self.timeouts:
+            return [*own, *layers] if own else layers
+        origin = f"executor.spec.policy.defaults.timeouts.{kind.name}"
+        return [*own, layers[0], (origin, {"timeout": self.timeouts[kind.name]}), *layers[1:]]
 
     def config(self, node: MapNode, kind: ToolKind | None, place: Place, *, single: bool) -> dict[str, Any]:
         """The kind's own keys."""

@@ -82,8 +82,11 @@ class _ShapeCheck:
             if key is None:
                 meant.add(self.unknown_key(entry, shape))
                 continue
-            if key.reserved and not self.control_inside(entry.value):
-                self.problems.warning("reserved", f"`{entry.name}` is accepted without effect", span(entry.key))
+            if key.reserved:
+                self.check_reserved(entry)
+            if key.required and is_nothing(entry.value):
+                self.says_nothing(entry, shape.title, key.doc)
+                continue
             self.check(entry.value, key.shape, f"`{entry.name}`")
         required = self.required.get(id(shape))
         if required is None:
@@ -194,7 +197,7 @@ class _ShapeCheck:
             return None
 
     def check_keys_of_kind(self, node: MapNode, kind: ToolKind, *, single: bool) -> None:
-        given = {entry.name: entry for entry in node.entries}
+        given = {entry.name: entry for entry in node.entries if not _left_empty(entry, kind)}
         if single and kind.name_means and "name" in given:
             given.setdefault(kind.name_means, given["name"])
         block = node.get("input")
@@ -315,6 +318,16 @@ class _ShapeCheck:
         )
         return meant or ""
 
+    def check_reserved(self, entry: Entry) -> None:
+        """What is accepted without effect, unless somebody counts on an effect."""
+        writes = entry.value.entry("set") if isinstance(entry.value, MapNode) and entry.name == "spec" else None
+        if writes is not None:
+            code, message, fix = _ANYWHERE["set"]
+            self.problems.error(code, message, span(writes.key), fix=fix)
+        elif not self.control_inside(entry.value):
+            message = f"`{entry.name}` is accepted without effect"
+            self.problems.warning("reserved", message, span(entry.key), fix="remove it")
+
     def control_inside(self, node: Node) -> bool:
         """Report control words in a policy that is not a task's; true if there was one."""
         found = False
@@ -338,9 +351,14 @@ class _ShapeCheck:
             fix="move the rule to `spec.policy.rules` of a task",
         )
 
+    def says_nothing(self, entry: Entry, title: str, doc: str) -> None:
+        """A required key without a value is as good as missing."""
+        message = f"{title} needs a value for `{entry.name}`{_hint(doc)}"
+        self.problems.error("missing-key", message, span(entry.key), fix=f"write it behind `{entry.name}:`")
+
     def missing(self, node: MapNode, key: str, title: str, doc: str) -> None:
         quoted = key if key.startswith("`") else f"`{key}`"
-        hint = f" ({doc.rstrip('.')[0].lower()}{doc.rstrip('.')[1:]})" if doc else ""
+        hint = _hint(doc)
         end = node.entries[0].key.end if node.entries else node.start + 1
         at = node.alias or (node.start, max(node.start, end))
         self.problems.error("missing-key", f"{title} needs {quoted}{hint}", at, fix=f"add {quoted}")
@@ -360,6 +378,16 @@ class _ShapeCheck:
         if text is None or node.alias or not isinstance(node, Scalar):
             return ()
         return [Edit(node.start, node.end, text)] if node.style == "" and not node.changed else ()
+
+
+def _left_empty(entry: Entry, kind: ToolKind) -> bool:
+    """Whether a key of the kind says nothing and nobody has complained about that yet."""
+    key = kind.keys.get(entry.name)
+    return key is not None and is_nothing(entry.value) and isinstance(key.shape, OneOf)
+
+
+def _hint(doc: str) -> str:
+    return f" ({doc.rstrip('.')[0].lower()}{doc.rstrip('.')[1:]})" if doc else ""
 
 
 _MOVE_SET = "`set` stands beside `tool`, on a task, in `then` or on an arc"

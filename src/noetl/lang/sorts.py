@@ -29,9 +29,9 @@ def nearest_word(value: str, words: tuple[str, ...]) -> str | None:
     return lowered.get(value.lower()) or near
 
 
-def is_nothing(node: Node) -> bool:
+def is_nothing(node: Node | None) -> bool:
     """Whether the value was left out."""
-    return isinstance(node, Scalar) and node.value is None
+    return node is None or (isinstance(node, Scalar) and node.value is None)
 
 
 def fits(node: Node, shape: Shape) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from noetl.expr.scopes import Boundary
 from noetl.lang.checks.subject import Subject, all_tasks
-from noetl.lang.node import ListNode, MapNode, Node, Scalar
+from noetl.lang.node import ListNode, MapNode, Node, Scalar, plain, walk
 from noetl.lang.sorts import is_template
 from noetl.model.diagnostics import Where
 from noetl.model.nearest import nearest
@@ -49,7 +50,30 @@ def check(subject: Subject) -> None:
         name = task.auth.tree if task.auth is not None and task.auth.constant else None
         if isinstance(name, str) and name not in declared:
             _undeclared(subject, name, declared, task.auth_at)
+    if any(task.kind == "transfer" for _step, task in all_tasks(subject.playbook)):
+        _in_transfers(subject, declared)
     _in_plain(subject, subject.root, "")
+
+
+def _in_transfers(subject: Subject, declared: set[str]) -> None:
+    """A transfer's source and targets name their own credentials."""
+    for block in ("workflow", "workbook"):
+        root = subject.root.get(block)
+        for node in walk(root) if root is not None else ():
+            if isinstance(node, MapNode) and plain(node.get("kind")) == "transfer":
+                for end in _ends(node):
+                    auth = end.get("auth")
+                    name = plain(auth)
+                    if auth is not None and isinstance(name, str) and not is_template(name) and name not in declared:
+                        _undeclared(subject, name, declared, auth.alias or (auth.start, auth.end))
+
+
+def _ends(transfer: MapNode) -> Iterator[MapNode]:
+    for node in (transfer, transfer.get("input")):
+        if isinstance(node, MapNode):
+            source, targets = node.get("source"), node.get("targets")
+            ends = [source, *(targets.items if isinstance(targets, ListNode) else [])]
+            yield from (end for end in ends if isinstance(end, MapNode))
 
 
 def _undeclared(subject: Subject, name: str, declared: set[str], at: Where) -> None:
