@@ -14,7 +14,7 @@ from noetl.lang.sites import Place, Sites
 from noetl.lang.sorts import is_labelled, is_template
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.playbook import Assignment, Directive, Policy, Rule, Task
-from noetl.model.source import Source
+from noetl.model.source import Source, Span
 
 
 class TaskBuilder:
@@ -88,11 +88,16 @@ class TaskBuilder:
             auth=self.sites.value(node.get("auth"), at(Boundary.TASK_CONFIG)),
             auth_at=self.span(auth) if (auth := node.get("auth")) is not None else None,
             input_at={e.name: self.span(e.key) for e in block.entries} if isinstance(block, MapNode) else {},
+            code_at=self.code_at(node, kind),
             output=self.sites.value(node.get("output"), at(Boundary.TASK_OUTPUT)),
             set=self.assignments(node.get("set"), at(Boundary.TASK_SET)),
             policy=self.policy(spec.get("policy") if isinstance(spec, MapNode) else None, at(Boundary.RULE)),
             spec=effective([*self.outer_layers(kind, layers), ("task.spec", own)]),
         )
+
+    def code_at(self, node: MapNode, kind: ToolKind | None) -> Span | None:
+        code = node.get("code") if kind is not None and "code" in kind.literal else None
+        return self.span(code) if isinstance(code, Scalar) and isinstance(code.value, str) else None
 
     def input_boundary(self, kind: ToolKind | None) -> Boundary:
         # Where `input` configures the tool, its keys see what the same keys beside `kind` see.

@@ -106,6 +106,8 @@ class Task(msgspec.Struct, frozen=True):
     #: where `auth` and the keys of `input` stand
     auth_at: Span | None = None
     input_at: Mapping[str, Span] = {}
+    #: where the code of a kind that has some stands
+    code_at: Span | None = None
     output: Value | None = None
     set: tuple[Assignment, ...] = ()
     policy: Policy | None = None
