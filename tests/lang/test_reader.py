@@ -294,7 +294,6 @@ def test_an_unquoted_template_is_told_whatever_stands_inside(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "where", "said"),
     [
-        ("a: [1, 2", (1, 8), "while parsing a flow sequence"),
         ("a: 1\n  b: 2\n", (2, 4), "mapping values are not allowed"),
         ("a:\n  - b\n c: 1", (3, 2), "did not find expected key"),
         ("a: @x", (1, 4), "cannot start any token"),

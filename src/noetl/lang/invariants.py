@@ -76,7 +76,8 @@ def _loop(node: MapNode, problems: Diagnostics, _meant: set[str]) -> None:
         )
     for entry in reduce.value.entries if isinstance(reduce.value, MapNode) else []:
         if not entry.name.startswith("ctx."):
-            problems.error("wrong-value", f"a reducer is for `ctx.*`, not `{entry.name}`", span(entry.key))
+            message, fix = f"a reducer is for `ctx.*`, not `{entry.name}`", f"write `ctx.{entry.name.split('.')[-1]}`"
+            problems.error("wrong-value", message, span(entry.key), fix=fix)
 
 
 def check_rules(node: ListNode, problems: Diagnostics) -> None:

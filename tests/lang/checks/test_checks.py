@@ -330,7 +330,7 @@ def test_a_join_names_just_the_steps_that_lead_to_it() -> None:
     assert [(one.code, one.message) for one in said] == [
         ("join-unknown", "step `d` has no arc to `c`"),
         ("join-unknown", "step `b` leads to `c`, but the join leaves it out"),
-        ("wrong-value", "`need: 3` can never hold with 2 predecessors"),
+        ("wrong-value", "`need: 3` can never hold: `from` names 2"),
     ]
 
 

@@ -114,7 +114,10 @@ def _join(subject: Subject, step: Step, sources: set[str]) -> None:
         )
     if join.need is not None and join.need > len(join.places):
         subject.problems.error(
-            "wrong-value", f"`need: {join.need}` can never hold with {len(join.places)} predecessors", join.at
+            "wrong-value",
+            f"`need: {join.need}` can never hold: `from` names {len(join.places)}",
+            join.at,
+            fix=f"write `need: all`, or at most {len(join.places)}",
         )
 
 
