@@ -162,7 +162,7 @@ class TaskBuilder:
     def directive(self, node: Node | None, place: Place) -> Directive:
         if not isinstance(node, MapNode):
             return Directive()
-        sites = self.sites
+        sites, to = self.sites, node.get("to")
         return Directive(
             do=_text(node.get("do")) or "continue",
             attempts=sites.number(node.get("attempts"), place, 3),
@@ -170,7 +170,8 @@ class TaskBuilder:
             delay=sites.number(node.get("delay"), place, 1.0),
             max_delay=sites.number(node.get("max_delay"), place, 300.0),
             jitter=plain(node.get("jitter")) is True,
-            to=_text(node.get("to")),
+            to=_text(to),
+            to_at=self.span(to) if to is not None else None,
             message=sites.value(node.get("message"), place),
             set=self.assignments(node.get("set"), place),
         )

@@ -66,6 +66,7 @@ class Directive(msgspec.Struct, frozen=True):
     max_delay: Value | float = 300.0
     jitter: bool = False
     to: str | None = None
+    to_at: Span | None = None
     message: Value | None = None
     set: tuple[Assignment, ...] = ()
 

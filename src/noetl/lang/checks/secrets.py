@@ -10,7 +10,6 @@ from noetl.lang.checks.subject import Subject, all_tasks
 from noetl.lang.node import ListNode, MapNode, Node, Scalar, plain, walk
 from noetl.lang.sorts import is_template
 from noetl.model.diagnostics import Where
-from noetl.model.nearest import nearest
 
 _MAY_READ = frozenset({Boundary.TASK_CONFIG, Boundary.TASK_INPUT, Boundary.KEYCHAIN})
 _SECRET_NAME = re.compile(
@@ -36,16 +35,15 @@ def check(subject: Subject) -> None:
         for read in site.template.reads:
             if read.path[0] != "keychain":
                 continue
-            at = subject.where(site, read.offset, len("keychain"))
             if site.is_when or site.place.boundary not in _MAY_READ:
                 subject.problems.error(
                     "secret-escape",
                     "a secret may not leave the task that uses it",
-                    at,
+                    subject.where_path(site, read, 2),
                     fix="read `keychain` in a task's `auth`, `input` or own keys only",
                 )
             elif len(read.path) > 1 and read.path[1] not in declared:
-                _undeclared(subject, read.path[1], declared, at)
+                _undeclared(subject, read.path[1], declared, subject.where_path(site, read, 2))
     for _step, task in all_tasks(subject.playbook):
         name = task.auth.tree if task.auth is not None and task.auth.constant else None
         if isinstance(name, str) and name not in declared:
@@ -77,12 +75,13 @@ def _ends(transfer: MapNode) -> Iterator[MapNode]:
 
 
 def _undeclared(subject: Subject, name: str, declared: set[str], at: Where) -> None:
-    meant = nearest(name, declared)
+    meant = subject.hints.nearest(name, declared)
     subject.problems.warning(
         "unknown-credential",
         f"the keychain does not declare `{name}`",
         at,
         fix=f"did you mean `{meant}`?" if meant else f"add `- {{name: {name}, kind: …}}` to `keychain`",
+        edits=subject.renaming(at, name, subject.hints.certain(name, declared)) if meant else (),
     )
 
 

@@ -9,9 +9,12 @@ from noetl.expr import Template
 from noetl.expr.refs import REF_FIELDS
 from noetl.lang.checks.subject import Subject, loops, task_assignments
 from noetl.lang.sites import Site
+from noetl.model.nearest import nearest
 from noetl.model.playbook import Assignment, Step
 
 _SCOPES = ("ctx", "step", "iter")
+#: keys that stand beside a `set`, and end up under it when they are indented too far
+_NEIGHBOURS = ("next", "tool", "loop", "spec", "output", "input", "desc", "kind", "when", "then", "do", "name", "auth")
 #: an expression that is nothing but a path
 _PATH = re.compile(r"\s*\w+\s*(?:\.\s*\w+\s*|\[\s*(?:'[^']*'|\"[^\"]*\")\s*\]\s*)+")
 
@@ -50,8 +53,7 @@ def _target(
             "set-target",
             f"`{name}` cannot be written",
             assignment.at,
-            fix=f"write `ctx.{assignment.path[-1] if assignment.path else assignment.scope}`; "
-            "targets are `ctx.*`, `step.*` and, in a loop, `iter.*`",
+            fix=_instead(subject, assignment),
         )
     elif not assignment.path or not all(assignment.path):
         subject.problems.error("set-target", f"`{name}` names no value", assignment.at, fix=f"write `{name}.<key>`")
@@ -65,6 +67,18 @@ def _target(
         )
     else:
         _suffix(subject, assignment, name, iterators)
+
+
+def _instead(subject: Subject, assignment: Assignment) -> str:
+    scope, at = assignment.scope, assignment.at
+    stray = scope if scope in _NEIGHBOURS else nearest(scope, _NEIGHBOURS)
+    dotted = subject.problems.source.line_text(at.line).startswith(f"{scope}.", at.column - 1)
+    if stray is not None and not dotted and nearest(scope, _SCOPES) is None:
+        # A line indented too far: to write `ctx.next` would hide the mistake.
+        said = "" if stray == scope else f"did you mean `{stray}`? "
+        return f"{said}`{stray}` stands beside `set`, not under it: indent it less"
+    name = assignment.path[-1] if assignment.path else scope
+    return f"write `ctx.{name}`; targets are `ctx.*`, `step.*` and, in a loop, `iter.*`"
 
 
 def _suffix(subject: Subject, assignment: Assignment, name: str, iterators: set[str]) -> None:
@@ -135,7 +149,7 @@ def _dereference(subject: Subject, site: Site, iterators: set[str]) -> None:
         subject.problems.error(
             "ref-deref",
             f"`{'.'.join(path[: at + 1])}` is a reference; `{path[at + 1]}` is not part of it",
-            subject.where(site, read.offset, len(path[0])),
+            subject.where_path(site, read, at + 2),
             fix="bring the payload back with a `kind: resolve` task first",
         )
 
