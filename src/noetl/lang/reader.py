@@ -18,7 +18,8 @@ from noetl.model.diagnostics import Diagnostics
 
 MAX_BYTES = 8_000_000
 MAX_DEPTH = 64
-MAX_NODES = 1_000_000
+MAX_LINES = 500_000
+MAX_NODES = 500_000
 MAX_ALIAS_NODES = 100_000
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -39,6 +40,10 @@ def decode(data: bytes, problems: Diagnostics) -> str | None:
     """Bytes of a file to text, or None with a diagnostic."""
     if len(data) > MAX_BYTES:
         problems.error("yaml-syntax", f"the file has more than {MAX_BYTES:,} bytes", (0, 0),
+                       fix="split it into playbooks that call each other with `kind: playbook`")  # fmt: skip
+        return None
+    if data.count(b"\n") > MAX_LINES:
+        problems.error("yaml-syntax", f"the file has more than {MAX_LINES:,} lines", (0, 0),
                        fix="split it into playbooks that call each other with `kind: playbook`")  # fmt: skip
         return None
     try:

@@ -94,10 +94,7 @@ class _ShapeCheck(Complaints):
                 self.says_nothing(entry, shape.title, key.doc)
                 continue
             self.check(entry.value, key.shape, f"`{entry.name}`")
-        required = self.required.get(id(shape))
-        if required is None:
-            required = self.required[id(shape)] = tuple(name for name, key in shape.keys.items() if key.required)
-        for wanted in required:
+        for wanted in self.required.get(id(shape)) or self.find_required(shape):
             # A misspelt key is one mistake, not also a missing one.
             if wanted not in node and wanted not in meant:
                 self.missing(node, wanted, shape.title, shape.keys[wanted].doc)
@@ -105,6 +102,10 @@ class _ShapeCheck(Complaints):
         invariant = INVARIANTS.get(shape.title)
         if invariant is not None:
             invariant(node, self.problems, meant)
+
+    def find_required(self, shape: Record) -> tuple[str, ...]:
+        found = self.required[id(shape)] = tuple(name for name, key in shape.keys.items() if key.required)
+        return found
 
     def check_list(self, node: Node, shape: ListOf, name: str) -> None:
         if not isinstance(node, ListNode):

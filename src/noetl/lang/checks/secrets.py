@@ -22,6 +22,8 @@ _SECRET_VALUE = re.compile(
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_[A-Za-z0-9]{30,}|\bsk-[A-Za-z0-9_-]{20,}|\bxox[baprs]-[A-Za-z0-9-]{10,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|://[^/\s:@{]+:[^/\s:@{]{3,}@"
 )
+#: how far into a text a credential is looked for: a text of megabytes would take seconds
+_FAR = 10_000
 #: what people write to say that the real value comes from elsewhere
 _PLACEHOLDER = re.compile(
     r"^$|^[*x.]+$|^<.*>$|^\$\{?\w+\}?$|change[-_ ]?me|example|placeholder|your[-_ ]|^none$", re.IGNORECASE
@@ -107,7 +109,7 @@ def _looks_secret(node: Scalar, name: str) -> bool:
     # `secret` holds the name of a secret, not the secret.
     if not isinstance(value, str) or name in ("code", "desc", "description", "secret"):
         return False
-    if len(value) > 12 and "{{" not in value and _SECRET_VALUE.search(value):
+    if len(value) > 12 and "{{" not in value and _SECRET_VALUE.search(value, 0, _FAR):
         return True
     return (
         len(value) >= 6

@@ -16,6 +16,8 @@ from noetl.model.playbook import Assignment, Loop, Playbook, Step, Task
 from noetl.model.source import Span
 
 _QUOTES = (SINGLE, DOUBLE)
+#: what may stand before and after a part of a path: `.x`, `['x']`, `[ "x" ]`
+_SIGNS, _CLOSING = 4, re.compile(r"(?:['\"]?\s*\])?")
 #: names compared in all: thousands of unknown ones among thousands of others would take minutes
 _MOST_COMPARISONS = 50_000
 
@@ -73,10 +75,14 @@ class Subject:
 
     def where_path(self, site: Site, read: Read, parts: int) -> tuple[int, int]:
         """The stretch of source of the first parts of a path that a template reads."""
-        steps = [rf"\s*(?:\.\s*{re.escape(part)}\b|\[\s*(['\"]?){re.escape(part)}\{n}\s*\])"
-                 for n, part in enumerate(read.path[1:parts], 1)]  # fmt: skip
-        found = re.compile(re.escape(read.path[0]) + "".join(steps)).match(site.template.source, read.offset)
-        return self.where(site, read.offset, len(found[0]) if found is not None else len(read.path[0]))
+        source, at = site.template.source, read.offset + len(read.path[0])
+        for part in read.path[1:parts]:
+            found = source.find(part, at, at + len(part) + _SIGNS)
+            if found < 0:
+                break
+            at = found + len(part)
+            at += len(_CLOSING.match(source, at)[0])  # type: ignore[index]  # it matches nothing too
+        return self.where(site, read.offset, at - read.offset)
 
     def inside(self, at: Where, word: str) -> Where:
         """Where a word stands inside of a stretch of source, if it stands there once; else the stretch."""

@@ -9,7 +9,6 @@ from noetl.expr import Template
 from noetl.expr.refs import REF_FIELDS
 from noetl.lang.checks.subject import Subject, loops, task_assignments
 from noetl.lang.sites import Site
-from noetl.model.nearest import nearest
 from noetl.model.playbook import Assignment, Step
 
 _SCOPES = ("ctx", "step", "iter")
@@ -71,9 +70,9 @@ def _target(
 
 def _instead(subject: Subject, assignment: Assignment) -> str:
     scope, at = assignment.scope, assignment.at
-    stray = scope if scope in _NEIGHBOURS else nearest(scope, _NEIGHBOURS)
+    stray = scope if scope in _NEIGHBOURS else subject.hints.nearest(scope, _NEIGHBOURS)
     dotted = subject.problems.source.line_text(at.line).startswith(f"{scope}.", at.column - 1)
-    if stray is not None and not dotted and nearest(scope, _SCOPES) is None:
+    if stray is not None and not dotted and subject.hints.nearest(scope, _SCOPES) is None:
         # A line indented too far: to write `ctx.next` would hide the mistake.
         said = "" if stray == scope else f"did you mean `{stray}`? "
         return f"{said}`{stray}` stands beside `set`, not under it: indent it less"
