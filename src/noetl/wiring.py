@@ -127,6 +127,10 @@ class House:
         """Hear that a time has come."""
         self.service.post(execution_id, [Due()])
 
+    def broken(self, execution_id: str, error: BaseException) -> None:
+        """Hear that a pipeline broke: a mistake of ours, or a store that does not write."""
+        self.service.give_up(execution_id, error)
+
     def start_child(self, hot: Any, order: StartChild) -> None:
         """Start a child execution, or go on with it."""
         self._later(self._child(hot, order))

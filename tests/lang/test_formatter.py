@@ -15,6 +15,7 @@ from noetl.lang.node import plain
 from noetl.lang.reader import read
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.source import Source
+from noetl.tools.registry import Kinds
 
 CASES = Path(__file__).parents[1] / "conformance" / "cases"
 WORDS = {"name", "kind", "choose", "while", "until", "input", "auth", "output", "set", "spec"}
@@ -448,3 +449,13 @@ def test_any_playbook_means_the_same_and_is_settled_at_once(seed: int) -> None:
     assert data(out) == canonical(data(text))
     assert format_text(out) == out
     assert out.count("#") == text.count("#")
+
+
+def test_a_label_that_would_be_taken_for_a_secret_stays_a_label() -> None:
+    """In older documents the name of such a task in a list is the secret it asks for."""
+    bare = "workflow:\n  - step: a\n    tool:\n      - {t1: {kind: secrets, provider: env}}\n"
+    assert format_text(bare, Kinds()) == bare
+    whole = bare.replace("provider: env", "secret: s")
+    assert format_text(whole, Kinds()) == whole.replace(
+        "{t1: {kind: secrets, secret: s}}", "{name: t1, kind: secrets, secret: s}"
+    )

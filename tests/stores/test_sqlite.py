@@ -6,11 +6,13 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contract import EventLogContract, events, line
 
 from noetl.ports import StoreFailed
+from noetl.stores import writer
 from noetl.stores.files import VERSION
 from noetl.stores.sqlite import SqliteLog
 
@@ -20,20 +22,26 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "home" / "noetl.db"
 
 
-def opened(path: Path) -> Iterator[SqliteLog]:
-    log = SqliteLog(path)
+@pytest.fixture(params=["process", "power"])
+def durability(request: pytest.FixtureRequest) -> Any:
+    """`process` writes at the end of the event loop's turn, `power` always in the thread."""
+    return request.param
+
+
+def opened(path: Path, durability: Any) -> Iterator[SqliteLog]:
+    log = SqliteLog(path, durability=durability)
     yield log
     asyncio.run(log.close())
 
 
 @pytest.fixture
-def log(path: Path) -> Iterator[SqliteLog]:
-    yield from opened(path)
+def log(path: Path, durability: Any) -> Iterator[SqliteLog]:
+    yield from opened(path, durability)
 
 
 @pytest.fixture
-def beside(path: Path, log: SqliteLog) -> Iterator[SqliteLog]:
-    yield from opened(path)
+def beside(path: Path, durability: Any, log: SqliteLog) -> Iterator[SqliteLog]:
+    yield from opened(path, durability)
 
 
 @pytest.fixture
@@ -141,8 +149,7 @@ async def test_each_thread_reads_over_a_connection_of_its_own(log: SqliteLog) ->
 
 async def test_an_append_survives_that_its_caller_is_cancelled(log: SqliteLog) -> None:
     writing = asyncio.ensure_future(log.append(events("x", 1, 2), status="running"))
-    await asyncio.sleep(0)
-    writing.cancel()
+    asyncio.get_running_loop().call_soon(writing.cancel)
     await asyncio.gather(writing, return_exceptions=True)
     await log.append(events("x", 3, 3), status="running")
     assert len(log.read("x")) == 3
@@ -181,3 +188,51 @@ async def test_lines_are_written_even_if_nobody_waits(log: SqliteLog, beside: Sq
     log.write_lines("x", [line("one")])
     await log.append(events("x", 1, 1), status="running")
     assert len(beside.lines("x")) == 1
+
+
+async def test_another_program_that_writes_is_waited_for_and_the_event_loop_goes_on(log: SqliteLog, path: Path) -> None:
+    await log.append(events("x", 1, 1), status="running")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    writing = asyncio.ensure_future(log.append(events("x", 2, 2), status="running"))
+    turns = 0
+    while turns < 20:
+        await asyncio.sleep(0.005)
+        turns += 1
+    assert not writing.done()
+    other.execute("ROLLBACK")
+    other.close()
+    await asyncio.wait_for(writing, 5)
+    assert len(log.read("x")) == 2
+
+
+async def test_a_program_that_does_not_stop_writing_is_named_as_the_cause(
+    log: SqliteLog, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_PATIENCE", 0.05)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreFailed, match="another program"):
+        await log.append(events("x", 1, 1), status="running")
+    other.close()
+    await log.append(events("x", 1, 1), status="running")
+
+
+async def test_order_is_kept_whoever_writes(log: SqliteLog) -> None:
+    writing = []
+    for seq in range(1, 60, 3):
+        text = "x" * (100_000 if seq % 2 else 10)
+        writing.append(asyncio.ensure_future(log.append(events("x", seq, seq + 2, text=text), status="running")))
+        if seq % 4 == 0:
+            log.post("x", b"request")
+        if seq % 5 == 0:
+            await asyncio.sleep(0)
+        log.write_lines("x", [line(str(seq))])
+    await asyncio.gather(*writing)
+    assert len(log.read("x")) == 60
+    assert [found.text for _, found in log.lines("x")] == [str(seq) for seq in range(1, 60, 3)]
+
+
+def test_lines_can_be_written_outside_of_an_event_loop(log: SqliteLog) -> None:
+    log.write_lines("x", [line("one")])
+    assert [found.text for _, found in log.lines("x")] == ["one"]

@@ -1,9 +1,13 @@
 """Which tool kinds there are."""
 
+import subprocess
+import sys
+
 import pytest
+from workshop import Workshop
 
 from noetl.model.kinds import InputRole
-from noetl.tools.registry import BUILT_IN, Kinds
+from noetl.tools.registry import BUILT_IN, Kinds, runner
 
 
 def test_every_kind_of_the_language_is_built_in() -> None:
@@ -55,3 +59,21 @@ def test_of_these_kinds_the_input_configures_the_tool(name: str) -> None:
 @pytest.mark.parametrize("name", ["python", "playbook", "workbook", "postgres", "duckdb", "shell"])
 def test_of_these_kinds_the_input_is_the_arguments(name: str) -> None:
     assert Kinds()[name].input is InputRole.ARGUMENTS
+
+
+def test_a_runner_is_that_of_the_kind_or_of_what_the_alias_means() -> None:
+    assert Kinds().module("script") is Kinds().module("shell")
+    assert Kinds().module("shell").__name__ == "noetl.tools.shell"
+    with pytest.raises(KeyError):
+        Kinds().module("nope")
+
+
+@pytest.mark.parametrize("name", ["noop", "python", "http", "shell"])
+def test_what_only_a_run_needs_is_not_imported_before_it(name: str) -> None:
+    code = f"import sys, noetl.tools.registry as r; r.Kinds()[{name!r}]; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert {"asyncio", "aiohttp", "subprocess", "noetl.ports", "json"} & set(done.stdout.split()) == set()
+
+
+async def test_noop_does_nothing(world: Workshop) -> None:
+    assert await world.run("noop", input={"a": 1}) == {"status": "ok", "data": None, "ref": None, "error": None}

@@ -23,8 +23,9 @@ def command(*, files: tuple[str, ...], check: bool, to_stdout: bool) -> int:
 
 def _formatted(file: Given, data: bytes) -> str:
     from noetl.lang.formatter import format_text
+    from noetl.tools.registry import Kinds
 
-    text = format_text(playbook_text(file, data))
+    text = format_text(playbook_text(file, data), Kinds())
     if text is None:
         refuse(load_data(data, file.name), json=False)
     return text

@@ -267,7 +267,8 @@ def _forget_waits(state: Execution, run_id: str, path: Path = ()) -> None:
 def _task_started(state: Execution, event: Event) -> None:
     pipe = _pipe(state, event)
     pipe.seq, pipe.begun = event.seq, True
-    pipe.open_task, pipe.open_attempt = event.task_run_id, event.attempt or 1
+    pipe.number += 1
+    pipe.is_open = True
     wait = event.payload.get("wait")
     if wait is not None:
         _suspend(state, event, pipe, wait)
@@ -288,7 +289,7 @@ def _suspend(state: Execution, event: Event, pipe: Pipe, wait: dict[str, Any]) -
 
 def _task_done(state: Execution, event: Event) -> None:
     pipe = _pipe(state, event)
-    pipe.seq, pipe.open_task = event.seq, None
+    pipe.seq, pipe.is_open = event.seq, False
     path = parse_label(event.iteration)
     if pipe.wait is not None:
         pipe.wait = None

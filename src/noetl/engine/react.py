@@ -73,7 +73,7 @@ def _fact(turn: Turn, fact: Fact) -> None:
 
 
 def _task_started(turn: Turn, fact: Fact, pipe: Pipe) -> None:
-    if pipe.open_task is not None:
+    if pipe.is_open or fact.number != pipe.number + 1:
         return
     turn.accept(fact, turn.state.runs[fact.step_run_id], pipe.seq)
     wait = pipe.wait
@@ -88,7 +88,7 @@ def _task_started(turn: Turn, fact: Fact, pipe: Pipe) -> None:
 
 
 def _task_done(turn: Turn, fact: Fact, pipe: Pipe) -> None:
-    if (pipe.open_task, pipe.open_attempt) != (fact.task_run_id, fact.attempt):
+    if not pipe.is_open or fact.number != pipe.number:
         return
     before = turn.state.ctx
     turn.accept(fact, turn.state.runs[fact.step_run_id], pipe.seq)

@@ -13,7 +13,7 @@ from typing import Any
 from noetl.expr.scopes import Boundary
 from noetl.lang.build_tasks import TaskBuilder
 from noetl.lang.layering import OWN_TO_A_SCOPE, Layer, effective
-from noetl.lang.node import ListNode, MapNode, Node, Scalar, plain
+from noetl.lang.node import ListNode, MapNode, Node, Scalar, map_of, plain, text_of
 from noetl.lang.sites import Place, Sites, literal
 from noetl.model.kinds import ToolKind
 from noetl.model.playbook import (
@@ -48,8 +48,8 @@ class _Builder:
     def playbook(self, root: MapNode) -> Playbook:
         metadata = literal(root.get("metadata"))
         name = str(metadata.get("name") or "")
-        executor = child_map(root, "executor")
-        executor_spec = child_map(executor, "spec")
+        executor = map_of(root, "executor")
+        executor_spec = map_of(executor, "spec")
         self.executor_spec = self.spec(executor_spec, Place(Boundary.SPEC))
         defaults = at_path(literal(executor_spec), "policy", "defaults", "timeouts")
         self.tasks.timeouts = defaults if isinstance(defaults, Mapping) else {}
@@ -76,7 +76,7 @@ class _Builder:
                 e.name: self.sites.value(e.value, place) for e in item if e.name not in ("name", "kind", "from")
             }
             settings["from"] = plain(item.get("from"))
-            made.append(Credential(word(item, "name"), word(item, "kind"), settings, self.at(item)))
+            made.append(Credential(text_of(item, "name"), text_of(item, "kind"), settings, self.at(item)))
         return made
 
     def workbook(self, node: Node | None) -> dict[str, tuple[Task, ...]]:
@@ -93,30 +93,30 @@ class _Builder:
     def step(self, node: Node) -> Step | None:
         if not isinstance(node, MapNode) or not isinstance(node.get("step"), Scalar):
             return None
-        name = word(node, "step")
-        loop_node = child_map(node, "loop")
+        name = text_of(node, "step")
+        loop_node = map_of(node, "loop")
         place = Place(Boundary.STEP_INPUT, step=name, in_loop=loop_node is not None)
-        spec_node = child_map(node, "spec")
+        spec_node = map_of(node, "spec")
         spec = self.spec(spec_node, replace(place, boundary=Boundary.SPEC))
         layers: list[Layer] = [("executor.spec", self.executor_spec), ("step.spec", spec)]
         around = loop_node
         while around is not None:
-            layers.append(("loop.spec", self.spec(child_map(around, "spec"), replace(place, boundary=Boundary.SPEC))))
-            around = child_map(around, "loop")
-        policy = child_map(spec_node, "policy")
-        lifecycle = child_map(policy, "lifecycle")
-        failure = child_map(policy, "failure")
+            layers.append(("loop.spec", self.spec(map_of(around, "spec"), replace(place, boundary=Boundary.SPEC))))
+            around = map_of(around, "loop")
+        policy = map_of(spec_node, "policy")
+        lifecycle = map_of(policy, "lifecycle")
+        failure = map_of(policy, "failure")
         outside = Place(Boundary.SPEC, step=name)
         tool = node.get("tool")
         return Step(
             name=name,
             at=self.at(node.get("step") or node),
-            desc=text_of(node, "desc"),
+            desc=text_of(node, "desc") or None,
             input=self.sites.values(node.get("input"), place),
-            admission=self.admission(child_map(policy, "admit"), Place(Boundary.ADMIT, step=name)),
+            admission=self.admission(map_of(policy, "admit"), Place(Boundary.ADMIT, step=name)),
             timeout=self.sites.number(lifecycle.get("timeout_s") if lifecycle else None, outside),
             deadline=self.sites.number(lifecycle.get("deadline_s") if lifecycle else None, outside),
-            failure_mode=word(failure, "mode") or "fail_fast",
+            failure_mode=text_of(failure, "mode") or "fail_fast",
             max_jumps=whole(policy, "max_jumps", 100_000),
             loop=self.loop(loop_node, name),
             tasks=self.tasks.pipeline(tool, place, layers, name) if tool is not None else (),
@@ -139,13 +139,13 @@ class _Builder:
         rules = None
         if isinstance(rules_node, ListNode):
             rules = tuple(rule for item in rules_node if (rule := self.admit_rule(item, place)) is not None)
-        return Admission(rules=rules, fire=word(node, "fire") or "each", join=self.join(child_map(node, "join"), place))
+        return Admission(rules=rules, fire=text_of(node, "fire") or "each", join=self.join(map_of(node, "join"), place))
 
     def admit_rule(self, node: Node, place: Place) -> AdmitRule | None:
         if not isinstance(node, MapNode):
             return None
-        otherwise = child_map(node, "else")
-        then = child_map(otherwise if otherwise is not None else node, "then")
+        otherwise = map_of(node, "else")
+        then = map_of(otherwise if otherwise is not None else node, "then")
         allow = plain(then.get("allow")) if then is not None else None
         when = None if otherwise is not None else self.sites.condition(node.get("when"), place)
         return AdmitRule(when=when, allow=allow is True, at=self.at(node))
@@ -163,15 +163,15 @@ class _Builder:
         return Join(
             places=places,
             need=need if isinstance(need, int) else None,
-            rest=word(node, "rest") or "keep",
+            rest=text_of(node, "rest") or "keep",
             at=self.at(source if source is not None else node),
         )
 
     def loop(self, node: MapNode | None, step: str, depth: int = 0) -> Loop | None:
         if node is None:
             return None
-        spec = child_map(node, "spec")
-        policy = child_map(spec, "policy")
+        spec = map_of(node, "spec")
+        policy = map_of(spec, "policy")
         # The items of an inner loop may speak of the iteration around it.
         outside = Place(Boundary.LOOP_IN, step=step, in_loop=depth > 0)
         inside = Place(Boundary.LOOP_UNTIL, step=step, in_loop=True)
@@ -179,18 +179,18 @@ class _Builder:
         reduce = plain(policy.get("reduce")) if policy is not None else None
         return Loop(
             items=self.sites.value(node.get("in"), outside),
-            iterator=word(node, "iterator"),
+            iterator=text_of(node, "iterator"),
             at=self.at(node),
-            mode=word(spec, "mode") or word(policy, "mode") or "sequential",
+            mode=text_of(spec, "mode") or text_of(policy, "mode") or "sequential",
             max_in_flight=self.sites.number(limit, replace(outside, boundary=Boundary.SPEC), 16),
             until=self.sites.condition(spec.get("until") if spec else None, inside),
             complete_when=self.sites.condition(
                 spec.get("complete_when") if spec else None, replace(inside, boundary=Boundary.LOOP_COMPLETE)
             ),
-            complete_rest=word(spec, "complete_rest") or "cancel",
-            exec=word(policy, "exec") or None,
+            complete_rest=text_of(spec, "complete_rest") or "cancel",
+            exec=text_of(policy, "exec") or None,
             reduce=reduce if isinstance(reduce, dict) else {},
-            inner=self.loop(child_map(node, "loop"), step, depth + 1),
+            inner=self.loop(map_of(node, "loop"), step, depth + 1),
         )
 
     # --- routing -----------------------------------------------------------------------------------------------
@@ -198,10 +198,10 @@ class _Builder:
     def router(self, node: Node | None, step: str) -> Router:
         if not isinstance(node, MapNode):
             return Router()
-        spec = child_map(node, "spec")
+        spec = map_of(node, "spec")
         arcs = node.get("arcs")
         items = arcs.items if isinstance(arcs, ListNode) else []
-        wish = child_map(spec, "synthesize")
+        wish = map_of(spec, "synthesize")
         synthesize = None
         if wish is not None:
             kinds = plain(wish.get("allow_kinds"))
@@ -211,7 +211,7 @@ class _Builder:
                 allow_kinds=tuple(map(str, kinds)) if isinstance(kinds, list) else None,
             )
         return Router(
-            mode=word(spec, "mode") or "exclusive",
+            mode=text_of(spec, "mode") or "exclusive",
             arcs=tuple(self.arc(item, step) for item in items if isinstance(item, MapNode)),
             synthesize=synthesize,
         )
@@ -227,7 +227,7 @@ class _Builder:
             set=self.assignments(node.get("set"), place),
             cancel=tuple(n.text for n in cancel.items if isinstance(n, Scalar)) if isinstance(cancel, ListNode) else (),
             cancel_at=self.at(cancel) if cancel is not None else None,
-            terminate=word(node, "terminate") or None,
+            terminate=text_of(node, "terminate") or None,
             args=self.sites.value(node.get("args"), place),
         )
 
@@ -239,24 +239,6 @@ class _Builder:
 
 
 # --- looking into nodes ----------------------------------------------------------------------------------------
-
-
-def child_map(node: MapNode | None, name: str) -> MapNode | None:
-    """The map under a key, if there is one."""
-    found = node.get(name) if node is not None else None
-    return found if isinstance(found, MapNode) else None
-
-
-def word(node: MapNode | None, name: str) -> str:
-    """The text under a key, or an empty one."""
-    found = node.get(name) if node is not None else None
-    return found.text if isinstance(found, Scalar) else ""
-
-
-def text_of(node: MapNode, name: str) -> str | None:
-    """The text under a key, if there is one."""
-    found = node.get(name)
-    return found.value if isinstance(found, Scalar) and isinstance(found.value, str) else None
 
 
 def whole(node: MapNode | None, name: str, default: int) -> int:

@@ -5,13 +5,18 @@ Scalars, comments, anchors and the choice between flow and block style stay the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
 
-from noetl.lang.node import Entry, ListNode, MapNode, Node, scalar, walk
+from noetl.lang.node import Entry, ListNode, MapNode, Node, scalar, text_of, walk
 from noetl.lang.printer import print_tree
 from noetl.lang.reader import read
 from noetl.model.diagnostics import Diagnostics
+from noetl.model.kinds import ToolKind
 from noetl.model.source import Source
+
+Kinds: TypeAlias = Mapping[str, ToolKind]
 
 ROOT_KEYS = ("apiVersion", "kind", "metadata", "keychain", "executor", "workload", "workflow", "workbook")
 STEP_KEYS = ("step", "desc", "input", "spec", "loop", "tool", "output", "set", "next")
@@ -26,32 +31,32 @@ SCOPES = ("ctx", "step", "iter")
 _LOSING = frozenset({"yaml-syntax", "duplicate-key"})
 
 
-def format_text(text: str) -> str | None:
-    """The canonical text; None when the text cannot be read."""
+def format_text(text: str, kinds: Kinds = MappingProxyType({})) -> str | None:
+    """The canonical text; None when the text cannot be read. `kinds` tell where a name is more than a name."""
     text = text.replace("\r\n", "\n")
     problems = Diagnostics(Source(text))
     root = read(text, problems)
     if root is None or any(found.code in _LOSING for found in problems.found()):
         return None
     if isinstance(root, MapNode):
-        _playbook(root)
+        _playbook(root, kinds)
     return print_tree(root, text, tidy=True)
 
 
-def _playbook(root: MapNode) -> None:
+def _playbook(root: MapNode, kinds: Kinds) -> None:
     _arrange(root, _in_order(root.entries, ROOT_KEYS))
     workflow, workbook = _get(root, "workflow"), _get(root, "workbook")
     for step in _items(workflow):
         if isinstance(step, MapNode) and step.alias is None:
-            _step(step, movable=_movable(workflow))
+            _step(step, kinds, movable=_movable(workflow))
     for entry in _entries(workbook):
-        _tasks(entry.value, movable=_movable(workbook) and not entry.merged)
+        _tasks(entry.value, kinds, movable=_movable(workbook) and not entry.merged)
 
 
-def _step(step: MapNode, *, movable: bool) -> None:
+def _step(step: MapNode, kinds: Kinds, *, movable: bool) -> None:
     movable = movable and _movable(step)
     _arrange(step, _in_order(step.entries, STEP_KEYS))
-    _tasks(_get(step, "tool"), movable=movable)
+    _tasks(_get(step, "tool"), kinds, movable=movable)
     _set(step, movable=movable)
     following = _get(step, "next")
     arcs = _get(following, "arcs")
@@ -59,21 +64,21 @@ def _step(step: MapNode, *, movable: bool) -> None:
         _set(arc, movable=movable and _movable(following, arcs))
 
 
-def _tasks(node: Node | None, *, movable: bool) -> None:
+def _tasks(node: Node | None, kinds: Kinds, *, movable: bool) -> None:
     """A task, or a list of tasks, of which each may stand under its label."""
     if not isinstance(node, ListNode):
-        _task(node, movable=movable)
+        _task(node, kinds, movable=movable)
         return
     movable = movable and _movable(node)
     for index, item in enumerate(_items(node)):
-        named = _named(item) if movable else None
+        named = _named(item, kinds) if movable else None
         if named is not None:
             node.items[index] = named
             node.changed = True
-        _task(named or item, movable=movable)
+        _task(named or item, kinds, movable=movable)
 
 
-def _named(item: Node) -> MapNode | None:
+def _named(item: Node, kinds: Kinds) -> MapNode | None:
     """The task of `fetch: {kind: http}` with its label as its name."""
     if not isinstance(item, MapNode) or not _movable(item) or len(item.entries) != 1:
         return None
@@ -83,18 +88,21 @@ def _named(item: Node) -> MapNode | None:
         return None
     if not _movable(key, task) or "kind" not in task or "name" in task:
         return None
+    kind = kinds.get(text_of(task, "kind"))
+    if kind is not None and kind.name_means is not None and kind.name_means not in task:
+        return None  # older documents would take the name for what is called
     # The label itself becomes the name, spelt as it is, unless it would then be a number.
     name = key if isinstance(key.value, str) else scalar(key.text, near=key)
     task.put(Entry(scalar("name", near=key), name), at=0)
     return task
 
 
-def _task(task: Node | None, *, movable: bool) -> None:
+def _task(task: Node | None, kinds: Kinds, *, movable: bool) -> None:
     if not isinstance(task, MapNode) or task.alias is not None:
         return
     movable = movable and _movable(task)
     for body in _sugar_bodies(task):
-        _tasks(body, movable=movable)
+        _tasks(body, kinds, movable=movable)
     if "kind" in task:
         _arrange(task, sorted(task.entries, key=_task_rank))
     _set(task, movable=movable)

@@ -204,6 +204,24 @@ def plain(node: Node | None) -> Any:
     return None
 
 
+def text_of(node: MapNode | None, name: str) -> str:
+    """The text under a key, or an empty one."""
+    found = node.get(name) if node is not None else None
+    return found.text if isinstance(found, Scalar) and found.value is not None else ""
+
+
+def map_of(node: MapNode | None, name: str) -> MapNode | None:
+    """The map under a key, if there is one."""
+    found = node.get(name) if node is not None else None
+    return found if isinstance(found, MapNode) else None
+
+
+def list_of(node: MapNode | None, name: str) -> ListNode | None:
+    """The list under a key, if there is one."""
+    found = node.get(name) if node is not None else None
+    return found if isinstance(found, ListNode) else None
+
+
 def copy(node: Node, *, alias: tuple[int, int] | None = None) -> Node:
     """A deep copy; with `alias`, one that stands where `*name` stands."""
     made: Node

@@ -50,6 +50,8 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
     task_run_id: str | None = None
     iteration: int | str | None = None
     attempt: int | None = None
+    #: how many attempts at tasks the pipeline has begun, this one included: tells a duplicate from news
+    number: int = 0
 
 
 class About(msgspec.Struct, frozen=True):

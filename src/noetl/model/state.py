@@ -37,9 +37,10 @@ class Pipe(msgspec.Struct, tag="pipe"):
     input: Any = None
     #: it has recorded something: who takes it over must read that first
     begun: bool = False
-    #: the attempt under way: `task_run_id` and `attempt`
-    open_task: str | None = None
-    open_attempt: int = 0
+    #: how many attempts at tasks have begun
+    number: int = 0
+    #: whether the last of them is still under way
+    is_open: bool = False
     wait: Wait | None = None
 
 

@@ -37,6 +37,8 @@ class Frame:
         self.step_input: dict[str, Any] = order_scopes["input"]
         self.scopes: dict[str, Any] = {**order_scopes, "_prev": None}
         self.output: Output | None = None
+        #: how many attempts have begun
+        self.number = 0
         #: the attempt that was recorded as started and has no end yet; it runs again, under the same name
         self.recorded_start: tuple[str, int] | None = None
         #: when the next attempt may start, in seconds since the epoch

@@ -284,6 +284,7 @@ def _iterations_end(frame: Frame, output: Output) -> dict[str, Any]:
 
 def started_fact(frame: Frame, payload: dict[str, Any]) -> Fact:
     """The attempt is about to take effect."""
+    frame.number += 1
     return _task_fact(frame, "task.started", payload, "in_progress")
 
 
@@ -294,7 +295,15 @@ def _done(frame: Frame, payload: dict[str, Any]) -> Fact:
 
 def _task_fact(frame: Frame, name: str, payload: dict[str, Any], status: str) -> Fact:
     return Fact(
-        name, frame.run, payload, status, frame.task.name, frame.task_run_id, frame.iteration, frame.attempt
+        name,
+        frame.run,
+        payload,
+        status,
+        frame.task.name,
+        frame.task_run_id,
+        frame.iteration,
+        frame.attempt,
+        frame.number,
     )  # fmt: skip
 
 
@@ -310,6 +319,7 @@ def resume(frame: Frame, recorded: Iterable[Event]) -> Frame:
     frame.visit(0)
     for event in recorded:
         if event.name == "task.started":
+            frame.number += 1
             frame.recorded_start = (event.task_run_id or "", event.attempt or 1)
             frame.since = datetime.fromisoformat(event.timestamp).timestamp()
         elif event.name == "task.done":

@@ -144,8 +144,8 @@ class Service:
         try:
             decision = react(hot.outlook, hot.state, [one for one, _ in mail], self.clock(), self.new_id)
             await self._write(hot, decision)
-        except NoetlError as error:
-            self._lose(hot, mail, error)
+        except Exception as error:  # noqa: BLE001  whatever it is, nobody may wait for ever
+            self._lose(hot, mail, _ours(error))
             return
         for _, done in mail:
             if done is not None and not done.done():
@@ -175,6 +175,12 @@ class Service:
         if not hot.finished.done():
             hot.finished.set_result(None)
 
+    def give_up(self, execution_id: str, error: BaseException) -> None:
+        """Stop with an execution; what the log has of it stays, and can be gone on with."""
+        hot = self.hot.get(execution_id)
+        if hot is not None:
+            self._lose(hot, [], _ours(error))
+
     def _lose(self, hot: Hot, mail: list[tuple[Happening, asyncio.Future[None] | None]], error: NoetlError) -> None:
         """What was decided could not be written: forget the state, which is ahead of the log now."""
         self.hot.pop(hot.id, None)
@@ -184,6 +190,14 @@ class Service:
         self.dispatch.ended(hot)
         if not hot.finished.done():
             hot.finished.set_exception(error)
+
+
+def _ours(error: BaseException) -> NoetlError:
+    if isinstance(error, NoetlError):
+        return error
+    made = NoetlError(f"{type(error).__name__}: {error}")
+    made.__cause__ = error
+    return made
 
 
 def shown_status(state: Execution) -> str:

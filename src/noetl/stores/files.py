@@ -43,9 +43,9 @@ def prepared(path: Path) -> tuple[WriteLock, sqlite3.Connection]:
     return lock, connection
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path, *, patience: float = 5) -> sqlite3.Connection:
     """A connection without a transaction of the driver's own making."""
-    return sqlite3.connect(path, isolation_level=None, timeout=5, check_same_thread=False, cached_statements=256)
+    return sqlite3.connect(path, isolation_level=None, timeout=patience, check_same_thread=False, cached_statements=256)
 
 
 def _make_private(path: Path) -> None:

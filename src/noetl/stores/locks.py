@@ -21,17 +21,25 @@ class WriteLock:
         self._patience = patience
         self._file = _open(path)
 
+    def taken(self) -> bool:
+        """Take it, unless another one has it."""
+        return _try(self._file, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        """Let the next one have it."""
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+
     def __enter__(self) -> None:
-        if not _try(self._file, fcntl.LOCK_EX):
+        if not self.taken():
             self._wait()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_UN)
+        self.release()
 
     def _wait(self) -> None:
         # Asking again and again instead of sleeping in the kernel: there one could not give up.
         end, pause = time.monotonic() + self._patience, 0.00005
-        while not _try(self._file, fcntl.LOCK_EX):
+        while not self.taken():
             if time.monotonic() > end:
                 raise StoreFailed(
                     f"another process has been writing for {self._patience:g} s and holds {self.path}; "

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -24,7 +23,7 @@ from noetl.stores.failures import explained
 from noetl.stores.files import connect, prepared
 from noetl.stores.locks import Owners
 from noetl.stores.queries import queries
-from noetl.stores.writer import Writer
+from noetl.stores.writer import Job, Writer, nothing
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,6 +38,13 @@ def _event(body: bytes) -> Event:
         return decode(body)
     except msgspec.MsgspecError as error:
         raise StoreFailed(f"an event is of a shape this version does not know ({error}): use a later one") from error
+
+
+def _writing(name: str, rows: list[tuple[Any, ...]]) -> Job:
+    def write(connection: sqlite3.Connection) -> None:
+        connection.executemany(_SQL[name], rows)
+
+    return write
 
 
 def _explaining(read: Callable[P, T]) -> Callable[P, T]:
@@ -68,8 +74,9 @@ class SqliteLog(EventLog):
         self._lock, first = prepared(path)
         self._readers[get_ident()] = first, [-1]
         self._owners = Owners(path.parent / "owners")
-        self._writer = Writer(path, self._lock, self._connect_writer)
-        self._last_lines: Future[None] | None = None
+        self._writer = Writer(path, self._lock, self._connect_writer, at_once=durability == "process")
+        #: whether lines may still have to be written
+        self._left_lines = False
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -141,7 +148,7 @@ class SqliteLog(EventLog):
         """See the port. The same text from another file: the later one counts."""
         if self.source(source.hash) != source:
             row = source.hash, source.text, source.file, source.legacy
-            self._write("add_source", [row]).result()
+            self._writer.put(_writing("add_source", [row])).result()
 
     @_explaining
     def source(self, content_hash: str) -> Source | None:
@@ -156,7 +163,7 @@ class SqliteLog(EventLog):
 
     def post(self, execution_id: str, body: bytes) -> None:
         """See the port."""
-        self._write("add_request", [(execution_id, body)]).result()
+        self._writer.put(_writing("add_request", [(execution_id, body)])).result()
 
     @_explaining
     def collect(self) -> list[tuple[str, bytes]]:
@@ -182,13 +189,15 @@ class SqliteLog(EventLog):
     def write_lines(self, execution_id: str, lines: Sequence[Line]) -> None:
         """See the port. Does not wait: they are written along with the next events."""
         rows = [(execution_id, msgspec.json.encode(line)) for line in lines]
-        self._last_lines = self._write("add_line", rows)
+        self._writer.leave(_writing("add_line", rows))
+        self._left_lines = True
 
     @_explaining
     def lines(self, execution_id: str, *, after: int = 0) -> list[tuple[int, Line]]:
         """See the port."""
-        if self._last_lines is not None:
-            self._last_lines.exception()  # whether they could be written or not: those that were are to be seen
+        if self._left_lines:
+            self._writer.put(nothing).result()
+            self._left_lines = False
         rows = self._reader().execute(_SQL["lines"], (execution_id, after)).fetchall()
         return [(number, _line.decode(body)) for number, body in rows]
 
@@ -239,14 +248,8 @@ class SqliteLog(EventLog):
             entry = self._readers[get_ident()] = connection, [-1]
         return entry[0]
 
-    def _write(self, name: str, rows: list[tuple[Any, ...]]) -> Future[None]:
-        def write(connection: sqlite3.Connection) -> None:
-            connection.executemany(_SQL[name], rows)
-
-        return self._writer.put(write)
-
     def _connect_writer(self) -> sqlite3.Connection:
-        connection = connect(self.path)
+        connection = connect(self.path, patience=0)  # the writer has patience of its own
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         return connection

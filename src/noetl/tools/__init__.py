@@ -1,1 +1,1 @@
-"""One module per tool kind; none knows another."""
+"""One module per tool kind; none knows another. `processes` and `plain` are what several of them need."""

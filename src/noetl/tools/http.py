@@ -1,7 +1,15 @@
 """kind: http"""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Anything, Flag, Key, MapOf, OneOf, Text, Word
+
+if TYPE_CHECKING:
+    from noetl.model.output import Output
+    from noetl.ports import Call, World
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 
@@ -23,3 +31,11 @@ KIND = ToolKind(
     one_of=(("url",),),
     at_most_one=(("json", "body", "form"),),
 )
+
+
+async def run(call: Call, world: World) -> Output:
+    """Make the request, over the connections that the execution's earlier requests left open."""
+    from noetl.tools.http_client import Client
+
+    client = await world.resource("http", Client.open, Client.close)
+    return await client.run(call)

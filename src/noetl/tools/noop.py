@@ -1,8 +1,14 @@
 """kind: noop"""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.output import Output, ok
-from noetl.ports import Call, World
+
+if TYPE_CHECKING:
+    from noetl.ports import Call, World
 
 KIND = ToolKind(
     name="noop",
@@ -14,6 +20,6 @@ KIND = ToolKind(
 )
 
 
-async def run(_call: Call, _world: World) -> Output:
-    """Nothing."""
+async def run(call: Call, world: World) -> Output:  # noqa: ARG001  there is nothing to do with them
+    """Do nothing."""
     return ok()

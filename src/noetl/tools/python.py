@@ -1,7 +1,18 @@
-"""kind: python"""
+"""kind: python
+
+The code runs in a host (`python_host`), a process that is kept warm within one execution (`python_pool`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Key, Text
+
+if TYPE_CHECKING:
+    from noetl.model.output import Output
+    from noetl.ports import Call, World
 
 KIND = ToolKind(
     name="python",
@@ -20,3 +31,14 @@ KIND = ToolKind(
     one_of=(("code", "module"),),
     literal=frozenset({"code", "module", "callable"}),
 )
+
+
+async def run(call: Call, world: World) -> Output:
+    """Run the code in a host that is free, in a new one, or in the next one to be free."""
+    from noetl.tools.python_pool import Pool
+
+    async def start() -> Pool:
+        return Pool(world.folder, world.environment)
+
+    pool = await world.resource("python", start, Pool.close)
+    return await pool.run(call, world)

@@ -1,10 +1,16 @@
 """Which tool kinds there are: the built-in ones, and those of installed plugins (entry point group `noetl.tools`)."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from noetl.model.kinds import ToolKind
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "noetl.tools"
 BUILT_IN = (
@@ -29,37 +35,36 @@ class Kinds(Mapping[str, ToolKind]):
 
     def __init__(self) -> None:
         self._loaded: dict[str, ToolKind] = {}
-        self._plugins: dict[str, Any] | None = None
 
     def __getitem__(self, name: str) -> ToolKind:
         kind = self._loaded.get(name)
         if kind is None:
-            kind = self._find(name)
-            self._loaded[name] = kind
+            kind = self._loaded[name] = _module(name).KIND
         return kind
 
-    def _find(self, name: str) -> ToolKind:
-        found: ToolKind = self.module(name).KIND
-        return found
-
     def module(self, name: str) -> Any:
-        """The module of a kind: its KIND, and `run` or `suspend`."""
-        known = _ALIASES.get(name, name)
-        if known in BUILT_IN:
-            return import_module(f"noetl.tools.{known}")
-        return self._from_plugins()[name]
-
-    def _from_plugins(self) -> dict[str, Any]:
-        # Reading entry points costs more than all the rest of a small validation, so it is done late and once.
-        if self._plugins is None:
-            from importlib.metadata import entry_points
-
-            self._plugins = {entry.name: entry.load() for entry in entry_points(group=GROUP)}
-        return self._plugins
+        """The module of a kind, with its `run` or `suspend`; KeyError: there is no such kind."""
+        return _module(name)
 
     def __iter__(self) -> Iterator[str]:
         yield from BUILT_IN
-        yield from (name for name in self._from_plugins() if name not in BUILT_IN)
+        yield from (name for name in _plugins() if name not in BUILT_IN)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+@cache
+def _module(name: str) -> Any:
+    built_in = _ALIASES.get(name, name)
+    if built_in in BUILT_IN:
+        return import_module(f"noetl.tools.{built_in}")
+    return _plugins()[name].load()
+
+
+@cache
+def _plugins() -> dict[str, EntryPoint]:
+    # Reading entry points costs more than all the rest of a small validation, so it is done late and once.
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group=GROUP)}

@@ -1,7 +1,23 @@
 """kind: shell"""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from noetl.model.kinds import InputRole, ToolKind
+from noetl.model.output import Output, failed, failure, ok
 from noetl.model.shape import Anything, Key, ListOf, MapOf, OneOf, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from noetl.ports import Call, World
+
+_SHELL = "/bin/sh"
+#: of a failed command's output, what goes into the error
+_TRIMMED = 4_096
+_LAST_LINES = 3
 
 KIND = ToolKind(
     name="shell",
@@ -21,3 +37,99 @@ KIND = ToolKind(
     shell=frozenset({"cmd"}),
     aliases=("script",),
 )
+
+
+async def run(call: Call, world: World) -> Output:
+    """Run the commands one after another until one fails; what they left in the background ends with the task."""
+    from noetl.tools.processes import Capture, Child, end
+
+    capture = Capture(call, world, keep=True)
+    children: list[Child] = []
+    code = 0
+    try:
+        environment = {**world.environment, **_variables(call)}
+        folder = world.folder / str(call.config.get("cwd") or "")
+        for arguments in _commands(call, world.folder):
+            child = Child(_limited(arguments, call), folder=folder, environment=environment, capture=capture)
+            children.append(child)
+            code = await child.wait()
+            child.drain()
+            if code or capture.exceeded:
+                break
+    except (OSError, ValueError) as error:
+        return failed(failure("shell", f"the command cannot be started: {error}"))
+    except BaseException:  # cancelled
+        await end(children)
+        raise
+    finally:
+        for child in children:
+            child.close()
+    stdout, stderr = capture.finish()
+    if capture.exceeded:
+        return failed(failure("limit", f"the command wrote more than {capture.limit:,} bytes"))
+    return _output(call, code, stdout, stderr)
+
+
+def _commands(call: Call, folder: Path) -> Iterator[list[str]]:
+    """What to start, in order."""
+    file = call.config.get("file")
+    if file:
+        import os
+
+        path = folder / str(file)
+        # A script that may be executed says itself, in its first line, who is to read it.
+        yield [str(path)] if os.access(path, os.X_OK) else [_SHELL, str(path)]
+        return
+    commands = call.config.get("cmd")
+    for command in commands if isinstance(commands, list) else [commands]:
+        yield [_SHELL, "-c", _text(command)]
+
+
+def _limited(arguments: list[str], call: Call) -> list[str]:
+    """The same under the limits that the task has; the shell sets them and is then replaced."""
+    limits = []
+    if memory_mb := call.spec.get("limits.memory_mb"):
+        limits.append(f"ulimit -v {int(memory_mb * 1024)}")
+    if (cpu_s := call.spec.get("limits.cpu_s")) is not None:
+        seconds = int(cpu_s) + 1
+        limits += [f"ulimit -S -t {seconds}", f"ulimit -H -t {seconds + 1}"]
+    if not limits:
+        return arguments
+    return [_SHELL, "-c", " && ".join([*limits, 'exec "$@"']), _SHELL, *arguments]
+
+
+def _variables(call: Call) -> dict[str, str]:
+    """The environment variables that the task gives: its input, and over it `env`."""
+    env = call.config.get("env") or {}
+    if not isinstance(env, dict):
+        raise ValueError(f"`env` must be a map, not {type(env).__name__}")  # noqa: TRY004  it is the author's error
+    return {name: _text(value) for name, value in {**call.input, **env}.items()}
+
+
+def _text(value: Any) -> str:
+    """A value as templates write it into text."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (dict, list)):
+        import json
+
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def _output(call: Call, code: int, stdout: str, stderr: str) -> Output:
+    from noetl.tools.processes import OUT_OF_TIME, how_it_ended, signal_name
+
+    if code == 0:
+        return ok({"stdout": stdout, "stderr": stderr, "exit_code": 0})
+    # Shells tell of a signal by 128 and its number.
+    if code in (OUT_OF_TIME, 128 - OUT_OF_TIME) and "limits.cpu_s" in call.spec:
+        limit = call.spec["limits.cpu_s"]
+        return failed(failure("limit", f"the command used more than {limit} s of processor time"))
+    said = " | ".join(stderr.strip().splitlines()[-_LAST_LINES:])[-_TRIMMED:]
+    message = f"the command {how_it_ended(code)}"
+    more: dict[str, Any] = {"exit_code": code} if code > 0 else {"exit_code": 128 - code, "signal": signal_name(code)}
+    more |= {"stdout": stdout[-_TRIMMED:], "stderr": stderr[-_TRIMMED:]}
+    return failed(failure("shell", f"{message}: {said}" if said else message, **more))

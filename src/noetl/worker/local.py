@@ -40,6 +40,9 @@ class Office(Protocol):
     def due(self, execution_id: str) -> None:
         """Hear that a time has come."""
 
+    def broken(self, execution_id: str, error: BaseException) -> None:
+        """Hear that a pipeline broke in a way that no report tells."""
+
     def start_child(self, running: Running, order: StartChild) -> None:
         """Start a child execution."""
 
@@ -123,12 +126,7 @@ class Workshop:
         if self.tasks.get(key) is done:
             del self.tasks[key]
         if not done.cancelled() and (error := done.exception()) is not None:
-            self._later(self._crashed(key, error))
-
-    async def _crashed(self, key: Key, error: BaseException) -> None:
-        asyncio.get_running_loop().call_exception_handler(
-            {"message": f"the pipeline {key} broke", "exception": error}
-        )  # fmt: skip
+            self.office.broken(key[0], error)
 
     def _stop(self, execution_id: str, order: StopPipelines) -> None:
         path = parse_label(order.iteration)

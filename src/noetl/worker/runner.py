@@ -144,16 +144,20 @@ class Runner:
     async def _tool(self, kind: ToolKind, call: Call) -> Output:
         if kind.name == "workbook":
             return await self._workbook(call)
-        run: Callable[[Call, World], Awaitable[Output]] = self.around.tools.module(kind.name).run
+        run: Callable[[Call, World], Awaitable[Output]] | None
+        run = getattr(self.around.tools.module(kind.name), "run", None)
+        if run is None:
+            return failed(failure("fail", f"`kind: {kind.name}` cannot be run by this version"))
         timeout = call.spec.get("timeout")
-        if timeout is None:
-            return await run(call, self.world)
         try:
-            async with asyncio.timeout(float(timeout)):
-                return await run(call, self.world)
+            async with asyncio.timeout(None if timeout is None else float(timeout)):
+                output: Output = await run(call, self.world)
+                return output
         except TimeoutError:
-            message = f"task `{call.task}` did not end within {float(timeout):g} s (`spec.timeout`)"
+            message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`spec.timeout`)"
             return failed(failure("timeout", message, retryable=True))
+        except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
+            return failed(failure("tool-crashed", f"the tool broke: {type(error).__name__}: {error}"))
 
     # --- the workbook ------------------------------------------------------------------------------------------------
 

@@ -677,7 +677,7 @@ HABITS = [
               - {step: b, when: "{{ event.name == 'call.done' }}"}
               - {step: b, when: "{{ event.name == 'call.error' }}"}
               - {step: b, when: "{{ event.name == 'step.exit' and event.error }}"}
-              - {step: b, cond: "{{ event.name == 'step.exit' }}"}
+              - {step: b, cond: "{{ event.name == 'step.exit' and response is defined }}"}
         - {step: b, tool: {kind: noop}}
         """, """
         - step: a
@@ -687,7 +687,7 @@ HABITS = [
               - {step: b, when: "{{ event.name == 'step.done' }}"}
               - {step: b, when: "{{ event.name == 'step.failed' }}"}
               - {step: b, when: "{{ event.name == 'step.failed' and event.error }}"}
-              - {step: b, when: "{{ event.name == 'step.done' }}"}
+              - {step: b, when: "{{ event.name == 'step.done' and output.data is defined }}"}
         - {step: b, tool: {kind: noop}}
         """, "habit"),
     Row("the job", """

@@ -11,7 +11,20 @@ from collections.abc import Mapping
 
 import msgspec
 
-from noetl.lang.legacy import document, habits, keychain, loops, names, results, routing, rules, sinks, steps, tools
+from noetl.lang.legacy import (
+    carried,
+    document,
+    habits,
+    keychain,
+    loops,
+    names,
+    results,
+    routing,
+    rules,
+    sinks,
+    steps,
+    tools,
+)
 from noetl.lang.legacy.lowering import Lowering
 from noetl.lang.node import MapNode
 from noetl.lang.printer import render
@@ -32,6 +45,7 @@ LOWERINGS = (
     rules.lower,
     sinks.lower,
     routing.lower,
+    carried.lower,
     names.lower,
 )
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from noetl.lang.legacy.lowering import V10, Lowering, add_set, map_of, strings, text_of
+from noetl.lang.legacy.lowering import V10, Lowering, add_set, strings
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
 from noetl.lang.legacy.scene import HTTP
-from noetl.lang.node import MapNode, Node, Scalar
+from noetl.lang.node import MapNode, Node, Scalar, map_of, text_of
 
 #: parts of `output` that a task has for itself
 _HELPERS = frozenset({"http", "pg", "py", "meta"})
 #: of a task, what is read when it has ended
 _AFTER = frozenset({"output", "set", "spec"})
 _OUTPUT = frozenset({"output", "outcome"})
-_STATUS = ("ok", "success", "error", "failed")
+_STATUS = {"ok", "success", "error", "failed"}
 
 
 def keep_helpers(doc: Lowering, step: MapNode, task: MapNode, name: str, behind: list[Node], *, last: bool) -> None:
@@ -73,7 +73,7 @@ class _Keeper:
             if parts[2] == "data":
                 self._told(root, node)
                 return Renamed(3, "output.data")
-        if root in ("this", "response") and after in HTTP and chain.compared_with not in _STATUS:
+        if root in ("this", "response") and after in HTTP and not set(chain.compared) & _STATUS:
             self._told(root, node)
             return Renamed(2, f"{self._kept('http', ended=ended)}.{HTTP[after]}")
         if root == "result" and after == "data" and ended:

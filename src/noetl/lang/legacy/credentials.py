@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from noetl.lang.legacy.document import keychain_entry
-from noetl.lang.legacy.lowering import Lowering, map_of, text_of
+from noetl.lang.legacy.lowering import Lowering
 from noetl.lang.legacy.quoting import quoted
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make, map_of, text_of
 
 _KINDS = {
     "bearer": "bearer", "token": "bearer", "basic": "basic", "api_key": "header", "apikey": "header", "header": "header",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from noetl.lang.legacy.credentials import lower_auth
-from noetl.lang.legacy.lowering import Lowering, ensure_map, map_of, strings, text_of
+from noetl.lang.legacy.lowering import Lowering, ensure_map, strings
 from noetl.lang.legacy.quoting import quoted
 from noetl.lang.legacy.rename import names_in
 from noetl.lang.legacy.targets import SQL, Origin, args_of, is_log, listed, rows_of, target_of, writes_itself
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make, map_of, text_of
 
 #: what a path could say of rows that are nothing but rows
 _ALL_ROWS = frozenset({"rows", "data", "$", "$.rows", "$.data", "result", "$[*]"})

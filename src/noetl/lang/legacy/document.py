@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from noetl.lang.grammar import API_VERSION, PLAYBOOK
-from noetl.lang.legacy.lowering import Lowering, ensure_map, list_of, map_of, text_of
-from noetl.lang.node import Base, Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.lang.legacy.lowering import Lowering, ensure_map
+from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar, entry, list_of, make, map_of, plain, text_of
 from noetl.model.nearest import nearest
 from noetl.model.shape import Record
 
@@ -34,16 +34,25 @@ def _vars(doc: Lowering) -> None:
     if found is None or not isinstance(found.value, MapNode):
         return
     doc.found("vars", "root `vars`", "them under `workload`", found.key)
-    doc.root_vars = {one.name for one in found.value.entries}
-    workload = map_of(doc.root, "workload")
-    if workload is None:
+    workload = doc.root.get("workload")
+    if workload is None or (isinstance(workload, Scalar) and workload.value is None):
+        doc.root_vars = {one.name: one.name for one in found.value.entries}
         doc.root.take("workload")
         doc.root.rename("vars", "workload")
-        return
-    doc.root.take("vars")
-    for one in found.value:
-        if one.name not in workload:
-            workload.put(one)
+    elif isinstance(workload, MapNode):
+        doc.root.take("vars")
+        for one in found.value:
+            doc.root_vars[one.name] = _into_workload(workload, one)
+
+
+def _into_workload(workload: MapNode, one: Entry) -> str:
+    """Add a variable to the workload; where that has another value by the same name, both keep a name of their own."""
+    name = one.name
+    while name in workload and plain(workload.get(name)) != plain(one.value):
+        name = f"vars_{name}"
+    if name not in workload:
+        workload.put(one if name == one.name else entry(name, one.value, near=one.key))
+    return name
 
 
 def _workbook(doc: Lowering) -> None:
@@ -52,14 +61,16 @@ def _workbook(doc: Lowering) -> None:
     if found is None:
         return
     if isinstance(found.value, ListNode):
-        entries: list[Entry] = []
-        for item in found.value.items:
-            name = item.get("name") if isinstance(item, MapNode) else None
-            if not isinstance(item, MapNode) or not isinstance(name, Scalar):
-                return
-            item.take("name")
-            entries.append(entry(name.text, item, near=name))
+        items = [(item, text_of(item, "name")) for item in found.value.items if isinstance(item, MapNode)]
+        names = {name for _, name in items if name}
+        if len(names) < len(found.value.items):
+            doc.todo(found, "the workbook is a map by name: give each of its tasks a name of its own", found.key)
+            return
         doc.found("habit", "a list under `workbook`", "a map by name", found.key)
+        entries: list[Entry] = []
+        for item, name in items:
+            named = item.take("name")
+            entries.append(entry(name, item, near=named.value if named is not None else item))
         block = MapNode(entries, found.value.start, found.value.end)
         block.changed = True
         found.value = block
@@ -80,8 +91,7 @@ def _unwrap(doc: Lowering, one: Entry) -> None:
     elif isinstance(tool, MapNode):
         doc.found("habit", "`tool` under a workbook task", "the task itself", tool)
         for other in task.entries:
-            if other.name != "tool" and other.name not in tool:
-                tool.put(other)
+            doc.keep(tool, other, "the workbook task") if other.name != "tool" else None
         one.value = tool
         doc.root.changed = True
     elif isinstance(tool, ListNode) and len(task.entries) == 1:
@@ -96,12 +106,9 @@ def _executor(doc: Lowering) -> None:
         found = spec.entry(name) if spec is not None else None
         if found is None or spec is None:
             continue
-        if name in ("entry_step", "entry") and isinstance(found.value, Scalar) and not _is_first(doc, found.value.text):
-            doc.todo(
-                found,
-                f"the first step is the one named `start`; rename `{found.value.text}`, or put it first",
-                found.key,
-            )
+        otherwise = _otherwise(doc, name, found.value)
+        if otherwise:
+            doc.todo(found, otherwise, found.key)
             continue
         doc.found("habit", f"`executor.spec.{name}`", "nothing", found.key)
         spec.take(name)
@@ -109,9 +116,25 @@ def _executor(doc: Lowering) -> None:
         executor.take("spec")
 
 
+def _otherwise(doc: Lowering, name: str, value: Node) -> str:
+    """Where one of these keys asks for something else than what is the case: what to do; mostly nothing."""
+    said = value.text if isinstance(value, Scalar) else ""
+    if name in ("entry_step", "entry") and said and not _is_first(doc, said):
+        return f"the first step is the one named `start`; rename `{said}`, or put it first"
+    if name == "final_step" and said and said != "end" and "end" in _step_names(doc):
+        return f"the output is that of the step `end`; rename `{said}` if it is to be its"
+    if name == "no_next_is_error" and isinstance(value, Scalar) and value.value is True:
+        return "a success that no arc matches ends its branch; add an arc that says `terminate: failed`"
+    return ""
+
+
 def _is_first(doc: Lowering, name: str) -> bool:
-    names = [text_of(step, "step") or text_of(step, "name") for step in doc.steps()]
+    names = _step_names(doc)
     return name == ("start" if "start" in names else names[0] if names else name)
+
+
+def _step_names(doc: Lowering) -> list[str]:
+    return [text_of(step, "step") or text_of(step, "name") for step in doc.steps()]
 
 
 def _metadata(doc: Lowering) -> None:
@@ -123,8 +146,13 @@ def _metadata(doc: Lowering) -> None:
     labels = list_of(metadata, "labels")
     if labels is not None:
         doc.found("habit", "a list of `labels`", "`tags`", labels)
-        metadata.take("tags") if "tags" in metadata else None
-        metadata.rename("labels", "tags")
+        tags = list_of(metadata, "tags")
+        if tags is not None:
+            metadata.take("tags")
+            said = plain(labels)
+            labels.items[:0] = [tag for tag in tags.items if plain(tag) not in said]
+            labels.changed = True
+        metadata.rename("labels", "tags") if "tags" not in metadata else None
     for one in metadata:
         if one.name in shape.keys or nearest(one.name, shape.keys) is not None:
             continue  # a misspelt key is for the checks to say
@@ -134,7 +162,7 @@ def _metadata(doc: Lowering) -> None:
             continue
         doc.found("habit", f"`metadata.{one.name}`", f"`labels: {{{one.name}: …}}`", one.key)
         metadata.take(one.name)
-        ensure_map(metadata, "labels", one.key).put(one)
+        doc.keep(ensure_map(metadata, "labels", one.key), one, "the metadata")
 
 
 def keychain_entry(doc: Lowering, name: str, kind: str, settings: dict[str, object], near: Base) -> None:

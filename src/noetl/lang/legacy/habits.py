@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from noetl.lang.grammar import API_VERSION
-from noetl.lang.legacy.lowering import Lowering, ensure_map, map_of, strings, task_items, text_of
+from noetl.lang.legacy.lowering import Lowering, ensure_map, strings, task_items
 from noetl.lang.legacy.quoting import quoted
 from noetl.lang.legacy.rename import Chain, Renamed, names_in, rewrite
 from noetl.lang.legacy.steps import STEP_KEYS
 from noetl.lang.legacy.tools import KEYS
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make, plain
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make, map_of, plain, text_of
 
 _METADATA = ("name", "path", "version", "description", "labels", "tags")
 #: names that only a run knows; in a workload's default they are plain text
@@ -72,15 +72,15 @@ def _spec_to_workload(chain: Chain) -> Renamed | None:
 def _workload(doc: Lowering) -> None:
     """Defaults with templates were rendered once; they are data now."""
     workload = map_of(doc.root, "workload") if doc.migrating else None
+    known = _OF_A_RUN | doc.workload_keys()
     for one in workload.entries if workload is not None else []:
-        if isinstance(one.value, Scalar) and isinstance(one.value.value, str) and "{{" in one.value.value:
-            roots = names_in(one.value.text)
-            if roots and roots <= _OF_A_RUN | doc.workload_keys():
-                doc.todo(
-                    one,
-                    "a default is plain data: pass the value in the payload, or make it with `set` in a step",
-                    one.key,
-                )
+        texts = [node.text for node in strings(one.value) if "{{" in node.text]
+        if any((roots := names_in(text)) and roots <= known for text in texts):
+            doc.todo(
+                one,
+                "a default is plain data: pass the value in the payload, or make it with `set` in a step",
+                one.key,
+            )
 
 
 def _call(doc: Lowering, step: MapNode) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from noetl.lang.grammar_keychain import CREDENTIAL, CREDENTIAL_KINDS
 from noetl.lang.legacy.credentials import env_of
-from noetl.lang.legacy.lowering import Lowering, map_of, text_of
+from noetl.lang.legacy.lowering import Lowering
 from noetl.lang.legacy.quoting import quoted
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make, plain
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make, map_of, plain, text_of
 from noetl.model.nearest import nearest
 
 _KINDS = {

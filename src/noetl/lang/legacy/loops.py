@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from noetl.lang.legacy.lowering import Lowering, ensure_map, map_of, text_of
-from noetl.lang.node import Entry, MapNode, Scalar, entry, make
+from noetl.lang.legacy.lowering import Lowering, ensure_map
+from noetl.lang.node import Entry, MapNode, Scalar, entry, make, map_of, text_of
 
 _KEYS = {"collection": "in", "items": "in", "over": "in", "element": "iterator", "item": "iterator", "as": "iterator"}
 _SPEC_KEYS = {

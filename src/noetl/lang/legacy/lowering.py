@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 
-from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar, entry, make
+from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar, entry, list_of, make, map_of, plain, text_of
 from noetl.model.diagnostics import Diagnostics, Severity
 from noetl.model.kinds import ToolKind
 
@@ -41,10 +42,12 @@ class Lowering:
         self.step_vars: set[str] = set()
         #: something older was found: the document is not of today
         self.found_any = False
+        #: what is canonical, but in a document of another age may have been meant otherwise
+        self.unsure: list[tuple[Entry | None, str, Base]] = []
         #: targets that `set` named without a scope, and the scope they got
         self.bare_targets: dict[str, str] = {}
-        #: keys of the root's `vars`, which are workload now
-        self.root_vars: set[str] = set()
+        #: keys of the root's `vars`, and the keys of the workload that they are now
+        self.root_vars: dict[str, str] = {}
 
     def found(self, slug: str, old: str, new: str, at: Base, *, grade: str = LEGACY) -> None:
         """Report an older construct: what it was called, and what to write today."""
@@ -65,6 +68,26 @@ class Lowering:
         where = near.alias or (near.start, near.end)
         self.problems.add("legacy-todo", Severity.WARNING, text, where, fix="decide, and remove the comment")
 
+    def refuse(self, slug: str, holder: MapNode, found: Entry, text: str) -> None:
+        """What no pass can lower: left to a person in a migrated file, and an error to whoever runs it as it is."""
+        if self.migrating:
+            self.todo(found, text, found.key)
+            return
+        holder.take(found.name)
+        self.found_any = True
+        where = found.key.alias or (found.key.start, found.key.end)
+        self.problems.error(
+            f"legacy-{slug}", f"`{found.name}` is an older spelling that cannot be lowered", where, fix=text
+        )
+
+    def keep(self, block: MapNode, one: Entry, where: str) -> None:
+        """Move an entry into a map; where the map says something else by that name, a person decides."""
+        there = block.entry(one.name)
+        if there is None or (isinstance(there.value, Scalar) and there.value.value is None):
+            block.put(one)
+        elif plain(there.value) != plain(one.value):
+            self.todo(there, f"{where} said `{one.name}: {in_a_line(one.value)}`: decide which holds", one.key)
+
     # --- looking around ----------------------------------------------------------------------------------------
 
     def steps(self) -> Iterator[MapNode]:
@@ -74,6 +97,35 @@ class Lowering:
             if isinstance(item, MapNode):
                 yield item
 
+    def first_step(self) -> MapNode | None:
+        """The step that runs first."""
+        steps = list(self.steps())
+        return next((step for step in steps if text_of(step, "step") == "start"), steps[0] if steps else None)
+
+    def bodies(self) -> Iterator[MapNode]:
+        """Whatever has tasks under `tool`: the steps, and the tasks of the workbook, each as if it were a step."""
+        yield from self.steps()
+        workbook = map_of(self.root, "workbook")
+        for one in list(workbook.entries) if workbook is not None else []:
+            if workbook is None or isinstance(one.value, Scalar):
+                continue
+            name = entry("step", make(one.name, near=one.key), near=one.key)
+            body = MapNode([name, entry("tool", one.value, near=one.key)], one.value.start, one.value.end)
+            yield body
+            tool = body.get("tool")
+            if tool is not None and tool is not one.value:
+                one.value = tool
+                workbook.changed = True
+            if any(other.name not in ("step", "tool") for other in body.entries):
+                self.todo(
+                    one, "a workbook task publishes nothing: write this with `set` in the step that calls it", one.key
+                )
+
+    def name_means(self, task: MapNode) -> str | None:
+        """The key that `name` stands for where a task of this kind needs no name."""
+        kind = self.kinds.get(text_of(task, "kind"))
+        return kind.name_means if kind is not None else None
+
     def step_names(self) -> set[str]:
         """The names of all steps."""
         return {name for step in self.steps() if (name := text_of(step, "step"))}
@@ -82,24 +134,6 @@ class Lowering:
         """The keys of the workload."""
         workload = self.root.get("workload")
         return {one.name for one in workload.entries} if isinstance(workload, MapNode) else set()
-
-
-def text_of(node: MapNode | None, name: str) -> str:
-    """The text under a key, or an empty one."""
-    found = node.get(name) if node is not None else None
-    return found.text if isinstance(found, Scalar) and found.value is not None else ""
-
-
-def map_of(node: MapNode | None, name: str) -> MapNode | None:
-    """The map under a key, if there is one."""
-    found = node.get(name) if node is not None else None
-    return found if isinstance(found, MapNode) else None
-
-
-def list_of(node: MapNode | None, name: str) -> ListNode | None:
-    """The list under a key, if there is one."""
-    found = node.get(name) if node is not None else None
-    return found if isinstance(found, ListNode) else None
 
 
 def ensure_map(node: MapNode, name: str, near: Base) -> MapNode:
@@ -155,12 +189,31 @@ def strings(node: Node, *, skip: frozenset[str] = frozenset()) -> Iterator[Scala
             yield from strings(item, skip=skip)
 
 
+def in_a_line(node: Node) -> str:
+    """What a node says, short enough for a comment."""
+    text = json.dumps(plain(node), ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
+def writes_of(holder: MapNode, near: Base) -> MapNode | None:
+    """A map's `set`, made if it is not there; None if what stands there is no map, and is not ours to replace."""
+    block = holder.get("set")
+    if isinstance(block, MapNode):
+        return block
+    if block is not None and not (isinstance(block, Scalar) and block.value is None):
+        return None
+    holder.take("set")
+    made = MapNode([], near.start, near.end)
+    made.changed = True
+    holder.put(entry("set", made, near=near), at=holder.position("next"))
+    return made
+
+
 def add_set(step: MapNode, target: str, value: str, near: Base) -> None:
     """Add a line to a map's `set`, unless it writes that target already."""
-    if map_of(step, "set") is None:
-        step.take("set")
-        step.put(entry("set", make({}, near=near), near=near), at=step.position("next"))
-    block = ensure_map(step, "set", near)
+    block = writes_of(step, near)
+    if block is None:
+        return
     scope, _, rest = target.partition(".")
     nested = map_of(block, scope)
     if target not in block and not (nested is not None and rest in nested):

@@ -7,32 +7,30 @@ of the step's loop, an earlier task of the pipeline, a key of the workload, the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from noetl.expr import Read, template
-from noetl.lang.legacy.lowering import V10, Lowering, add_set, map_of, task_items, text_of
+from noetl.lang.legacy import words
+from noetl.lang.legacy.lowering import V10, Lowering, add_set, task_items
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
 from noetl.lang.legacy.scene import (
-    ENVELOPE,
     HTTP,
     Scene,
     declares,
     elements_of,
     is_envelope,
+    kind_of,
     names_given,
+    not_there,
     of_output,
     payload_parts,
     sugar_conditions,
+    unwraps,
     writes,
 )
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, list_of, map_of, text_of
 
 _OUTPUT_WORDS = frozenset({"this", "result", "response"})
-_EVENTS = {
-    "call.done": "step.done",
-    "call.error": "step.failed",
-    "call.failed": "step.failed",
-    "step.error": "step.failed",
-}
 _SCOPES = frozenset(
     {"workload", "keychain", "ctx", "step", "iter", "input", "output", "event", "steps", "execution_id", "_prev", "_task",
      "_attempt", "task_key", "row", "chunk", "now", "uuid", "range", "dict", "namespace", "loop", "true", "false", "none",
@@ -55,34 +53,31 @@ class _Names:
         self.steps = {text_of(step, "step"): step for step in doc.steps()}
         #: steps whose result somebody reads
         self.wanted: dict[str, Scalar] = {}
+        self.elsewhere: dict[str, bool] = {}
         self.by_root: dict[str, Callable[[Chain, Scene, Scalar], Renamed | None]] = {
-            "outcome": self.outcome,
-            "output": self.output,
+            "outcome": partial(words.outcome, doc),
+            "output": partial(words.output, doc),
+            "event": partial(words.event, doc),
             "step": self.status,
             "iter": self.outside_loop,
-            "null": self.null,
+            "null": partial(words.null, doc),
             "context": self.context,
             "vars": self.vars,
             **dict.fromkeys(_HABITS, self.habit),
         }
-        #: what is canonical, but in a document of another age may have been meant otherwise
-        self.unsure: list[tuple[Entry | None, str, Scalar]] = []
 
     def run(self) -> None:
         for step in list(self.doc.steps()):
             self.step(step)
         workbook = map_of(self.doc.root, "workbook")
         for one in workbook.entries if workbook is not None else []:
-            given = names_given(self.doc, one.name)
-            scene = Scene(given=given, holder=one)
+            scene = Scene(given=names_given(self.doc, one.name), holder=one)
             block = MapNode([entry("tool", one.value)], one.value.start, one.value.end)
-            for _name, task in list(task_items(block)):
-                scene.kind = text_of(task, "kind")
-                self.below(task, scene, one)
+            self.tasks(block, scene, one)
         keychain = self.doc.root.entry("keychain")
         if keychain is not None:
             self.below(keychain.value, Scene(holder=keychain), keychain)
-        for holder, said, near in self.unsure if self.doc.migrating and self.doc.found_any else []:
+        for holder, said, near in self.doc.unsure if self.doc.migrating and self.doc.found_any else []:
             self.doc.todo(holder, said, near)
         for name, near in self.wanted.items():
             add_set(self.steps[name], f"ctx.{name}", "{{ output.data }}", near)
@@ -109,11 +104,11 @@ class _Names:
                 scene.elements = () if server or one.name == "spec" else elements
                 self.below(one.value, scene, one)
         scene = Scene(step=step, step_name=name, elements=elements, in_loop=bool(elements))
-        for condition in sugar_conditions(step.get("tool")):
-            self.below(condition, scene, step.entry("tool") or step.entries[0])
-        for task_name, task in list(task_items(step)):
-            self.task(task, scene, step)
-            scene.earlier[task_name] = task
+        holder = step.entry("tool")
+        if holder is not None:
+            for condition in sugar_conditions(holder.value):
+                self.below(condition, scene, holder)
+            self.tasks(step, scene, holder)
 
     def loop(self, loop: MapNode, scene: Scene) -> None:
         """The items of a loop do not see its own element; those of an inner loop see the outer ones."""
@@ -130,14 +125,14 @@ class _Names:
             outer = (text_of(current, "iterator"), *outer)
             current = map_of(current, "loop")
 
-    def task(self, task: MapNode, scene: Scene, step: MapNode) -> None:
-        scene.kind = text_of(task, "kind")
-        holder = step.entry("tool")
-        for one in task.entries:
-            if one.name in _LITERAL or (one.name == "code" and scene.kind == "python"):
-                continue
-            scene.after_task = one.name in ("output", "set", "spec")
-            self.below(one.value, scene, holder if holder is not None else one)
+    def tasks(self, step: MapNode, scene: Scene, holder: Entry) -> None:
+        for name, task in list(task_items(step)):
+            scene.kind, scene.unwraps = text_of(task, "kind"), unwraps(task)
+            for one in task.entries:
+                if one.name not in _LITERAL:
+                    scene.after_task = one.name in ("output", "set", "spec")
+                    self.below(one.value, scene, holder)
+            scene.earlier[name] = task
 
     def below(self, node: Node, scene: Scene, holder: Entry) -> None:
         scene.holder = holder
@@ -160,24 +155,20 @@ class _Names:
         roots = {read.path[0] for read in facts.reads} | {call.name for call in facts.calls}
         if not facts.problems and self.is_canonical(roots, facts.reads, scene, node):
             return
-        mentions_error = "error" in roots or "status == 'error'" in node.text or "event.error" in node.text
-        text = rewrite(node.text, lambda chain: self.chain(chain, scene, node, mentions_error=mentions_error))
-        node.rewrite(text)
+        node.rewrite(rewrite(node.text, lambda chain: self.chain(chain, scene, node)))
 
     def is_canonical(self, roots: set[str], reads: Iterable[Read], scene: Scene, node: Scalar) -> bool:
         """Whether nothing in a template can be of another age; most are, and cost no second look."""
         if roots - _SCOPES or ("iter" in roots and not scene.in_loop):
             return False
-        if "event" in roots and any(word in node.text for word in (*_EVENTS, "step.exit")):
+        if "event" in roots and any(word in node.text for word in (*words.EVENTS, "step.exit")):
             return False
         if "output" in roots and ("success" in node.text or is_envelope(reads)):
             return False
         return not any(r.path[0] == "step" and r.path[1:2] and r.path[1] in self.steps for r in reads)
 
-    def chain(self, chain: Chain, scene: Scene, node: Scalar, *, mentions_error: bool) -> Renamed | None:
+    def chain(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
         root = chain.parts[0]
-        if root == "event":
-            return self.event(chain, node, mentions_error=mentions_error)
         known = self.by_root.get(root)
         if known is not None:
             return known(chain, scene, node)
@@ -203,55 +194,10 @@ class _Names:
         self.doc.found("habit", "`iter` outside of a loop", "`step`", node)
         return Renamed(1, "step")
 
-    def null(self, _chain: Chain, _scene: Scene, node: Scalar) -> Renamed:
-        self.doc.found("habit", "`null` in a template", "`none`", node)
-        return Renamed(1, "none")
-
-    def outcome(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed:
-        self.doc.found("outcome", "`outcome`", "`output`", node, grade=V10)
-        parts = chain.parts
-        after = parts[1] if len(parts) > 1 else ""
-        if after in ("result", "response"):
-            if scene.kind == "http" and len(parts) > 2 and parts[2] in ("data", *HTTP):
-                return Renamed(3, "output.data" if parts[2] == "data" else f"output.http.{HTTP[parts[2]]}")
-            return Renamed(2, "output.data")
-        if after in ("result_ref", "ref"):
-            if after == "result_ref":
-                self.doc.found("result-ref", "`result_ref`", "`output.ref`", node)
-            return Renamed(2, "output.ref")
-        if after == "status" and chain.compared_with == "success":
-            self.doc.found("outcome-success", "the status `'success'`", "`'ok'`", node)
-            return Renamed(1, "output", compared="ok")
-        return Renamed(1, "output")
-
-    def event(self, chain: Chain, node: Scalar, *, mentions_error: bool) -> Renamed | None:
-        if chain.parts[1:2] not in (("name",), ("type",)) or chain.compared_with is None:
-            return None
-        new = _EVENTS.get(chain.compared_with)
-        if chain.compared_with == "step.exit":
-            new = "step.failed" if mentions_error else "step.done"
-        if new is None:
-            return None
-        self.doc.found("habit", f"the event `{chain.compared_with}`", f"`{new}`", node)
-        return Renamed(2, "event.name", compared=new)
-
     def status(self, chain: Chain, _scene: Scene, node: Scalar) -> Renamed | None:
         if len(chain.parts) > 2 and chain.parts[2] == "status" and chain.parts[1] in self.steps:
             self.doc.found("step-status", "`step.<id>.status`", "`steps.<id>.status`", node)
             return Renamed(1, "steps")
-        return None
-
-    def output(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
-        """What can mean the envelope of another runtime, or the body itself."""
-        if chain.parts[1:2] == ("status",) and chain.compared_with == "success":
-            self.doc.found("outcome-success", "the status `'success'`", "`'ok'`", node)
-            return Renamed(1, "output", compared="ok")
-        if scene.kind != "http" or chain.parts[1:2] != ("data",) or len(chain.parts) < 3:
-            return None
-        if chain.parts[2] in ENVELOPE:
-            name = ".".join(chain.parts[:3])
-            said = f"`{name}`: `output.data` is the body itself, and its status is `output.http.status`"
-            self.unsure.append((scene.holder, said, node))
         return None
 
     def context(self, chain: Chain, _scene: Scene, node: Scalar) -> Renamed:
@@ -260,7 +206,7 @@ class _Names:
         self.doc.found("context", "`context`", "`workload`" if after == "workload" else "`ctx`", node)
         if after in ("workload", "ctx", "steps", "execution_id"):
             return Renamed(2, after)
-        if after in self.steps and after not in self.doc.results:
+        if after in self.steps and after not in self.doc.results and not self.written_elsewhere(after):
             self.want(after, node)
         return Renamed(1, "ctx")
 
@@ -270,8 +216,10 @@ class _Names:
             return None
         new = "step"
         if name in self.doc.root_vars:
-            new = "workload"
-        elif name in self.doc.step_vars:
+            of_workload = f"workload.{self.doc.root_vars[name]}"
+            self.doc.found("vars", f"`vars.{name}`", f"`{of_workload}`", node)
+            return Renamed(2, of_workload)
+        if name in self.doc.step_vars:
             new = "ctx"
         elif name in self.workload and not writes(scene.step, f"step.{name}"):
             new = "workload"
@@ -298,16 +246,32 @@ class _Names:
         if root in ("error", "_err"):
             self.doc.found("habit", f"`{root}`", "`output.error`", node)
             return Renamed(1, "output.error")
-        if root == "args" and after and scene.step is not None and declares(scene.step, after):
+        if (
+            root == "args"
+            and after
+            and scene.step is not None
+            and declares(scene.step, after)
+            and not self.carries(scene)
+        ):
             self.doc.found("args", f"`args.{after}`", f"`input.{after}`", node, grade=V10)
             return Renamed(1, "input")
         return None
+
+    def carries(self, scene: Scene) -> bool:
+        """Whether tokens bring `args` to a step: then they are those, and not the step's own input."""
+        arcs = (list_of(map_of(step, "next"), "arcs") for step in self.steps.values())
+        items = [arc for found in arcs if found is not None for arc in found.items if isinstance(arc, MapNode)]
+        return any("args" in arc and text_of(arc, "step") == scene.step_name for arc in items)
 
     # --- bare names --------------------------------------------------------------------------------------------
 
     def bare(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
         root = chain.parts[0]
         scope = self.doc.bare_targets.get(root) or ("ctx" if root in self.doc.results else None)
+        if root in self.steps and self.written_elsewhere(root):
+            said = f"`{root}` is a step, and another step writes a `{root}`: write `ctx.{root}` and say whose it is"
+            self.doc.todo(scene.holder, said, node)
+            return None
         if scope is not None:
             owner = self.doc.tool_results.get(root)
             if owner is not None:
@@ -349,22 +313,32 @@ class _Names:
     def step_result(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed:
         """A step's name as its result: published in `ctx`, or simply `output` where that step has just ended."""
         root = chain.parts[0]
-        kind = text_of(map_of(self.steps[root], "tool"), "kind")
-        consumed = payload_parts(chain, kind)
+        step = self.steps[root]
+        consumed = payload_parts(chain, kind_of(step))
         own = root == scene.step_name and (scene.ended or scene.after_task)
         self.doc.found("habit", f"the step's name `{root}`", "`output.data`" if own else f"`ctx.{root}`", node)
         after = chain.parts[1] if len(chain.parts) > 1 else ""
         if root == scene.step_name and scene.in_loop and not scene.ended and after in ("result_index", "index"):
             return Renamed(2, "iter.index")
-        if kind in ("postgres", "duckdb") and after.startswith("command_") and consumed == 1:
-            self.doc.todo(
-                scene.holder, "the output is the rows of the last statement: `[0].column` reads the first row", node
-            )
+        if own and after in ("status_code", "headers") and kind_of(step) == "http" and "loop" not in step:
+            return Renamed(2, f"output.http.{HTTP[after]}")
+        missing = not_there(step, chain, consumed)
+        if missing and (consumed < len(chain.parts) or scene.unwraps):
+            self.doc.todo(scene.holder, missing, node)
         if own:
             return Renamed(consumed, "output.data")
         self.want(root, node)
         return Renamed(consumed, f"ctx.{root}")
 
+    def written_elsewhere(self, name: str) -> bool:
+        """Whether another step than the one of that name writes `ctx.<name>`."""
+        if name not in self.elsewhere:
+            own = self.steps[name]
+            others = [step for step in self.steps.values() if step is not own]
+            named = self.doc.tool_results.get(name, own) is not own
+            self.elsewhere[name] = named or any(writes(step, f"ctx.{name}") for step in others)
+        return self.elsewhere[name]
+
     def want(self, name: str, near: Scalar) -> None:
-        if not any(writes(step, f"ctx.{name}") for step in self.steps.values()):
+        if not writes(self.steps[name], f"ctx.{name}"):
             self.wanted.setdefault(name, near)

@@ -7,9 +7,10 @@ Jinja2's own lexer cuts the text into tokens; a *chain* is a name with the attri
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import islice
 from typing import Any
 
 Token = tuple[str, str]
@@ -24,17 +25,17 @@ class Chain:
     called: bool
     #: how each part stands in the text: `.data`, `['data']`
     texts: tuple[str, ...]
-    #: a string that the chain is compared with: `event.name == 'call.done'`
-    compared_with: str | None = None
+    #: the strings that the chain is compared with: `event.name == 'call.done'`, `'ok' == x`, `x in ['ok', 'error']`
+    compared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """The first `consumed` parts of a chain become `text`; `compared` replaces the string it is compared with."""
+    """The first `consumed` parts of a chain become `text`; `compared` replaces strings it is compared with."""
 
     consumed: int
     text: str
-    compared: str | None = None
+    compared: Mapping[str, str] = field(default_factory=dict)
 
 
 Renamer = Callable[[Chain], Renamed | None]
@@ -91,39 +92,30 @@ def rewrite(text: str, rename: Renamer) -> str:
     if tokens is None:
         return text
     local = _locals(tokens)
-    out: list[str] = []
-    replaced: dict[int, str] = {}
+    out = [value for _, value in tokens]
     at = 0
     while at < len(tokens):
         kind, value = tokens[at]
-        if at in replaced:
-            out.append(replaced[at])
-            at += 1
-        elif kind == "name" and value not in local and _starts_chain(tokens, at):
-            at = _rewrite_chain(tokens, at, rename, out, replaced)
+        if kind == "name" and value not in local and _starts_chain(tokens, at):
+            at = _rewrite_chain(tokens, at, rename, out)
         else:
-            out.append(value)
             at += 1
     return "".join(out)
 
 
-def _rewrite_chain(
-    tokens: tuple[Token, ...], at: int, rename: Renamer, out: list[str], replaced: dict[int, str]
-) -> int:
-    """Put the chain that starts at a token into `out`, renamed; returns the position behind it."""
+def _rewrite_chain(tokens: tuple[Token, ...], at: int, rename: Renamer, out: list[str]) -> int:
+    """Rename the chain that starts at a token, in `out`, which has a text for each token; the position behind it."""
     parts, texts, end = _chain(tokens, at)
     called = end < len(tokens) and tokens[end] == ("operator", "(")
-    other = _compared(tokens, end) if not called else None
-    chain = Chain(tuple(parts), called, tuple(texts), _unquote(tokens[other][1]) if other is not None else None)
+    strings = _compared(tokens, at, end) if not called else []
+    chain = Chain(tuple(parts), called, tuple(texts), tuple(_unquote(tokens[one][1]) for one in strings))
     renamed = rename(chain)
     if renamed is None:
-        out.extend(texts)
         return end
-    out.append(renamed.text)
-    out.extend(texts[renamed.consumed :])
-    if renamed.compared is not None and other is not None:
-        quote = tokens[other][1][0]
-        replaced[other] = f"{quote}{renamed.compared}{quote}"
+    out[at:end] = ["".join([renamed.text, *texts[renamed.consumed :]]), *[""] * (end - at - 1)]
+    for position, old in zip(strings, chain.compared, strict=True):
+        quote = tokens[position][1][0]
+        out[position] = f"{quote}{renamed.compared[old]}{quote}" if old in renamed.compared else out[position]
     return end
 
 
@@ -203,20 +195,42 @@ def _chain(tokens: tuple[Token, ...], at: int) -> tuple[list[str], list[str], in
     return parts, texts, at
 
 
-def _compared(tokens: tuple[Token, ...], at: int) -> int | None:
-    """The position of the string a chain is compared with by == or !=."""
+_EQUALS = (("operator", "=="), ("operator", "!="))
+_OPENING, _CLOSING = (("operator", "["), ("operator", "(")), (("operator", "]"), ("operator", ")"))
+
+
+def _compared(tokens: tuple[Token, ...], start: int, end: int) -> list[int]:
+    """The positions of the strings a chain is compared with, by `==`, `!=` or `in`, on either side."""
+    before = [*islice(_words(tokens, range(start - 1, -1, -1)), 2)]
+    if len(before) == 2 and tokens[before[0]] in _EQUALS and tokens[before[1]][0] == "string":
+        return [before[1]]
+    words = _words(tokens, range(end, len(tokens)))
+    operator = _next(tokens, words)
+    if operator in _EQUALS:
+        second = next(words, None)
+        return [second] if second is not None and tokens[second][0] == "string" else []
+    if operator == ("name", "not"):
+        operator = _next(tokens, words)
+    if operator != ("name", "in") or _next(tokens, words) not in _OPENING:
+        return []
     found: list[int] = []
-    while at < len(tokens) and len(found) < 2:
-        if tokens[at][0] != "whitespace":
+    for at in words:
+        if tokens[at] in _CLOSING:
+            return found
+        if tokens[at][0] == "string":
             found.append(at)
-        at += 1
-    if (
-        len(found) == 2
-        and tokens[found[0]] in (("operator", "=="), ("operator", "!="))
-        and tokens[found[1]][0] == "string"
-    ):
-        return found[1]
-    return None
+        elif tokens[at] != ("operator", ","):
+            break
+    return []
+
+
+def _words(tokens: tuple[Token, ...], positions: range) -> Iterator[int]:
+    return (at for at in positions if tokens[at][0] != "whitespace")
+
+
+def _next(tokens: tuple[Token, ...], words: Iterator[int]) -> Token:
+    at = next(words, None)
+    return tokens[at] if at is not None else ("", "")
 
 
 def _locals(tokens: tuple[Token, ...]) -> frozenset[str]:

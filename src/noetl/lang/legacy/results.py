@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from noetl.lang.legacy.lowering import Lowering, add_set, ensure_map, map_of, task_items, text_of
-from noetl.lang.node import Entry, MapNode, Scalar, entry, make
+from noetl.lang.legacy.lowering import Lowering, add_set, ensure_map, in_a_line, task_items, writes_of
+from noetl.lang.legacy.rules import listed_targets, task_scope
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make, map_of, text_of
 
 _RESULT = "{{ output.data }}"
 
 
 def lower(doc: Lowering) -> None:
     """Publish what older documents named as results."""
-    for step in doc.steps():
+    for step in doc.bodies():
+        listed_targets(doc, step, "ctx")
         for _name, task in list(task_items(step)):
+            listed_targets(doc, task, task_scope(step))
             _tool_result(doc, step, task)
         _step_result(doc, step)
         _bind(doc, step)
@@ -38,6 +41,9 @@ def _step_result(doc: Lowering, step: MapNode) -> None:
         _binding(doc, step, None, found)
     else:
         # A map or template on the last step: what the step exposes.
+        if "output" in step:
+            doc.refuse("result", step, found, "make one `output` of this and of the `output` beside it")
+            return
         doc.found("result", f"`{found.name}` of a step", "`output`", found.key)
         step.rename(found.name, "output")
         if "tool" not in step:
@@ -50,18 +56,19 @@ def _is_binding(block: MapNode) -> bool:
 
 def _tool_result(doc: Lowering, step: MapNode, task: MapNode) -> None:
     found = task.entry("result")
-    if found is None:
+    if found is None or isinstance(found.value, ListNode):
         return
     task.take("result")
     doc.is_000 = True
     if isinstance(found.value, MapNode):
         _binding(doc, step, task, found)
-    elif isinstance(found.value, Scalar) and found.value.value is not None:
+    elif found.value.value is not None:
         doc.found("result", "`result` of a tool", "`output.data` in the next task", found.key)
-        # Sinks read it by this name; whoever else does reads it from `ctx`.
+        # Sinks read it by this name; whoever else does reads it from `ctx`, where a workbook task writes nothing.
         task.put(entry("result", found.value, near=found.key))
-        doc.results.add(found.value.text)
-        doc.tool_results[found.value.text] = step
+        if step in doc.steps():
+            doc.results.add(found.value.text)
+            doc.tool_results[found.value.text] = step
 
 
 def _binding(doc: Lowering, step: MapNode, task: MapNode | None, found: Entry) -> None:
@@ -71,14 +78,17 @@ def _binding(doc: Lowering, step: MapNode, task: MapNode | None, found: Entry) -
     doc.found("result", "`result` of a tool", "`output` and `set`", found.key)
     pick = block.entry("pick")
     holder = task if task is not None else step
-    if pick is not None and "output" not in holder:
-        holder.put(entry("output", pick.value, near=pick.key))
-    name = text_of(block, "as")
+    if pick is not None:
+        doc.keep(holder, entry("output", pick.value, near=pick.key), "`pick`")
+    name = text_of(block, "as") or text_of(block, "into")
     if name:
         _publish(doc, step, name)
     collect = map_of(block, "collect")
     if collect is not None:
         _collect(doc, step, collect)
+    _rest(
+        doc, step, found.name, block, ("as", "into", "pick", "sink", "save", "collect" if collect is not None else "")
+    )
     for word in ("sink", "save"):
         sink = block.entry(word)
         if sink is not None:
@@ -87,14 +97,24 @@ def _binding(doc: Lowering, step: MapNode, task: MapNode | None, found: Entry) -
             holder.put(sink)
 
 
+def _rest(doc: Lowering, step: MapNode, word: str, block: MapNode, understood: tuple[str, ...]) -> None:
+    """What a block says beyond what is understood is told to a person."""
+    for one in block.entries:
+        if one.name not in understood:
+            said = f"`{word}` said `{one.name}: {in_a_line(one.value)}` here: write it with `output` or `set`"
+            doc.todo(step.entry("tool") or step.entry("step"), said, one.key)
+
+
 def _collect(doc: Lowering, step: MapNode, collect: MapNode) -> None:
     """The loop's output is the list of all iterations' data; merging them is a reducer's work."""
     name = text_of(collect, "into")
+    mode = text_of(collect, "mode")
+    understood = ("into",) if name else ()
+    _rest(doc, step, "collect", collect, (*understood, *(("mode",) if mode in ("merge", "append", "list") else ())))
     if not name:
         return
     doc.found("collect", "`collect`", "`set` on the step", collect)
     doc.results.add(name)
-    mode = text_of(collect, "mode")
     if mode != "merge":
         add_set(step, f"ctx.{name}", _RESULT, collect)
         return
@@ -136,12 +156,15 @@ def _vars(doc: Lowering, step: MapNode) -> None:
     if found is None or not isinstance(found.value, MapNode):
         return
     doc.found("vars", "`vars` of a step", "`set: {ctx.…}`", found.key)
+    block = writes_of(step, found.key) if found.value.entries else found.value
+    if block is None:
+        doc.refuse("vars", step, found, "write these as `ctx.*` in the `set` beside them")
+        return
     step.take("vars")
     for one in found.value.entries:
         doc.step_vars.add(one.name)
-        block = ensure_map(step, "set", found.key)
         nested = map_of(block, "ctx")
         if nested is None or one.name not in nested:
-            block.put(entry(f"ctx.{one.name}", one.value, near=one.key))
+            doc.keep(block, entry(f"ctx.{one.name}", one.value, near=one.key), "`vars`")
         else:
-            nested.put(entry(one.name, one.value, near=one.key))
+            doc.keep(nested, one, "`vars`")

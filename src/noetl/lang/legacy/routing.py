@@ -1,15 +1,14 @@
-"""Where tokens go: `next` lists and words, `next_mode`, `case`, step `when`, arcs that carry `args`."""
+"""Where tokens go: `next` lists and words, `next_mode`, `case`, step `when`, what arcs write."""
 
 from __future__ import annotations
 
 import re
 
-from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, list_of, map_of, strings, task_items, text_of
-from noetl.lang.legacy.rename import Chain, Renamed, rewrite
+from noetl.lang.legacy.lowering import Lowering, ensure_map, task_items, writes_of
 from noetl.lang.legacy.retries import retry_rule
-from noetl.lang.legacy.rules import bare_targets
+from noetl.lang.legacy.rules import bare_targets, writes
 from noetl.lang.legacy.tools import add_rule
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make, scalar
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, list_of, make, map_of, scalar, text_of
 
 _HALF_TEMPLATE = re.compile(r"^\s*\{\{\s*(?P<left>[^{}]+?)\s*\}\}\s*(?P<op>==|!=|<=|>=|<|>)\s*(?P<right>[^{}]+?)\s*$")
 
@@ -22,9 +21,6 @@ def lower(doc: Lowering) -> None:
         _mode(doc, step)
         _case(doc, step)
         _arcs(doc, step)
-    targets = {text_of(step, "step"): step for step in doc.steps()}
-    for step in doc.steps():
-        _arc_args(doc, step, targets)
 
 
 # --- admission -------------------------------------------------------------------------------------------------
@@ -121,13 +117,15 @@ def _mode(doc: Lowering, step: MapNode) -> None:
             step.take("spec")
         router = map_of(step, "next")
         if router is not None:
-            router.put(entry("spec", make({"mode": found.value}, near=found.key), near=found.key), at=0)
+            if "spec" not in router:
+                router.put(entry("spec", make({}, near=found.key), near=found.key), at=0)
+            doc.keep(ensure_map(router, "spec", found.key), entry("mode", found.value, near=found.key), "`next_mode`")
     router = map_of(step, "next")
     mode = router.entry("mode") if router is not None else None
     if router is not None and mode is not None:
         doc.found("habit", "`mode` beside `arcs`", "`next.spec.mode`", mode.key)
         router.take("mode")
-        ensure_map(router, "spec", mode.key).put(mode)
+        doc.keep(ensure_map(router, "spec", mode.key), mode, "`next`")
 
 
 def _arcs(doc: Lowering, step: MapNode) -> None:
@@ -151,7 +149,8 @@ def _arcs(doc: Lowering, step: MapNode) -> None:
                 continue
             arc.take(word)
             for one in found.value:
-                block.put(one) if one.name not in block else None
+                doc.keep(block, one, f"`{word}`")
+        writes(doc, arc, "ctx")
         mend_condition(doc, arc)
 
 
@@ -185,11 +184,16 @@ def _case(doc: Lowering, step: MapNode) -> None:
     found = step.entry("case")
     if found is None or not isinstance(found.value, ListNode):
         return
+    left = _left_open(found.value)
+    if left:
+        said = ", ".join(f"`{name}`" for name in left)
+        doc.refuse("case", step, found, f"`case` says {said}: write this as tasks, rules and arcs")
+        return
     doc.found("case", "`case`", "arcs under `next`, or rules of a task", found.key)
     arcs: list[Node] = []
     for item in found.value.items:
         if isinstance(item, MapNode):
-            arcs.extend(_case_arcs(doc, step, found, item))
+            arcs.extend(_case_arcs(doc, step, item))
     step.take("case")
     router = map_of(step, "next")
     old = list_of(router, "arcs")
@@ -215,14 +219,48 @@ def _fan_out(doc: Lowering, router: MapNode, arcs: list[MapNode], holder: Entry 
         doc.todo(holder, "every arc whose `when` holds is taken: make sure that only one branch can hold", router)
 
 
-def _case_arcs(doc: Lowering, step: MapNode, case: Entry, item: MapNode) -> list[Node]:
+#: conditions of a `case` that say no more than: at the end, after an error
+_AT_THE_END = re.compile(
+    r"(?:\{\{\s*event\.(?:name|type)\s*==\s*'(?:call\.done|step\.exit|step\.done|loop\.done)'"
+    r"(?:\s+and\s+response\s+is\s+defined)?\s*\}\})?$"
+)
+_AFTER_AN_ERROR = re.compile(
+    r"(?:\{\{\s*(?:event\.(?:name|type)\s*==\s*'call\.error'|output\.status\s*==\s*'error')"
+    r"(?:\s+and\s+error\s+is\s+defined)?\s*\}\})?$"
+)
+#: what a retry says when it makes another call than the one that was made
+_OTHER_CALL = ("params", "args", "url", "endpoint", "data")
+
+
+def _left_open(case: ListNode) -> list[str]:
+    """What a `case` says that no arc and no rule does; while there is any, all of it stays."""
+    left: dict[str, None] = {}
+    for item in case.items:
+        if not isinstance(item, MapNode):
+            return ["when"]
+        left.update(dict.fromkeys(one.name for one in item.entries if one.name not in ("when", "then", "else", "desc")))
+        for then in (item.get("then"), item.get("else")):
+            parts = _parts(then)
+            left.update(dict.fromkeys(name for name in parts if name not in ("set", "retry", "next")))
+            retry, targets, written = parts.get("retry"), parts.get("next"), parts.get("set")
+            if isinstance(retry, MapNode) and any(name in retry for name in _OTHER_CALL):
+                left["retry"] = None
+            if targets is not None and not _as_arcs(targets):
+                left["next"] = None
+            alone = len(case.items) == 1 and _AT_THE_END.match(text_of(item, "when")) is not None
+            if written is not None and not (isinstance(written, MapNode | ListNode) and (targets or alone)):
+                left["set"] = None
+    return list(left)
+
+
+def _case_arcs(doc: Lowering, step: MapNode, item: MapNode) -> list[Node]:
     mend_condition(doc, item)
     condition = item.get("when")
     made: list[Node] = []
     for word in ("then", "else"):
         then = item.get(word)
         parts = _parts(then)
-        writes = parts.pop("set", None)
+        said = _case_set(doc, parts.pop("set", None))
         retry = parts.pop("retry", None)
         if retry is not None:
             _case_retry(doc, step, item, retry)
@@ -232,22 +270,26 @@ def _case_arcs(doc: Lowering, step: MapNode, case: Entry, item: MapNode) -> list
         for arc in ways:
             if word == "then" and condition is not None and "when" not in arc:
                 arc.put(entry("when", condition))
-            if isinstance(writes, MapNode):
-                block = ensure_map(arc, "set", writes)
-                for one in writes.entries:
-                    block.put(one)
-        if writes is not None and not ways:
-            _case_writes(doc, step, case, writes)
-        for name in parts:
-            doc.todo(
-                step.entry("tool") or step.entry("step"), f"`case` said `{name}` here: write it as a task or rule", item
-            )
+            _write_too(doc, arc, said)
+        if said is not None and not ways:
+            _write_too(doc, step, said)
         made.extend(ways)
     return made
 
 
+def _case_set(doc: Lowering, node: Node | None) -> MapNode | None:
+    """What a branch writes, its targets with their scopes."""
+    if node is None:
+        return None
+    holder = MapNode([entry("set", node)], node.start, node.end)
+    bare_targets(doc, holder, "ctx")
+    return map_of(holder, "set")
+
+
 def _parts(then: Node | None) -> dict[str, Node]:
     """What a `then` holds, whether it is a map, or a list of maps and targets."""
+    if isinstance(then, Scalar):
+        return {"then": then}
     if isinstance(then, MapNode):
         if "step" in then:
             return {"next": then}
@@ -257,8 +299,12 @@ def _parts(then: Node | None) -> dict[str, Node]:
     for item in then.items if isinstance(then, ListNode) else []:
         if isinstance(item, MapNode) and "step" in item:
             targets.append(item)
-        elif isinstance(item, MapNode):
+        elif not isinstance(item, MapNode) or any(one.name in parts for one in item.entries):
+            return {"then": item}
+        else:
             parts.update({one.name: one.value for one in item.entries})
+    if targets and "next" in parts:
+        return {"then": parts["next"]}
     if targets:
         parts["next"] = ListNode(targets, targets[0].start, targets[-1].end)
     return parts
@@ -266,90 +312,16 @@ def _parts(then: Node | None) -> dict[str, Node]:
 
 def _case_retry(doc: Lowering, step: MapNode, item: MapNode, retry: Node) -> None:
     holder = Entry(scalar("retry", near=retry), retry)
-    if isinstance(retry, MapNode) and any(name in retry for name in ("params", "args", "url", "endpoint", "data")):
-        doc.todo(step.entry("tool"), "a retry that changes the call is a `jump` to the task with `set`", retry)
-        return
     for _name, task in list(task_items(step)):
         rule = retry_rule(doc, holder, step.entry("tool"))
         if rule is not None:
             add_rule(task, rule)
-    when = item.get("when")
-    if when is not None and "error" not in text_of(item, "when"):
+    if not _AFTER_AN_ERROR.match(text_of(item, "when")):
         doc.todo(step.entry("tool"), f"the retry was meant for: {text_of(item, 'when')}", item)
 
 
-def _case_writes(doc: Lowering, step: MapNode, case: Entry, writes: Node) -> None:
-    """Writes of a branch that leads nowhere: the step's own, if there is no other branch to tell them from."""
-    alone = isinstance(case.value, ListNode) and len(case.value.items) == 1
-    if isinstance(writes, MapNode) and alone:
-        block = ensure_map(step, "set", writes)
-        for one in writes.entries:
-            if one.name not in block:
-                block.put(one)
-        bare_targets(doc, step, "ctx")
-    else:
-        doc.todo(step.entry("step"), "`case` wrote values here: write them with `set`", case.key)
-
-
-# --- arcs that carry values ------------------------------------------------------------------------------------
-
-
-def _arc_args(doc: Lowering, step: MapNode, targets: dict[str, MapNode]) -> None:
-    """v10: an arc's `args`. They run as they are; a migrated file says the same with `set` and `input`."""
-    arcs = list_of(map_of(step, "next"), "arcs")
-    for arc in arcs.items if arcs is not None else []:
-        found = arc.entry("args") if isinstance(arc, MapNode) else None
-        if found is None or not isinstance(arc, MapNode):
-            continue
-        doc.found("arc-args", "`args` of an arc", "the arc's `set` into `ctx.*`, read in the next step's `input`", found.key,
-                  grade=V10)  # fmt: skip
-        target = targets.get(text_of(arc, "step"))
-        if not doc.migrating or target is None or not isinstance(found.value, MapNode):
-            continue
-        name = re.sub(r"\W", "_", text_of(arc, "step"))
-        keys = [one.name for one in found.value.entries]
-        for one in found.value.entries:
-            made = make(f"ctx.{name}_{one.name}", near=one.key)
-            assert isinstance(made, Scalar)
-            one.key = made
-        found.value.changed = True
-        if "set" in arc:
-            arc.take("args")
-            block = ensure_map(arc, "set", found.key)
-            for one in found.value.entries:
-                block.put(one)
-        else:
-            arc.rename("args", "set")
-        _receive(target, name, keys)
-
-
-def _receive(target: MapNode, name: str, keys: list[str]) -> None:
-    """Let a step read from `ctx` what arcs used to carry."""
-    block = map_of(target, "input")
-    near = target.get("step") or target
-    for key in keys:
-        if block is None:
-            target.take("input")
-            block = MapNode([], near.start, near.end)
-            block.changed = True
-            target.put(entry("input", block, near=near), at=target.position("step") + 1)
-        old = block.get(key)
-        if old is None or (isinstance(old, Scalar) and (old.value is None or "args." in str(old.value))):
-            block.put(entry(key, make(f"{{{{ ctx.{name}_{key} }}}}", near=near), near=near))
-    declared = set(keys)
-
-    def inside(chain: Chain) -> Renamed | None:
-        if chain.parts[0] == "args" and len(chain.parts) > 1 and chain.parts[1] in declared:
-            return Renamed(1, "input")
-        return None
-
-    def outside(chain: Chain) -> Renamed | None:
-        if chain.parts[0] == "args" and len(chain.parts) > 1 and chain.parts[1] in declared:
-            return Renamed(2, f"ctx.{name}_{chain.parts[1]}")
-        return None
-
-    for one in target.entries:
-        # `input` belongs to the step's run; admission, the loop's items and the arcs are judged outside of it.
-        rename = outside if one.name in ("spec", "loop", "next") else inside
-        for node in strings(one.value, skip=frozenset({"code"})):
-            node.rewrite(rewrite(node.text, rename))
+def _write_too(doc: Lowering, holder: MapNode, said: MapNode | None) -> None:
+    """Add what a branch writes to what its arc writes, or, if it leads nowhere, its step."""
+    block = writes_of(holder, said) if said is not None else None
+    for one in said.entries if said is not None else []:
+        doc.keep(block, one, "`case`") if block is not None else None

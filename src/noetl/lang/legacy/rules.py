@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, list_of, map_of, task_items
+import re
+from itertools import zip_longest
+
+from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, strings, task_items
+from noetl.lang.legacy.rename import names_in
 from noetl.lang.legacy.retries import retry_rule
 from noetl.lang.legacy.tools import add_rule
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, list_of, make, map_of, text_of
 
 _SCOPES = {"set_ctx": "ctx", "set_iter": "iter", "set_vars": "step", "set_shared": "ctx"}
 _SCOPE_NAMES = frozenset({"ctx", "step", "iter", "workload", "output", "input", "keychain", "event"})
@@ -14,24 +18,22 @@ _DIRECTIVE = ("do", "attempts", "backoff", "delay", "max_delay", "jitter", "to",
 
 def lower(doc: Lowering) -> None:
     """Bring every task's rules, and every `set`, into today's shape."""
-    for step in doc.steps():
-        _writes(doc, step, parallel=False)
-        bare_targets(doc, step, "ctx")
-        parallel = _is_parallel(step)
-        in_loop = map_of(step, "loop") is not None
-        if not in_loop and (doc.accepted or doc.migrating):
+    for step in doc.bodies():
+        writes(doc, step, "ctx")
+        scope, parallel = task_scope(step), _is_parallel(step)
+        if scope != "iter" and (doc.accepted or doc.migrating):
             _iter_without_loop(doc, step)
-        for _name, task in list(task_items(step)):
+        tasks = [task for _name, task in task_items(step)]
+        for task, following in zip_longest(tasks, tasks[1:]):
             evaluated = _eval(doc, task)
-            _rules(doc, task, parallel=parallel, evaluated=evaluated)
-            _writes(doc, task, parallel=parallel)
-            bare_targets(doc, task, "iter" if in_loop else "step")
-        router = map_of(step, "next")
-        arcs = list_of(router, "arcs")
-        for arc in arcs.items if arcs is not None else []:
-            if isinstance(arc, MapNode):
-                _writes(doc, arc, parallel=False)
+            _rules(doc, task, following, scope, parallel=parallel, evaluated=evaluated)
+            writes(doc, task, scope, parallel=parallel)
         _step_retry(doc, step)
+
+
+def task_scope(step: MapNode) -> str:
+    """Where a task's writes go that name no scope: its own iteration, or its own step."""
+    return "iter" if map_of(step, "loop") is not None else "step"
 
 
 def _is_parallel(step: MapNode) -> bool:
@@ -60,11 +62,14 @@ def _eval(doc: Lowering, task: MapNode) -> bool:
     return True
 
 
-def _rules(doc: Lowering, task: MapNode, *, parallel: bool, evaluated: bool) -> None:
+def _rules(
+    doc: Lowering, task: MapNode, following: MapNode | None, scope: str, *, parallel: bool, evaluated: bool
+) -> None:
     rules = list_of(map_of(map_of(task, "spec"), "policy"), "rules")
     if rules is None:
         return
     _split(doc, rules)
+    outcomes: list[tuple[MapNode, MapNode]] = []
     for item in rules.items:
         if not isinstance(item, MapNode):
             continue
@@ -74,8 +79,10 @@ def _rules(doc: Lowering, task: MapNode, *, parallel: bool, evaluated: bool) -> 
         _then(doc, holder, told=evaluated)
         then = map_of(holder, "then")
         if then is not None:
-            _set_prev(doc, then, task, rules)
-            _writes(doc, then, parallel=parallel)
+            outcomes.append((item, then))
+    for item, then in outcomes:
+        _set_prev(doc, item, then, task, following, [other for other, _ in outcomes if other is not item])
+        writes(doc, then, scope, parallel=parallel)
 
 
 def _expr(doc: Lowering, item: MapNode, *, told: bool) -> None:
@@ -125,54 +132,68 @@ def _then(doc: Lowering, holder: MapNode, *, told: bool) -> None:
     holder.put(entry("then", block, near=loose[0].key))
 
 
-def _set_prev(doc: Lowering, then: MapNode, task: MapNode, rules: ListNode) -> None:
-    """What the next task saw as `_prev` is the task's `output` now."""
+_OF_THE_TASK = frozenset({"output", "outcome", "this", "result", "response"})
+_IS_OK = re.compile(r"^\{\{\s*(?:true|(?:output\.status\s*==\s*'ok')|(?:outcome\.status\s*==\s*'success'))\s*\}\}$")
+_IS_ERROR = re.compile(r"^\{\{\s*(?:output|outcome)\.status\s*==\s*'error'(?!.*\bor\b)", re.DOTALL)
+
+
+def _set_prev(
+    doc: Lowering, item: MapNode, then: MapNode, task: MapNode, following: MapNode | None, others: list[MapNode]
+) -> None:
+    """What the next task saw as `_prev` is the task's `output` now, if nobody else sees the difference."""
     found = then.entry("set_prev")
     if found is None:
         return
-    doc.found("set-prev", "`set_prev`", "`output` of the task", found.key)
-    several = sum(_mentions(item, "set_prev") for item in rules.items) > 1
-    whenever_ok = any(
-        isinstance(rule, MapNode) and "else" in rule and _mentions(rule, "set_prev") for rule in rules.items
-    )
-    if several or not whenever_ok or "output" in task:
-        doc.todo(found, "say in the task's `output` what the next task is to see", found.key)
+    whenever_ok = "else" in item or _IS_OK.match(text_of(item, "when")) is not None
+    beside = [one.value for one in then.entries if one is not found]
+    own = task.get("set")
+    later = [one.value for one in following.entries if one.name not in ("spec", "set", "output")] if following else []
+    if (
+        following is None
+        or "output" in task
+        or not whenever_ok
+        or text_of(then, "do") not in ("", "continue")
+        or not all(_IS_ERROR.match(text_of(other, "when")) for other in others)
+        or any(_reads_result(node) for node in (*beside, *later, *([own] if own is not None else [])))
+    ):
+        doc.refuse("set-prev", then, found, "say in the task's `output` what the next task is to see")
         return
+    doc.found("set-prev", "`set_prev`", "`output` of the task", found.key)
     then.take("set_prev")
     task.put(entry("output", found.value, near=found.key))
 
 
-def _mentions(node: Node, name: str) -> bool:
-    if isinstance(node, MapNode):
-        return any(one.name == name or _mentions(one.value, name) for one in node.entries)
-    return isinstance(node, ListNode) and any(_mentions(item, name) for item in node.items)
+def _reads_result(node: Node) -> bool:
+    return any(names_in(one.text) & _OF_THE_TASK for one in strings(node, skip=frozenset({"code"})))
 
 
 # --- writes ----------------------------------------------------------------------------------------------------
 
 
-def _writes(doc: Lowering, holder: MapNode, *, parallel: bool) -> None:
-    """`set_ctx: {a: 1}` is `set: {ctx.a: 1}`."""
-    for old, scope in _SCOPES.items():
+def writes(doc: Lowering, holder: MapNode, scope: str, *, parallel: bool = False) -> None:
+    """All that a map writes, in one `set` whose targets have scopes; `scope` is that of targets which name none."""
+    bare_targets(doc, holder, scope)
+    for old, old_scope in _SCOPES.items():
         found = holder.entry(old)
         if found is None or not isinstance(found.value, MapNode):
             continue
+        if not isinstance(holder.get("set"), MapNode | None):
+            doc.refuse(old.replace("_", "-"), holder, found, "add this to the `set` beside it")
+            continue
         grade = V10 if old in ("set_ctx", "set_iter") else "legacy"
-        doc.found(old.replace("_", "-"), f"`{old}`", f"`set: {{{scope}.…}}`", found.key, grade=grade)
+        doc.found(old.replace("_", "-"), f"`{old}`", f"`set: {{{old_scope}.…}}`", found.key, grade=grade)
         if old == "set_vars":
             doc.step_vars -= {one.name for one in found.value.entries}
+        for one in found.value.entries:
+            one.key = _prefixed(one, old_scope)
         block = map_of(holder, "set")
         if block is None:
-            for one in found.value.entries:
-                one.key = _prefixed(one, scope)
             found.value.changed = True
-            holder.take("set")
             holder.rename(old, "set")
         else:
             holder.take(old)
             for one in found.value:
-                one.key = _prefixed(one, scope)
-                block.put(one)
+                doc.keep(block, one, f"`{old}`")
         if old == "set_shared" and parallel:
             doc.todo(holder.entry("set"), "choose a reducer for this in `loop.spec.policy.reduce`", found.key)
 
@@ -184,31 +205,43 @@ def _prefixed(one: Entry, scope: str) -> Scalar:
 
 
 def bare_targets(doc: Lowering, holder: MapNode, scope: str) -> None:
-    """`set: {page: 1}`, and `set: [{name: page, value: 1}]`."""
-    found = holder.entry("set")
-    if found is None:
-        return
-    if isinstance(found.value, MapNode) and (doc.accepted or doc.migrating):
-        # Without --legacy such a target is told apart as `set-target`, which says the same.
-        for one in found.value.entries:
-            taken = f"{scope}.{one.name}" in found.value
-            if "." not in one.name and one.name not in _SCOPE_NAMES and not taken:
-                doc.found("habit", f"the bare target `{one.name}`", f"`{scope}.{one.name}`", one.key)
-                doc.bare_targets.setdefault(one.name, scope)
-                one.key = _prefixed(one, scope)
-                found.value.changed = True
-    if isinstance(found.value, ListNode):
-        pairs = [(item.get("name"), item.get("value")) for item in found.value.items if isinstance(item, MapNode)]
-        if len(pairs) == len(found.value.items) and all(isinstance(n, Scalar) and v is not None for n, v in pairs):
-            doc.found("habit", "a list under `set`", f"`set: {{{scope}.…}}`", found.key)
-            entries = [
-                entry(f"{scope}.{n.text}", v, near=n) for n, v in pairs if isinstance(n, Scalar) and v is not None
-            ]
-            block = MapNode(entries, found.value.start, found.value.end)
+    """`set: {page: 1}`: a target without a scope."""
+    listed_targets(doc, holder, scope)
+    block = map_of(holder, "set")
+    # Without --legacy such a target is told apart as `set-target`, which says the same.
+    for one in block.entries if block is not None and (doc.accepted or doc.migrating) else []:
+        taken = block is not None and f"{scope}.{one.name}" in block
+        if block is not None and "." not in one.name and one.name not in _SCOPE_NAMES and not taken:
+            doc.found("habit", f"the bare target `{one.name}`", f"`{scope}.{one.name}`", one.key)
+            doc.bare_targets.setdefault(one.name, scope)
+            one.key = _prefixed(one, scope)
             block.changed = True
-            found.value = block
-            holder.changed = True
-            doc.step_vars |= {n.text for n, _ in pairs if isinstance(n, Scalar)}
+
+
+def listed_targets(doc: Lowering, holder: MapNode, scope: str) -> None:
+    """`set: [{name: page, value: 1}, {ctx.x: 2}]`: a list of writes is one map of them."""
+    found = holder.entry("set")
+    items = found.value.items if found is not None and isinstance(found.value, ListNode) else []
+    block = MapNode([], items[0].start, items[-1].end) if items else None
+    for item in items:
+        name, value = (item.get("name"), item.get("value")) if isinstance(item, MapNode) else (None, None)
+        if isinstance(name, Scalar) and value is not None and isinstance(item, MapNode) and len(item.entries) == 2:
+            made = [entry(name.text, value, near=name)]
+        else:
+            made = item.entries if isinstance(item, MapNode) else []
+        if block is None or not made or any(one.name in block for one in made):
+            return  # not a list of writes, or one that writes a target twice
+        block.entries.extend(made)
+    if found is None or block is None:
+        return
+    doc.found("habit", "a list under `set`", f"`set: {{{scope}.…}}`", found.key)
+    for one in block.entries:
+        if "." not in one.name and one.name not in _SCOPE_NAMES:
+            doc.step_vars |= {one.name} if scope == "ctx" else set()
+            one.key = _prefixed(one, scope)
+    block.changed = True
+    found.value = block
+    holder.changed = True
 
 
 def _iter_without_loop(doc: Lowering, node: Node) -> None:

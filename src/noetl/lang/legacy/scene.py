@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from noetl.expr import Read
-from noetl.lang.legacy.lowering import Lowering, map_of, task_items, text_of
+from noetl.lang.legacy.lowering import Lowering, task_items
 from noetl.lang.legacy.rename import Chain, Renamed
-from noetl.lang.node import Entry, ListNode, MapNode, Node
+from noetl.lang.node import Entry, ListNode, MapNode, Node, map_of, text_of
 
 HTTP = {"status": "status", "status_code": "status", "headers": "headers"}
 #: what other runtimes wrap a response in
@@ -31,6 +32,8 @@ class Scene:
     ended: bool = False
     #: inside of a task's rules, `output` or `set`: the task has ended
     after_task: bool = False
+    #: the task's own code takes results out of what other runtimes wrapped them in
+    unwraps: bool = False
     #: names the caller gives a workbook task
     given: frozenset[str] = frozenset()
     holder: Entry | None = None
@@ -41,19 +44,55 @@ def is_envelope(reads: Iterable[Read]) -> bool:
     return any(read.path[:2] == ("output", "data") and read.path[2:3] and read.path[2] in ENVELOPE for read in reads)
 
 
+_SQL = ("postgres", "duckdb")
+_PAYLOAD = ("data", "result", "output")
+
+
+#: how code takes a result out of its wrapping
+_UNWRAPS = re.compile(r"""(?:\.get\(\s*|\[\s*)["'](?:data|body|rows|command_\d+|status_code|results|stats)["']""")
+
+
+def unwraps(task: MapNode) -> bool:
+    """Whether a task's code looks as if it got its results wrapped."""
+    return _UNWRAPS.search(text_of(task, "code")) is not None
+
+
+def kind_of(step: MapNode) -> str:
+    """The kind of the task whose output is a step's own; one that hands `_prev` on is not."""
+    tasks = [task for _, task in task_items(step) if text_of(task, "output") != "{{ _prev }}"]
+    return text_of(tasks[-1], "kind") if tasks else ""
+
+
 def payload_parts(chain: Chain, kind: str) -> int:
     """How many parts of `step.data.field` say no more than "its output"."""
     parts = chain.parts
     consumed = 1
-    if len(parts) > 1 and not (chain.called and len(parts) == 2):
-        if parts[1] in ("data", "result", "output"):
-            consumed = 2
-        if kind in ("postgres", "duckdb"):
-            if parts[1] == "rows":
-                consumed = 2
-            elif parts[1] == "command_0" and parts[2:3] == ("rows",):
-                consumed = 3
-    return consumed
+    if len(parts) < 2 or (chain.called and len(parts) == 2):
+        return consumed
+    if kind not in _SQL:
+        return 2 if parts[1] in _PAYLOAD else 1
+    while parts[consumed : consumed + 1] and parts[consumed] in _PAYLOAD:
+        consumed += 1
+    if parts[consumed : consumed + 2] == ("command_0", "rows"):
+        return consumed + 2
+    return consumed + 1 if parts[consumed : consumed + 1] == ("rows",) else consumed
+
+
+def not_there(step: MapNode, chain: Chain, consumed: int) -> str:
+    """What to say of a field that a step's output had in other runtimes and has no longer; mostly nothing."""
+    kind = kind_of(step)
+    rest = chain.parts[consumed:]
+    field = rest[0] if rest and not (chain.called and len(rest) == 1) else ""
+    if field.isdigit() or (rest and not field):
+        return ""
+    name = f"`{field}`" if field else f"the code unwraps `{chain.parts[0]}`"
+    if map_of(step, "loop") is not None:
+        return f"{name}: the output of a loop is the list of what its iterations gave"
+    if kind in _SQL:
+        return f"{name}: the output is the rows of the last statement: `[0].column` reads the first row"
+    if kind == "http" and (not field or (consumed == 1 and field in ("status_code", "headers", "body"))):
+        return f"{name}: the output is the body itself; publish `output.http` with `set` where more is needed"
+    return ""
 
 
 def of_output(chain: Chain, kind: str) -> Renamed:
@@ -61,9 +100,8 @@ def of_output(chain: Chain, kind: str) -> Renamed:
     after = chain.parts[1] if len(chain.parts) > 1 else ""
     if chain.called and len(chain.parts) == 2:
         return Renamed(1, "output.data")
-    if after == "status" and chain.compared_with in ("error", "ok", "success", "failed"):
-        words = {"success": "ok", "failed": "error"}
-        return Renamed(2, "output.status", compared=words.get(chain.compared_with, chain.compared_with))
+    if after == "status" and set(chain.compared) & {"error", "ok", "success", "failed"}:
+        return Renamed(2, "output.status", compared={"success": "ok", "failed": "error"})
     if after == "error":
         return Renamed(2, "output.error")
     if kind == "http" and after in HTTP and chain.parts[0] != "result":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from noetl.lang.legacy.behind import keep_helpers
 from noetl.lang.legacy.cursors import lower_cursor, lower_transfer
-from noetl.lang.legacy.lowering import Lowering, map_of, task_items, text_of
+from noetl.lang.legacy.lowering import Lowering, task_items
 from noetl.lang.legacy.quoting import quoted
 from noetl.lang.legacy.scene import elements_of
 from noetl.lang.legacy.steps import as_list
@@ -22,14 +22,14 @@ from noetl.lang.legacy.targets import (
     target_of,
     writes_itself,
 )
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make, map_of, text_of
 
 _WORDS = ("sink", "save")
 
 
 def lower(doc: Lowering) -> None:
     """Turn every sink into a task."""
-    for step in doc.steps():
+    for step in doc.bodies():
         _save_step(doc, step)
         tasks = list(task_items(step))
         for name, task in tasks:
@@ -122,7 +122,7 @@ def _sinks_of(
     if not made:
         origin.settle(doc, step.entry("tool"), sinks.key)
         return
-    items = as_list(step)
+    items = as_list(doc, step)
     if items is None:
         items = ListNode([], sinks.key.start, sinks.key.end)
         step.put(entry("tool", items, near=sinks.key), at=step.position("next"))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from noetl.lang.grammar import SHAPES
-from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, list_of, map_of, text_of
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make
+from noetl.lang.legacy.lowering import V10, Lowering
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, list_of, make, map_of, text_of
 from noetl.model.shape import Record
 
 _STEP = SHAPES["Step"]
@@ -30,10 +30,6 @@ def lower(doc: Lowering) -> None:
         _tool_word(doc, step)
         _iterator(doc, step)
         _step_args(doc, step)
-    workbook = map_of(doc.root, "workbook")
-    for one in workbook.entries if workbook is not None else []:
-        if isinstance(one.value, MapNode):
-            _rename_kind(doc, one.value)
 
 
 def _step_name(doc: Lowering, step: MapNode) -> None:
@@ -127,12 +123,10 @@ def _iterator(doc: Lowering, step: MapNode) -> None:
     rest = [one for one in tool.entries if one.name not in ("kind", "task", "tool", "tasks", "name")]
     if isinstance(body, MapNode):
         _looped_task(doc, body)
+    if isinstance(body, MapNode | ListNode):
         holder.value = body
         for one in rest:
-            if one.name not in step:
-                step.put(one, at=step.position("next"))
-    elif isinstance(body, ListNode):
-        holder.value = body
+            step.put(one, at=step.position("next")) if one.name not in step else doc.keep(step, one, "`iterator`")
     step.changed = True
 
 
@@ -145,7 +139,7 @@ def _looped_task(doc: Lowering, body: MapNode) -> None:
     if nested is not None and "kind" not in body:
         body.take("tool")
         for one in nested.entries:
-            body.put(one)
+            doc.keep(body, one, "`tool`")
 
 
 def _step_args(doc: Lowering, step: MapNode) -> None:
@@ -153,17 +147,19 @@ def _step_args(doc: Lowering, step: MapNode) -> None:
     if found is None:
         return
     doc.found("args", "`args`", "`input`", found.key, grade=V10)
-    if isinstance(step.get("input"), MapNode) and isinstance(found.value, MapNode):
+    block = step.get("input")
+    if isinstance(block, MapNode) and isinstance(found.value, MapNode):
         step.take("args")
-        block = ensure_map(step, "input", found.key)
         for one in found.value:
-            block.put(one) if one.name not in block else None
-    else:
+            doc.keep(block, one, "`args`")
+    elif block is None or (isinstance(block, Scalar) and block.value is None):
         step.take("input")
         step.rename("args", "input")
+    elif not isinstance(found.value, Scalar) or found.value.value is not None:
+        doc.refuse("args", step, found, "make one `input` of this and of the `input` beside it")
 
 
-def as_list(step: MapNode) -> ListNode | None:
+def as_list(doc: Lowering, step: MapNode) -> ListNode | None:
     """`tool` as a list of named tasks, made into one if it is a single task."""
     holder = step.entry("tool")
     if holder is None:
@@ -173,7 +169,7 @@ def as_list(step: MapNode) -> ListNode | None:
     if not isinstance(holder.value, MapNode):
         return None
     task = holder.value
-    means = {"workbook": "task", "secrets": "secret"}.get(text_of(task, "kind"))
+    means = doc.name_means(task)
     named = task.get("name")
     if means is not None and means not in task and named is not None:
         # In the single shape the name was what is called; in a list it is the task's own.

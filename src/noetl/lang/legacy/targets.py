@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from noetl.lang.legacy.credentials import lower_auth
-from noetl.lang.legacy.lowering import Lowering, strings, text_of
+from noetl.lang.legacy.lowering import Lowering, strings
 from noetl.lang.legacy.quoting import quoted
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
 from noetl.lang.legacy.scene import ENVELOPE, HTTP
 from noetl.lang.legacy.tools import add_rule, lower_task
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, copy, entry, make
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, copy, entry, make, text_of
 
 WHOLE = "{{ output.data }}"
 SQL = frozenset({"postgres", "duckdb"})
@@ -71,8 +71,8 @@ class Origin:
             return None
         after = parts[1] if len(parts) > 1 and not (chain.called and len(parts) == 2) else ""
         if after in HTTP and self.kind in ("http", ""):
-            if after == "status" and chain.compared_with in _WORDS:
-                return Renamed(2, "output.status", compared=_WORDS[chain.compared_with])
+            if after == "status" and set(chain.compared) & _WORDS.keys():
+                return Renamed(2, "output.status", compared=_WORDS)
             return Renamed(2, f"output.http.{HTTP[after]}")
         if self.kind == "postgres" and after in ("row_count", "rowcount"):
             return Renamed(2, "output.pg.rowcount")

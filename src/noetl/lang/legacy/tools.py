@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from noetl.lang.grammar import TASK_KEYS
 from noetl.lang.legacy.credentials import lower_auth
-from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, map_of, task_items, text_of
+from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, task_items
 from noetl.lang.legacy.retries import retry_rule
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make, plain
+from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make, map_of, plain, text_of
 from noetl.model.shape import Record
 
 _SPEC_SHAPE = TASK_KEYS["spec"].shape
@@ -307,7 +307,7 @@ def _list_names(doc: Lowering, step: MapNode) -> None:
         task = item
         if len(item.entries) == 1 and isinstance(item.entries[0].value, MapNode) and "kind" not in item:
             task = item.entries[0].value
-        means = {"workbook": "task", "secrets": "secret"}.get(text_of(task, "kind"))
+        means = doc.name_means(task)
         named = task.get("name")
         if means is None or means in task or not isinstance(named, Scalar):
             continue

@@ -15,6 +15,10 @@ VALUES (?, ?, ?, ?, ?, '', '', 0, 0);
 -- name: update_execution
 UPDATE execution SET status = ?, updated_at = ?, seq = ? WHERE execution_id = ?;
 
+-- name: update_executions
+UPDATE execution SET status = column1, updated_at = column2, seq = column3
+FROM (VALUES (?, ?, ?, ?)) WHERE execution_id = column4;
+
 -- name: end_execution
 UPDATE execution SET over = 1 WHERE execution_id = ?;
 

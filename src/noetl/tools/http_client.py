@@ -1,0 +1,294 @@
+"""What kind: http does: a request from a task's configuration, an output from the response or from its absence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from noetl.model.output import Failure, Output, failed, failure, ok
+from noetl.ports import Call
+
+#: bytes of a response's body when nobody says otherwise
+_OUTPUT_BYTES = 64 * 1024 * 1024
+#: methods that change nothing, or that nobody repeats by accident
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+#: statuses that say "later": beside all of 500 and above
+_LATER = frozenset({408, 425, 429})
+_REDIRECTS = 10
+_GLIMPSE = 200
+_SMALL_BODY = 16_384
+
+
+class Refused(Exception):
+    """The task's configuration makes no request."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.failure = failure(kind, message)
+
+
+class TooLarge(Exception):
+    """The body has more bytes than it may have."""
+
+
+class Client:
+    """The connections of one execution. Tasks share them and nothing else: there is no jar for cookies."""
+
+    def __init__(self) -> None:
+        connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": "noetl"},
+            timeout=aiohttp.ClientTimeout(),
+        )
+
+    @classmethod
+    async def open(cls) -> Client:
+        """A client in the running event loop."""
+        return cls()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def run(self, call: Call) -> Output:
+        """One task: a request, repeated as often as `spec.retries` says if there is no answer."""
+        try:
+            method, url, options = _request(call)
+        except Refused as error:
+            return failed(error.failure)
+        left = int(call.spec.get("retries") or 0)
+        pause = 0.1
+        while True:
+            output = await self._once(method, url, options, call)
+            if not left or "http" in output or not output["error"]["retryable"]:
+                return output
+            left -= 1
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 5)
+
+    async def _once(self, method: str, url: URL, options: dict[str, Any], call: Call) -> Output:
+        target = f"{method} {_shown(url)}"
+        limit = int(call.spec.get("limits.output_bytes") or _OUTPUT_BYTES)
+        http: dict[str, Any] = {}
+        try:
+            async with self._session.request(method, url, **options) as response:
+                http = {"status": response.status, "headers": _headers(response)}
+                body = await _body(response, limit)
+                return _output(target, response, body, http)
+        except TooLarge:
+            return failed(failure("limit", f"{target}: the response has more than {limit:,} bytes"), http=http)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            helpers = {"http": http} if http else {}
+            return failed(_transport(target, error), **helpers)
+
+
+def _request(call: Call) -> tuple[str, URL, dict[str, Any]]:
+    """Method, address and options of the request, as aiohttp takes them."""
+    config = call.config
+    method = str(config.get("method") or "GET").upper()
+    headers = {name: _text(value) for name, value in _map(config, "headers") if value is not None}
+    options: dict[str, Any] = {
+        "headers": headers,
+        "params": _parameters(config),
+        "allow_redirects": config.get("follow_redirects") is not False,
+        "max_redirects": _REDIRECTS,
+        "timeout": aiohttp.ClientTimeout(
+            total=call.spec.get("timeout.total"),
+            connect=call.spec.get("timeout.connect"),
+            sock_read=call.spec.get("timeout.read"),
+        ),
+    }
+    given = {name.lower() for name in headers}
+    _put_content(config, options, given)
+    if method not in _SAFE and "idempotency-key" not in given:
+        headers["Idempotency-Key"] = call.key
+    if call.spec.get("verify") is False:
+        options["ssl"] = False
+    return method, _url(config.get("url")), options
+
+
+def _put_content(config: Mapping[str, Any], options: dict[str, Any], given: set[str]) -> None:
+    """The body, and a word on what it is unless the task has one."""
+    body = config.get("body")
+    content_type = None
+    if "json" in config or isinstance(body, (dict, list)):
+        options["data"] = msgspec.json.encode(config.get("json", body))
+        content_type = "application/json"
+    elif "form" in config:
+        options["data"] = aiohttp.FormData([(name, _text(item)) for name, item in _pairs(config, "form")])()
+    elif body is not None:
+        options["data"] = _text(body).encode()
+        content_type = "text/plain; charset=utf-8"
+    if content_type and "content-type" not in given:
+        options["headers"]["Content-Type"] = content_type
+
+
+def _url(text: Any) -> URL:
+    if not isinstance(text, str) or not text.strip():
+        raise Refused("http-transport", "the `url` is empty")
+    try:
+        url = URL(text.strip())
+    except ValueError as error:
+        raise Refused("http-transport", f"the `url` is no address: {error}") from None
+    if url.scheme not in ("http", "https"):
+        raise Refused(
+            "http-transport", f"the `url` must begin with http:// or https://, not {url.scheme or text[:40]!r}"
+        )
+    if not url.host:
+        raise Refused("http-transport", "the `url` names no host")
+    return url
+
+
+def _map(config: Mapping[str, Any], key: str) -> list[tuple[str, Any]]:
+    """The entries of a map that may be left out."""
+    value = config.get(key)
+    if value is None or value == "":
+        return []
+    if not isinstance(value, Mapping):
+        raise Refused("type", f"`{key}` must be a map, not {type(value).__name__}")
+    return list(value.items())
+
+
+def _pairs(config: Mapping[str, Any], key: str) -> list[tuple[str, Any]]:
+    """A map, or text such as `a=1&b=2`, as pairs; a list gives several, null none."""
+    value = config.get(key)
+    if isinstance(value, str):
+        return list(parse_qsl(value.removeprefix("?"), keep_blank_values=True))
+    pairs: list[tuple[str, Any]] = []
+    for name, item in _map(config, key):
+        pairs += [(name, one) for one in item] if isinstance(item, list) else [(name, item)]
+    return [(name, item) for name, item in pairs if item is not None]
+
+
+def _parameters(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name, _text(item)) for name, item in _pairs(config, "params")]
+
+
+def _text(value: Any) -> str:
+    """A value as templates write it into text."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (dict, list)):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The whole body, decompressed; TooLarge before more than the limit is held in memory."""
+    parts = []
+    room = limit
+    async for part in response.content.iter_any():
+        room -= len(part)
+        if room < 0:
+            response.close()
+            raise TooLarge
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for key, value in response.headers.items():
+        name = key.lower()
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _output(target: str, response: aiohttp.ClientResponse, body: bytes, http: dict[str, Any]) -> Output:
+    data, problem = _parsed(body, response)
+    if response.status >= 400:
+        return failed(_status(target, response, body, data), http=http)
+    if problem:
+        message = f"{target}: the body is labelled {response.content_type} but is not JSON: {problem}"
+        return failed(failure("result-not-json", message, body=data[:_GLIMPSE]), http=http)
+    return ok(data, http=http)
+
+
+def _parsed(body: bytes, response: aiohttp.ClientResponse) -> tuple[Any, str]:
+    """What the body holds; and if it is said to be JSON and is not, why: it is text then."""
+    if not body:
+        return None, ""
+    says_json = response.content_type.endswith(("/json", "+json"))
+    encoding = response.charset or "utf-8"
+    if says_json and encoding == "utf-8":
+        try:
+            return msgspec.json.decode(body), ""
+        except (msgspec.DecodeError, RecursionError) as error:
+            return body.decode("utf-8", "replace"), str(error)
+    try:
+        text = body.decode(encoding, "replace")
+    except LookupError:  # an encoding nobody has heard of
+        text = body.decode("utf-8", "replace")
+    try:
+        return (msgspec.json.decode(text) if says_json else text), ""
+    except (msgspec.DecodeError, RecursionError) as error:
+        return text, str(error)
+
+
+def _status(target: str, response: aiohttp.ClientResponse, body: bytes, data: Any) -> Failure:
+    status = response.status
+    message = f"{target}: {status} {response.reason or ''}".rstrip()
+    if body:
+        glimpse = " ".join(body[: 4 * _GLIMPSE].decode("utf-8", "replace").split())
+        message += f": {glimpse if len(glimpse) <= _GLIMPSE else glimpse[:_GLIMPSE] + '…'}"
+    more = {"body": data} if len(body) <= _SMALL_BODY else {}
+    return failure("http-status", message, retryable=status >= 500 or status in _LATER, status=status, **more)
+
+
+def _transport(target: str, error: Exception) -> Failure:
+    """What went wrong before there was a whole response."""
+    if isinstance(error, asyncio.TimeoutError):
+        what = "to connect" if isinstance(error, aiohttp.ConnectionTimeoutError) else "for data"
+        return failure("timeout", f"{target}: waited too long {what}", retryable=True)
+    beneath = getattr(error, "os_error", error)
+    for kind, what, retryable in _CAUSES:
+        if isinstance(error, kind) or isinstance(beneath, kind):
+            cause = _cause(error)
+            return failure("http-transport", f"{target}: {what}{': ' + cause if cause else ''}", retryable=retryable)
+    return failure("http-transport", f"{target}: {_cause(error) or type(error).__name__}")
+
+
+#: the first that fits; whether trying again may help
+_CAUSES: tuple[tuple[type[Exception], str, bool], ...] = (
+    (aiohttp.TooManyRedirects, f"more than {_REDIRECTS} redirects", False),
+    (aiohttp.InvalidURL, "no address to send a request to", False),
+    (aiohttp.ClientConnectorDNSError, "the host's name is not known (DNS)", True),
+    (aiohttp.ClientConnectorCertificateError, "the server's certificate is not valid (TLS)", False),
+    (aiohttp.ClientSSLError, "no secure connection (TLS)", True),
+    (ssl.SSLError, "no secure connection (TLS)", True),
+    (aiohttp.ServerDisconnectedError, "the server closed the connection without an answer", True),
+    (aiohttp.ClientPayloadError, "the response broke off", True),
+    (ConnectionRefusedError, "the connection was refused", True),
+    (ConnectionResetError, "the connection was reset", True),
+    (aiohttp.ClientConnectorError, "no connection", True),
+    (OSError, "the connection failed", True),
+    (aiohttp.ClientError, "the response is not HTTP", True),
+)
+
+
+def _cause(error: Exception) -> str:
+    """The operating system's own word on it, else the library's; never an address with its query."""
+    if isinstance(error, (aiohttp.InvalidURL, aiohttp.TooManyRedirects, aiohttp.ServerDisconnectedError)):
+        return ""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return str(error.certificate_error)
+    cause = getattr(error, "os_error", error)
+    return getattr(cause, "strerror", None) or str(cause)
+
+
+def _shown(url: URL) -> str:
+    """An address without what may be secret: user, password, query."""
+    shown = url.with_user(None).with_query(None).with_fragment(None)
+    return f"{shown}?…" if url.query_string else str(shown)

@@ -1,0 +1,275 @@
+"""Processes of tasks: each in a session of its own, watched by the event loop, ended with all its descendants.
+
+Nothing outlives its task, nor the engine. When the engine dies, however it dies, the kernel itself kills the group: a
+pipe, whose only writer is the engine, is told to send SIGKILL when it is closed. Descendants that left the group are
+found by a marker in their environment, which every process has from its parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import fcntl
+import os
+import secrets
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from noetl.ports import Call, World
+
+#: what a task may print or return when nobody says otherwise
+OUTPUT_BYTES = 64 * 1024 * 1024
+#: the exit code of a process that used up its processor time
+OUT_OF_TIME = -signal.SIGXCPU
+_MARK = "NOETL_CHILD"
+_CHUNK = 65_536
+_PATIENCE_S = 5.0
+_HAS_PROC = Path("/proc/self").exists()
+#: the parent of the kernel's own threads
+_KERNEL = b"2"
+
+
+class Capture:
+    """What one task writes: decoded, handed to the log, counted against a limit, and kept if wanted."""
+
+    def __init__(self, call: Call, world: World, *, keep: bool) -> None:
+        self.limit = int(call.spec.get("limits.output_bytes") or OUTPUT_BYTES)
+        self.texts: dict[str, list[str]] = {"stdout": [], "stderr": []}
+        self.exceeded = False
+        self._call = call
+        self._world = world
+        self._keep = keep
+        self._bytes = 0
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {stream: decoder("replace") for stream in self.texts}
+
+    def take(self, stream: str, data: bytes, *, final: bool = False) -> None:
+        """Some bytes of a stream; those beyond the limit are dropped."""
+        room = self.limit - self._bytes
+        self._bytes += len(data)
+        self.exceeded = self.exceeded or len(data) > room
+        if text := self._decoders[stream].decode(data[: max(0, room)], final):
+            self._world.log(self._call, stream, text)
+            if self._keep:
+                self.texts[stream].append(text)
+
+    def finish(self) -> tuple[str, str]:
+        """No more comes: what was kept of stdout and stderr."""
+        for stream in self.texts:
+            self.take(stream, b"", final=True)
+        return "".join(self.texts["stdout"]), "".join(self.texts["stderr"])
+
+
+class Child:
+    """A process, from its start to the end of everything it started. OSError: it cannot be started."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        files: Sequence[int] = (),
+        capture: Capture | None = None,
+    ) -> None:
+        self.capture = capture
+        self._loop = asyncio.get_running_loop()
+        #: the exit code; negative: the signal that ended it
+        self.ended: asyncio.Future[int] = self._loop.create_future()
+        token = secrets.token_hex(8)
+        self._marker = f"{_MARK}={token}".encode()
+        reader, self._life = os.pipe()
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  to run what the author says is what this is for
+                arguments,
+                cwd=folder,
+                env={**environment, _MARK: token},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=(reader, *files),
+            )
+            _kill_group_when_closed(reader, self._process.pid)
+        except BaseException:
+            os.close(self._life)
+            raise
+        finally:
+            os.close(reader)
+        self._streams: dict[str, int] = {}
+        self._listen()
+        self._watch()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._streams = {"stdout": self._process.stdout.fileno(), "stderr": self._process.stderr.fileno()}
+        for stream, descriptor in self._streams.items():
+            os.set_blocking(descriptor, False)
+            self._loop.add_reader(descriptor, self._read, stream)
+
+    def _watch(self) -> None:
+        try:
+            self._pidfd = os.pidfd_open(self._process.pid)
+        except (AttributeError, OSError):  # not Linux, or an old one
+            self._pidfd = -1
+            self._exited()
+        else:
+            self._loop.add_reader(self._pidfd, self._exited)
+
+    def _exited(self) -> None:
+        code = self._process.poll()
+        if code is None:
+            if self._pidfd < 0:
+                self._loop.call_later(0.02, self._exited)
+            return
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+        if not self.ended.done():
+            self.ended.set_result(code)
+
+    def _read(self, stream: str) -> bool:
+        """Take what waits in a pipe; False: nothing does."""
+        descriptor = self._streams.get(stream)
+        if descriptor is None:
+            return False
+        try:
+            data = os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._loop.remove_reader(descriptor)
+            del self._streams[stream]
+            return False
+        if self.capture is not None:
+            self.capture.take(stream, data)
+            if self.capture.exceeded:
+                self.kill_group()
+        return True
+
+    async def wait(self) -> int:
+        """The exit code, when there is one."""
+        return await asyncio.shield(self.ended)
+
+    def drain(self) -> None:
+        """Take all that was written up to now. Whoever writes on and on is not waited for."""
+        for stream in tuple(self._streams):
+            for _ in range(32):
+                if not self._read(stream):
+                    break
+
+    def kill_group(self) -> None:
+        """Kill it and all that stayed in its group."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        if self._life >= 0:  # also reaches the group when its leader is gone, and never anybody else
+            os.close(self._life)
+            self._life = -1
+
+    def close(self) -> None:
+        """Kill the group, and let go of the pipes."""
+        self.kill_group()
+        for descriptor in self._streams.values():
+            self._loop.remove_reader(descriptor)
+        self._streams = {}
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    async def end(self) -> None:
+        """Kill it and everything it started, wherever that has gone, and see that it is gone."""
+        await end([self])
+
+    @property
+    def kin(self) -> tuple[bytes, int | None]:
+        """What its descendants can be known by: the marker, and its number while that is surely its own."""
+        return self._marker, self._process.pid if self._process.returncode is None else None
+
+
+async def end(children: Sequence[Child]) -> None:
+    """End them all, looking through the processes of the machine as few times as possible."""
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + _PATIENCE_S
+    try:
+        while children and _kill_families(children) and loop.time() < give_up:  # noqa: ASYNC110  nobody tells of deaths
+            await asyncio.sleep(0.002)
+        if children:
+            await asyncio.wait([child.ended for child in children], timeout=_PATIENCE_S)
+    finally:
+        for child in children:
+            child.close()
+
+
+def _kill_families(children: Sequence[Child]) -> bool:
+    """Kill all there is of them; False: there was nothing."""
+    found = _families([child.kin for child in children])
+    for child in children:
+        child.kill_group()
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return bool(found)
+
+
+def _kill_group_when_closed(reader: int, group: int) -> None:
+    """Have the kernel send SIGKILL to a process group when the other end of this pipe is closed, by whatever cause."""
+    if not hasattr(fcntl, "F_SETSIG"):  # only Linux can; elsewhere an engine that is killed may leave processes
+        return
+    fcntl.fcntl(reader, fcntl.F_SETOWN, -group)
+    fcntl.fcntl(reader, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(reader, fcntl.F_SETFL, fcntl.fcntl(reader, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _families(kin: Sequence[tuple[bytes, int | None]]) -> set[int]:
+    """The living processes that have one of the markers, or are of a root's session, or descend from one of these."""
+    roots = {root for _, root in kin if root is not None}
+    parents: dict[int, int] = {}
+    found: set[int] = set()
+    for name in os.listdir("/proc") if _HAS_PROC else ():  # noqa: PTH208  a path object for each costs more than the rest
+        if not name.isdigit():
+            continue
+        try:
+            state, parent, _, session = _read_file(f"/proc/{name}/stat").rpartition(b")")[2].split()[:4]
+            environment = b"" if parent == _KERNEL else _read_file(f"/proc/{name}/environ")
+        except OSError:  # it has ended meanwhile, or is not ours
+            continue
+        if state in b"ZX":
+            continue
+        pid = int(name)
+        parents[pid] = int(parent)
+        if pid in roots or int(session) in roots or any(marker in environment for marker, _ in kin):
+            found.add(pid)
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def _read_file(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        parts = []
+        while part := os.read(descriptor, _CHUNK):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"exited with code {code}"
+    return f"was killed by {signal_name(code)}"
+
+
+def signal_name(code: int) -> str:
+    """The name of the signal of a negative exit code."""
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

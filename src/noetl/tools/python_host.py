@@ -1,0 +1,345 @@
+"""The other side of kind: python: a process that runs one task after another, and answers over a socket.
+
+It starts in the time that Python itself needs, so everything that is not needed by every task is imported late; the
+package `json` alone would take as long as the rest, so only its core in C is used. Messages have four bytes of length
+in front. What the host is told is marshalled, for both are of one Python and the engine can be trusted; what it answers
+is JSON, for the author's code cannot. Its stdout and stderr belong to the tasks.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import sys
+from _json import encode_basestring, make_encoder
+from types import CodeType, FunctionType, ModuleType
+
+from noetl.tools.plain import NotJson, locate, plain, shown
+
+TYPE_CHECKING = False  # typing is slow to import as well
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, NoReturn
+
+#: the name under which the code of the task at hand is a module
+_MODULE = "noetl_task"
+_SCOPES = frozenset({"context", "results"})
+_VARIADIC = 0x08  # the flag of code that takes **kwargs
+_MOST_CODES = 256
+_LONGEST_MESSAGE = 10_000
+_MOST_FRAMES = 20
+
+
+def _refuse(value: Any) -> NoReturn:
+    raise NotJson(f"is not JSON: {shown(value)}")
+
+
+#: markers, default, encoder, indent, separators, sort_keys, skipkeys, allow_nan: as json.JSONEncoder calls it
+_chunks = make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, False)  # noqa: FBT003
+
+
+def _json(value: Any, errors: str = "strict") -> bytes:
+    """A plain value as JSON; ValueError: there is a number or a text in it that JSON has no form for."""
+    return "".join(_chunks(value, 0)).encode("utf-8", errors)
+
+
+class Lacking(TypeError):
+    """A parameter for which input has no value. It goes by the name of what Python itself would raise."""
+
+
+Lacking.__name__ = "TypeError"
+
+
+class Context(dict[str, "Any"]):
+    """`ctx`, read-only, with the other scopes as attributes."""
+
+    def __init__(self, scopes: dict[str, Any]) -> None:
+        super().__init__(scopes.get("ctx") or {})
+        self.__dict__.update(scopes)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"context has no `{name}`; it has {', '.join(sorted(self.__dict__))}")
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("context is read-only; what a task hands on is its result")
+
+    __setitem__ = __delitem__ = __setattr__ = __delattr__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+
+class Host:
+    """The state of this process: its socket, and the codes it has compiled."""
+
+    def __init__(self, channel: int, folder: str) -> None:
+        self._channel = channel
+        self._folder = folder
+        self._codes: dict[tuple[str, str], CodeType] = {}
+        self._pid = os.getpid()
+        self._streams = sys.stdout, sys.stderr
+
+    def serve(self) -> None:
+        """Run tasks until the engine hangs up."""
+        while (task := self._receive()) is not None:
+            reply = self._reply(task)
+            if os.getpid() != self._pid:  # the code forked, and this is the copy
+                os._exit(0)
+            sys.stdout, sys.stderr = self._streams
+            for stream in self._streams:
+                if not stream.closed:
+                    stream.flush()
+            self._send(reply)
+
+    def _reply(self, task: dict[str, Any]) -> bytes:
+        try:
+            os.chdir(self._folder)
+            _limit_cpu(task.get("cpu_s"))
+            written = self._written(self._run(task))
+        except BaseException as error:  # noqa: BLE001  whatever the author's code raises is the task's failure
+            return _json(_failure(error, task, self._folder), "replace")
+        if len(written) > task["limit"]:
+            message = f"the result has {len(written):,} bytes as JSON; the limit is {task['limit']:,}"
+            return _json({"error": {"kind": "limit", "message": message}})
+        return b'{"data":%b}' % written
+
+    def _written(self, value: Any) -> bytes:
+        value = plain(value)
+        try:
+            return _json(value)
+        except ValueError:
+            raise locate(value) from None
+
+    def _run(self, task: dict[str, Any]) -> Any:
+        values: dict[str, Any] = task["input"]
+        if task.get("module"):
+            return _finished(self._call(_found(task["module"], task["callable"]), values))
+        module = ModuleType(_MODULE)
+        sys.modules[_MODULE] = module  # dataclasses and pickle look it up by its name
+        space = module.__dict__
+        code = self._compiled(task["code"], task["name"])
+        has_main = any(function.co_name == "main" for function in _functions(code))
+        if not has_main:
+            space |= {**values, "input_data": values, **self._scopes({*code.co_names, *_inner_names(code)}, values)}
+        exec(code, space)  # noqa: S102  to run what the author wrote is what this is for
+        if has_main:
+            return _finished(self._call(space["main"], values))
+        script = space.get(_SCRIPT)
+        returned = script() if script is not None else None
+        return space.get("result") if returned is None else returned
+
+    def _compiled(self, text: str, name: str) -> CodeType:
+        code = self._codes.get((text, name))
+        if code is None:
+            if len(self._codes) >= _MOST_CODES:
+                self._codes.clear()
+            code = self._codes[text, name] = _compiled(text, name)
+        return code
+
+    def _call(self, function: Any, values: dict[str, Any]) -> Any:
+        """Call a function with those values that it names."""
+        if type(function) is not FunctionType or hasattr(function, "__wrapped__"):
+            return self._call_by_signature(function, values)
+        code = function.__code__
+        count = code.co_argcount + code.co_kwonlyargcount
+        names = code.co_varnames[:count]
+        values = {**values, **self._scopes(set(names), values)}
+        defaults = names[code.co_argcount - len(function.__defaults__ or ()) : code.co_argcount]
+        optional = {*defaults, *(function.__kwdefaults__ or ())}
+        _see_that_none_lacks(function, [name for name in names if name not in optional], values)
+        first = [values.pop(name) for name in names[: code.co_posonlyargcount] if name in values]
+        if not code.co_flags & _VARIADIC:
+            values = {name: values[name] for name in names if name in values}
+        return function(*first, **values)
+
+    def _call_by_signature(self, function: Any, values: dict[str, Any]) -> Any:
+        """The same for what is no plain function: built-ins, classes, decorated functions."""
+        import inspect
+
+        try:
+            parameters = inspect.signature(function).parameters.values()
+        except ValueError:  # a built-in that does not tell
+            return function(**values)
+        values = {**values, **self._scopes({one.name for one in parameters}, values)}
+        named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+        _see_that_none_lacks(function, [one.name for one in named if one.default is one.empty], values)
+        first = [values.pop(one.name) for one in named if one.kind is one.POSITIONAL_ONLY and one.name in values]
+        if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+            values = {one.name: values[one.name] for one in named if one.name in values}
+        return function(*first, **values)
+
+    def _scopes(self, names: set[str], values: dict[str, Any]) -> dict[str, Any]:
+        """`context` and `results`, if they are wanted; they may be large, so they are sent only when asked for."""
+        wanted = (_SCOPES & names) - values.keys()
+        if not wanted:
+            return {}
+        self._send(b'{"ask":"scopes"}')
+        context = Context(self._receive() or {})
+        return dict.fromkeys(wanted, context)
+
+    def _receive(self) -> dict[str, Any] | None:
+        head = self._read(4)
+        if head is None:
+            return None
+        body = self._read(int.from_bytes(head, "big"))
+        message: dict[str, Any] | None = None if body is None else marshal.loads(body)  # noqa: S302  of the engine
+        return message
+
+    def _read(self, size: int) -> bytes | None:
+        parts = []
+        while size:
+            part = os.read(self._channel, min(size, 1 << 20))
+            if not part:
+                return None
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def _send(self, body: bytes) -> None:
+        rest = memoryview(len(body).to_bytes(4, "big") + body)
+        while rest:
+            rest = rest[os.write(self._channel, rest) :]
+
+
+#: the name of the function that a script with a `return` becomes
+_SCRIPT = "__script__"
+
+
+def _compiled(text: str, name: str) -> CodeType:
+    try:
+        return compile(text, name, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        if "'return' outside function" not in str(error):
+            raise
+        return _compiled_as_function(text, name)
+
+
+def _compiled_as_function(text: str, name: str) -> CodeType:
+    """A script with a `return` at its top level: its statements become a function whose names are all global."""
+    import ast
+
+    class Unannotated(ast.NodeTransformer):
+        """`x: int = 1` to `x = 1`, outside of functions and classes: a global name may not be annotated."""
+
+        def visit(self, node: ast.AST) -> Any:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                return node
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                return ast.copy_location(ast.Assign([node.target], node.value) if node.value else ast.Pass(), node)
+            return self.generic_visit(node)
+
+    tree = Unannotated().visit(ast.parse(text, name))
+    futures = [one for one in tree.body if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
+    script = ast.parse(f"def {_SCRIPT}(): pass").body[0]
+    assert isinstance(script, ast.FunctionDef)
+    script.body = [one for one in tree.body if one not in futures]
+    tree.body = [*futures, script]
+    ast.fix_missing_locations(tree)
+    inner = next(_functions(compile(tree, name, "exec", dont_inherit=True)))
+    if names := sorted({*inner.co_varnames, *inner.co_cellvars}):
+        script.body.insert(0, ast.Global(names))
+        ast.fix_missing_locations(tree)
+    return compile(tree, name, "exec", dont_inherit=True)
+
+
+def _functions(code: CodeType) -> Iterator[CodeType]:
+    return (constant for constant in code.co_consts if isinstance(constant, CodeType))
+
+
+def _inner_names(code: CodeType) -> Iterator[str]:
+    for inner in _functions(code):
+        yield from inner.co_names
+        yield from _inner_names(inner)
+
+
+def _found(module: str, name: str | None) -> Any:
+    __import__(module)
+    found: Any = sys.modules[module]
+    for part in (name or "main").split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _see_that_none_lacks(function: Any, needed: list[str], values: dict[str, Any]) -> None:
+    lacking = [name for name in needed if name not in values]
+    if lacking:
+        names = ", ".join(f"`{name}`" for name in lacking)
+        given = ", ".join(f"`{name}`" for name in values) or "nothing"
+        raise Lacking(f"{getattr(function, '__name__', 'the function')} needs {names}; input has {given}")
+
+
+def _finished(value: Any) -> Any:
+    """What a function returned; if that is to be awaited, what comes of it."""
+    if hasattr(value, "__await__"):
+        import asyncio
+
+        async def finished() -> Any:
+            return await value
+
+        return asyncio.run(finished())
+    return value
+
+
+def _failure(error: BaseException, task: dict[str, Any], folder: str) -> dict[str, Any]:
+    """An exception as data."""
+    if isinstance(error, NotJson):
+        return {"error": {"kind": "result-not-json", "message": str(error)}}
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        message = f"the code left with sys.exit({error.code!r}) before it gave a result"
+        return {"error": {"kind": "tool-crashed", "message": message[:_LONGEST_MESSAGE], "exit_code": code}}
+    kind = "python"
+    if isinstance(error, MemoryError):
+        error = error.with_traceback(None)  # it holds on to what was too much
+        kind = "limit" if task.get("memory_mb") else kind
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001  the author's code again
+        said = "…"
+    said = said[:_LONGEST_MESSAGE]
+    name = type(error).__name__
+    message = f"{name}: {said}" if said else name
+    if kind == "limit":
+        message = f"more memory than {task['memory_mb']} MB ({message})"
+    if isinstance(error, ModuleNotFoundError):
+        message += f" (Python of the task: {sys.executable})"
+    report = {"kind": kind, "message": message, "traceback": _traceback(error, task, folder)}
+    return {"error": report, "py": {"exception_type": name, "exception": said}}
+
+
+def _traceback(error: BaseException, task: dict[str, Any], folder: str) -> list[str]:
+    """Where it happened, in the author's own code: the task's, or files beside the playbook; else whatever there is."""
+    import linecache
+    import traceback
+
+    code = task.get("code")
+    if code:
+        lines = [line + "\n" for line in code.splitlines()]
+        linecache.cache[task["name"]] = (len(code), None, lines, task["name"])
+    if isinstance(error, SyntaxError):
+        return [f"{error.filename} line {error.lineno}: {(error.text or '').strip()}"]
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
+    own = [one for one in frames if one.filename == task["name"] or one.filename.startswith(folder + os.sep)]
+    return [f"{one.filename} line {one.lineno}, in {one.name}: {one.line}" for one in (own or frames)[-_MOST_FRAMES:]]
+
+
+def _limit_cpu(seconds: float | None) -> None:
+    if seconds is None:
+        return
+    import resource
+
+    used = os.times()
+    bound = int(used.user + used.system + seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (bound, bound + 1))
+
+
+def main(channel: int, folder: str, memory_mb: float) -> None:
+    """Serve; the folder of the playbook comes behind Python's own modules and before the installed ones."""
+    installed = (place for place, path in enumerate(sys.path) if path.endswith("-packages"))
+    sys.path.insert(next(installed, len(sys.path)), folder)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if memory_mb:
+        import resource
+
+        size = int(memory_mb * 1024 * 1024)
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    Host(channel, folder).serve()

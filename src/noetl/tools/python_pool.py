@@ -1,0 +1,219 @@
+"""The hosts of one execution: processes that run python tasks, kept warm, one task at a time each."""
+
+from __future__ import annotations
+
+import asyncio
+import marshal
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import noetl
+from noetl.model.output import Output, failed, failure, ok
+from noetl.ports import Call, World
+from noetl.tools.processes import OUT_OF_TIME, Capture, Child, end, how_it_ended, signal_name
+
+#: what `context` may show: never `keychain`, whose values go nowhere but into a task's own fields
+_SCOPES = ("workload", "ctx", "step", "iter", "input", "output", "steps", "execution_id", "_prev", "_task", "_attempt")
+#: how long a host that hung up is given to end by itself
+_LEAVING_S = 1.0
+#: a message says a little more than the result in it
+_FRAME = 65_536
+_START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from noetl.tools.python_host import main; del sys.path[0]; "
+    "main(int(sys.argv[2]), sys.argv[3], float(sys.argv[4]))"
+)
+_SOURCES = str(Path(noetl.__file__).parents[1])
+
+
+class HungUp(Exception):
+    """The host is gone, or says what it should not."""
+
+
+def _plain(value: Any) -> Any:
+    """What templates see may be a map of another class."""
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+class Pool:
+    """At most as many hosts as make sense on this machine; tasks beyond that wait in line."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._environment = environment
+        self._most = max(4, 2 * (os.cpu_count() or 1))
+        self._places = asyncio.Semaphore(self._most)
+        self._idle: list[Host] = []
+
+    async def run(self, call: Call, world: World) -> Output:
+        """Run one task."""
+        async with self._places:
+            try:
+                host = await self._host(float(call.spec.get("limits.memory_mb") or 0))
+            except OSError as error:
+                return failed(failure("tool-crashed", f"no process for the code: {error}", retryable=True))
+            try:
+                output = await host.run(call, world)
+            except BaseException:  # cancelled: the code may be in the midst of anything
+                await host.end()
+                raise
+            if host.usable:
+                self._idle.append(host)
+            else:
+                await host.end()
+            return output
+
+    async def _host(self, memory_mb: float) -> Host:
+        """The host that was used last, whose memory is likely to be cached, or a new one."""
+        for host in reversed(self._idle):
+            if host.memory_mb == memory_mb and not host.child.ended.done():
+                self._idle.remove(host)
+                return host
+        while len(self._idle) >= self._most:
+            await self._idle.pop(0).end()
+        return Host(self._folder, self._environment, memory_mb)
+
+    async def close(self) -> None:
+        """End all hosts."""
+        idle, self._idle = self._idle, []
+        try:
+            await end([host.child for host in idle])
+        finally:
+            for host in idle:
+                host.hang_up()
+
+
+class Host:
+    """The engine's end of one host."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], memory_mb: float) -> None:
+        self.memory_mb = memory_mb
+        #: whether another task may be given to it
+        self.usable = True
+        self._loop = asyncio.get_running_loop()
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._socket.settimeout(0)
+            arguments = [_SOURCES, str(theirs.fileno()), str(folder.absolute()), str(memory_mb)]
+            try:
+                self.child = Child(
+                    # no folder on the path that nobody asked for, and UTF-8 whatever the locale
+                    [sys.executable, "-P", "-X", "utf8", "-c", _START, *arguments],
+                    folder=folder,
+                    environment=environment,
+                    files=(theirs.fileno(),),
+                )
+            except OSError:
+                self._socket.close()
+                raise
+        # Its end of the socket may live on in a process that it forked.
+        self.child.ended.add_done_callback(lambda _: self._hear_no_more())
+
+    def _hear_no_more(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_RD)  # what was sent before can still be read
+        except OSError:  # closed already
+            return
+
+    async def run(self, call: Call, world: World) -> Output:
+        """Have it run a task. When this is cancelled, it has to be ended."""
+        capture = self.child.capture = Capture(call, world, keep=False)
+        try:
+            await self._send(_request(call, capture.limit))
+            reply = await self._receive(capture.limit + _FRAME)
+            while "ask" in reply:
+                await self._send({name: call.scopes[name] for name in _SCOPES if name in call.scopes})
+                reply = await self._receive(capture.limit + _FRAME)
+        except (HungUp, OSError) as error:
+            return await self._gone(call, capture, str(error))
+        self.child.drain()
+        capture.finish()
+        if capture.exceeded:
+            return await self._gone(call, capture, "")
+        return self._output(call, reply)
+
+    def _output(self, call: Call, reply: dict[str, Any]) -> Output:
+        # A limit of processor time counts from the process's start and cannot be raised again.
+        self.usable = call.spec.get("limits.cpu_s") is None
+        error = reply.get("error")
+        if error is None:
+            return ok(reply.get("data"))
+        self.usable = self.usable and error["kind"] != "limit"
+        helpers = {"py": reply["py"]} if "py" in reply else {}
+        return failed({"retryable": False, **error}, **helpers)
+
+    async def _gone(self, call: Call, capture: Capture, said: str) -> Output:
+        """It ended, or must end, without a result."""
+        self.usable = False
+        await asyncio.wait([self.child.ended], timeout=_LEAVING_S)
+        alive = not self.child.ended.done()
+        self.child.drain()
+        await self.end()
+        capture.finish()
+        if capture.exceeded:
+            return failed(failure("limit", f"the code wrote more than {capture.limit:,} bytes"))
+        if said:
+            return failed(failure("limit", said))
+        code = self.child.ended.result() if self.child.ended.done() else -9
+        if code == OUT_OF_TIME:
+            limit = call.spec.get("limits.cpu_s")
+            return failed(failure("limit", f"the code used more than {limit} s of processor time"))
+        if alive:
+            return failed(failure("tool-crashed", "the code's process cut its connection to the engine"))
+        how = {"exit_code": code} if code >= 0 else {"signal": signal_name(code)}
+        message = f"the code's process {how_it_ended(code)} before it gave a result"
+        return failed(failure("tool-crashed", message, **how))
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        body = marshal.dumps(msgspec.to_builtins(message, enc_hook=_plain, str_keys=True))
+        await self._loop.sock_sendall(self._socket, len(body).to_bytes(4, "big") + body)
+
+    async def _receive(self, most: int) -> dict[str, Any]:
+        size = int.from_bytes(await self._read(4), "big")
+        if size > most:
+            raise HungUp(f"the result has more than {most - _FRAME:,} bytes")
+        try:
+            reply: dict[str, Any] = msgspec.json.decode(await self._read(size), type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError):  # the code has written to the socket itself
+            raise HungUp from None
+        return reply
+
+    async def _read(self, size: int) -> bytearray:
+        data = bytearray()
+        while len(data) < size:
+            part = await self._loop.sock_recv(self._socket, min(size - len(data), 1 << 20))
+            if not part:
+                raise HungUp
+            data += part
+        return data
+
+    async def end(self) -> None:
+        """Kill it with all that it started."""
+        self.usable = False
+        try:
+            await self.child.end()
+        finally:
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Let go of the socket."""
+        self._socket.close()
+
+
+def _request(call: Call, limit: int) -> dict[str, Any]:
+    """What the host is told about a task."""
+    return {
+        "name": f"<{call.step}.{call.task}>",
+        "code": call.config.get("code"),
+        "module": call.config.get("module"),
+        "callable": call.config.get("callable"),
+        "input": call.input,
+        "limit": limit,
+        "cpu_s": call.spec.get("limits.cpu_s"),
+        "memory_mb": call.spec.get("limits.memory_mb"),
+    }

@@ -1,0 +1,310 @@
+"""A whole house without a process: engine, pipelines, log and clock turned by hand, with faults from a seed.
+
+The scheduler picks what happens next: a pipeline moves on, a report arrives, twice or late, time passes, the worker
+dies, or the server. What a task does outside is written to a ledger under its idempotency key.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from noetl.engine.fold import apply, replay
+from noetl.engine.outlook import Outlook
+from noetl.engine.react import open as open_execution
+from noetl.engine.react import pending, react
+from noetl.engine.turn import Decision
+from noetl.errors import TemplateError
+from noetl.expr.assign import failure_of
+from noetl.lang import load
+from noetl.model.events import Event, Fact, decode, encode
+from noetl.model.net import Net
+from noetl.model.orders import RunPipeline, StartChild, StopPipelines, WakeAt
+from noetl.model.output import Output, failed, failure, ok
+from noetl.model.requests import ChildEnded, Due, Open, Request, Signal
+from noetl.model.state import Execution, parse_label
+from noetl.pipeline import machine
+from noetl.pipeline.frame import Frame, Moment
+from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
+from noetl.tools.registry import Kinds
+from noetl.worker.render import call_of
+
+KINDS = Kinds()
+Tool = Callable[[Any], Output]
+
+
+class Died(Exception):
+    """The process died at a write."""
+
+
+@dataclass
+class Pipe:
+    """A pipeline in the hands of a worker."""
+
+    frame: Frame
+    move: Move
+    iteration: int | str | None
+    run: str
+    #: facts that wait for a report
+    waiting: list[Fact] = field(default_factory=list)
+    until: float = 0.0
+
+
+def net_of(text: str) -> Net:
+    """The net of a playbook without errors."""
+    loaded = load(text, KINDS)
+    assert loaded.net is not None, loaded.diagnostics
+    return loaded.net
+
+
+class House:
+    """One execution and all that works for it."""
+
+    def __init__(
+        self,
+        net: Net,
+        *,
+        seed: int = 0,
+        payload: dict[str, Any] | None = None,
+        tool: Tool | None = None,
+        faults: float = 0.0,
+        die_at: int | None = None,
+        after_write: bool = False,
+    ) -> None:
+        self.net = net
+        self.random = random.Random(seed)
+        self.tool = tool or (lambda call: ok({"key": call.key}))
+        self.faults = faults
+        self.now = 1_000_000.0
+        self.ids = itertools.count(1)
+        self.log: list[bytes] = []
+        self.ledger: list[tuple[str, str]] = []
+        self.pipes: dict[tuple[str, Any], Pipe] = {}
+        self.alarms: list[float] = []
+        self.signals: list[Signal] = []
+        self.writes = 0
+        self.die_at, self.after_write = die_at, after_write
+        self.deaths = 0
+        self.outlook = Outlook(net)
+        self.state: Execution
+        self.payload = payload or {}
+
+    # --- the server --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        request = Open("x", "hash", self.payload)
+        self.state, decision = open_execution(self.outlook, request, self.now, self.new_id)
+        self.write(decision)
+
+    def new_id(self) -> str:
+        return f"id-{next(self.ids)}"
+
+    def write(self, decision: Decision) -> None:
+        """One durable write, before or after which the process may die."""
+        self.writes += 1
+        dies = self.writes == self.die_at
+        if dies and not self.after_write:
+            raise Died
+        self.log += [encode(event) for event in decision.events]
+        if dies:
+            raise Died
+        self.dispatch(decision)
+
+    def happen(self, *happened: Fact | Request) -> None:
+        self.write(react(self.outlook, self.state, happened, self.now, self.new_id))
+
+    def dispatch(self, decision: Decision) -> None:
+        for order in decision.orders:
+            if isinstance(order, RunPipeline):
+                self.begin(order)
+            elif isinstance(order, StopPipelines):
+                path = parse_label(order.iteration)
+                for key in [k for k in self.pipes if k[0] == order.step_run_id]:
+                    if parse_label(key[1])[: len(path)] == path:
+                        del self.pipes[key]
+            elif isinstance(order, WakeAt):
+                self.alarms.append(order.at)
+            elif isinstance(order, StartChild):
+                self.happen(ChildEnded(order.child["execution_id"], ok({"child": order.child["path"]})))
+
+    def events(self) -> list[Event]:
+        return [decode(body) for body in self.log]
+
+    def restart(self) -> None:
+        """Everything in memory is gone; the log is not."""
+        self.deaths += 1
+        self.pipes.clear()
+        self.alarms.clear()
+        if not self.log:
+            self.start()
+            return
+        self.state = replay("x", self.events())
+        if not self.state.over:
+            self.dispatch(pending(self.outlook, self.state, self.now, self.new_id))
+            self.happen(Due())
+
+    # --- the worker --------------------------------------------------------------------------------------------------
+
+    def moment(self) -> Moment:
+        return Moment(self.now, self.new_id, 0.5)
+
+    def begin(self, order: RunPipeline) -> None:
+        key = (order.step_run_id, order.iteration)
+        if key in self.pipes:
+            return
+        functions = {"now": lambda: self.now, "uuid": self.new_id}
+        step = self.net.steps[order.step]
+        frame = Frame(step, {**order.scopes, **functions}, run=order.step_run_id, iteration=order.iteration)
+        if order.begun:
+            mine = [e for e in self.events() if (e.step_run_id, e.iteration) == key and e.seq >= order.since]
+            machine.resume(frame, mine)
+            if order.answer is not None:
+                move = machine.advance(frame, order.answer, self.moment())
+            else:
+                move = machine.proceed(frame, self.moment())
+        else:
+            move = machine.begin(frame, self.moment())
+        self.pipes[key] = Pipe(frame, move, order.iteration, order.step_run_id, list(move.facts))
+
+    def report(self, pipe: Pipe) -> None:
+        facts, pipe.waiting = pipe.waiting, []
+        if not facts:
+            return
+        self.happen(*facts)
+        if self.random.random() < self.faults:
+            self.happen(*facts)  # a duplicate must change nothing
+
+    def step(self, key: tuple[str, Any]) -> None:
+        """A pipeline makes its next move."""
+        pipe = self.pipes[key]
+        move = pipe.move
+        if isinstance(move, Finish):
+            del self.pipes[key]
+            self.report(pipe)
+        elif isinstance(move, Sleep):
+            self.report(pipe)
+            if self.now < move.until:
+                self.now = move.until
+            self.goes_on(pipe, machine.proceed(pipe.frame, self.moment()))
+        else:
+            self.task(key, pipe, move)
+
+    def goes_on(self, pipe: Pipe, move: Move) -> None:
+        pipe.move = move
+        pipe.waiting += move.facts
+
+    def task(self, key: tuple[str, Any], pipe: Pipe, move: RunTask) -> None:
+        again = pipe.frame.recorded_start == (move.task_run_id, move.attempt)
+        kind = KINDS[move.task.kind]
+        try:
+            call = call_of(move, kind, step=pipe.frame.step.name, iteration=pipe.iteration)
+        except TemplateError as error:
+            if not again:
+                pipe.waiting.append(machine.started_fact(pipe.frame, {}))
+            self.goes_on(pipe, machine.advance(pipe.frame, failed(failure_of(error)), self.moment()))
+            return
+        suspend = getattr(KINDS.module(kind.name), "suspend", None)
+        if suspend is not None:
+            wait = suspend(call, self.now)
+            if "child" in wait:
+                wait["child"]["execution_id"] = self.new_id()
+            if not again:
+                pipe.waiting.append(machine.started_fact(pipe.frame, {"wait": wait}))
+            del self.pipes[key]
+            self.report(pipe)
+            return
+        if not again:
+            pipe.waiting.append(machine.started_fact(pipe.frame, {}))
+        if not kind.effect_free:
+            self.report(pipe)
+            if key not in self.pipes:
+                return
+            self.ledger.append((call.key, f"{call.step}.{call.task}"))
+        output = ok() if kind.name == "noop" else self.tool(call)
+        self.goes_on(pipe, machine.advance(pipe.frame, output, self.moment()))
+
+    # --- the scheduler -----------------------------------------------------------------------------------------------
+
+    def tick(self) -> bool:
+        """Let one thing happen; whether there was anything."""
+        if self.faults and self.random.random() < self.faults / 4:
+            self.restart()
+        if self.signals and self.random.random() < 0.2:
+            self.happen(self.signals.pop(0))
+            return True
+        if self.pipes:
+            self.step(self.random.choice(list(self.pipes)))
+            return True
+        if self.alarms:
+            at = min(self.alarms)
+            self.alarms = [one for one in self.alarms if one > at]
+            self.now = max(self.now, at)
+            self.happen(Due())
+            return True
+        if self.signals:
+            self.happen(self.signals.pop(0))
+            return True
+        return False
+
+    def run(self, most: int = 20_000) -> Execution:
+        """Run to the end; dying on the way means starting again."""
+        self._alive(self.start)
+        for _ in range(most):
+            if self.state.over or not self._alive(self.tick):
+                break
+        self.check()
+        return self.state
+
+    def _alive(self, act: Callable[[], Any]) -> Any:
+        try:
+            return act()
+        except Died:
+            self.die_at = None
+            self.restart()
+            return True
+
+    # --- what must hold ----------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """The invariants of a log."""
+        events = self.events()
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        assert msgspec.msgpack.encode(replay("x", events)) == msgspec.msgpack.encode(self.state)
+        ends = [(e.task_run_id, e.attempt) for e in events if e.name == "task.done"]
+        assert len(ends) == len(set(ends)), "an attempt ended twice"
+        stamps = [event.timestamp for event in events]
+        assert stamps == sorted(stamps)
+        if self.state.over:
+            assert not self.state.runs
+            assert events[-1].name == "playbook.processed"
+        half = Execution("x")
+        for event in events[: len(events) // 2]:
+            apply(half, event)
+        copy = msgspec.msgpack.decode(msgspec.msgpack.encode(half), type=Execution)
+        for event in events[len(events) // 2 :]:
+            apply(copy, event)
+        assert msgspec.msgpack.encode(copy) == msgspec.msgpack.encode(self.state), "a snapshot loses something"
+
+
+def outcome(state: Execution) -> dict[str, Any]:
+    """What an execution came to, without times and ids."""
+    return {
+        "status": state.status,
+        "output": state.output,
+        "ctx": state.ctx,
+        "error": state.error,
+        "stalled": state.stalled,
+        "steps": {name: (info.status, info.runs) for name, info in state.steps.items()},
+    }
+
+
+def flaky(call: Any) -> Output:
+    """A tool that fails on some first attempts, always the same ones."""
+    if call.attempt == 1 and sum(call.key.encode()) % 3 == 0:
+        return failed(failure("http-status", "503", retryable=True), http={"status": 503, "headers": {}})
+    return ok({"n": sum(call.key.encode()) % 7, "key": call.key}, http={"status": 200, "headers": {}})

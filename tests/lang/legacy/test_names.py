@@ -1,0 +1,57 @@
+"""A step's name as its result: what its output has no longer is told."""
+
+import pytest
+from migrating import migrated
+
+STEPS = """\
+workflow:
+  - step: a
+    %s
+    tool: %s
+    next: {arcs: [{step: b}]}
+  - {step: b, tool: {kind: noop, output: "{{ %s }}"}}
+"""
+
+
+@pytest.mark.parametrize("read", ["a.rows", "a.data.rows", "a.command_0.rows", "a.data.result.command_0.rows"])
+def test_the_rows_of_a_statement_are_its_output_however_they_were_wrapped(read: str) -> None:
+    text, todo = migrated(STEPS % ("desc: x", "{kind: duckdb, query: SELECT 1}", read))
+    assert "{{ ctx.a }}" in text
+    assert todo == []
+
+
+@pytest.mark.parametrize(
+    ("beside", "tool", "read"),
+    [
+        ("desc: x", "{kind: duckdb, query: SELECT 1}", "a.row_count"),
+        ("desc: x", "{kind: duckdb, query: SELECT 1}", "a.command_1.rows"),
+        ("loop: {in: [1], iterator: i}", "{kind: noop}", "a.count"),
+        ("desc: x", "{kind: http, url: u}", "a.status_code"),
+    ],
+)
+def test_a_field_that_an_output_has_no_longer_is_told(beside: str, tool: str, read: str) -> None:
+    _, todo = migrated(STEPS % (beside, tool, read))
+    assert len(todo) == 1
+
+
+def test_the_first_row_and_methods_of_it_are_no_doubt() -> None:
+    _, todo = migrated(STEPS % ("desc: x", "{kind: duckdb, query: SELECT 1}", "a.0.n or a[0].n or a.data.count(1)"))
+    assert todo == []
+
+
+def test_the_status_of_a_response_in_its_own_arcs_is_that_of_http() -> None:
+    text, todo = migrated(
+        "workflow:\n  - step: a\n    tool: {kind: http, url: u}\n"
+        '    next: {arcs: [{step: end, when: "{{ a.status_code == 200 }}"}]}\n  - step: end\n'
+    )
+    assert "{{ output.http.status == 200 }}" in text
+    assert todo == []
+
+
+@pytest.mark.parametrize(("code", "told"), [("result = r.get('command_0')", 1), ("result = r", 0)])
+def test_code_that_unwraps_a_result_is_told_that_nothing_is_wrapped(code: str, told: int) -> None:
+    _, todo = migrated(
+        "workflow:\n  - step: a\n    tool: {kind: duckdb, query: SELECT 1}\n    next: {arcs: [{step: b}]}\n"
+        f'  - {{step: b, tool: {{kind: python, input: {{r: "{{{{ a }}}}"}}, code: "{code}"}}}}\n'
+    )
+    assert len(todo) == told

@@ -1,0 +1,87 @@
+"""A real world for tools: a folder, an environment, resources that are kept and closed, a log that can be read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from noetl.model.output import Output
+from noetl.ports import Call
+from noetl.tools.registry import Kinds
+
+T = TypeVar("T")
+
+
+class Workshop:
+    """The world of one execution, and a way to have tasks run in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment: Mapping[str, str] = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+        self.written: list[tuple[str, str, str]] = []
+        self._kept: dict[str, tuple[asyncio.Task[Any], Callable[[Any], Awaitable[None]]]] = {}
+
+    async def resource(self, name: str, make: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[None]]) -> T:
+        if name not in self._kept:
+            self._kept[name] = asyncio.ensure_future(make()), close  # type: ignore[assignment,arg-type]
+        made: T = await self._kept[name][0]
+        return made
+
+    def log(self, call: Call, stream: str, text: str) -> None:
+        self.written.append((call.task, stream, text))
+
+    async def close(self) -> None:
+        kept, self._kept = self._kept, {}
+        for making, close in reversed(kept.values()):
+            await close(await making)
+
+    def logged(self, stream: str, task: str = "task") -> str:
+        return "".join(text for who, where, text in self.written if (who, where) == (task, stream))
+
+    async def run(
+        self, kind: str, *, task: str = "task", spec: Mapping[str, Any] | None = None, **given: Any
+    ) -> Output:
+        """Run a task; of what is given, `input`, `scopes` and `key` are its own, the rest is configuration."""
+        values, scopes, key = given.pop("input", {}), given.pop("scopes", {}), given.pop("key", "e/1")
+        call = Call(kind, "e", "step", task, given, values, values, spec or {}, key, 1, scopes)
+        return await Kinds().module(kind).run(call, self)
+
+    async def python(self, code: str, **given: Any) -> Output:
+        return await self.run("python", code=code, **given)
+
+
+@asynccontextmanager
+async def serving(*routes: web.RouteDef, **options: Any) -> AsyncIterator[str]:
+    """A server on loopback; yields its address."""
+    application = web.Application()
+    application.add_routes(routes)
+    cancels = options.pop("handler_cancellation", False)
+    server = web.AppRunner(application, handler_cancellation=cancels, shutdown_timeout=0.1)
+    await server.setup()
+    site = web.TCPSite(server, "127.0.0.1", 0, **options)
+    await site.start()
+    try:
+        yield site.name.rsplit(":", 1)[0] + f":{server.addresses[0][1]}"
+    finally:
+        await server.cleanup()
+
+
+async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for something that happens in another process."""
+    async with asyncio.timeout(seconds):
+        while not holds():  # noqa: ASYNC110  another process sets no event
+            await asyncio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
