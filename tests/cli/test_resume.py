@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,30 @@ if TYPE_CHECKING:
     from cli.conftest import Noetl, Running
 
     Start = Callable[..., Running]
+
+SHELL = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: shell}
+workflow:
+  - step: work
+    tool: {kind: shell, cmd: "test -e go && exit; echo $$ > pid; exec sleep 60"}
+"""
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
 
 pytestmark = pytest.mark.usefixtures("playbooks")
 
@@ -85,5 +111,22 @@ def test_ctrl_c_cancels_for_good(noetl: Noetl, start: Start) -> None:
     running.process.send_signal(signal.SIGINT)
     ended = running.end()
     assert ended.code == 130
-    assert "cancelling; press Ctrl-C again" in ended.err
+    assert "cancelling; Ctrl-C again" in ended.err
     assert json.loads(noetl("show", "last", "--json").out)["status"] == "cancelled"
+
+
+def test_a_run_that_is_terminated_leaves_no_process_behind_and_can_be_resumed(
+    noetl: Noetl, start: Start, folder: Path
+) -> None:
+    (folder / "shell.yaml").write_text(SHELL)
+    running = start("run", "shell.yaml")
+    running.wait_for("work started")
+    pid = folder / "pid"
+    until(lambda: pid.exists() and pid.read_text().strip() != "")
+    running.process.send_signal(signal.SIGTERM)
+    ended = running.end()
+    assert ended.code == 143
+    assert "`noetl resume" in ended.err
+    until(lambda: not is_alive(int(pid.read_text())))
+    (folder / "go").write_text("")
+    assert json.loads(noetl("resume", "last", "--json").out)["status"] == "completed"
