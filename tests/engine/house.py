@@ -164,6 +164,8 @@ class House:
             mine = [e for e in self.events() if (e.step_run_id, e.iteration) == key and e.seq >= order.since]
             machine.resume(frame, mine)
             if order.answer is not None:
+                if frame.recorded_start is None or frame.number != order.number:
+                    return
                 move = machine.advance(frame, order.answer, self.moment())
             else:
                 move = machine.proceed(frame, self.moment())

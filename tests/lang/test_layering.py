@@ -141,6 +141,13 @@ def test_a_default_timeout_by_kind_is_for_that_kind_only() -> None:
     }
 
 
+def test_a_default_timeout_by_kind_is_nearer_than_that_of_all_kinds() -> None:
+    executor = "{timeout: 30, policy: {defaults: {timeouts: {http: 7}}}}"
+    assert spec_of(executor, "{step: a, tool: {kind: http, url: u}}")["timeout"][0] == 7
+    assert spec_of(executor, "{step: a, tool: {kind: noop}}") == {"timeout": (30, "executor.spec")}
+    assert spec_of(executor, "{step: a, spec: {timeout: 1}, tool: {kind: http, url: u}}")["timeout"][0] == 1
+
+
 def test_a_default_timeout_reaches_the_kind_by_its_alias() -> None:
     assert (
         spec_of("{policy: {defaults: {timeouts: {shell: 7}}}}", "{step: a, tool: {kind: script, cmd: ls}}")["timeout"][

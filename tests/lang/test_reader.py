@@ -294,7 +294,6 @@ def test_an_unquoted_template_is_told_whatever_stands_inside(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "where", "said"),
     [
-        ("a: [1, 2", (1, 8), "while parsing a flow sequence"),
         ("a: 1\n  b: 2\n", (2, 4), "mapping values are not allowed"),
         ("a:\n  - b\n c: 1", (3, 2), "did not find expected key"),
         ("a: @x", (1, 4), "cannot start any token"),
@@ -341,3 +340,15 @@ def test_the_text_of_a_scalar_has_its_quotes_undone() -> None:
     assert isinstance(root, MapNode)
     texts = [(one.value.text, one.value.style) for one in root if isinstance(one.value, Scalar)]
     assert texts == [("x\ty", '"'), ("it's", "'")]
+
+
+def test_a_file_of_too_many_lines_is_not_read() -> None:
+    (found,) = load_bytes(b"\n" * 600_000, Kinds()).diagnostics
+    assert found.message == "the file has more than 500,000 lines"
+
+
+def test_of_very_many_problems_the_first_are_told_and_that_there_are_more() -> None:
+    loaded = load_bytes(b"".join(b"k%d: 1\n" % n for n in range(6_000)), Kinds())
+    assert not loaded.ok
+    assert len(loaded.diagnostics) == 5_000
+    assert sum("there are more problems" in one.message for one in loaded.diagnostics) == 1

@@ -13,6 +13,8 @@ import msgspec
 from noetl.engine import scopes
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
+from noetl.expr.assign import failure_of
+from noetl.model.output import Failure, failure
 from noetl.model.playbook import Condition, Join, Step
 from noetl.model.state import Round, Token
 
@@ -32,12 +34,12 @@ class Firing(msgspec.Struct, frozen=True):
 
 
 class Refused(Exception):
-    """An admission rule could not be evaluated: the execution fails with it."""
+    """A token can be neither admitted nor parked: the execution fails with the error."""
 
-    def __init__(self, step: str, error: TemplateError) -> None:
-        super().__init__(error.message)
+    def __init__(self, step: str, error: Failure) -> None:
+        super().__init__(error["message"])
         self.step = step
-        self.error = {"kind": error.kind, "message": error.message, "step": step}
+        self.error = {**error, "step": step}
 
 
 def judge(turn: Turn, step: Step, token: Token, others: frozenset[str] = frozenset()) -> Verdict:
@@ -53,7 +55,7 @@ def judge(turn: Turn, step: Step, token: Token, others: frozenset[str] = frozens
         try:
             holds = rule.when.evaluate(sight)
         except TemplateError as error:
-            raise Refused(step.name, error) from None
+            raise Refused(step.name, failure_of(error)) from None
         asked.append({"when": rule.when.source, "held": holds, "saw": scopes.saw(turn, rule.when, sight)})
         if holds:
             return Verdict(rule.allow, asked)
@@ -154,9 +156,9 @@ def wanted(turn: Turn, step: Step, join: Join) -> dict[str, int]:
         try:
             found = number.evaluate(scopes.with_steps(turn, scopes.base(turn), number))
         except TemplateError as error:
-            raise Refused(step.name, error) from None
+            raise Refused(step.name, failure_of(error)) from None
         if not isinstance(found, int) or isinstance(found, bool):
-            raise Refused(step.name, TemplateError(f"`join.from.{name}` must be a whole number, not {found!r}"))
+            raise Refused(step.name, failure("type", f"`join.from.{name}` must be a whole number, not {found!r}"))
         numbers[name] = found
     return numbers
 

@@ -19,14 +19,22 @@ def handle(turn: Turn, request: Request) -> None:
     HANDLERS[type(request)](turn, request)
 
 
-def order(turn: Turn, run: StepRun, path: Path, pipe: Pipe | None) -> None:
-    """Order a pipeline to be run, from where it was."""
+def order(turn: Turn, run: StepRun, path: Path, pipe: Pipe | None, answer: dict[str, Any] | None = None) -> None:
+    """Order a pipeline to be run, from where it was; one that waited goes on with the answer.
+
+    The answer is not recorded here: what the pipeline makes of it is.
+    """
     step = turn.outlook.steps[run.step]
     loop = loop_at(run, path) if path else None
     sight = runs.pipeline_scopes(turn, step, run, loop, path)
-    answer = pipe.wait.answer if pipe is not None and pipe.wait is not None else None
-    begun, since = (pipe.begun, pipe.since) if pipe is not None else (False, 1)
-    turn.orders.append(RunPipeline(run.id, run.step, label_of(path), sight, answer, begun, since))
+    if answer is None and pipe is not None and pipe.wait is not None:
+        answer = pipe.wait.answer
+    if pipe is None:
+        turn.orders.append(RunPipeline(run.id, run.step, label_of(path), sight))
+        return
+    turn.orders.append(
+        RunPipeline(run.id, run.step, label_of(path), sight, answer, pipe.number, pipe.begun, pipe.since)
+    )  # fmt: skip
 
 
 def go_on(turn: Turn, run_id: str, path: Path) -> None:
@@ -91,16 +99,7 @@ def _wake(turn: Turn, run: StepRun, path: Path, pipe: Pipe) -> None:
     output = ok()
     if wait.signal is not None:
         output = failed(failure("timeout", f"the signal `{wait.signal}` did not come in time"))
-    _answer(turn, run, path, pipe, output)
-
-
-def _answer(turn: Turn, run: StepRun, path: Path, pipe: Pipe, output: dict[str, Any]) -> None:
-    """Order a suspended pipeline to go on with an output; what it says then is what the log keeps."""
-    step = turn.outlook.steps[run.step]
-    sight = runs.pipeline_scopes(turn, step, run, loop_at(run, path) if path else None, path)
-    turn.orders.append(
-        RunPipeline(run.id, run.step, label_of(path), sight, output, begun=True, since=pipe.since)
-    )  # fmt: skip
+    order(turn, run, path, pipe, output)
 
 
 def _child_ended(turn: Turn, request: ChildEnded) -> None:
@@ -108,7 +107,7 @@ def _child_ended(turn: Turn, request: ChildEnded) -> None:
         for path, pipe in list(pipes(run)):
             child = pipe.wait.child if pipe is not None and pipe.wait is not None else None
             if pipe is not None and child is not None and child["execution_id"] == request.execution_id:
-                _answer(turn, run, path, pipe, request.output)
+                order(turn, run, path, pipe, request.output)
                 return
 
 

@@ -40,8 +40,8 @@ def _items(turn: Turn, declared: Loop, sight: dict[str, Any]) -> list[Any] | Fai
         return items
     if isinstance(items, tuple | range):
         return list(items)
-    said = _TYPES.get(type(items), type(items).__name__)
-    return failure("type", f"`loop.in` must yield a list, not {said}")
+    found = type(items).__name__
+    return failure("type", f"`loop.in` must yield a list, not {_TYPES.get(type(items), found)} ({found})")
 
 
 def pump(turn: Turn, step: Step, run: StepRun) -> None:
@@ -66,12 +66,12 @@ def _advance(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun
                 _finish_inner(turn, step, run, declared.inner, inner)
             if loop.stopped and index not in loop.running:
                 break
-    limit = 1 if loop.mode == "sequential" else _limit(turn, declared)
-    while not (loop.stopped or turn.state.paused) and loop.started < len(loop.items) and len(loop.running) < limit:
-        _start(turn, step, run, declared, loop)
     if _complete(turn, declared, loop):
         _stop_running(turn, run, declared, loop)
         return True
+    limit = 1 if loop.mode == "sequential" else _limit(turn, declared)
+    while not (loop.stopped or turn.state.paused) and loop.started < len(loop.items) and len(loop.running) < limit:
+        _start(turn, step, run, declared, loop)
     return not loop.running and (loop.stopped or loop.started == len(loop.items))
 
 

@@ -22,8 +22,8 @@ def base(turn: Turn) -> dict[str, Any]:
     }
 
 
-def with_steps(turn: Turn, scopes: dict[str, Any], *values: Any) -> dict[str, Any]:
-    """Add `steps` and the helpers over it, where one of the values asks for them."""
+def with_steps(turn: Turn, scopes: dict[str, Any], *values: Any, starting: str | None = None) -> dict[str, Any]:
+    """Add `steps` and the helpers over it, where one of the values asks; `starting` is a step about to be scheduled."""
     names: set[str] | None = set()
     helpers = False
     for value in values:
@@ -35,7 +35,7 @@ def with_steps(turn: Turn, scopes: dict[str, Any], *values: Any) -> dict[str, An
             if read.path[0] == "steps" and names is not None:
                 names = names | {read.path[1]} if len(read.path) > 1 else None
     if helpers:
-        scopes |= helpers_over(turn.state)
+        scopes |= helpers_over(turn.state, starting)
     if names is None or names:
         scopes["steps"] = steps_scope(turn, names)
     return scopes
@@ -61,10 +61,12 @@ def _status(info: StepInfo | None) -> dict[str, Any]:
     }
 
 
-def helpers_over(state: Execution) -> dict[str, Callable[..., bool]]:
+def helpers_over(state: Execution, starting: str | None = None) -> dict[str, Callable[..., bool]]:
     """done(), ok() and their kin."""
 
     def status(name: str) -> str:
+        if name == starting:
+            return "scheduled"
         info = state.steps.get(name)
         return info.status if info is not None else ""
 

@@ -17,14 +17,15 @@ from noetl.model.state import StepRun
 def schedule(turn: Turn, step: Step, firing: admission.Firing) -> None:
     """Fire a step with a token; those parked there go with it."""
     state = turn.state
+    limit = turn.outlook.max_steps
+    if state.total_runs >= limit:
+        said = f"the execution has run {limit:,} steps; `limits.max_steps` allows no more"
+        raise admission.Refused(step.name, failure("limit", said))
     run_id = f"{step.name}-{(state.steps[step.name].runs if step.name in state.steps else 0) + 1}"
     payload = _payload(turn, step, firing)
     problem = _prepare(turn, step, payload)
     turn.emit("step.scheduled", step.name, payload, parent=turn.last, run=run_id)
     run = state.runs[run_id]
-    if problem is None and state.total_runs > turn.outlook.max_steps:
-        limit = turn.outlook.max_steps
-        problem = failure("limit", f"the execution has run {limit:,} steps; `limits.max_steps` allows no more")
     if problem is not None:
         runs.end(turn, run, failed(problem))
         return
@@ -72,7 +73,9 @@ def _prepare(turn: Turn, step: Step, payload: dict[str, Any]) -> dict[str, Any] 
         if deadline is not None and turn.state.started + float(deadline) <= turn.now:
             return failure("timeout", f"the deadline of {float(deadline):g} s after the start is past")
         if step.loop is None and step.input is not None:
-            payload["input"] = render(step.input, scopes.with_steps(turn, sight, *values_in(step.input)))
+            payload["input"] = render(
+                step.input, scopes.with_steps(turn, sight, *values_in(step.input), starting=step.name)
+            )
     except TemplateError as error:
         return failure_of(error)
     except (TypeError, ValueError) as error:

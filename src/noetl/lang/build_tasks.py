@@ -14,7 +14,7 @@ from noetl.lang.sites import Place, Sites
 from noetl.lang.sorts import is_labelled, is_template
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.playbook import Assignment, Directive, Policy, Rule, Task
-from noetl.model.source import Source
+from noetl.model.source import Source, Span
 
 
 class TaskBuilder:
@@ -88,11 +88,16 @@ class TaskBuilder:
             auth=self.sites.value(node.get("auth"), at(Boundary.TASK_CONFIG)),
             auth_at=self.span(auth) if (auth := node.get("auth")) is not None else None,
             input_at={e.name: self.span(e.key) for e in block.entries} if isinstance(block, MapNode) else {},
+            code_at=self.code_at(node, kind),
             output=self.sites.value(node.get("output"), at(Boundary.TASK_OUTPUT)),
             set=self.assignments(node.get("set"), at(Boundary.TASK_SET)),
             policy=self.policy(spec.get("policy") if isinstance(spec, MapNode) else None, at(Boundary.RULE)),
-            spec=effective([*self.kind_layers(kind), *layers, ("task.spec", own)]),
+            spec=effective([*self.outer_layers(kind, layers), ("task.spec", own)]),
         )
+
+    def code_at(self, node: MapNode, kind: ToolKind | None) -> Span | None:
+        code = node.get("code") if kind is not None and "code" in kind.literal else None
+        return self.span(code) if isinstance(code, Scalar) and isinstance(code.value, str) else None
 
     def input_boundary(self, kind: ToolKind | None) -> Boundary:
         # Where `input` configures the tool, its keys see what the same keys beside `kind` see.
@@ -107,15 +112,15 @@ class TaskBuilder:
         except KeyError:
             return None
 
-    def kind_layers(self, kind: ToolKind | None) -> list[Layer]:
+    def outer_layers(self, kind: ToolKind | None, layers: list[Layer]) -> list[Layer]:
+        """What a task inherits. Of the executor's two timeouts the one for its kind is the inner one."""
         if kind is None:
-            return []
-        layers: list[Layer] = [("kind default", kind.defaults)] if kind.defaults else []
-        if kind.name in self.timeouts:
-            layers.append(
-                (f"executor.spec.policy.defaults.timeouts.{kind.name}", {"timeout": self.timeouts[kind.name]})
-            )
-        return layers
+            return layers
+        own: list[Layer] = [("kind default", kind.defaults)] if kind.defaults else []
+        if kind.name not in self.timeouts:
+            return [*own, *layers] if own else layers
+        origin = f"executor.spec.policy.defaults.timeouts.{kind.name}"
+        return [*own, layers[0], (origin, {"timeout": self.timeouts[kind.name]}), *layers[1:]]
 
     def config(self, node: MapNode, kind: ToolKind | None, place: Place, *, single: bool) -> dict[str, Any]:
         """The kind's own keys."""
@@ -157,7 +162,7 @@ class TaskBuilder:
     def directive(self, node: Node | None, place: Place) -> Directive:
         if not isinstance(node, MapNode):
             return Directive()
-        sites = self.sites
+        sites, to = self.sites, node.get("to")
         return Directive(
             do=_text(node.get("do")) or "continue",
             attempts=sites.number(node.get("attempts"), place, 3),
@@ -165,7 +170,8 @@ class TaskBuilder:
             delay=sites.number(node.get("delay"), place, 1.0),
             max_delay=sites.number(node.get("max_delay"), place, 300.0),
             jitter=plain(node.get("jitter")) is True,
-            to=_text(node.get("to")),
+            to=_text(to),
+            to_at=self.span(to) if to is not None else None,
             message=sites.value(node.get("message"), place),
             set=self.assignments(node.get("set"), place),
         )

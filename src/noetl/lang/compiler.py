@@ -1,13 +1,14 @@
 """The typed playbook to its net: steps by name, the start, and who leads to whom."""
 
 from noetl.model.net import Incoming, Net
-from noetl.model.playbook import Playbook
+from noetl.model.playbook import Playbook, Step
 
 
 def compile_net(playbook: Playbook) -> Net:
     """Index a playbook. It must have a step; arcs to steps that do not exist are left out of `incoming`."""
-    steps = {step.name: step for step in reversed(playbook.steps)}
-    steps = {name: steps[name] for name in reversed(steps)}
+    steps: dict[str, Step] = {}
+    for step in playbook.steps:
+        steps.setdefault(step.name, step)
     incoming: dict[str, list[Incoming]] = {name: [] for name in steps}
     for step in steps.values():
         for arc in step.router.arcs:

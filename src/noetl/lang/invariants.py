@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from noetl.lang.node import Base, ListNode, MapNode, Node, Scalar
+from noetl.lang.sorts import is_nothing
 from noetl.model.diagnostics import Diagnostics
 
 #: takes the map, where problems go, and the keys that misspelt ones were meant to be
@@ -17,8 +18,11 @@ def span(node: Base) -> tuple[int, int]:
 
 
 def _step(node: MapNode, problems: Diagnostics, meant: set[str]) -> None:
-    name = node.get("step")
-    if not isinstance(name, Scalar) or name.text == "end" or "tool" in node or "next" in node:
+    name, tool = node.get("step"), node.entry("tool")
+    if tool is not None and is_nothing(tool.value):
+        problems.error("missing-key", "`tool` says nothing", span(tool.key), fix="write a task, or remove `tool`")
+        return
+    if not isinstance(name, Scalar) or name.text == "end" or tool is not None or not is_nothing(node.get("next")):
         return
     if meant & {"tool", "next"}:
         return
@@ -72,7 +76,8 @@ def _loop(node: MapNode, problems: Diagnostics, _meant: set[str]) -> None:
         )
     for entry in reduce.value.entries if isinstance(reduce.value, MapNode) else []:
         if not entry.name.startswith("ctx."):
-            problems.error("wrong-value", f"a reducer is for `ctx.*`, not `{entry.name}`", span(entry.key))
+            message, fix = f"a reducer is for `ctx.*`, not `{entry.name}`", f"write `ctx.{entry.name.split('.')[-1]}`"
+            problems.error("wrong-value", message, span(entry.key), fix=fix)
 
 
 def check_rules(node: ListNode, problems: Diagnostics) -> None:

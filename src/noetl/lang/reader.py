@@ -12,12 +12,14 @@ from typing import Any
 
 import yaml
 
+from noetl.lang.mistakes import tell_syntax_error, unquoted_template
 from noetl.lang.node import PLAIN, Base, Entry, ListNode, MapNode, Node, Scalar, copy
-from noetl.model.diagnostics import Diagnostics, Edit
+from noetl.model.diagnostics import Diagnostics
 
 MAX_BYTES = 8_000_000
 MAX_DEPTH = 64
-MAX_NODES = 1_000_000
+MAX_LINES = 500_000
+MAX_NODES = 500_000
 MAX_ALIAS_NODES = 100_000
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -38,6 +40,10 @@ def decode(data: bytes, problems: Diagnostics) -> str | None:
     """Bytes of a file to text, or None with a diagnostic."""
     if len(data) > MAX_BYTES:
         problems.error("yaml-syntax", f"the file has more than {MAX_BYTES:,} bytes", (0, 0),
+                       fix="split it into playbooks that call each other with `kind: playbook`")  # fmt: skip
+        return None
+    if data.count(b"\n") > MAX_LINES:
+        problems.error("yaml-syntax", f"the file has more than {MAX_LINES:,} lines", (0, 0),
                        fix="split it into playbooks that call each other with `kind: playbook`")  # fmt: skip
         return None
     try:
@@ -64,64 +70,10 @@ def read(text: str, problems: Diagnostics) -> Node | None:
     except _Stop:
         return None
     except yaml.YAMLError as error:
-        _syntax_error(text, error, problems)
+        tell_syntax_error(text, error, problems)
     except UnicodeEncodeError as error:
         problems.error("yaml-syntax", "there is a character here that no text may hold", (error.start, error.end))
     return None
-
-
-def _tell_unquoted(template: str, start: int, problems: Diagnostics) -> None:
-    quote = "'" if '"' in template else '"'
-    certain = (
-        quote not in template
-        and "\\" not in template
-        and template.endswith("}}")
-        and template.count("{") == template.count("}")
-    )
-    problems.error(
-        "yaml-syntax",
-        "a template must stand in quotes",
-        (start, start + len(template)),
-        fix=f"write {quote}{template}{quote}" if certain else "put the whole text in quotes",
-        edits=[Edit(start, start + len(template), f"{quote}{template}{quote}")] if certain else [],
-    )
-
-
-_UNQUOTED = re.compile(r"(?:^|[:-])\s+(\{\{.*?\}\})\s*(?:#.*)?$")
-_INNER_QUOTES = re.compile(r'"[^"]*\{\{[^"]*"[^"]*"[^"]*\}\}')
-
-
-def _usual_mistake(text: str, at: int, problems: Diagnostics) -> bool:
-    """A line on which the parser stops because of how a template stands there."""
-    start = text.rfind("\n", 0, at) + 1
-    end = text.find("\n", at)
-    line = text[start : end if end >= 0 else len(text)]
-    if (unquoted := _UNQUOTED.search(line)) is not None:
-        _tell_unquoted(unquoted[1], start + unquoted.start(1), problems)
-        return True
-    if (quotes := _INNER_QUOTES.search(line)) is not None:
-        problems.error("yaml-syntax", "the quotes inside of the template end the text", (start + quotes.start(), start + quotes.end()),
-                       fix="use single quotes inside: \"{{ output.status == 'error' }}\"")  # fmt: skip
-        return True
-    return False
-
-
-def _syntax_error(text: str, error: yaml.YAMLError, problems: Diagnostics) -> None:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    at = mark.index if mark else getattr(error, "position", 0) or 0
-    at = max(0, min(at, len(text) - 1))
-    if _usual_mistake(text, at, problems):
-        return
-    said = getattr(error, "problem", None) or getattr(error, "reason", None) or "this is not YAML"
-    context = getattr(error, "context", None)
-    fix = None
-    if text[at : at + 1] == "\t":
-        said, fix = "a tab cannot indent YAML", "use spaces"
-    elif "mapping values are not allowed" in said:
-        fix = "put text that contains `: ` in quotes, and check the indentation of this line"
-    elif "expected <block end>" in said or "did not find expected" in said:
-        fix = "check the indentation and that every bracket, brace and quote above is closed"
-    problems.error("yaml-syntax", f"{said}{f' ({context})' if context else ''}", (at, at + 1), fix=fix)
 
 
 class _Open:
@@ -311,10 +263,10 @@ class _Composer:
         raise self.stop("a key must be text, not a list or a map", (node.start, node.start + 1))
 
     def unquoted_template(self, start: int) -> _Stop:
-        """`url: {{ x }}` is a map within a map to YAML; the author meant a template."""
         line_end = self.text.find("\n", start)
         rest = self.text[start : line_end if line_end >= 0 else len(self.text)].split(" #")[0].rstrip()
-        _tell_unquoted(rest, start, self.problems)
+        slip = unquoted_template(rest, start)
+        self.problems.error("yaml-syntax", slip.message, (slip.start, slip.end), fix=slip.fix, edits=slip.edits)
         return _Stop()
 
     def add_entry(self, parent: MapNode, positions: dict[str, int], key: Scalar, value: Node) -> None:

@@ -7,13 +7,21 @@ document (names, scopes, writes) is checked later, on the typed playbook.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
+from noetl.lang.complaints import Complaints
 from noetl.lang.grammar import CHOOSE_BRANCH, NAME_PATTERN, PLAYBOOK, SHAPES, SUGAR, SUGAR_SHAPES, TASK_KEYS, task_shape
 from noetl.lang.invariants import INVARIANTS, check_rules, span
-from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar
-from noetl.lang.sorts import describe, fits, is_labelled, is_nothing, is_template, kind_of_value, nearest_word
-from noetl.model.diagnostics import Diagnostics, Edit
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar
+from noetl.lang.sorts import (
+    describe,
+    fits,
+    is_labelled,
+    is_nothing,
+    is_template,
+    nearest_word,
+)
+from noetl.model.diagnostics import Diagnostics
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.nearest import nearest
 from noetl.model.shape import (
@@ -30,7 +38,6 @@ from noetl.model.shape import (
     Word,
 )
 
-_MANY = 200
 _NAME = re.compile(NAME_PATTERN)
 _RULES = (Use("Rule"), Use("AdmitRule"), CHOOSE_BRANCH)
 
@@ -40,14 +47,13 @@ def check_document(root: Node, kinds: Mapping[str, ToolKind], problems: Diagnost
     _ShapeCheck(kinds, problems).check(root, PLAYBOOK, "the playbook")
 
 
-class _ShapeCheck:
+class _ShapeCheck(Complaints):
     def __init__(self, kinds: Mapping[str, ToolKind], problems: Diagnostics) -> None:
+        super().__init__(problems)
         self.kinds = kinds
-        self.problems = problems
         self.task_shapes: dict[str, Record] = {}
         #: of each shape met, the keys it cannot do without
         self.required: dict[int, tuple[str, ...]] = {}
-        self.unknown = 0
         #: keys that misspelt ones of the map checked last were meant to be
         self.meant: set[str] = set()
         self.by_type = {
@@ -80,15 +86,15 @@ class _ShapeCheck:
         for entry in node.entries:
             key = shape.keys.get(entry.name)
             if key is None:
-                meant.add(self.unknown_key(entry, shape))
+                meant.add(self.unknown_key(entry, node, shape))
                 continue
-            if key.reserved and not self.control_inside(entry.value):
-                self.problems.warning("reserved", f"`{entry.name}` is accepted without effect", span(entry.key))
+            if key.reserved:
+                self.check_reserved(entry)
+            if key.required and is_nothing(entry.value):
+                self.says_nothing(entry, shape.title, key.doc)
+                continue
             self.check(entry.value, key.shape, f"`{entry.name}`")
-        required = self.required.get(id(shape))
-        if required is None:
-            required = self.required[id(shape)] = tuple(name for name, key in shape.keys.items() if key.required)
-        for wanted in required:
+        for wanted in self.required.get(id(shape)) or self.find_required(shape):
             # A misspelt key is one mistake, not also a missing one.
             if wanted not in node and wanted not in meant:
                 self.missing(node, wanted, shape.title, shape.keys[wanted].doc)
@@ -97,13 +103,18 @@ class _ShapeCheck:
         if invariant is not None:
             invariant(node, self.problems, meant)
 
+    def find_required(self, shape: Record) -> tuple[str, ...]:
+        found = self.required[id(shape)] = tuple(name for name, key in shape.keys.items() if key.required)
+        return found
+
     def check_list(self, node: Node, shape: ListOf, name: str) -> None:
         if not isinstance(node, ListNode):
             if not is_nothing(node) or shape.at_least:
                 self.wrong_type(node, name, "a list")
             return
         if len(node.items) < shape.at_least:
-            self.problems.error("wrong-value", f"{name} must have at least {shape.at_least} item", span(node))
+            message = f"{name} must have at least {shape.at_least} item"
+            self.problems.error("wrong-value", message, span(node), fix="add one")
         for item in node.items:
             self.check(item, shape.item, f"an item of {name}")
         if shape.item in _RULES:
@@ -119,7 +130,12 @@ class _ShapeCheck:
 
     def check_one_of(self, node: Node, shape: OneOf, name: str) -> None:
         fitting = next((option for option in shape.shapes if fits(node, option)), None)
-        if fitting is not None:
+        if isinstance(fitting, Word) and isinstance(node, Scalar) and node.text not in fitting.words:
+            either = " or ".join(describe(option) for option in shape.shapes)
+            self.problems.error(
+                "wrong-value", f"{name} is `{node.text}`, not {either}", span(node), fix=f"write {either}"
+            )
+        elif fitting is not None:
             self.check(node, fitting, name)
         elif not is_nothing(node):
             self.wrong_type(node, name, " or ".join(describe(option) for option in shape.shapes))
@@ -162,7 +178,7 @@ class _ShapeCheck:
             return
         kind_node = node.get("kind")
         kind = self.kind_of(kind_node) if kind_node is not None else None
-        if kind_node is None:
+        if kind_node is None and not self.glued(node, "kind"):
             self.missing(node, "kind", "a task", "the tool that runs it, such as http or python")
         if kind is None:
             # Without its kind only the keys that every task has can be checked.
@@ -194,7 +210,7 @@ class _ShapeCheck:
             return None
 
     def check_keys_of_kind(self, node: MapNode, kind: ToolKind, *, single: bool) -> None:
-        given = {entry.name: entry for entry in node.entries}
+        given = {entry.name: entry for entry in node.entries if not _left_empty(entry, kind)}
         if single and kind.name_means and "name" in given:
             given.setdefault(kind.name_means, given["name"])
         block = node.get("input")
@@ -222,7 +238,8 @@ class _ShapeCheck:
             both = [name for name in group if name in given]
             if len(both) > 1:
                 words = " and ".join(f"`{name}`" for name in both)
-                self.problems.error("wrong-value", f"{words} exclude each other", span(given[both[1]].key))
+                at = span(given[both[1]].key)
+                self.problems.error("wrong-value", f"{words} exclude each other", at, fix="keep one of them")
 
     # --- scalars -----------------------------------------------------------------------------------------------
 
@@ -255,7 +272,8 @@ class _ShapeCheck:
         if isinstance(value, bool) or not isinstance(value, int if shape.integer else int | float):
             self.wrong_type(node, name, what)
         elif shape.minimum is not None and value < shape.minimum:
-            self.problems.error("wrong-value", f"{name} must be at least {shape.minimum:g}", span(node))
+            message, fix = f"{name} must be at least {shape.minimum:g}", f"write {shape.minimum:g} or more"
+            self.problems.error("wrong-value", message, span(node), fix=fix)
 
     def check_flag(self, node: Node, shape: Flag, name: str) -> None:
         if isinstance(node, Scalar) and (isinstance(node.value, bool) or (shape.templated and is_template(node.value))):
@@ -285,94 +303,8 @@ class _ShapeCheck:
         if not isinstance(node, Scalar):
             self.wrong_type(node, name, "an expression")
 
-    # --- messages ----------------------------------------------------------------------------------------------
 
-    def unknown_key(self, entry: Entry, shape: Record) -> str:
-        """Report a key that a map does not know; returns the one that was probably meant, or an empty text."""
-        if shape is PLAYBOOK and entry.name.startswith("x-"):
-            return ""
-        special = (
-            _SPECIAL.get((shape.title, entry.name)) or _ANYWHERE.get(entry.name)
-            if "spec" in shape.title
-            else (_SPECIAL.get((shape.title, entry.name)))
-        )
-        if special is not None:
-            code, message, fix = special
-            self.problems.error(code, message, span(entry.key), fix=fix)
-            return ""
-        if "policy" in shape.title and self.control_inside(entry.value):
-            return ""
-        known = [name for name, key in shape.keys.items() if not key.hidden]
-        self.unknown += 1
-        # Whoever has hundreds of unknown keys did not misspell them, and looking for each would take long.
-        meant = nearest(entry.name, known) if self.unknown < _MANY else None
-        self.problems.error(
-            "unknown-key",
-            f"{shape.title} has no key `{entry.name}`",
-            span(entry.key),
-            fix=f"did you mean `{meant}`?" if meant else f"it takes: {', '.join(known)}" if known else "remove it",
-            edits=self.replacing(entry.key, meant),
-        )
-        return meant or ""
-
-    def control_inside(self, node: Node) -> bool:
-        """Report control words in a policy that is not a task's; true if there was one."""
-        found = False
-        if isinstance(node, MapNode):
-            for entry in node.entries:
-                if entry.name == "do":
-                    self.control_outside_task(entry)
-                    found = True
-                else:
-                    found |= self.control_inside(entry.value)
-        elif isinstance(node, ListNode):
-            for item in node.items:
-                found |= self.control_inside(item)
-        return found
-
-    def control_outside_task(self, entry: Entry) -> None:
-        self.problems.error(
-            "control-outside-task",
-            f"`do: {entry.value.text if isinstance(entry.value, Scalar) else '…'}` steers tasks; it has no meaning here",
-            span(entry.key),
-            fix="move the rule to `spec.policy.rules` of a task",
-        )
-
-    def missing(self, node: MapNode, key: str, title: str, doc: str) -> None:
-        quoted = key if key.startswith("`") else f"`{key}`"
-        hint = f" ({doc.rstrip('.')[0].lower()}{doc.rstrip('.')[1:]})" if doc else ""
-        end = node.entries[0].key.end if node.entries else node.start + 1
-        at = node.alias or (node.start, max(node.start, end))
-        self.problems.error("missing-key", f"{title} needs {quoted}{hint}", at, fix=f"add {quoted}")
-
-    def wrong_type(self, node: Node, name: str, wanted: str) -> None:
-        quotable = wanted == "text" and isinstance(node, Scalar) and node.value is not None and not node.alias
-        self.problems.error(
-            "wrong-type",
-            f"{name} must be {wanted}, not {kind_of_value(node)}",
-            span(node),
-            fix=f'write "{node.text}"' if quotable and isinstance(node, Scalar) else None,
-            edits=[Edit(node.start, node.end, f'"{node.text}"')] if quotable and isinstance(node, Scalar) else (),
-        )
-
-    def replacing(self, node: Scalar | Base, text: str | None) -> Iterable[Edit]:
-        """The edit that puts another word in the place of a plain one."""
-        if text is None or node.alias or not isinstance(node, Scalar):
-            return ()
-        return [Edit(node.start, node.end, text)] if node.style == "" and not node.changed else ()
-
-
-_MOVE_SET = "`set` stands beside `tool`, on a task, in `then` or on an arc"
-_ANYWHERE = {"set": ("set-under-spec", "`set` cannot stand under `spec`", _MOVE_SET)}
-_SPECIAL = {
-    ("an arc", "input"): (
-        "arc-payload",
-        "an arc carries no `input`",
-        "write the values with the arc's `set` into `ctx.*` and read them in the next step's `input`",
-    ),
-    ("`then`", "do"): (
-        "control-outside-task",
-        "`do` steers tasks; admission knows only `allow`",
-        "move the rule to `spec.policy.rules` of a task",
-    ),
-}
+def _left_empty(entry: Entry, kind: ToolKind) -> bool:
+    """Whether a key of the kind says nothing and nobody has complained about that yet."""
+    key = kind.keys.get(entry.name)
+    return key is not None and is_nothing(entry.value) and isinstance(key.shape, OneOf)

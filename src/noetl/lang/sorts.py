@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from noetl.lang.grammar import SUGAR, TASK_KEYS
 from noetl.lang.node import ListNode, MapNode, Node, Scalar
 from noetl.model.nearest import nearest
@@ -29,9 +31,9 @@ def nearest_word(value: str, words: tuple[str, ...]) -> str | None:
     return lowered.get(value.lower()) or near
 
 
-def is_nothing(node: Node) -> bool:
+def is_nothing(node: Node | None) -> bool:
     """Whether the value was left out."""
-    return isinstance(node, Scalar) and node.value is None
+    return node is None or (isinstance(node, Scalar) and node.value is None)
 
 
 def fits(node: Node, shape: Shape) -> bool:
@@ -80,3 +82,41 @@ def kind_of_value(node: Node) -> str:
     if isinstance(node.value, bool):
         return "true or false"
     return "a number" if isinstance(node.value, int | float) else "text"
+
+
+_YES_OR_NO = {
+    **dict.fromkeys(("yes", "on", "y", "true", "1"), "true"),
+    **dict.fromkeys(("no", "off", "n", "false", "0"), "false"),
+}
+_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
+_WAYS_OUT = {
+    "text": "write text",
+    "a map": "write lines of `key: value`, without `- ` before them",
+    "a list": "write `[…]`, or put `- ` before each item",
+    "a number": "write the number alone, without quotes or units",
+    "a whole number": "write a whole number, without quotes or units",
+    "true or false": "write `true` or `false`",
+    "an expression": 'write "{{ … }}", or true or false',
+}
+
+
+def meant_value(node: Node, wanted: str) -> str | None:
+    """The same value as the type that is wanted, where only its spelling is another."""
+    if not isinstance(node, Scalar) or node.value is None:
+        return None
+    if wanted == "text":
+        return f'"{node.text}"'
+    if wanted == "true or false":
+        return _YES_OR_NO.get(node.text.lower())
+    if wanted in ("a number", "a whole number") and isinstance(node.value, str) and _NUMBER.fullmatch(node.text):
+        return node.text if wanted == "a number" or "." not in node.text else None
+    return None
+
+
+def way_out(node: Node, wanted: str) -> str:
+    """What to write where a value has the wrong type."""
+    if wanted == "a map" and isinstance(node, ListNode) and len(node.items) == 1:
+        return "remove the `- ` before it"
+    if wanted == "a list" and isinstance(node, MapNode):
+        return "put `- ` before it, so that it is the first item"
+    return _WAYS_OUT.get(wanted, f"write {wanted}")

@@ -35,6 +35,8 @@ class Diagnostic(msgspec.Struct, frozen=True):
     edits: tuple[Edit, ...] = ()
 
 
+#: nobody reads more, and telling a hundred thousand takes seconds
+MOST = 5_000
 #: a place: two offsets into the source, or a span, or nowhere
 Where: TypeAlias = tuple[int, int] | Span | None
 
@@ -45,6 +47,8 @@ class Diagnostics:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._found: dict[tuple[object, ...], Diagnostic] = {}
+        #: whether anything found keeps the playbook from running
+        self.has_errors = False
 
     def add(
         self,
@@ -57,6 +61,11 @@ class Diagnostics:
         edits: Iterable[Edit] = (),
     ) -> None:
         """Record a problem at a stretch of the source."""
+        self.has_errors = self.has_errors or severity is Severity.ERROR
+        if len(self._found) >= MOST:
+            return
+        if len(self._found) == MOST - 1:
+            message += f" (and there are more problems: only the first {MOST:,} are told)"
         span = self.source.span(*at) if isinstance(at, tuple) else at
         found = Diagnostic(code, severity, message, span, fix, tuple(edits))
         self._found.setdefault((code, span and (span.line, span.column), message), found)
@@ -70,11 +79,6 @@ class Diagnostics:
     ) -> None:
         """Record a warning."""
         self.add(code, Severity.WARNING, message, at, fix=fix, edits=edits)
-
-    @property
-    def has_errors(self) -> bool:
-        """Whether anything found keeps the playbook from running."""
-        return any(found.severity is Severity.ERROR for found in self._found.values())
 
     def found(self) -> tuple[Diagnostic, ...]:
         """All that was found, in the order of the source."""

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 
+#: of fewer letters every word is nearly another
+_SHORT = 4
+
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word at the smallest edit distance, if it is near enough that the author may have meant it."""
@@ -16,6 +19,23 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
             if allowed < 0:
                 break
     return best
+
+
+def only_near(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was meant without a doubt: the only one that is near, and not by its number alone."""
+    allowed = max(1, len(word) // 3)
+    near = [
+        candidate
+        for candidate in known
+        if abs(len(candidate) - len(word)) <= allowed and _distance(word.lower(), candidate.lower()) <= allowed
+    ]
+    if len(near) != 1 or len(word) < _SHORT:
+        return None
+    return near[0] if _without_digits(near[0]) != _without_digits(word) else None
+
+
+def _without_digits(word: str) -> str:
+    return "".join(sign for sign in word if not sign.isdigit())
 
 
 def _distance(one: str, other: str) -> int:

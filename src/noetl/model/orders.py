@@ -17,6 +17,8 @@ class RunPipeline(msgspec.Struct, frozen=True):
     scopes: dict[str, Any]
     #: the answer a suspended task was waiting for; only after that
     answer: dict[str, Any] | None = None
+    #: the attempt that was waiting for it, as the pipeline counts them
+    number: int = 0
     #: the pipeline may have begun already: what it recorded is in the log
     begun: bool = False
     #: the event since which to look for that

@@ -66,6 +66,7 @@ class Directive(msgspec.Struct, frozen=True):
     max_delay: Value | float = 300.0
     jitter: bool = False
     to: str | None = None
+    to_at: Span | None = None
     message: Value | None = None
     set: tuple[Assignment, ...] = ()
 
@@ -106,6 +107,8 @@ class Task(msgspec.Struct, frozen=True):
     #: where `auth` and the keys of `input` stand
     auth_at: Span | None = None
     input_at: Mapping[str, Span] = {}
+    #: where the code of a kind that has some stands
+    code_at: Span | None = None
     output: Value | None = None
     set: tuple[Assignment, ...] = ()
     policy: Policy | None = None

@@ -34,6 +34,10 @@ class Source:
         line = bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a line and a column, both from 1."""
+        return self._line_starts[line - 1] + column - 1
+
     def span(self, start: int, end: int) -> Span:
         """The span between two offsets."""
         starts = self._line_starts

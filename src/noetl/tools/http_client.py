@@ -49,6 +49,7 @@ class Client:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "noetl"},
             timeout=aiohttp.ClientTimeout(),
+            trace_configs=[_redirects()],
         )
 
     @classmethod
@@ -85,6 +86,8 @@ class Client:
                 http = {"status": response.status, "headers": _headers(response)}
                 body = await _body(response, limit)
                 return _output(target, response, body, http)
+        except Refused as error:
+            return failed(error.failure)
         except TooLarge:
             return failed(failure("limit", f"{target}: the response has more than {limit:,} bytes"), http=http)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
@@ -114,7 +117,33 @@ def _request(call: Call) -> tuple[str, URL, dict[str, Any]]:
         headers["Idempotency-Key"] = call.key
     if call.spec.get("verify") is False:
         options["ssl"] = False
-    return method, _url(config.get("url")), options
+    url = _url(config.get("url"))
+    options["trace_request_ctx"] = call.spec
+    _check_host(url, call.spec)
+    return method, url, options
+
+
+def _redirects() -> aiohttp.TraceConfig:
+    """Hosts are checked again where a redirect leads."""
+
+    async def check(_session: Any, context: Any, params: aiohttp.TraceRequestRedirectParams) -> None:
+        location = params.response.headers.get("Location") or params.response.headers.get("URI") or ""
+        _check_host(params.url.join(URL(location)), context.trace_request_ctx)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(check)
+    return trace
+
+
+def _check_host(url: URL, spec: Mapping[str, Any]) -> None:
+    """`network` and `allow_hosts` of the effective spec, which no inner layer can loosen."""
+    host, allowed = url.host or "", spec.get("allow_hosts")
+    if spec.get("network") == "off":
+        raise Refused("http-transport", f"`network: off` does not let this task call {host}")
+    if allowed is not None and not any(
+        pattern in (host, "*") or (pattern.startswith("*.") and host.endswith(pattern[1:])) for pattern in allowed
+    ):
+        raise Refused("http-transport", f"`allow_hosts` does not let this task call {host}")
 
 
 def _put_content(config: Mapping[str, Any], options: dict[str, Any], given: set[str]) -> None:

@@ -69,6 +69,7 @@ class Workshop:
         self.moment = moment
         self.office: Office
         self.tasks: dict[Key, asyncio.Task[None]] = {}
+        self.next: dict[Key, tuple[Any, RunPipeline]] = {}
         self.worlds: dict[str, LocalWorld] = {}
         self.alarms: list[tuple[float, str]] = []
         self.alarm: asyncio.TimerHandle | None = None
@@ -111,6 +112,9 @@ class Workshop:
     def _run(self, hot: Any, order: RunPipeline) -> None:
         key = (hot.id, order.step_run_id, order.iteration)
         if key in self.tasks:
+            # A task may be answered before the pipeline that asked has put its tools away.
+            if order.answer is not None:
+                self.next[key] = (hot, order)
             return
         world = self.worlds.get(hot.id)
         if world is None:
@@ -125,6 +129,9 @@ class Workshop:
     def _over(self, key: Key, done: asyncio.Task[None]) -> None:
         if self.tasks.get(key) is done:
             del self.tasks[key]
+        following = self.next.pop(key, None)
+        if following is not None and not done.cancelled() and key[0] in self.worlds:
+            self._run(*following)
         if not done.cancelled() and (error := done.exception()) is not None:
             self.office.broken(key[0], error)
 

@@ -86,12 +86,14 @@ class Runner:
         if self.waiting:
             await self._report()
 
-    async def _first(self) -> Move:
+    async def _first(self) -> Move | None:
         order, frame = self.order, self.frame
         if not order.begun:
             return machine.begin(frame, self.around.moment())
         machine.resume(frame, self.around.recorded(order))
         if order.answer is not None:
+            if frame.recorded_start is None or frame.number != order.number:
+                return None  # it has been answered already
             return machine.advance(frame, order.answer, self.around.moment())
         return machine.proceed(frame, self.around.moment())
 

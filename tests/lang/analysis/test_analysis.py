@@ -320,7 +320,7 @@ def test_reading_the_whole_of_ctx_is_no_read_of_a_key() -> None:
         ("kind: noop, input: {x: 1}", False),
         ("kind: noop, input: {x: 1}, output: '{{ input.x }}'", True),
         ("kind: noop, input: {x: 1}, output: '{{ input }}'", True),
-        ("kind: python, input: {x: 1}, code: 'def main(y): return y'", False),
+        ("kind: python, input: {x: 1}, code: 'def main(y=1): return y'", False),
         ("kind: python, input: {x: 1}, code: 'def main(x): return x'", True),
         ("kind: python, input: {x: 1}, code: 'def main(**rest): return rest'", True),
         ("kind: python, input: {x: 1}, code: 'result = x'", True),
@@ -346,7 +346,7 @@ def test_an_input_of_a_task_that_nothing_reads_is_told(keys: str, used: bool) ->
         ("tool: {kind: noop}, output: '{{ input.x }}'", True),
         ("tool: {kind: noop}, next: {arcs: [{terminate: failed, when: '{{ input.x }}'}]}", True),
         ("tool: [{kind: noop}, {kind: noop, output: '{{ input.x }}'}]", True),
-        ("tool: {kind: python, code: 'def main(y): return y', input: {y: '{{ input.x }}'}}", True),
+        ("tool: {kind: python, code: 'def main(y=1): return y', input: {y: '{{ input.x }}'}}", True),
     ],
 )
 def test_an_input_of_a_step_that_nothing_reads_is_told(more: str, used: bool) -> None:

@@ -47,12 +47,14 @@ def _never_set(net: Net, subject: Subject) -> None:
         for read in site.template.reads:
             if read.path[0] != "ctx" or len(read.path) < 2 or read.path[1] in written:
                 continue
-            meant = nearest(read.path[1], written)
+            name, at = read.path[1], subject.where_path(site, read, 2)
+            meant = subject.hints.nearest(name, written)
             subject.problems.warning(
                 "never-set",
-                f"nothing writes `ctx.{read.path[1]}`",
-                subject.where(site, read.offset, len("ctx")),
+                f"nothing writes `ctx.{name}`",
+                at,
                 fix=f"did you mean `ctx.{meant}`?" if meant else "write it with `set`",
+                edits=subject.renaming(at, name, subject.hints.certain(name, written)) if meant else (),
             )
 
 

@@ -6,7 +6,6 @@ A name that is like no other is left alone: a payload may hold more than the wor
 from __future__ import annotations
 
 from noetl.lang.checks.subject import Subject, loops, task_assignments
-from noetl.model.nearest import nearest
 from noetl.model.net import Net
 from noetl.model.playbook import Step
 
@@ -24,12 +23,12 @@ def analyze(net: Net, subject: Subject) -> None:
             # Of one or two letters every name is nearly another.
             if not names or len(read.path) < 2 or read.path[1] in names or len(read.path[1]) < 3:
                 continue
-            meant = nearest(read.path[1], names)
+            meant = subject.hints.nearest(read.path[1], names)
             if meant is not None:
                 subject.problems.warning(
                     "unknown-name",
                     f"`{read.path[0]}` has no `{read.path[1]}`",
-                    subject.where(site, read.offset, len(read.path[0])),
+                    subject.where_path(site, read, 2),
                     fix=f"did you mean `{read.path[0]}.{meant}`?",
                 )
 

@@ -1,9 +1,9 @@
 """CHECKS: what must hold of a playbook beyond the shape of its values. `check` runs them all."""
 
-from noetl.lang.checks import names, schemas, secrets, templates, writes
+from noetl.lang.checks import code, names, quotes, schemas, secrets, templates, writes
 from noetl.lang.checks.subject import Subject
 
-CHECKS = (names.check, schemas.check, templates.check, secrets.check, writes.check)
+CHECKS = (names.check, schemas.check, templates.check, secrets.check, writes.check, code.check, quotes.check)
 
 
 def check(subject: Subject) -> None:

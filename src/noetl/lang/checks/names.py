@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from noetl.lang.checks.subject import Subject, all_tasks
-from noetl.model.diagnostics import Where
-from noetl.model.nearest import nearest
+from noetl.model.diagnostics import Edit, Where
 from noetl.model.playbook import Step, Task
 
 #: functions of templates that take the names of steps
@@ -33,10 +32,17 @@ def check(subject: Subject) -> None:
     _workbook_calls(subject)
 
 
-def _unknown_step(subject: Subject, name: str, at: Where, known: Iterable[str]) -> None:
-    meant = nearest(name, known)
-    fix = f"did you mean `{meant}`?" if meant else f"steps: {', '.join(list(known)[:12]) or 'none'}"
-    subject.problems.error("unknown-step", f"there is no step `{name}`", at, fix=fix)
+def _unknown_step(subject: Subject, name: str, at: Where, known: Collection[str]) -> None:
+    fix, edits = _suggested(subject, name, at, known, "steps")
+    subject.problems.error("unknown-step", f"there is no step `{name}`", at, fix=fix, edits=edits)
+
+
+def _suggested(subject: Subject, name: str, at: Where, known: Collection[str], what: str) -> tuple[str, list[Edit]]:
+    """What to write for an unknown name, and the edit that does it where there is no doubt."""
+    meant = subject.hints.nearest(name, known)
+    if meant is None:
+        return f"{what}: {', '.join(list(known)[:12]) or 'none'}", []
+    return f"did you mean `{meant}`?", subject.renaming(at, name, subject.hints.certain(name, known))
 
 
 def _unique_steps(subject: Subject) -> None:
@@ -74,13 +80,10 @@ def _jumps(subject: Subject, tasks: tuple[Task, ...], owner: str) -> None:
             if rule.then.to is None:
                 subject.problems.error("missing-key", "a jump needs `to`, the task to go to", rule.at, fix="add `to`")
             elif rule.then.to not in names:
-                meant = nearest(rule.then.to, names)
-                subject.problems.error(
-                    "unknown-task",
-                    f"{owner} has no task `{rule.then.to}` to jump to",
-                    rule.then_at or rule.at,
-                    fix=f"did you mean `{meant}`?" if meant else f"its tasks: {', '.join(sorted(names))}",
-                )
+                at = rule.then.to_at or rule.at
+                fix, edits = _suggested(subject, rule.then.to, at, sorted(names), "its tasks")
+                message = f"{owner} has no task `{rule.then.to}` to jump to"
+                subject.problems.error("unknown-task", message, at, fix=fix, edits=edits)
 
 
 def _targets(subject: Subject, step: Step, known: dict[str, Step]) -> None:
@@ -89,7 +92,7 @@ def _targets(subject: Subject, step: Step, known: dict[str, Step]) -> None:
             _unknown_step(subject, arc.step, arc.at, known)
         for name in arc.cancel:
             if name not in known:
-                _unknown_step(subject, name, arc.cancel_at or arc.at, known)
+                _unknown_step(subject, name, subject.inside(arc.cancel_at or arc.at, name), known)
 
 
 def _join(subject: Subject, step: Step, sources: set[str]) -> None:
@@ -114,7 +117,10 @@ def _join(subject: Subject, step: Step, sources: set[str]) -> None:
         )
     if join.need is not None and join.need > len(join.places):
         subject.problems.error(
-            "wrong-value", f"`need: {join.need}` can never hold with {len(join.places)} predecessors", join.at
+            "wrong-value",
+            f"`need: {join.need}` can never hold: `from` names {len(join.places)}",
+            join.at,
+            fix=f"write `need: all`, or at most {len(join.places)}",
         )
 
 
@@ -125,10 +131,11 @@ def _helpers(subject: Subject, known: dict[str, Step]) -> None:
                 continue
             for name in call.args:
                 if name is not None and name not in known:
-                    _unknown_step(subject, name, subject.where(site, call.offset, len(call.name)), known)
+                    at = site.template.source.find(name, call.offset + len(call.name))
+                    _unknown_step(subject, name, subject.where(site, at, len(name)), known)
         for read in site.template.reads:
             if read.path[0] == "steps" and len(read.path) > 1 and read.path[1] not in known:
-                _unknown_step(subject, read.path[1], subject.where(site, read.offset, len("steps")), known)
+                _unknown_step(subject, read.path[1], subject.where_path(site, read, 2), known)
 
 
 def _workbook_calls(subject: Subject) -> None:
@@ -137,11 +144,6 @@ def _workbook_calls(subject: Subject) -> None:
             continue
         name = task.config.get("task")
         if isinstance(name, str) and name not in subject.playbook.workbook:
-            meant = nearest(name, subject.playbook.workbook)
-            known = ", ".join(subject.playbook.workbook) or "none"
-            subject.problems.error(
-                "unknown-task",
-                f"the workbook has no task `{name}`",
-                task.at,
-                fix=f"did you mean `{meant}`?" if meant else f"its tasks: {known}",
-            )
+            at = subject.inside(task.at, name)
+            fix, edits = _suggested(subject, name, at, subject.playbook.workbook, "its tasks")
+            subject.problems.error("unknown-task", f"the workbook has no task `{name}`", at, fix=fix, edits=edits)

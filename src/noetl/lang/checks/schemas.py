@@ -14,11 +14,15 @@ _MENTIONED = re.compile(r"\bvalidate[\"']?\s*:")
 
 def check(subject: Subject) -> None:
     """Report schemas of the workload, of inputs and of outputs that no validator would take."""
-    for node in _schemas(subject.root, mentioned=_MENTIONED.search(subject.problems.source.text) is not None):
+    for node in _schemas(subject.root, mentioned=_mentioned(subject.problems.source.text)):
         wrong = check_schema(plain(node))
         if wrong is not None:
             at = node.alias or (node.start, node.end)
             subject.problems.error("wrong-value", f"this is not a JSON Schema: {wrong}", at)
+
+
+def _mentioned(text: str) -> bool:
+    return "validate" in text and _MENTIONED.search(text) is not None
 
 
 def _schemas(root: MapNode, *, mentioned: bool) -> Iterator[Node]:

@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 
-from noetl.lang.node import MapNode
+from noetl.expr import Read
+from noetl.lang.node import DOUBLE, SINGLE, MapNode
 from noetl.lang.sites import Site, Sites
-from noetl.model.diagnostics import Diagnostics
+from noetl.model.diagnostics import Diagnostics, Edit, Where
 from noetl.model.kinds import ToolKind
+from noetl.model.nearest import nearest, only_near
 from noetl.model.playbook import Assignment, Loop, Playbook, Step, Task
+from noetl.model.source import Span
+
+_QUOTES = (SINGLE, DOUBLE)
+#: what may stand before and after a part of a path: `.x`, `['x']`, `[ "x" ]`
+_SIGNS, _CLOSING = 4, re.compile(r"(?:['\"]?\s*\])?")
+#: names compared in all: thousands of unknown ones among thousands of others would take minutes
+_MOST_COMPARISONS = 50_000
+
+
+class Hints:
+    """What was probably meant by an unknown name, looked for only as long as that takes no time."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_COMPARISONS
+
+    def nearest(self, word: str, known: Collection[str]) -> str | None:
+        """The known name that is nearest."""
+        self._left -= len(known)
+        return nearest(word, known) if self._left > 0 else None
+
+    def certain(self, word: str, known: Collection[str]) -> str | None:
+        """The known name that was meant without a doubt."""
+        self._left -= len(known)
+        return only_near(word, known) if self._left > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +48,7 @@ class Subject:
     sites: Sites
     kinds: Mapping[str, ToolKind]
     problems: Diagnostics
+    hints: Hints = field(default_factory=Hints)
 
     @property
     def step_names(self) -> dict[str, Step]:
@@ -38,12 +66,47 @@ class Subject:
         text = self.problems.source.text[node.start : node.end]
         needle = site.template.source[offset : offset + length] if length else ""
         # Quotes, escapes and folding move offsets; looking for the words themselves does not mind.
-        near = text.find(needle, max(0, offset - 2)) if needle else -1
+        near = text.find(needle, offset + (node.style in _QUOTES)) if needle else -1
         if near < 0 and needle:
             near = text.find(needle)
         if near < 0:
             return node.start, node.end
         return node.start + near, node.start + near + len(needle)
+
+    def where_path(self, site: Site, read: Read, parts: int) -> tuple[int, int]:
+        """The stretch of source of the first parts of a path that a template reads."""
+        source, at = site.template.source, read.offset + len(read.path[0])
+        for part in read.path[1:parts]:
+            found = source.find(part, at, at + len(part) + _SIGNS)
+            if found < 0:
+                break
+            at = found + len(part)
+            at += len(_CLOSING.match(source, at)[0])  # type: ignore[index]  # it matches nothing too
+        return self.where(site, read.offset, at - read.offset)
+
+    def inside(self, at: Where, word: str) -> Where:
+        """Where a word stands inside of a stretch of source, if it stands there once; else the stretch."""
+        start, end = self._offsets(at)
+        text = self.problems.source.text
+        if text.count(word, start, end) != 1:
+            return at
+        found = text.index(word, start, end)
+        return found, found + len(word)
+
+    def renaming(self, at: Where, old: str, new: str | None) -> list[Edit]:
+        """The edit that puts one name in the place of another, if the other stands there once."""
+        start, end = self._offsets(at)
+        text = self.problems.source.text
+        if new is None or text.count(old, start, end) != 1:
+            return []
+        found = text.index(old, start, end)
+        return [Edit(found, found + len(old), new)]
+
+    def _offsets(self, at: Where) -> tuple[int, int]:
+        if isinstance(at, Span):
+            source = self.problems.source
+            return source.offset(at.line, at.column), source.offset(at.end_line, at.end_column)
+        return at or (0, 0)
 
 
 def all_tasks(playbook: Playbook) -> Iterator[tuple[Step | None, Task]]:

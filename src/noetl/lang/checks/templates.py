@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from noetl.expr import guard
+import re
+
+from noetl.expr import Problem, guard
 from noetl.expr.scopes import known_names
+from noetl.lang.checks.phrases import syntax, unknown_filter
 from noetl.lang.checks.subject import Subject
 from noetl.lang.node import DOUBLE, PLAIN, SINGLE
 from noetl.lang.sites import Place, Site
 from noetl.model.diagnostics import Edit
-from noetl.model.nearest import nearest
 
+#: how other languages call nothing
+_NOTHING = frozenset({"nil", "NULL", "Null"})
+_COUNTED = re.compile(r" at \d+$")
 #: what a workbook task cannot see of its caller
 _CALLERS_OWN = frozenset({"iter", "steps"})
 
@@ -22,10 +27,25 @@ def check(subject: Subject) -> None:
             _not_one_expression(subject, site)
             continue
         for problem in site.template.problems:
-            at = subject.where(site, problem.offset, 1) if problem.offset else (site.node.place, site.node.end)
-            subject.problems.error(problem.code, problem.message, at, fix=problem.fix)
+            _problem(subject, site, problem)
         if not site.template.problems:
             _names(subject, site, names_at(site.place) | ({"args"} if carries_args else frozenset()))
+
+
+def _problem(subject: Subject, site: Site, problem: Problem) -> None:
+    source = site.template.source
+    if problem.code == "unknown-filter":
+        phrase = unknown_filter(source, problem, subject.hints)
+    else:
+        phrase = syntax(source, problem)
+    at = subject.where(site, phrase.offset, phrase.length)
+    wrong = source[phrase.offset : phrase.offset + phrase.length]
+    # The parser counts from the start of the expression, which is not the place the reader sees.
+    message = _COUNTED.sub("", problem.message)
+    edits = subject.renaming(at, wrong, phrase.instead) if wrong else []
+    subject.problems.error(
+        problem.code, message, at, fix=problem.fix if phrase.fix is None else phrase.fix, edits=edits
+    )
 
 
 def names_at(place: Place) -> frozenset[str]:
@@ -67,22 +87,30 @@ def _names(subject: Subject, site: Site, known: frozenset[str]) -> None:
         if name == "iter":
             subject.problems.error("iter-outside-loop", "`iter` exists only inside of a loop", at)
             continue
-        subject.problems.error(
-            "unknown-scope", f"`{name}` is not known here", at, fix=_what_instead(subject, name, known)
-        )
+        fix, instead = _what_instead(subject, name, known)
+        edits = subject.renaming(at, name, instead)
+        subject.problems.error("unknown-scope", f"`{name}` is not known here", at, fix=fix, edits=edits)
     for call in site.template.calls:
         if call.name not in known:
             at = subject.where(site, call.offset, len(call.name))
             message = f"there is no function `{call.name}` here"
-            subject.problems.error("unknown-scope", message, at, fix=_what_instead(subject, call.name, known))
+            fix, instead = _what_instead(subject, call.name, known)
+            edits = subject.renaming(at, call.name, instead)
+            subject.problems.error("unknown-scope", message, at, fix=fix, edits=edits)
 
 
-def _what_instead(subject: Subject, name: str, known: frozenset[str]) -> str:
+def _what_instead(subject: Subject, name: str, known: frozenset[str]) -> tuple[str, str | None]:
+    """What to write for an unknown name, and the name to put in its place where there is no doubt."""
+    if name in _NOTHING:
+        return "write `none`", "none"
     if name in subject.playbook.workload:
-        return f"write `workload.{name}`"
-    if any(name == step.name for step in subject.playbook.steps):
-        return f'publish it with `set: {{ctx.{name}: "{{{{ output.data }}}}"}}` on that step and read `ctx.{name}`'
-    meant = nearest(name, known)
+        return f"write `workload.{name}`", None
+    if name in subject.step_names:
+        return (
+            f'publish it with `set: {{ctx.{name}: "{{{{ output.data }}}}"}}` on that step and read `ctx.{name}`',
+            None,
+        )
+    meant = subject.hints.nearest(name, known)
     if meant is not None:
-        return f"did you mean `{meant}`?"
-    return f"names known here: {', '.join(sorted(n for n in known if not n.startswith('_')))}"
+        return f"did you mean `{meant}`?", subject.hints.certain(name, known)
+    return f"names known here: {', '.join(sorted(n for n in known if not n.startswith('_')))}", None

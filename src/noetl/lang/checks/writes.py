@@ -9,28 +9,30 @@ from noetl.expr import Template
 from noetl.expr.refs import REF_FIELDS
 from noetl.lang.checks.subject import Subject, loops, task_assignments
 from noetl.lang.sites import Site
-from noetl.model.playbook import Assignment, Loop, Step
+from noetl.model.playbook import Assignment, Step
 
 _SCOPES = ("ctx", "step", "iter")
-#: a template that is nothing but a path to a reference
-_REFERENCE = re.compile(r"\s*\{\{-?\s*(?:output\.ref|(?:ctx|step|iter)(?:\.\w+)*\.\w+_ref)\s*-?\}\}\s*")
+#: keys that stand beside a `set`, and end up under it when they are indented too far
+_NEIGHBOURS = ("next", "tool", "loop", "spec", "output", "input", "desc", "kind", "when", "then", "do", "name", "auth")
+#: an expression that is nothing but a path
+_PATH = re.compile(r"\s*\w+\s*(?:\.\s*\w+\s*|\[\s*(?:'[^']*'|\"[^\"]*\")\s*\]\s*)+")
 
 
 def check(subject: Subject) -> None:
     """Report writes to what cannot be written."""
+    iterators = {loop.iterator for step in subject.playbook.steps for loop in loops(step.loop)}
     for step in subject.playbook.steps:
         in_loop = step.loop is not None
         for assignment in _server_side(step):
-            _target(subject, assignment, iter_allowed=False, in_loop=in_loop)
+            _target(subject, assignment, iterators, iter_allowed=False, in_loop=in_loop)
         for task in step.tasks:
             for assignment in task_assignments(task):
-                _target(subject, assignment, iter_allowed=in_loop, in_loop=in_loop)
+                _target(subject, assignment, iterators, iter_allowed=in_loop, in_loop=in_loop)
                 _in_parallel(subject, assignment, step)
     for tasks in subject.playbook.workbook.values():
         for task in tasks:
             for assignment in task_assignments(task):
                 _in_workbook(subject, assignment)
-    iterators = {loop.iterator for step in subject.playbook.steps for loop in loops(step.loop)}
     for site in subject.sites.all:
         _dereference(subject, site, iterators)
 
@@ -41,15 +43,16 @@ def _server_side(step: Step) -> Iterable[Assignment]:
         yield from arc.set
 
 
-def _target(subject: Subject, assignment: Assignment, *, iter_allowed: bool, in_loop: bool) -> None:
+def _target(
+    subject: Subject, assignment: Assignment, iterators: set[str], *, iter_allowed: bool, in_loop: bool
+) -> None:
     name = ".".join((assignment.scope, *assignment.path))
     if assignment.scope not in _SCOPES:
         subject.problems.error(
             "set-target",
             f"`{name}` cannot be written",
             assignment.at,
-            fix=f"write `ctx.{assignment.path[-1] if assignment.path else assignment.scope}`; "
-            "targets are `ctx.*`, `step.*` and, in a loop, `iter.*`",
+            fix=_instead(subject, assignment),
         )
     elif not assignment.path or not all(assignment.path):
         subject.problems.error("set-target", f"`{name}` names no value", assignment.at, fix=f"write `{name}.<key>`")
@@ -62,22 +65,33 @@ def _target(subject: Subject, assignment: Assignment, *, iter_allowed: bool, in_
             fix=f"write `ctx.{'.'.join(assignment.path)}`",
         )
     else:
-        _suffix(subject, assignment, name)
+        _suffix(subject, assignment, name, iterators)
 
 
-def _suffix(subject: Subject, assignment: Assignment, name: str) -> None:
+def _instead(subject: Subject, assignment: Assignment) -> str:
+    scope, at = assignment.scope, assignment.at
+    stray = scope if scope in _NEIGHBOURS else subject.hints.nearest(scope, _NEIGHBOURS)
+    dotted = subject.problems.source.line_text(at.line).startswith(f"{scope}.", at.column - 1)
+    if stray is not None and not dotted and subject.hints.nearest(scope, _SCOPES) is None:
+        # A line indented too far: to write `ctx.next` would hide the mistake.
+        said = "" if stray == scope else f"did you mean `{stray}`? "
+        return f"{said}`{stray}` stands beside `set`, not under it: indent it less"
+    name = assignment.path[-1] if assignment.path else scope
+    return f"write `ctx.{name}`; targets are `ctx.*`, `step.*` and, in a loop, `iter.*`"
+
+
+def _suffix(subject: Subject, assignment: Assignment, name: str, iterators: set[str]) -> None:
     """A name that ends in `_ref` holds a reference, and no other name does."""
     value = assignment.value
     wants = name.endswith("_ref")
-    gives = isinstance(value.tree, Template) and _REFERENCE.fullmatch(value.tree.source) is not None
-    if gives and not wants:
+    if not wants and _is_reference(value.tree, iterators):
         subject.problems.error(
             "ref-suffix",
             f"`{name}` would hold a reference; such a name ends in `_ref`",
             assignment.at,
             fix=f"write `{name}_ref`, or assign `output.data`",
         )
-    elif wants and value.constant:
+    elif wants and (value.constant or _is_text(value.tree)):
         subject.problems.error(
             "ref-suffix",
             f"`{name}` must receive a reference",
@@ -86,22 +100,32 @@ def _suffix(subject: Subject, assignment: Assignment, name: str) -> None:
         )
 
 
+def _is_reference(tree: object, iterators: set[str]) -> bool:
+    """Whether a value is nothing but a path to a reference."""
+    expression = tree.expression if isinstance(tree, Template) else None
+    if expression is None or "ref" not in expression.source or not _PATH.fullmatch(expression.source):
+        return False
+    path = expression.facts.reads[0].path if expression.facts.reads else ()
+    return bool(path) and _reference_in(path, iterators) == len(path) - 1
+
+
+def _is_text(tree: object) -> bool:
+    """Whether something stands around the template, which makes the value text."""
+    return isinstance(tree, Template) and not tree.is_expression and not tree.problems
+
+
 def _in_parallel(subject: Subject, assignment: Assignment, step: Step) -> None:
-    around = list(loops(step.loop))
-    if assignment.scope != "ctx" or not any(loop.mode == "parallel" for loop in around):
+    if assignment.scope != "ctx" or step.loop is None:
         return
     name = ".".join((assignment.scope, *assignment.path))
-    if not any(_reduces(loop, name) for loop in around):
+    # Each loop of a nest puts its own iterations in order: a reducer of the inner one does not help the outer.
+    if any(loop.mode == "parallel" and name not in loop.reduce for loop in loops(step.loop)):
         subject.problems.error(
             "parallel-ctx-write",
             f"parallel iterations would overwrite each other's `{name}`",
             assignment.at,
             fix=f"name a reducer: `loop.spec.policy.reduce: {{{name}: append}}`, or write `iter.*`",
         )
-
-
-def _reduces(loop: Loop, name: str) -> bool:
-    return name in loop.reduce
 
 
 def _in_workbook(subject: Subject, assignment: Assignment) -> None:
@@ -124,7 +148,7 @@ def _dereference(subject: Subject, site: Site, iterators: set[str]) -> None:
         subject.problems.error(
             "ref-deref",
             f"`{'.'.join(path[: at + 1])}` is a reference; `{path[at + 1]}` is not part of it",
-            subject.where(site, read.offset, len(path[0])),
+            subject.where_path(site, read, at + 2),
             fix="bring the payload back with a `kind: resolve` task first",
         )
 

@@ -4,6 +4,36 @@ from noetl.model.slugs.entry import explained
 
 DATA = (
     explained(
+        "python-syntax",
+        title="The code is not Python",
+        meaning="Python cannot parse the `code` of a task.",
+        why="The task would fail whenever it runs.",
+        mend="Correct the line. Code is never a template: pass values through `input`.",
+        wrong="""
+            - step: start
+              tool: {kind: python, code: "result = (1 +"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: python, code: "result = (1 + 1)"}
+        """,
+    ),
+    explained(
+        "missing-argument",
+        title="`main` asks for something `input` does not give",
+        meaning="A parameter of `main` has no default, and no key of the step's or the task's `input` has its name.",
+        why="The call would fail for want of an argument.",
+        mend="Add the key to `input`, or give the parameter a default.",
+        wrong="""
+            - step: start
+              tool: {kind: python, code: "def main(n): return n"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: python, input: {n: 1}, code: "def main(n): return n"}
+        """,
+    ),
+    explained(
         "set-target",
         title="This cannot be written",
         meaning="`set` writes `ctx.*`, `step.*` and, in a loop, `iter.*`; nothing else.",

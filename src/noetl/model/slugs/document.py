@@ -26,6 +26,21 @@ DOCUMENT = (
         """,
     ),
     explained(
+        "typographic-quotes",
+        title="The value stands in typographic quotes",
+        meaning="“ and ” are letters to YAML: they are part of the text, and nothing is quoted.",
+        why="The value is another than it looks; text processors and chats put such quotes in unasked.",
+        mend="Use straight quotes. To keep the others as part of the text, put straight ones around them.",
+        wrong="""
+            - step: start
+              tool: {kind: shell, cmd: “ls”}
+        """,
+        right="""
+            - step: start
+              tool: {kind: shell, cmd: "ls"}
+        """,
+    ),
+    explained(
         "duplicate-key",
         title="A key is given twice",
         meaning="The same key stands twice in one map.",

@@ -1,0 +1,82 @@
+"""Python code in a playbook: told by the line and column of the playbook, before anything runs."""
+
+import pytest
+
+from noetl.lang import load
+from noetl.model.diagnostics import Severity
+from noetl.tools.registry import Kinds
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"
+KINDS = Kinds()
+
+
+def marked(tool: str, step: str = "") -> list[tuple[str, int, str]]:
+    """Each problem's code, line below the head, and the text it points at."""
+    text = f"{HEAD}workflow:\n- step: a\n{step}  tool:\n{tool}"
+    lines = text.splitlines()
+    return [
+        (one.code, one.span.line - 5, lines[one.span.line - 1][one.span.column - 1 : one.span.end_column - 1])
+        for one in load(text, KINDS).diagnostics
+        if one.span is not None
+    ]
+
+
+def block(code: str) -> str:
+    return "    kind: python\n    code: |\n" + "".join(f"      {line}\n" for line in code.split("\n"))
+
+
+def test_a_syntax_error_is_told_where_it_stands_in_the_playbook() -> None:
+    assert marked(block("def main():\n    x = 1\n    return x +* 2\n")) == [("python-syntax", 6, "*")]
+    assert marked(block("\ndef main(:\n    pass")) == [("python-syntax", 5, ":")]
+
+
+@pytest.mark.parametrize("code", ["'x = (1 +* 2)'", '"x = (1 +* 2)"', "x = (1 +* 2)"])
+def test_a_syntax_error_in_code_on_one_line_is_told_there(code: str) -> None:
+    assert marked(f"    kind: python\n    code: {code}\n") == [("python-syntax", 3, "*")]
+
+
+def test_code_that_is_folded_is_marked_as_a_whole() -> None:
+    assert marked("    kind: python\n    code: >\n      x = (1 +* 2)\n")[0][:2] == ("python-syntax", 3)
+
+
+def test_a_template_in_code_is_called_by_its_name() -> None:
+    text = f"{HEAD}workflow:\n- step: a\n  tool:\n{block('x = {% if a %}')}"
+    assert "never a template" in (load(text, KINDS).diagnostics[0].fix or "")
+
+
+@pytest.mark.parametrize("code", ["return 1", "await x", "result = '\\d'", "x = {{1}}", "def main(): return 1"])
+def test_what_the_language_allows_at_top_level_is_no_mistake(code: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert marked(block(code)) == []
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("code", ["(" * 50_000, "-" * 50_000 + "1"])
+def test_code_that_no_parser_takes_is_told_and_not_raised(code: str) -> None:
+    assert [code for code, _, _ in marked(block(code))] == ["python-syntax"]
+
+
+@pytest.mark.parametrize(
+    ("signature", "missing"),
+    [
+        ("a, b", ["b"]), ("a, b=1", []), ("a, *, c", ["c"]), ("a, *, c=1", []), ("*args, **kwargs", []), ("context, results", []),
+        ("input_data", []), ("s, a", []), ("", []), ("ä, b", ["ä", "b"]),
+    ],
+)  # fmt: skip
+def test_an_argument_that_no_input_gives_is_missed(signature: str, missing: list[str]) -> None:
+    code = block(f"def main({signature}):\n    return locals()")
+    found = marked(f"    input: {{a: 1}}\n{code}", step="  input: {s: 1}\n")
+    assert [(code, text) for code, _, text in found] == [("missing-argument", name) for name in missing]
+
+
+def test_an_input_that_is_a_template_may_give_anything() -> None:
+    assert marked("    input: '{{ workload.all }}'\n" + block("def main(b):\n    return b")) == []
+
+
+def test_a_missing_argument_is_a_warning() -> None:
+    (found,) = load(f"{HEAD}workflow:\n- step: a\n  tool:\n{block('def main(b): pass')}", KINDS).diagnostics
+    assert found.severity is Severity.WARNING
+
+
+def test_the_workbook_gets_its_arguments_from_its_callers() -> None:
+    text = f"{HEAD}workbook: {{w: {{kind: python, code: 'def main(b): return b'}}}}\nworkflow:\n- {{step: a, tool: {{kind: workbook, task: w, input: {{b: 1}}}}}}\n"
+    assert load(text, KINDS).diagnostics == ()
