@@ -173,7 +173,8 @@ dialect by its old word; `noetl migrate` rewrites it.
 """
 _CLI_INTRO = """# The command line
 
-Exit codes: 0 done, 1 not as it should be (`--check`), 2 the playbook or the command line is invalid, 130 interrupted.
+Exit codes: 0 done, 1 the execution failed or something is not as it should be (`--check`), 2 the playbook or the command
+line is invalid, 130 interrupted. An execution is meant by its ID, by the beginning of it, or by `last`.
 Output is coloured at a terminal and plain otherwise; `NO_COLOR` holds."""
 _TEMPLATES_INTRO = """# Templates
 

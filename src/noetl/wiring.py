@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import secrets
 import time
@@ -23,7 +24,7 @@ from noetl.model.output import Output, failed, failure, ok
 from noetl.model.requests import Cancel, ChildEnded, Due, Open, Request
 from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
-from noetl.ports import Call, EventLog, Line, Source
+from noetl.ports import Call, EventLog, Line, Source, StoreFailed
 from noetl.server.catalog import Catalog
 from noetl.server.service import Hot, Service
 from noetl.tools.registry import Kinds
@@ -68,6 +69,8 @@ class House:
         self._sources: dict[str, Source] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._poller: asyncio.Task[None] | None = None
+        #: claimed, not loaded yet: requests for them have to wait
+        self._coming: set[str] = set()
 
     async def __aenter__(self) -> Self:
         self._poller = asyncio.create_task(self._poll())
@@ -102,13 +105,17 @@ class House:
         source = self.log.source(summary.playbook) if summary is not None else None
         if summary is None or source is None:
             raise NoetlError(f"there is no execution {execution_id}")
-        if not await self.log.claim(summary.execution_id):
-            raise NoetlError(f"execution {summary.execution_id} is being run by another process")
         net = self.catalog.net(source)
         if net is None:
             raise NoetlError(f"the playbook of {summary.execution_id} can no longer be read: {source.file}")
         self._sources[summary.execution_id] = source
-        return await self.service.take_over(summary.execution_id, net)
+        self._coming.add(summary.execution_id)
+        try:
+            if not await self.log.claim(summary.execution_id):
+                raise NoetlError(f"execution {summary.execution_id} is being run by another process")
+            return await self.service.take_over(summary.execution_id, net)
+        finally:
+            self._coming.discard(summary.execution_id)
 
     # --- what the workshop asks for ------------------------------------------------------------------------------------
 
@@ -183,9 +190,14 @@ class House:
     # --- other processes ---------------------------------------------------------------------------------------------
 
     async def _poll(self) -> None:
+        waiting: list[tuple[str, bytes]] = []
         while True:
-            for execution_id, body in self.log.collect():
+            # A store that cannot be read now may be able to later; whoever writes to it hears of it anyway.
+            with contextlib.suppress(StoreFailed):
+                waiting += self.log.collect()
+            for execution_id, body in waiting:
                 self.service.post(execution_id, [decode_request(body)])
+            waiting = [one for one in waiting if one[0] in self._coming]
             await asyncio.sleep(POLL)
 
 

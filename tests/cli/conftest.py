@@ -130,3 +130,68 @@ class Shell:
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """Real processes; compiled modules are shared between them."""
     return Shell(tmp_path_factory.mktemp("compiled"))
+
+
+class Running:
+    """A command line in a process of its own that has not ended."""
+
+    def __init__(self, shell: Shell, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            shell.command(*arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=dict(os.environ) | shell.environment | {"NOETL_HOME": os.environ["NOETL_HOME"]},
+        )
+
+    def wait_for(self, *texts: str) -> None:
+        """Wait until stderr has told all of these, in any order."""
+        assert self.process.stderr is not None
+        missing = set(texts)
+        for line in self.process.stderr:
+            missing = {text for text in missing if text not in line}
+            if not missing:
+                return
+        raise AssertionError(f"{missing} was not told")
+
+    def kill(self) -> None:
+        """As the system does when memory runs out."""
+        self.process.kill()
+        self.process.communicate()
+
+    def end(self) -> Result:
+        """Wait for its end."""
+        out, err = self.process.communicate(timeout=30)
+        return Result(self.process.returncode, out, err)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty NOETL_HOME."""
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def start(shell: Shell, folder: Path, home: Path) -> Iterator[Callable[..., Running]]:
+    """Starts command lines and leaves none behind."""
+    started: list[Running] = []
+
+    def call(*arguments: str) -> Running:
+        started.append(Running(shell, *arguments))
+        return started[-1]
+
+    yield call
+    for one in started:
+        if one.process.poll() is None:
+            one.kill()
+
+
+@pytest.fixture
+def playbooks(folder: Path, home: Path) -> Path:
+    """The current folder with the playbooks of `cli.playbooks`."""
+    from cli.playbooks import ALL
+
+    for name, text in ALL.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -40,6 +41,19 @@ def test_commands_options_and_choices_are_completed(shell: Shell) -> None:
     assert completed("noetl validate --format = s") == ["plain,sarif"]
     assert completed("noetl help unknown-k") == ["plain,unknown-key", "plain,unknown-kind"]
     assert completed("noetl help va") == ["plain,validate"]
+
+
+def test_executions_are_completed_the_latest_first(shell: Shell, noetl: Noetl, playbooks: Path, home: Path) -> None:
+    def completed(words: str) -> list[str]:
+        count = str(len(words.split(" ")) - 1)
+        asked = {"_NOETL_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": count}
+        return shell(NOETL_HOME=str(home), **asked).out.splitlines()
+
+    assert completed("noetl show ") == []
+    assert not home.exists()
+    ids = [json.loads(noetl("run", "choice.yaml", "--json").out)["execution_id"] for _ in range(2)]
+    assert completed("noetl show ") == [f"plain,{one}" for one in reversed(ids)]
+    assert completed(f"noetl why {ids[0][:-1]}") == [f"plain,{ids[0]}"]
 
 
 def test_a_shell_that_keeps_option_and_value_together_gets_both_back(shell: Shell) -> None:

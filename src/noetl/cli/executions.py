@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from noetl.model.net import Net
     from noetl.ports import EventLog, Summary
+    from noetl.server.catalog import Catalog
 
 LAST = "last"
 OVER = frozenset({"completed", "failed", "cancelled"})
@@ -89,12 +91,19 @@ def shown_status(summary: Summary) -> str:
 def net_of(log: EventLog, summary: Summary) -> Net | None:
     """What was run; None: its text is not there any more, or cannot be read by this version."""
     from noetl.cli.loading import collector_off
-    from noetl.server.catalog import Catalog
-    from noetl.tools.registry import Kinds
 
     source = log.source(summary.playbook)
     with collector_off():
-        return Catalog(Kinds()).net(source) if source is not None else None
+        return _catalog().net(source) if source is not None else None
+
+
+@cache
+def _catalog() -> Catalog:
+    """One for all executions of a command: most of them ran the same few playbooks."""
+    from noetl.server.catalog import Catalog
+    from noetl.tools.registry import Kinds
+
+    return Catalog(Kinds())
 
 
 def check_step(step: str, names: Any, summary: Summary) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from noetl.cli.telling import error_words, place, wait_words
+from noetl.cli.telling import error_words, held_tokens, place, wait_words
 from noetl.cli.words import count, duration, rate, seconds_of
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _REPORT = 10.0
 #: lines about the iterations of one step run; what comes beyond is in the log
 _MOST = 5
+#: seconds of a wait that is worth a line
+_LONG = 1.0
 
 
 class Lines:
@@ -96,7 +98,11 @@ class Lines:
 
     def _task_started(self, hot: Hot, event: Event) -> str | None:
         wait = event.payload.get("wait")
-        if wait is None or "child" in wait or self._is_flood(hot, event):
+        if wait is None or "child" in wait:
+            return None
+        if "signal" not in wait and wait["until"] < seconds_of(event.timestamp) + _LONG:
+            return None
+        if self._is_flood(hot, event):
             return None
         from noetl.model.state import Wait
 
@@ -113,8 +119,13 @@ class Lines:
         again = f"attempt {(event.attempt or 1) + 1} in {duration(payload['delay'])}"
         return f"{place(event.entity_id, event.iteration)}{why}, {again}"
 
-    def _parked(self, _hot: Hot, event: Event) -> str:
-        return f"{event.entity_id} is not admitted yet; a token from {event.payload['from'] or 'the start'} is parked"
+    def _parked(self, hot: Hot, event: Event) -> str | None:
+        step, source = event.entity_id, event.payload["from"] or "the start"
+        if step not in held_tokens(hot.state):
+            return None  # it went on at once
+        if event.payload.get("join"):
+            return f"{step} has a token from {source} and waits for the others"
+        return f"{step} is not admitted yet; a token from {source} is parked"
 
     def _skipped(self, _hot: Hot, event: Event) -> str | None:
         return f"{event.entity_id} was never admitted" if event.payload["why"] == "stalled" else None

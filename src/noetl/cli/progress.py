@@ -31,6 +31,7 @@ class Screen:
         self.view = view
         self.roots: list[Hot] = []
         self._live: Any = None
+        self._stopped = False
         # Asked now: while the tree is being drawn, stderr is not the terminal itself.
         self._colour = in_colour(sys.stderr)
         self._task = asyncio.ensure_future(self._refresh())
@@ -61,8 +62,9 @@ class Screen:
 
     def stop(self) -> None:
         """Leave the last picture and let go of the terminal."""
-        if self._task.done() and self._live is None:
+        if self._stopped:
             return
+        self._stopped = True
         self._task.cancel()
         if self._live is not None:
             self._draw()

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from noetl.server.service import Hot
     from noetl.wiring import House
 
+#: what a shell reports of a program that was ended by SIGINT, and by SIGTERM
+INTERRUPTED = 130
+TERMINATED = 143
+
 
 @click.command()
 @click.argument("file", type=FILE)
@@ -31,8 +35,8 @@ if TYPE_CHECKING:
 def command(*, file: str, payload: str | None, settings: tuple[str, ...], legacy: bool, as_document: bool) -> int:
     """Run a playbook to its end, with progress on stderr.
 
-    Every step is recorded as it happens: a run that is killed goes on with `noetl resume`. Ctrl-C cancels it cleanly, a
-    second one ends it at once. The exit code is 0 when the run completed, 1 when it failed, 2 when the playbook is
+    Every step is recorded as it happens: a run that is killed goes on with `noetl resume`. Ctrl-C cancels it for good, a
+    second one ends everything at once. The exit code is 0 when the run completed, 1 when it failed, 2 when the playbook is
     invalid, 130 when it was interrupted.
     """
     from noetl.cli.payload import payload_of
@@ -71,14 +75,16 @@ async def follow(house: House, shown: Screen | Quiet) -> bool:
     def on_interrupt() -> None:
         nonlocal interrupted
         if interrupted:
-            shown.stop()
-            _kill(house, hots)
+            _kill(house, shown, INTERRUPTED)
         interrupted = True
-        note("cancelling; press Ctrl-C again to kill it (it can be resumed then)")
+        note("cancelling; Ctrl-C again ends everything at once")
         for hot in hots:
             house.service.post(hot.id, [Cancel("it was interrupted")])
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, on_interrupt)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, on_interrupt)
+    # Who stops a machine or a container wants an end now, not a decision about the run.
+    loop.add_signal_handler(signal.SIGTERM, _kill, house, shown, TERMINATED)
     ends = await asyncio.gather(*(asyncio.shield(hot.finished) for hot in hots), return_exceptions=True)
     for hot, error in zip(hots, ends, strict=True):
         if isinstance(error, NoetlError):
@@ -88,17 +94,18 @@ async def follow(house: House, shown: Screen | Quiet) -> bool:
     return interrupted
 
 
-def _kill(house: House, hots: list[Hot]) -> None:
-    """End this process at once, and what it started."""
+def _kill(house: House, shown: Screen | Quiet, code: int) -> None:
+    """End this process at once, and what it started; the log stays as it is."""
     import os
 
+    shown.stop()
     house.kill()
-    for hot in hots:
+    for hot in shown.roots:
         if not hot.state.over:
             note(f"killed; `noetl resume {hot.id}` goes on where it was")
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(130)
+    os._exit(code)
 
 
 def ended(hots: list[Hot], *, interrupted: bool, as_document: bool) -> int:
@@ -119,7 +126,7 @@ def exit_code(state: Execution, *, interrupted: bool) -> int:
     """0 completed, 1 failed or cancelled, 130 interrupted."""
     if state.status == "completed":
         return 0
-    return 130 if interrupted and state.status == "cancelled" else 1
+    return INTERRUPTED if interrupted and state.status == "cancelled" else 1
 
 
 def document(state: Execution) -> dict[str, Any]:

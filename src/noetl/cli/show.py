@@ -39,14 +39,12 @@ def _children(log: EventLog, execution_id: str) -> list[Summary]:
 
 def _document(summary: Summary, state: Execution, source: Source | None, children: list[Summary]) -> dict[str, Any]:
     from noetl.cli.run import document
-    from noetl.cli.telling import waits
+    from noetl.cli.telling import held_tokens, waits
 
     waiting = [
         {"step": run.step, "iteration": label, "signal": wait.signal, "until": wait.until, "child": wait.child}
         for run, label, wait in waits(state)
     ]
-    parked = {name: [token.source for token in tokens] for name, tokens in state.parked.items()}
-    joins = {name: {source: len(held) for source, held in entry.places.items()} for name, entry in state.rounds.items()}
     return {
         **document(state),
         "status": summary.status,
@@ -61,8 +59,7 @@ def _document(summary: Summary, state: Execution, source: Source | None, childre
         "owner": summary.owner,
         "alive": summary.alive,
         "waiting": waiting,
-        "parked": parked,
-        "joins": joins,
+        "parked": held_tokens(state),
     }
 
 
@@ -91,7 +88,7 @@ def _head(
     took = duration(between(summary.requested_at, summary.updated_at))
     return [
         ("execution", painted(summary.execution_id, "bold", colour=colour)),
-        ("playbook", f"{summary.path}{f' ({source.file})' if source is not None else ''}"),
+        ("playbook", f"{summary.path}{f' ({_near(source.file)})' if source is not None else ''}"),
         ("status", painted(status, status, colour=colour)),
         ("started", f"{local_time(summary.requested_at)}, {took} up to the last of {count(summary.seq, 'event')}"),
         ("run by", f"process {summary.owner.partition('-')[0]}" if summary.owner and summary.alive else ""),
@@ -100,6 +97,14 @@ def _head(
         ("stalled", ", ".join(state.stalled)),
         ("output", output_line(state) if summary.status in OVER and state.output is not None else ""),
     ]
+
+
+def _near(file: str) -> str:
+    """A file as seen from the current folder, where it lies in it."""
+    from pathlib import Path
+
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
 def _hints(summary: Summary, state: Execution) -> str:

@@ -82,16 +82,21 @@ def place(step: str, iteration: int | str | None) -> str:
     return step if iteration is None else f"{step}[{iteration}]"
 
 
-def parked(state: Execution) -> str:
-    """The steps at which tokens wait to be let in, a line each."""
-    held = {name: [str(token.source) for token in tokens] for name, tokens in state.parked.items()}
+def held_tokens(state: Execution) -> dict[str, list[str]]:
+    """The steps at which tokens wait to be let in, and where those come from."""
+    held = {name: [token.source or "the start" for token in tokens] for name, tokens in state.parked.items()}
     for name, entry in state.rounds.items():
         sources = [source for source, tokens in entry.places.items() for _ in tokens]
         if sources:
             held[name] = sources
+    return held
+
+
+def parked(state: Execution) -> str:
+    """The steps at which tokens wait to be let in, a line each."""
     return "".join(
         f"{name} is not admitted yet: {count(len(sources), 'token')} parked, from {', '.join(dict.fromkeys(sources))}\n"
-        for name, sources in held.items()
+        for name, sources in held_tokens(state).items()
     )
 
 

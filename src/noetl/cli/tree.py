@@ -56,8 +56,14 @@ class View:
                 self._retry(hot, event)
             elif self.retries and event.name in ("task.started", "task.done"):
                 self.retries.pop((hot.id, event.step_run_id or "", event.iteration), None)
+            elif self.retries and event.name in ("step.failed", "step.cancelled", "loop.done"):
+                self._forget(hot.id, event.step_run_id)
             elif event.name == "playbook.processed" and hot.state.depth:
-                del self.hots[hot.id]  # a loop may have thousands of children
+                self.hots.pop(hot.id)  # a loop may have thousands of children
+
+    def _forget(self, execution_id: str, run_id: str | None) -> None:
+        """Of a run that has ended, no attempt is to come."""
+        self.retries = {key: retry for key, retry in self.retries.items() if key[:2] != (execution_id, run_id)}
 
     def _retry(self, hot: Hot, event: Event) -> None:
         error = event.payload["output"]["error"]

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from noetl.server.why import Answer, Reason
 
 
+#: reasons told of a step that ran again and again
+_MOST = 40
+
+
 def ending_text(state: Execution, *, colour: bool) -> str:
     """Why the execution as a whole stands as it does."""
     status = "paused" if state.paused and not state.over else state.status
@@ -34,17 +38,24 @@ def overview(answers: list[Answer], state: Execution, *, colour: bool) -> str:
 
 
 def _because(answer: Answer, state: Execution) -> str:
-    """The reason that counts most: the last that decided whether it runs."""
+    """The reason that counts most, with what it saw."""
     if not answer.reasons:
         return _nobody_came(answer)
-    last = answer.reasons[-1]
-    if last.what in ("done", "failed"):
-        last = next((one for one in reversed(answer.reasons) if one.what in ("arc", "start", "fired")), last)
-        if last.what == "fired":
-            before = [one for one in answer.reasons if one.seq < last.seq and (one.taken or one.what == "start")]
-            last = before[-1] if before else last
-    lines = list(_told(last, answer, state))
-    return lines[0] + (f" ({', '.join(line.strip() for line in lines[1:])})" if len(lines) > 1 else "")
+    first, *rest = _told(_decisive(answer.reasons), answer, state)
+    return f"{first} ({', '.join(line.strip() for line in rest)})" if rest else first
+
+
+def _decisive(reasons: list[Reason]) -> Reason:
+    """Of a step that ran, what let its token come or in; of one that did not, what kept it out."""
+    last = reasons[-1]
+    if last.what == "skipped":
+        return next((one for one in reversed(reasons) if one.what == "parked"), last)
+    if last.what not in ("done", "failed", "fired"):
+        return last
+    fired = next((one for one in reversed(reasons) if one.what == "fired"), last)
+    if fired.join or fired.rules:
+        return fired
+    return next((one for one in reversed(reasons) if one.taken or one.what == "start"), fired)
 
 
 def answer_text(answer: Answer, state: Execution, *, colour: bool) -> str:
@@ -55,7 +66,10 @@ def answer_text(answer: Answer, state: Execution, *, colour: bool) -> str:
     else:
         head = f"{answer.step} {painted('did not run', 'never ran', colour=colour)}"
     lines = [head]
-    for reason in answer.reasons:
+    surplus = max(0, len(answer.reasons) - _MOST)
+    if surplus:
+        lines.append(f"        … {count(surplus, 'earlier reason')}; --json has all")
+    for reason in answer.reasons[surplus:]:
         first, *rest = _told(reason, answer, state)
         lines += [f"{reason.seq:>6}  {first}", *(f"          {line}" for line in rest)]
     if not answer.reasons:

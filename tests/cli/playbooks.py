@@ -1,0 +1,98 @@
+"""Playbooks that need no tool but noop and wait."""
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkflow:\n"
+
+#: chooses, loops, ends
+CHOICE = (
+    HEAD % "choice"
+    + """\
+  - step: start
+    tool: {kind: noop, output: 3}
+    set: {ctx.n: "{{ output.data }}"}
+    next:
+      arcs:
+        - {step: big, when: "{{ ctx.n > 5 }}"}
+        - {step: each, when: "{{ ctx.n > 0 }}"}
+        - {step: other}
+  - {step: big, tool: {kind: noop}}
+  - {step: other, tool: {kind: noop}}
+  - step: each
+    loop: {in: "{{ range(ctx.n) | list }}", iterator: x}
+    tool: {kind: noop, output: "{{ iter.x * 2 }}"}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, output: {n: "{{ ctx.n }}"}}
+"""
+)
+#: waits for a signal, and yields what it carried
+APPROVAL = (
+    HEAD % "approval"
+    + """\
+  - step: ask
+    tool: {kind: wait, signal: ok}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, output: "{{ ctx.said | default('nothing') }}"}
+"""
+)
+APPROVAL = APPROVAL.replace(
+    "    next: {arcs: [{step: end}]}\n", "    set: {ctx.said: '{{ output.data }}'}\n    next: {arcs: [{step: end}]}\n"
+)
+#: three steps of half a second
+SLOW = (
+    HEAD % "slow"
+    + """\
+  - step: one
+    tool: {kind: wait, seconds: 0.5}
+    next: {arcs: [{step: two}]}
+  - step: two
+    tool: {kind: wait, seconds: 0.5}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, output: over}
+"""
+)
+#: fails after a retry
+FAILING = (
+    HEAD % "failing"
+    + """\
+  - step: start
+    tool:
+      - flaky:
+          kind: noop
+          output: "{{ workload.missing }}"
+          spec: {policy: {rules: [{when: "{{ output.error }}", then: {do: retry, attempts: 2, delay: 0.01}}]}}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop}
+"""
+)
+#: both branches meet in a join; a gate behind it never opens
+JOIN = (
+    HEAD % "join"
+    + """\
+  - step: start
+    next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}
+  - {step: a, tool: {kind: noop}, next: {arcs: [{step: meet}]}}
+  - {step: b, tool: {kind: wait, signal: b}, next: {arcs: [{step: meet}]}}
+  - step: meet
+    spec: {policy: {admit: {join: {from: [a, b], need: all}}}}
+    tool: {kind: noop}
+    next: {arcs: [{step: gate}]}
+  - step: gate
+    spec: {policy: {admit: {rules: [{when: "{{ ctx.open == true }}", then: {allow: true}}]}}}
+    tool: {kind: noop}
+"""
+)
+#: calls `approval`
+PARENT = (
+    HEAD % "parent"
+    + """\
+  - step: call
+    tool: {kind: playbook, path: approval}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, output: "{{ workload }}"}
+"""
+)
+ALL = {"choice": CHOICE, "approval": APPROVAL, "slow": SLOW, "failing": FAILING, "join": JOIN, "parent": PARENT}

@@ -1,0 +1,131 @@
+"""noetl ps, show, events, logs and state."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from noetl.model.events import decode, encode
+from noetl.ports import Line
+from noetl.stores.sqlite import SqliteLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cli.conftest import Noetl, Running
+
+pytestmark = pytest.mark.usefixtures("playbooks")
+
+
+def run(noetl: Noetl, name: str) -> str:
+    execution_id: str = json.loads(noetl("run", f"{name}.yaml", "--json").out)["execution_id"]
+    return execution_id
+
+
+def test_where_nothing_has_been_run_that_is_what_is_said(noetl: Noetl) -> None:
+    assert "nothing has been run yet; `noetl run FILE`" in noetl("ps").err
+    assert noetl("show", "last").code == 2
+    assert noetl("fsck").out == "0 executions, 0 events: all well\n"
+
+
+def test_executions_are_listed_the_latest_first(noetl: Noetl) -> None:
+    first, second = run(noetl, "choice"), run(noetl, "failing")
+    lines = noetl("ps").out.splitlines()
+    assert lines[0].split() == ["ID", "STATUS", "STARTED", "TOOK", "EVENTS", "PLAYBOOK"]
+    assert [(line.split()[0], line.split()[1]) for line in lines[1:]] == [(second, "failed"), (first, "completed")]
+    assert [one["execution_id"] for one in json.loads(noetl("ps", "--json", "-n", "1").out)] == [second]
+    assert "nothing is unfinished" in noetl("ps", "--unfinished").err
+
+
+def test_an_execution_is_meant_by_the_beginning_of_its_id_or_by_last(noetl: Noetl) -> None:
+    first, second = run(noetl, "choice"), run(noetl, "choice")
+    assert first in noetl("show", first[:-1]).out
+    assert second in noetl("show", "last").out
+    several = noetl("show", first[:2])
+    assert several.code == 1
+    assert f"{first}, {second}" in several.err
+    none = noetl("show", "nope")
+    assert none.code == 2
+    assert "`noetl ps` lists them" in none.err
+
+
+def test_show_tells_steps_output_and_error(noetl: Noetl) -> None:
+    run(noetl, "failing")
+    shown = noetl("show", "last").out
+    assert "error      step start, task flaky: template: " in shown
+    assert "`noetl why" in shown
+    data = json.loads(noetl("show", "last", "--json").out)
+    assert data["status"] == "failed"
+    assert data["error"]["task"] == "flaky"
+    assert data["steps"] == {"start": {"status": "failed", "runs": 1}}
+    assert data["file"].endswith("failing.yaml")
+
+
+def test_events_as_json_are_one_per_line_exactly_as_stored(noetl: Noetl) -> None:
+    execution_id = run(noetl, "choice")
+    lines = noetl("events", "last", "--json").out.splitlines()
+    events = [decode(line.encode()) for line in lines]
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert {event.execution_id for event in events} == {execution_id}
+    assert [encode(event).decode() for event in events] == lines
+    assert events[-1].name == "playbook.processed"
+
+
+def test_events_can_be_told_from_a_number_on_and_of_one_step(noetl: Noetl) -> None:
+    run(noetl, "choice")
+    few = noetl("events", "last", "--after", "3", "--step", "each", "--json").out.splitlines()
+    names = [json.loads(line)["name"] for line in few]
+    assert names[0] == "step.scheduled"
+    assert names.count("task.done") == 3
+    assert names[-1] == "next.evaluated"
+    text = noetl("events", "last", "--step", "start").out
+    assert "next.evaluated                start  big refused, each taken" in text
+
+
+def test_events_are_followed_until_the_end(noetl: Noetl, start: Callable[..., Running]) -> None:
+    running = start("run", "slow.yaml")
+    running.wait_for("one started")
+    followed = start("events", "last", "--follow", "--json").end()
+    assert json.loads(followed.out.splitlines()[-1])["name"] == "playbook.processed"
+    assert running.end().code == 0
+
+
+def test_logs_stand_behind_their_step_and_task(noetl: Noetl, home: Path) -> None:
+    execution_id = run(noetl, "choice")
+    assert noetl("logs", "last").err == f"{execution_id} wrote nothing\n"
+    log = SqliteLog(home / "noetl.db")
+    stamp = "2026-01-01T00:00:00.000+00:00"
+    log.write_lines(
+        execution_id,
+        [
+            Line(stamp, "start", "main", None, "stdout", "one\ntwo\x1b[2J\n"),
+            Line(stamp, "each", "main", 1, "stderr", "three"),
+        ],
+    )
+    asyncio.run(log.close())
+    assert noetl("logs", "last").out.splitlines() == [
+        "start.main | one",
+        "start.main | two␛[2J",
+        "each.main[1] | three",
+    ]
+    only = noetl("logs", "last", "--step", "each", "--json").out
+    assert json.loads(only)["text"] == "three"
+
+
+def test_the_state_of_any_past_moment_can_be_seen(noetl: Noetl) -> None:
+    run(noetl, "choice")
+    before = json.loads(noetl("state", "last", "--at", "3", "--json").out)
+    assert before["status"] == "running"
+    assert before["ctx"] == {}
+    after = json.loads(noetl("state", "last", "--json").out)
+    assert after["status"] == "completed"
+    assert after["ctx"] == {"n": 3}
+    text = noetl("state", "last", "--at", "3").out
+    assert "behind event 3, workflow.started choice" in text
+    beyond = noetl("state", "last", "--at", "999")
+    assert beyond.code == 2
+    assert "ends at event" in beyond.err

@@ -1,0 +1,132 @@
+"""noetl resume, behind kills and interruptions."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cli.conftest import Noetl, Running
+
+    Start = Callable[..., Running]
+
+SHELL = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: shell}
+workflow:
+  - step: work
+    tool: {kind: shell, cmd: "test -e go && exit; echo $$ > pid; exec sleep 60"}
+"""
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+pytestmark = pytest.mark.usefixtures("playbooks")
+
+
+def test_a_run_that_was_killed_goes_on_where_it_was(noetl: Noetl, start: Start) -> None:
+    running = start("run", "slow.yaml")
+    running.wait_for("two started")
+    running.kill()
+    listed = json.loads(noetl("ps", "--json").out)[0]
+    assert (listed["status"], listed["alive"]) == ("running", False)
+    done = noetl("resume", listed["execution_id"], "--json")
+    assert done.code == 0
+    document = json.loads(done.out)
+    assert document["execution_id"] == listed["execution_id"]
+    assert document["output"] == "over"
+    assert document["steps"]["one"]["runs"] == 1
+    assert noetl("fsck").code == 0
+
+
+def test_all_that_was_killed_goes_on_side_by_side(noetl: Noetl, start: Start) -> None:
+    for _ in range(2):
+        running = start("run", "slow.yaml")
+        running.wait_for("one started")
+        running.kill()
+    noetl("run", "choice.yaml", "--json")
+    done = noetl("resume", "--all", "--json")
+    assert done.code == 0
+    assert [json.loads(line)["status"] for line in done.out.splitlines()] == ["completed", "completed"]
+    assert "nothing to resume" in noetl("resume", "--all").err
+
+
+def test_a_child_that_was_killed_with_its_parent_goes_on_with_it(noetl: Noetl, start: Start) -> None:
+    running = start("run", "parent.yaml")
+    running.wait_for("waits for the signal `ok`")
+    running.kill()
+    resumed = start("resume", "last")
+    child = json.loads(noetl("show", "last", "--json").out)["children"][0]
+    noetl("signal", child, "ok", "1")
+    assert resumed.end().code == 0
+    assert noetl("fsck").code == 0
+
+
+def test_what_runs_elsewhere_is_not_resumed(noetl: Noetl, start: Start) -> None:
+    running = start("run", "slow.yaml")
+    running.wait_for("one started")
+    done = noetl("resume", "last")
+    assert done.code == 1
+    assert "is being run by another process" in done.err
+    assert "nothing to resume" in noetl("resume", "--all").err
+    assert running.end().code == 0
+
+
+def test_what_is_over_is_told_again(noetl: Noetl) -> None:
+    noetl("run", "failing.yaml", "--json")
+    done = noetl("resume", "last")
+    assert done.code == 1
+    assert "is over already" in done.err
+    assert "✗ failing failed" in done.err
+
+
+def test_one_execution_or_all_has_to_be_said(noetl: Noetl) -> None:
+    assert noetl("resume").code == 2
+    assert noetl("resume", "last", "--all").code == 2
+
+
+def test_ctrl_c_cancels_for_good(noetl: Noetl, start: Start) -> None:
+    running = start("run", "approval.yaml")
+    running.wait_for("waits for the signal `ok`")
+    running.process.send_signal(signal.SIGINT)
+    ended = running.end()
+    assert ended.code == 130
+    assert "cancelling; Ctrl-C again" in ended.err
+    assert json.loads(noetl("show", "last", "--json").out)["status"] == "cancelled"
+
+
+def test_a_run_that_is_terminated_leaves_no_process_behind_and_can_be_resumed(
+    noetl: Noetl, start: Start, folder: Path
+) -> None:
+    (folder / "shell.yaml").write_text(SHELL)
+    running = start("run", "shell.yaml")
+    running.wait_for("work started")
+    pid = folder / "pid"
+    until(lambda: pid.exists() and pid.read_text().strip() != "")
+    running.process.send_signal(signal.SIGTERM)
+    ended = running.end()
+    assert ended.code == 143
+    assert "`noetl resume" in ended.err
+    until(lambda: not is_alive(int(pid.read_text())))
+    (folder / "go").write_text("")
+    assert json.loads(noetl("resume", "last", "--json").out)["status"] == "completed"

@@ -1,0 +1,113 @@
+"""noetl run, and what it shows."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from cli.conftest import Noetl, Shell
+
+pytestmark = pytest.mark.usefixtures("playbooks")
+
+
+def told(text: str) -> list[str]:
+    """Lines without what differs from run to run."""
+    text = re.sub(r"[0-9a-z]{16}\b", "ID", text)
+    text = re.sub(r"^ +\d+\.\d{3}s  ", "", text, flags=re.MULTILINE)
+    return re.sub(r"in \d+(\.\d)? m?s", "in TIME", text).splitlines()
+
+
+def test_the_document_has_exactly_the_agreed_keys(noetl: Noetl) -> None:
+    done = noetl("run", "choice.yaml", "--json")
+    document = json.loads(done.out)
+    assert done.code == 0
+    assert done.err == ""
+    assert done.out.count("\n") == 1
+    assert list(document) == ["execution_id", "status", "output", "ctx", "error", "steps", "stalled", "duration_ms"]
+    assert document["output"] == {"n": 3}
+    assert document["steps"]["each"] == {"status": "done", "runs": 1}
+
+
+def test_without_a_terminal_progress_is_a_line_per_event_that_matters(noetl: Noetl) -> None:
+    done = noetl("run", "choice.yaml")
+    assert done.out == ""
+    assert told(done.err) == [
+        "playbook choice  ID",
+        "start started",
+        "start done in TIME",
+        "each started",
+        "each goes over 3 items, sequential",
+        "each done in TIME, 3 of 3 went well",
+        "end started",
+        "end done in TIME",
+        "✓ choice completed in TIME  ID",
+        '  output: {"n":3}',
+    ]
+
+
+def test_a_failure_is_told_with_its_place_its_kind_and_what_to_do_next(noetl: Noetl) -> None:
+    done = noetl("run", "failing.yaml")
+    assert done.code == 1
+    problem = "template: in `{{ workload.missing }}`: `missing` is missing in `workload`"
+    assert told(done.err) == [
+        "playbook failing  ID",
+        "start started",
+        f"start.flaky failed ({problem}), attempt 2 in TIME",
+        f"start failed in TIME: task flaky: {problem}",
+        "✗ failing failed in TIME  ID",
+        f"  step start, task flaky: {problem}",
+        "  look closer: noetl why ID · noetl show ID · noetl logs ID",
+    ]
+
+
+def test_at_a_terminal_the_steps_are_a_tree(shell: Shell, home: Path) -> None:
+    seen = shell.at_terminal("run", "slow.yaml", NOETL_HOME=str(home))
+    assert "▶ one" in seen
+    assert "✓ two" in seen
+    assert "waits until" in seen
+    assert "✓ slow completed" in seen
+    assert seen.rstrip().endswith('output: "over"')
+
+
+def test_a_run_that_is_over_at_once_shows_its_tree_without_rich(shell: Shell, home: Path) -> None:
+    seen = shell.at_terminal("run", "choice.yaml", NOETL_HOME=str(home), NO_COLOR="1")
+    assert "✓ each" in seen
+    assert "3/3" in seen
+    assert "\x1b[3" not in seen
+
+
+def test_the_start_of_a_run_imports_neither_rich_nor_a_schema_validator(shell: Shell, home: Path) -> None:
+    code = (
+        "import sys; from noetl.cli.app import run; run(['run', 'choice.yaml']);"
+        "print(sorted({'rich', 'jsonschema', 'grandalf', 'importlib.metadata'} & set(sys.modules)))"
+    )
+    shell.environment["NOETL_HOME"] = str(home)
+    assert shell.python(code).strip() == "[]"
+
+
+def test_an_invalid_playbook_is_told_with_all_its_mistakes_and_nothing_is_run(noetl: Noetl, files: Path) -> None:
+    assert noetl("run", "bad.yaml").code == 2
+    assert json.loads(noetl("run", "bad.yaml", "--json").out)["diagnostics"]
+    assert json.loads(noetl("ps", "--json").out) == []
+
+
+def test_a_home_that_cannot_be_made_is_told_without_a_traceback(
+    noetl: Noetl, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "file").write_text("")
+    monkeypatch.setenv("NOETL_HOME", str(folder / "file" / "home"))
+    done = noetl("run", "choice.yaml")
+    assert done.code == 1
+    assert done.err.startswith("noetl: ")
+
+
+def test_a_durability_that_does_not_exist_is_refused(noetl: Noetl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOETL_DURABILITY", "eternal")
+    done = noetl("run", "choice.yaml")
+    assert done.code == 2
+    assert "write `process`, or `power`" in done.err
