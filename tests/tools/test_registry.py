@@ -7,7 +7,7 @@ import pytest
 from workshop import Workshop
 
 from noetl.model.kinds import InputRole
-from noetl.tools.registry import BUILT_IN, Kinds, runner
+from noetl.tools.registry import BUILT_IN, Kinds
 
 
 def test_every_kind_of_the_language_is_built_in() -> None:

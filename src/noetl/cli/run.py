@@ -131,7 +131,7 @@ def exit_code(state: Execution, *, interrupted: bool) -> int:
 
 def document(state: Execution) -> dict[str, Any]:
     """The one document of a run."""
-    from noetl.engine.fold import seconds
+    from noetl.model.events import seconds
 
     steps = {
         name: {"status": info.status, "runs": info.runs} for name, info in state.steps.items() if info.status != ""

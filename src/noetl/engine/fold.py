@@ -8,11 +8,10 @@ only takes effect.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 from noetl.engine.find import find_pipe, loop_at
-from noetl.model.events import Event
+from noetl.model.events import Event, seconds
 from noetl.model.output import ok
 from noetl.model.scope import of_scope, written
 from noetl.model.state import (
@@ -43,11 +42,6 @@ def replay(execution_id: str, events: list[Event]) -> Execution:
     for event in events:
         apply(state, event)
     return state
-
-
-def seconds(timestamp: str) -> float:
-    """A recorded time in seconds since the epoch."""
-    return datetime.fromisoformat(timestamp).timestamp()
 
 
 def _pipe(state: Execution, event: Event) -> Pipe:
@@ -86,12 +80,8 @@ def _started(state: Execution, event: Event) -> None:
     state.started = seconds(event.timestamp)
 
 
-def _paused(state: Execution, event: Event) -> None:  # noqa: ARG001  one shape for all
-    state.paused = True
-
-
-def _resumed(state: Execution, event: Event) -> None:  # noqa: ARG001
-    state.paused = False
+def _paused(state: Execution, event: Event) -> None:
+    state.paused = event.name == "execution.paused"
 
 
 def _cancelled(state: Execution, event: Event) -> None:
@@ -403,7 +393,7 @@ APPLY: dict[str, Callable[[Execution, Event], None]] = {
     "workflow.synthesized": _synthesized,
     "signal.received": _signal,
     "execution.paused": _paused,
-    "execution.resumed": _resumed,
+    "execution.resumed": _paused,
     "execution.cancelled": _cancelled,
     "workflow.finished": _finished,
     "playbook.processed": _processed,

@@ -7,8 +7,9 @@ checks that follow still see the rest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from noetl.expr.scopes import Boundary
 from noetl.lang.build_tasks import TaskBuilder

@@ -118,13 +118,36 @@ class _Composer:
         }
         loader = _LOADER(self.text)
         try:
-            next_event, on_scalar, scalar_event = loader.get_event, self.on_scalar, yaml.ScalarEvent
+            next_event, scalar_event, resolve = loader.get_event, yaml.ScalarEvent, self.resolve
             while (event := next_event()) is not None:
                 kind = type(event)
-                if kind is scalar_event:
-                    on_scalar(event)
-                elif kind in handlers:
-                    handlers[kind](event)
+                if kind is not scalar_event:
+                    if kind in handlers:
+                        handlers[kind](event)
+                    continue
+                # A scalar, by far the commonest event: what `add` does for a map is done here, without further calls.
+                start, end, text, style = (
+                    event.start_mark.index,
+                    event.end_mark.index,
+                    event.value,
+                    event.style or PLAIN,
+                )
+                may_mean_more = style == PLAIN and (not text or text[0] in _CAN_MEAN_MORE)
+                node = Scalar(resolve(text, start, end) if may_mean_more else text, text, style, start, end)
+                inner = self.inner
+                if inner is None or inner.entries is None or event.tag is not None or event.anchor is not None:
+                    self.on_scalar(event, node)
+                elif (key := inner.key) is None:
+                    inner.key = node
+                    self.count += 1
+                elif (name := key.text) in inner.positions or name == "<<" or self.count >= MAX_NODES:
+                    self.on_scalar(event, node)
+                else:
+                    inner.key = None
+                    inner.positions[name] = len(inner.entries)
+                    inner.entries.append(Entry(key, node))
+                    self.count += 1
+                    self.last_end = end
         finally:
             loader.dispose()
         return self.root
@@ -139,32 +162,14 @@ class _Composer:
             at = event.start_mark.index
             raise self.stop("a second document starts here", (at, at + 3), "one file holds one playbook")
 
-    def on_scalar(self, event: Any) -> None:
-        """A scalar, by far the commonest event: what `add` does is done here for maps, without further calls."""
-        start, end, text = event.start_mark.index, event.end_mark.index, event.value
-        style = event.style or PLAIN
-        value = text
-        if style == PLAIN and (not text or text[0] in _CAN_MEAN_MORE):
-            value = self.resolve(text, start, end)
-        node = Scalar(value, text, style, start, end)
+    def on_scalar(self, event: Any, node: Scalar) -> None:
+        """A scalar that is more than a key or a value of a map."""
         if event.tag is not None:
-            self.refuse_tag(event.tag, start, end)
+            self.refuse_tag(event.tag, node.start, node.end)
         if event.anchor is not None:
             self.add_anchor(event.anchor, node, self.count)
-        self.last_end = end
-        inner = self.inner
-        if inner is None or (entries := inner.entries) is None or self.count >= MAX_NODES:
-            self.add(node)
-        elif (key := inner.key) is None:
-            self.count += 1
-            inner.key = node
-        elif key.text in inner.positions or key.text == "<<":
-            self.add(node)
-        else:
-            self.count += 1
-            inner.key = None
-            inner.positions[key.text] = len(entries)
-            entries.append(Entry(key, node))
+        self.last_end = node.end
+        self.add(node)
 
     def resolve(self, text: str, start: int, end: int) -> Any:
         if text in _WORDS:

@@ -94,7 +94,8 @@ class _ShapeCheck(Complaints):
                 self.says_nothing(entry, shape.title, key.doc)
                 continue
             self.check(entry.value, key.shape, f"`{entry.name}`")
-        for wanted in self.required.get(id(shape)) or self.find_required(shape):
+        required = self.required.get(id(shape))
+        for wanted in self.find_required(shape) if required is None else required:
             # A misspelt key is one mistake, not also a missing one.
             if wanted not in node and wanted not in meant:
                 self.missing(node, wanted, shape.title, shape.keys[wanted].doc)

@@ -6,8 +6,9 @@ Building the typed playbook collects them; the checks of names, secrets and refe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from noetl.expr import Guard, Template, guard, template, value
 from noetl.expr.scopes import Boundary
@@ -15,8 +16,7 @@ from noetl.lang.node import ListNode, MapNode, Node, Scalar, plain
 from noetl.lang.sorts import is_template
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, gc=False):
     """Where in the workflow a template stands."""
 
     boundary: Boundary
@@ -27,8 +27,7 @@ class Place:
     workbook: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A template, the node that holds it and its place."""
 
     template: Template | Guard

@@ -6,6 +6,7 @@ nothing here needs a clock or chance. `EVENTS` says of each name what it is abou
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -174,6 +175,11 @@ EVENTS: Final[dict[str, About]] = {
 def event_id(execution_id: str, seq: int) -> str:
     """The identity of the event that stands at `seq`: ordered in time as the execution ids are."""
     return f"{execution_id}-{seq}"
+
+
+def seconds(timestamp: str) -> float:
+    """A recorded time in seconds since the epoch."""
+    return datetime.fromisoformat(timestamp).timestamp()
 
 
 _encoder = msgspec.json.Encoder()

@@ -151,7 +151,7 @@ class _Names:
     # --- one template ------------------------------------------------------------------------------------------
 
     def template(self, node: Scalar, scene: Scene) -> None:
-        facts = template(node.text)
+        facts = template(node.text).facts
         roots = {read.path[0] for read in facts.reads} | {call.name for call in facts.calls}
         if not facts.problems and self.is_canonical(roots, facts.reads, scene, node):
             return
