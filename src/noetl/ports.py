@@ -159,5 +159,5 @@ class Tool(Protocol):
 
     KIND: Any
 
-    async def run(self, call: Call, world: World) -> Output:
-        """Do it."""
+    def run(self, call: Call, world: World) -> Output | Awaitable[Output]:
+        """Do it: an `async def`, or a plain function where it takes no time at all."""

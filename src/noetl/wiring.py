@@ -67,6 +67,7 @@ class House:
         self.shop.office = self
         self.service = Service(log, self.shop, clock=time.time, new_id=lambda: str(uuid.uuid4()))
         self._sources: dict[str, Source] = {}
+        self._kept: set[str] = set()
         self._tasks: set[asyncio.Future[Any]] = set()
         self._poller: asyncio.Task[None] | None = None
         #: claimed, not loaded yet: requests for them have to wait
@@ -93,7 +94,9 @@ class House:
 
     async def start(self, source: Source, net: Net, payload: dict[str, Any], **more: Any) -> Hot:
         """Start an execution."""
-        self.log.keep_source(source)
+        if source.hash not in self._kept:
+            self.log.keep_source(source)
+            self._kept.add(source.hash)
         execution_id = more.pop("execution_id", None) or new_execution_id(time.time())
         self._sources[execution_id] = source
         await self.log.claim(execution_id)
@@ -122,6 +125,10 @@ class House:
     async def report(self, execution_id: str, facts: list[Fact]) -> None:
         """Hear facts of a pipeline."""
         await self.service.record(execution_id, facts)
+
+    def post(self, execution_id: str, facts: list[Fact]) -> None:
+        """The same, without waiting."""
+        self.service.post(execution_id, facts)
 
     def due(self, execution_id: str) -> None:
         """Hear that a time has come."""

@@ -69,13 +69,15 @@ class Service:
         self.clock = clock
         self.new_id = new_id
         self.hot: dict[str, Hot] = {}
+        #: by the identity of their nets, which they keep alive
+        self._outlooks: dict[int, Outlook] = {}
         self._tasks: set[asyncio.Future[None]] = set()
         #: those who follow along: called with the events of each decision, once they are durable
         self.watchers: list[Callable[[Hot, tuple[Event, ...]], None]] = []
 
     async def start(self, net: Net, request: Open) -> Hot:
         """Start an execution; durable when this returns."""
-        outlook = Outlook(net)
+        outlook = self._outlook(net)
         state, decision = open_execution(outlook, request, self.clock(), self.new_id)
         hot = self.hot[state.execution_id] = Hot(state, outlook)
         hot.busy = True
@@ -86,10 +88,16 @@ class Service:
         self._after(hot, decision)
         return hot
 
+    def _outlook(self, net: Net) -> Outlook:
+        known = self._outlooks.get(id(net))
+        if known is None:
+            known = self._outlooks[id(net)] = Outlook(net)
+        return known
+
     async def take_over(self, execution_id: str, net: Net) -> Hot:
         """Go on with an execution that another process has left."""
         state = self.load(execution_id)
-        hot = self.hot[execution_id] = Hot(state, Outlook(net))
+        hot = self.hot[execution_id] = Hot(state, self._outlook(net))
         if state.over:
             self._end(hot)
             return hot

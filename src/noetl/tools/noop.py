@@ -20,6 +20,6 @@ KIND = ToolKind(
 )
 
 
-async def run(call: Call, world: World) -> Output:  # noqa: ARG001  there is nothing to do with them
+def run(call: Call, world: World) -> Output:  # noqa: ARG001  there is nothing to do with them
     """Do nothing."""
     return ok()

@@ -37,6 +37,9 @@ class Office(Protocol):
     async def report(self, execution_id: str, facts: list[Fact]) -> None:
         """Hear facts; returns when they are durable."""
 
+    def post(self, execution_id: str, facts: list[Fact]) -> None:
+        """The same, without waiting."""
+
     def due(self, execution_id: str) -> None:
         """Hear that a time has come."""
 
@@ -68,7 +71,8 @@ class Workshop:
         self.clock = clock
         self.moment = moment
         self.office: Office
-        self.tasks: dict[Key, asyncio.Task[None]] = {}
+        #: by execution
+        self.tasks: dict[str, dict[Key, asyncio.Task[None]]] = {}
         self.next: dict[Key, tuple[Any, RunPipeline]] = {}
         self.worlds: dict[str, LocalWorld] = {}
         self.alarms: list[tuple[float, str]] = []
@@ -91,27 +95,30 @@ class Workshop:
 
     def ended(self, hot: Any) -> None:
         """Let go of what was kept for an execution."""
-        for key in [key for key in self.tasks if key[0] == hot.id]:
-            self.tasks[key].cancel()
+        for task in list(self.tasks.get(hot.id, {}).values()):
+            task.cancel()
         world = self.worlds.pop(hot.id, None)
         if world is not None:
             self._later(world.close())
 
     async def close(self) -> None:
         """End everything."""
-        for task in self.tasks.values():
+        for task in self._all():
             task.cancel()
         for world in list(self.worlds.values()):
             self._later(world.close())
         self.worlds.clear()
         while self.tasks or self.closing:
-            await asyncio.gather(*self.tasks.values(), *self.closing, return_exceptions=True)
+            await asyncio.gather(*self._all(), *self.closing, return_exceptions=True)
+
+    def _all(self) -> list[asyncio.Task[None]]:
+        return [task for tasks in self.tasks.values() for task in tasks.values()]
 
     # --- pipelines ---------------------------------------------------------------------------------------------------
 
     def _run(self, hot: Any, order: RunPipeline) -> None:
         key = (hot.id, order.step_run_id, order.iteration)
-        if key in self.tasks:
+        if key in self.tasks.get(hot.id, ()):
             # A task may be answered before the pipeline that asked has put its tools away.
             if order.answer is not None:
                 self.next[key] = (hot, order)
@@ -122,13 +129,18 @@ class Workshop:
         net = hot.outlook.net
         around = _Around(self, hot.id)
         runner = Runner(order, net.steps[order.step], net.playbook, around, world)
+        if runner.sprint():
+            return
         task = asyncio.ensure_future(runner.run())
-        self.tasks[key] = task
+        self.tasks.setdefault(hot.id, {})[key] = task
         task.add_done_callback(lambda done: self._over(key, done))
 
     def _over(self, key: Key, done: asyncio.Task[None]) -> None:
-        if self.tasks.get(key) is done:
-            del self.tasks[key]
+        mine = self.tasks.get(key[0], {})
+        if mine.get(key) is done:
+            del mine[key]
+        if not mine:
+            self.tasks.pop(key[0], None)
         following = self.next.pop(key, None)
         if following is not None and not done.cancelled() and key[0] in self.worlds:
             self._run(*following)
@@ -137,9 +149,8 @@ class Workshop:
 
     def _stop(self, execution_id: str, order: StopPipelines) -> None:
         path = parse_label(order.iteration)
-        for key, task in list(self.tasks.items()):
-            mine = key[0] == execution_id and key[1] == order.step_run_id
-            if mine and parse_label(key[2])[: len(path)] == path:
+        for key, task in list(self.tasks.get(execution_id, {}).items()):
+            if key[1] == order.step_run_id and parse_label(key[2])[: len(path)] == path:
                 task.cancel()
 
     def _later(self, awaitable: Awaitable[Any]) -> None:
@@ -189,6 +200,9 @@ class _Around:
 
     async def report(self, facts: list[Fact]) -> None:
         await self.shop.office.report(self.execution_id, facts)
+
+    def post(self, facts: list[Fact]) -> None:
+        self.shop.office.post(self.execution_id, facts)
 
     def recorded(self, order: RunPipeline) -> list[Event]:
         events = self.shop.log.read(self.execution_id, after=order.since - 1)

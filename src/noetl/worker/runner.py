@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -53,6 +54,9 @@ class Surroundings(Protocol):
     async def report(self, facts: list[Fact]) -> None:
         """Hand over facts; returns when they are durable."""
 
+    def post(self, facts: list[Fact]) -> None:
+        """Hand over facts, without waiting."""
+
     def recorded(self, order: RunPipeline) -> list[Event]:
         """What the log has of the order's pipeline."""
 
@@ -69,24 +73,40 @@ class Runner:
         functions = {"uuid": moment.new_id, "now": self._now}
         self.frame = Frame(step, {**order.scopes, **functions}, run=order.step_run_id, iteration=order.iteration)
         self.waiting: list[Fact] = []
+        self.move: Move | None = None
 
     def _now(self) -> str:
         from datetime import UTC, datetime
 
         return datetime.fromtimestamp(self.around.moment().now, UTC).isoformat()
 
-    async def run(self) -> None:
-        """Run the pipeline to its end, or to a task that waits for something that holds no worker."""
-        move: Move | None = await self._first()
-        while move is not None:
-            self.waiting.extend(move.facts)
-            if isinstance(move, Finish):
-                break
-            move = await self._sleep(move) if isinstance(move, Sleep) else await self._task(move)
-        if self.waiting:
-            await self._report()
+    def sprint(self) -> bool:
+        """Run as far as plain functions go; whether that was to the end. Most short pipelines need no more."""
+        self.move = self._told(self._first())
+        for _ in range(_PATIENCE):
+            if self.move is None or isinstance(self.move, Finish):
+                if self.waiting:
+                    self.around.post(self.waiting)
+                return True
+            output = self._plainly(self.move) if isinstance(self.move, RunTask) else None
+            if output is None:
+                return False
+            self.move = self._told(machine.advance(self.frame, output, self.around.moment()))
+        return False
 
-    async def _first(self) -> Move | None:
+    async def run(self) -> None:
+        """Run the rest: to the end, or to a task that waits for something that holds no worker."""
+        while self.move is not None and not isinstance(self.move, Finish):
+            move = self.move
+            self.move = self._told(await self._sleep(move) if isinstance(move, Sleep) else await self._task(move))
+        await self._report()
+
+    def _told(self, move: Move | None) -> Move | None:
+        if move is not None:
+            self.waiting.extend(move.facts)
+        return move
+
+    def _first(self) -> Move | None:
         order, frame = self.order, self.frame
         if not order.begun:
             return machine.begin(frame, self.around.moment())
@@ -108,6 +128,22 @@ class Runner:
             await self.around.report(facts)
 
     # --- one task ----------------------------------------------------------------------------------------------------
+
+    def _plainly(self, move: RunTask) -> Output | None:
+        """The output of a task whose tool is a plain function without effect; None: it is none."""
+        kind = self.around.tools[move.task.kind]
+        run = getattr(self.around.tools.module(kind.name), "run", None)
+        if not kind.effect_free or run is None or iscoroutinefunction(run) or "timeout" in move.task.spec:
+            return None
+        if self.frame.recorded_start != (move.task_run_id, move.attempt):
+            self.waiting.append(machine.started_fact(self.frame, {}))
+        try:
+            output: Output = run(call_of(move, kind, step=self.order.step, iteration=self.order.iteration), self.world)
+        except TemplateError as error:
+            return failed(failure_of(error))
+        except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
+            return _broke(error)
+        return output
 
     async def _task(self, move: RunTask) -> Move | None:
         """Run a task; None when it waits for something."""
@@ -146,20 +182,21 @@ class Runner:
     async def _tool(self, kind: ToolKind, call: Call) -> Output:
         if kind.name == "workbook":
             return await self._workbook(call)
-        run: Callable[[Call, World], Awaitable[Output]] | None
+        run: Callable[[Call, World], Awaitable[Output] | Output] | None
         run = getattr(self.around.tools.module(kind.name), "run", None)
         if run is None:
             return failed(failure("fail", f"`kind: {kind.name}` cannot be run by this version"))
         timeout = call.spec.get("timeout")
         try:
             async with asyncio.timeout(None if timeout is None else float(timeout)):
-                output: Output = await run(call, self.world)
+                made = run(call, self.world)
+                output: Output = await made if isawaitable(made) else made
                 return output
         except TimeoutError:
             message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`spec.timeout`)"
             return failed(failure("timeout", message, retryable=True))
         except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
-            return failed(failure("tool-crashed", f"the tool broke: {type(error).__name__}: {error}"))
+            return _broke(error)
 
     # --- the workbook ------------------------------------------------------------------------------------------------
 
@@ -189,3 +226,7 @@ class Runner:
         if getattr(self.around.tools.module(kind.name), "suspend", None) is not None:
             return failed(failure("fail", f"`kind: {kind.name}` cannot stand in a workbook: call it from the step"))
         return await self._tool(kind, replace(call, task=f"{outer.task}.{call.task}"))
+
+
+def _broke(error: Exception) -> Output:
+    return failed(failure("tool-crashed", f"the tool broke: {type(error).__name__}: {error}"))
