@@ -1,6 +1,6 @@
 """The same work in DBOS on SQLite, the fastest embedded peer.
 
-    dbos_peer.py chain|fan|many|cold N FILE    prints items per second
+dbos_peer.py chain|fan|many|cold N FILE    prints items per second
 """
 
 from __future__ import annotations

@@ -29,6 +29,9 @@ class Frame:
         self.positions = {task.name: position for position, task in enumerate(step.tasks)}
         self.run = run
         self.iteration = iteration
+        self.where = run if iteration is None else f"{run}/{iteration}"
+        #: the identity of the visit to the task, the same for all of its attempts
+        self.task_run_id = ""
         self.counter = 0
         self.attempt = 1
         #: how often each task was visited
@@ -56,13 +59,6 @@ class Frame:
         """Whether no task is left."""
         return self.counter >= len(self.tasks)
 
-    @property
-    def task_run_id(self) -> str:
-        """The identity of the visit to this task, the same for all of its attempts."""
-        where = self.run if self.iteration is None else f"{self.run}/{self.iteration}"
-        visit = self.visits.get(self.task.name, 1)
-        return f"{where}/{self.task.name}" if visit == 1 else f"{where}/{self.task.name}.{visit}"
-
     def visit(self, counter: int) -> None:
         """Go to a task."""
         self.counter = counter
@@ -70,7 +66,8 @@ class Frame:
         self.not_before = None
         if not self.at_end:
             name = self.task.name
-            self.visits[name] = self.visits.get(name, 0) + 1
+            visit = self.visits[name] = self.visits.get(name, 0) + 1
+            self.task_run_id = f"{self.where}/{name}" if visit == 1 else f"{self.where}/{name}.{visit}"
 
     def write(self, patch: Patch) -> None:
         """Let a `set` take effect in the scopes of this pipeline."""

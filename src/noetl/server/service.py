@@ -83,9 +83,13 @@ class Service:
         hot.busy = True
         try:
             await self._write(hot, decision)
-        finally:
-            hot.busy = False
+        except NoetlError as error:
+            self._lose(hot, [], error)
+            raise
         self._after(hot, decision)
+        hot.busy = False
+        if hot.mail:
+            self.post(hot.id, ())
         return hot
 
     def _outlook(self, net: Net) -> Outlook:
@@ -132,6 +136,7 @@ class Service:
             return
         hot.mail.extend((one, None) for one in happened)
         if not hot.busy:
+            hot.busy = True  # now, and not when it runs: there must never be two
             self._spawn(self._drain(hot))
 
     def _spawn(self, coroutine: Any) -> None:
