@@ -99,8 +99,14 @@ class EventLog(Protocol):
     def post(self, execution_id: str, body: bytes) -> None:
         """Leave a request for whoever owns the execution."""
 
-    def collect(self) -> list[tuple[str, bytes]]:
-        """The requests left for executions that this process owns, in order; each is handed out once."""
+    def collect(self) -> list[tuple[int, str, bytes]]:
+        """The requests left for executions that this process owns: number, execution, body, in order.
+
+        Numbers only grow. Each is handed out once to a process, and again to the next one unless it was settled.
+        """
+
+    def settle(self, number: int) -> None:
+        """Forget a request: what follows from it is durable."""
 
     def write_lines(self, execution_id: str, lines: Sequence[Line]) -> None:
         """Keep what tools wrote; may be lost when the machine dies."""

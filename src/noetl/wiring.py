@@ -100,7 +100,7 @@ class House:
         execution_id = more.pop("execution_id", None) or new_execution_id(time.time())
         self._sources[execution_id] = source
         await self.log.claim(execution_id)
-        return await self.service.start(net, Open(execution_id, source.hash, payload, **more))
+        return await self.service.start(net, Open(execution_id, source.hash, payload, file=source.file, **more))
 
     async def resume(self, execution_id: str) -> Hot:
         """Go on with an execution that was interrupted."""
@@ -161,7 +161,7 @@ class House:
         if self.log.summary(execution_id) is not None:
             hot = self.service.hot.get(execution_id) or await self.resume(execution_id)
         else:
-            near = Path(self._sources[parent.id].file)
+            near = self._file(parent)
             file = self.catalog.find(child["path"], near=near)
             if file is None:
                 where = near.parent
@@ -182,9 +182,12 @@ class House:
         await asyncio.shield(hot.finished)
         return output_of(hot.state)
 
+    def _file(self, hot: Hot) -> Path:
+        # The same text may lie in several folders; the execution knows from which it was run.
+        return Path(hot.state.file or self._sources[hot.id].file).absolute()
+
     def _world(self, hot: Any) -> LocalWorld:
-        folder = Path(self._sources[hot.id].file).absolute().parent
-        return LocalWorld(folder, self.settings.environment, self._log_line)
+        return LocalWorld(self._file(hot).parent, self.settings.environment, self._log_line)
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
         stamp = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
@@ -197,15 +200,22 @@ class House:
     # --- other processes ---------------------------------------------------------------------------------------------
 
     async def _poll(self) -> None:
-        waiting: list[tuple[str, bytes]] = []
+        waiting: list[tuple[int, str, bytes]] = []
         while True:
             # A store that cannot be read now may be able to later; whoever writes to it hears of it anyway.
             with contextlib.suppress(StoreFailed):
                 waiting += self.log.collect()
-            for execution_id, body in waiting:
-                self.service.post(execution_id, [decode_request(body)])
-            waiting = [one for one in waiting if one[0] in self._coming]
+            for number, execution_id, body in waiting:
+                if execution_id not in self._coming:
+                    self._later(self._request(number, execution_id, body))
+            waiting = [one for one in waiting if one[1] in self._coming]
             await asyncio.sleep(POLL)
+
+    async def _request(self, number: int, execution_id: str, body: bytes) -> None:
+        """Let a request take effect, and forget it when that is durable."""
+        with contextlib.suppress(NoetlError):
+            await self.service.record(execution_id, [decode_request(body, number)])
+            self.log.settle(number)
 
 
 def output_of(state: Execution) -> Output:
@@ -226,10 +236,10 @@ def encode_request(request: Request) -> bytes:
     return msgspec.json.encode({"request": type(request).__name__, "with": request})
 
 
-def decode_request(body: bytes) -> Request:
+def decode_request(body: bytes, number: int = 0) -> Request:
     """A request that another process left."""
     from noetl.model import requests
 
     found = _REQUESTS.decode(body)
-    made: Request = msgspec.convert(found["with"], getattr(requests, found["request"]))
+    made: Request = msgspec.convert({**found["with"], "number": number}, getattr(requests, found["request"]))
     return made

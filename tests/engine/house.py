@@ -236,8 +236,9 @@ class House:
         """Let one thing happen; whether there was anything."""
         if self.faults and self.random.random() < self.faults / 4:
             self.restart()
-        if self.signals and self.random.random() < 0.2:
-            self.happen(self.signals.pop(0))
+        if self.signals and (not self.pipes or self.random.random() < 0.2):
+            self.happen(self.signals[0])  # should the server die of it, it comes again
+            self.signals.pop(0)
             return True
         if self.pipes:
             self.step(self.random.choice(list(self.pipes)))
@@ -247,9 +248,6 @@ class House:
             self.alarms = [one for one in self.alarms if one > at]
             self.now = max(self.now, at)
             self.happen(Due())
-            return True
-        if self.signals:
-            self.happen(self.signals.pop(0))
             return True
         return False
 
@@ -306,7 +304,7 @@ def outcome(state: Execution) -> dict[str, Any]:
 
 
 def flaky(call: Any) -> Output:
-    """A tool that fails on some first attempts, always the same ones."""
-    if call.attempt == 1 and sum(call.key.encode()) % 3 == 0:
+    """Requests fail on some first attempts, always the same ones."""
+    if call.kind == "http" and call.attempt == 1 and sum(call.key.encode()) % 3 == 0:
         return failed(failure("http-status", "503", retryable=True), http={"status": 503, "headers": {}})
     return ok({"n": sum(call.key.encode()) % 7, "key": call.key}, http={"status": 200, "headers": {}})

@@ -108,7 +108,7 @@ def test_a_request_reaches_another_process(path: Path) -> None:
     assert child.stdout.readline() == "ready\n"
     log = SqliteLog(path)
     log.post("x", b"cancel")
-    assert child.communicate(timeout=20)[0] == "[('x', b'cancel')]\n"
+    assert child.communicate(timeout=20)[0] == "[(1, 'x', b'cancel')]\n"
     asyncio.run(log.close())
 
 

@@ -15,7 +15,10 @@ from noetl.model.state import Path, Pipe, StepRun, label_of
 
 
 def handle(turn: Turn, request: Request) -> None:
-    """Let a request take effect."""
+    """Let a request take effect, if it has not done so before."""
+    number = getattr(request, "number", 0)
+    if number and number <= turn.state.handled:
+        return
     HANDLERS[type(request)](turn, request)
 
 
@@ -53,7 +56,7 @@ def look_again(turn: Turn) -> None:
 def _signal(turn: Turn, request: Signal) -> None:
     waiting = turn.state.listeners.get(request.name) or ()
     first = waiting[0] if waiting else None
-    payload = {"signal": request.name, "data": request.data}
+    payload = {"signal": request.name, "data": request.data, **_numbered(request)}
     turn.emit("signal.received", turn.state.path, payload, parent=turn.last)
     if first is not None:
         go_on(turn, *first)
@@ -61,19 +64,23 @@ def _signal(turn: Turn, request: Signal) -> None:
 
 
 def _cancel(turn: Turn, request: Cancel) -> None:
-    turn.emit("execution.cancelled", turn.state.path, {"why": request.why}, parent=turn.last)
+    turn.emit("execution.cancelled", turn.state.path, {"why": request.why, **_numbered(request)}, parent=turn.last)
 
 
-def _pause(turn: Turn, _request: Pause) -> None:
+def _numbered(request: Signal | Cancel | Pause | Resume) -> dict[str, Any]:
+    return {"request": request.number} if request.number else {}
+
+
+def _pause(turn: Turn, request: Pause) -> None:
     if not turn.state.paused:
-        turn.emit("execution.paused", turn.state.path, {}, parent=turn.last)
+        turn.emit("execution.paused", turn.state.path, _numbered(request), parent=turn.last)
 
 
-def _resume(turn: Turn, _request: Resume) -> None:
+def _resume(turn: Turn, request: Resume) -> None:
     state = turn.state
     if not state.paused:
         return
-    turn.emit("execution.resumed", state.path, {}, parent=turn.last)
+    turn.emit("execution.resumed", state.path, _numbered(request), parent=turn.last)
     for run in list(state.runs.values()):
         if run.loop is not None:
             loops.pump(turn, turn.outlook.steps[run.step], run)

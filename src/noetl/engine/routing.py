@@ -25,7 +25,7 @@ def route(turn: Turn, ended: Boundary) -> None:
             taken = _judge(turn, ended, payload)
         except TemplateError as error:
             taken = []
-            payload["error"] = {"kind": error.kind, "message": error.message}
+            payload["error"] = _error_of(ended, error)
     turn.emit("next.evaluated", ended.step, payload, parent=ended.seq, run=ended.step_run_id)
     for name in payload.get("cancel", ()):
         steps.cancel_step(turn, name, f"an arc of `{ended.step}` cancels it")
@@ -34,6 +34,14 @@ def route(turn: Turn, ended: Boundary) -> None:
         reconsider(turn)
     except admission.Refused as refused:
         turn.emit("next.evaluated", refused.step, {"event": "", "arcs": [], "error": refused.error}, parent=turn.last)
+
+
+def _error_of(ended: Boundary, error: TemplateError) -> dict[str, Any]:
+    """Why the execution fails when arcs cannot be judged: of a step that failed, its own error comes first."""
+    own: dict[str, Any] | None = ended.output["error"]
+    if own is None:
+        return {"kind": error.kind, "message": error.message}
+    return {**own, "message": f"{own['message']} (and its arcs could not be judged: {error.message})"}
 
 
 def _judge(turn: Turn, ended: Boundary, payload: dict[str, Any]) -> Taken:

@@ -19,6 +19,8 @@ class Open(msgspec.Struct, frozen=True):
     #: of a child: `execution_id` and `task_run_id` of who waits for it
     parent: dict[str, Any] | None = None
     depth: int = 0
+    #: the playbook's file; relative paths start at its folder
+    file: str | None = None
     #: why it cannot start, where the server found that out
     problem: dict[str, Any] | None = None
 
@@ -28,20 +30,27 @@ class Signal(msgspec.Struct, frozen=True):
 
     name: str
     data: Any = None
+    #: of a request from another process, its place in the inbox: it takes effect once
+    number: int = 0
 
 
 class Cancel(msgspec.Struct, frozen=True):
     """End it."""
 
     why: str = "it was cancelled"
+    number: int = 0
 
 
 class Pause(msgspec.Struct, frozen=True):
     """Start nothing new."""
 
+    number: int = 0
+
 
 class Resume(msgspec.Struct, frozen=True):
     """Go on."""
+
+    number: int = 0
 
 
 class Due(msgspec.Struct, frozen=True):

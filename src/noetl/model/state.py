@@ -170,6 +170,10 @@ class Execution(msgspec.Struct):
     #: the playbook's path
     path: str = ""
     playbook: str = ""
+    #: the playbook's file
+    file: str | None = None
+    #: the latest request of another process that took effect
+    handled: int = 0
     seq: int = 0
     timestamp: str = ""
     #: `requested`, `running`, `completed`, `failed` or `cancelled`

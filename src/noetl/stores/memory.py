@@ -24,7 +24,8 @@ class _Shelf:
         self.summaries: dict[str, Summary] = {}
         self.snapshots: dict[str, dict[int, bytes]] = {}
         self.sources: dict[str, Source] = {}
-        self.inbox: list[tuple[str, bytes]] = []
+        self.inbox: list[tuple[int, str, bytes]] = []
+        self.posted = 0
         self.lines: dict[str, list[Line]] = {}
         self.owners: dict[str, str] = {}
         self.alive: set[str] = set()
@@ -36,6 +37,7 @@ class MemoryLog(EventLog):
     def __init__(self, beside: MemoryLog | None = None) -> None:
         self._shelf: _Shelf = beside._shelf if beside is not None else _Shelf()  # noqa: SLF001  one of us
         self._name = f"memory-{next(_names)}"
+        self._handed: set[int] = set()
         self._shelf.alive.add(self._name)
 
     async def append(self, events: Sequence[Event], *, status: str, snapshot: bytes | None = None) -> None:
@@ -104,14 +106,19 @@ class MemoryLog(EventLog):
 
     def post(self, execution_id: str, body: bytes) -> None:
         """See the port."""
-        self._shelf.inbox.append((execution_id, body))
+        self._shelf.posted += 1
+        self._shelf.inbox.append((self._shelf.posted, execution_id, body))
 
-    def collect(self) -> list[tuple[str, bytes]]:
+    def collect(self) -> list[tuple[int, str, bytes]]:
         """See the port."""
-        inbox, owners = self._shelf.inbox, self._shelf.owners
-        mine = [request for request in inbox if owners.get(request[0]) == self._name]
-        inbox[:] = [request for request in inbox if owners.get(request[0]) != self._name]
-        return mine
+        owners = self._shelf.owners
+        new = [one for one in self._shelf.inbox if owners.get(one[1]) == self._name and one[0] not in self._handed]
+        self._handed.update(one[0] for one in new)
+        return new
+
+    def settle(self, number: int) -> None:
+        """See the port."""
+        self._shelf.inbox[:] = [one for one in self._shelf.inbox if one[0] != number]
 
     def write_lines(self, execution_id: str, lines: Sequence[Line]) -> None:
         """See the port."""

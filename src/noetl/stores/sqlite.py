@@ -75,7 +75,9 @@ class SqliteLog(EventLog):
         self._readers[get_ident()] = first, [-1]
         self._owners = Owners(path.parent / "owners")
         self._writer = Writer(path, self._lock, self._connect_writer, at_once=durability == "process")
-        #: whether lines may still have to be written
+        #: requests that this process was given
+        self._handed: set[int] = set()
+        #: whether lines, or the end of requests, may still have to be written
         self._left_lines = False
 
     # --- events ------------------------------------------------------------------------------------------------------
@@ -166,23 +168,23 @@ class SqliteLog(EventLog):
         self._writer.put(_writing("add_request", [(execution_id, body)])).result()
 
     @_explaining
-    def collect(self) -> list[tuple[str, bytes]]:
+    def collect(self) -> list[tuple[int, str, bytes]]:
         """See the port. Costs next to nothing while nobody writes to the file."""
         reader, seen = self._reader(), self._readers[get_ident()][1]
         version = reader.execute("PRAGMA data_version").fetchone()[0]
         if version == seen[0]:
             return []
-        taken: list[tuple[str, bytes]] = []
-        if reader.execute(_SQL["requests"], (self._owners.id,)).fetchone() is not None:
-            taken = self._writer.put(self._collect).result()
-        # Not before: if they could not be taken, they still wait.
+        rows = reader.execute(_SQL["requests"], (self._owners.id,)).fetchall()
+        # Not before: if they could not be read, they still wait.
         seen[0] = version
-        return taken
+        new = [row for row in rows if row[0] not in self._handed]
+        self._handed.update(row[0] for row in new)
+        return new
 
-    def _collect(self, connection: sqlite3.Connection) -> list[tuple[str, bytes]]:
-        rows = connection.execute(_SQL["requests"], (self._owners.id,)).fetchall()
-        connection.executemany(_SQL["forget_request"], [row[:1] for row in rows])
-        return [(execution_id, body) for _, execution_id, body in rows]
+    def settle(self, number: int) -> None:
+        """See the port. Does not wait: should it be lost, the log knows that the request took effect."""
+        self._writer.leave(_writing("forget_request", [(number,)]))
+        self._left_lines = True
 
     # --- lines -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,263 @@
+"""What events about steps, tasks and loops do to the state; `fold` has the table of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noetl.engine.find import find_pipe, loop_at
+from noetl.model.events import Event
+from noetl.model.output import ok
+from noetl.model.scope import of_scope, written
+from noetl.model.state import (
+    Boundary,
+    Execution,
+    LoopRun,
+    Path,
+    Pipe,
+    Round,
+    StepInfo,
+    StepRun,
+    Token,
+    Wait,
+    parse_label,
+)
+
+
+def _pipe(state: Execution, event: Event) -> Pipe:
+    found = find_pipe(state, event.step_run_id, parse_label(event.iteration))
+    assert found is not None, f"{event.name} of a pipeline that does not run"
+    return found
+
+
+def _info(state: Execution, step: str) -> StepInfo:
+    info = state.steps.get(step)
+    if info is None:
+        info = state.steps[step] = StepInfo()
+    return info
+
+
+def write(state: Execution, run: StepRun | None, path: Path, scope: str, target: tuple[str, ...], value: Any) -> None:
+    """A write travels outwards, to everything that sees it; a parallel loop keeps it for its reducer."""
+    for depth in range(len(path), 0, -1) if run is not None else ():
+        loop = loop_at(run, path[:depth])  # type: ignore[arg-type]
+        if loop.mode == "parallel":
+            if scope == "ctx":
+                loop.writes.setdefault("ctx." + ".".join(target), {})[path[depth - 1]] = value
+            return
+        setattr(loop, scope, written(getattr(loop, scope), target, value))
+    if scope == "ctx":
+        state.ctx = written(state.ctx, target, value)
+    if run is not None:
+        name = "ctx" if scope == "ctx" else "step_vars"
+        setattr(run, name, written(getattr(run, name), target, value))
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+def scheduled(state: Execution, event: Event) -> None:
+    """A firing: the tokens it took are gone."""
+    step, payload = event.entity_id, event.payload
+    run_id = event.step_run_id
+    assert run_id is not None
+    state.runs[run_id] = StepRun(
+        run_id,
+        step,
+        event.seq,
+        state.ctx,
+        input=payload.get("input"),
+        args=payload.get("args"),
+        due=payload.get("due"),
+    )
+    state.total_runs += 1
+    info = _info(state, step)
+    info.runs += 1
+    info.active += 1
+    info.run_id, info.status = run_id, "scheduled"
+    info.started_at = info.finished_at = info.error = info.loop = None
+    state.parked.pop(step, None)
+    if "take" in payload:
+        _fire(state.rounds[step], payload)
+
+
+def _fire(entry: Round, payload: dict[str, Any]) -> None:
+    """A join has fired: its tokens are used up, and a round may begin in which the rest is dealt with."""
+    for name, count in payload["take"].items():
+        del entry.places[name][:count]
+    missing = payload.get("missing")
+    entry.awaited = missing or None
+
+
+def parked(state: Execution, event: Event) -> None:
+    """A token stays."""
+    step, payload = event.entity_id, event.payload
+    token = Token(payload["from"], state.bringer.event() if state.bringer else {}, payload.get("args"))
+    if payload.get("join"):
+        entry = state.rounds.setdefault(step, Round())
+        entry.places.setdefault(str(token.source), []).append(token)
+    else:
+        state.parked.setdefault(step, []).append(token)
+
+
+def skipped(state: Execution, event: Event) -> None:
+    """A token ends without a firing."""
+    step, payload = event.entity_id, event.payload
+    if payload["why"] == "stalled":
+        state.parked.pop(step, None)
+        state.rounds.pop(step, None)
+        if not _info(state, step).runs:
+            state.steps[step].status = "skipped"
+    elif payload["why"] == "round":
+        entry = state.rounds[step]
+        entry.awaited = [name for name in entry.awaited or () if name != payload["from"]] or None
+
+
+def step_started(state: Execution, event: Event) -> None:
+    """The body begins."""
+    run = state.runs[event.step_run_id or ""]
+    run.seq = event.seq
+    info = state.steps[run.step]
+    if info.run_id == run.id:
+        info.status, info.started_at = "running", event.timestamp
+    run.pipe = Pipe(event.seq, event.seq, run.input, begun=True)
+
+
+def step_ended(state: Execution, event: Event) -> None:
+    """The run is over; its arcs are still to be judged."""
+    run = state.runs.pop(event.step_run_id or "")
+    _forget_waits(state, run.id)
+    output = event.payload["output"]
+    for target, value in of_scope(event.payload.get("set", {}), "step"):
+        run.step_vars = written(run.step_vars, target, value)
+    info = state.steps[run.step]
+    info.active -= 1
+    if info.run_id == run.id:
+        info.status = "done" if event.name == "step.done" else "failed"
+        info.finished_at, info.error = event.timestamp, output["error"]
+        info.started_at = info.started_at or event.timestamp
+        info.loop = run.loop.counts() if run.loop is not None else None
+    state.boundaries.append(
+        Boundary(
+            run.step,
+            run.id,
+            event.seq,
+            event.name,
+            output,
+            run.step_vars,
+            run.input,
+            is_loop=run.loop is not None,
+        )
+    )
+
+
+def step_cancelled(state: Execution, event: Event) -> None:
+    """A run, or what was parked at a step, is gone."""
+    step = event.entity_id
+    info = _info(state, step)
+    if event.step_run_id is None:
+        state.parked.pop(step, None)
+        state.rounds.pop(step, None)
+        if not info.runs:
+            info.status = "cancelled"
+        return
+    state.runs.pop(event.step_run_id, None)
+    _forget_waits(state, event.step_run_id)
+    info.active -= 1
+    if info.run_id == event.step_run_id:
+        info.status, info.finished_at = "cancelled", event.timestamp
+
+
+def _forget_waits(state: Execution, run_id: str, path: Path = ()) -> None:
+    for waiting in state.listeners.values():
+        waiting[:] = [key for key in waiting if key[0] != run_id or key[1][: len(path)] != path]
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+
+def task_started(state: Execution, event: Event) -> None:
+    """An attempt is under way; it may wait for something."""
+    pipe = _pipe(state, event)
+    pipe.seq, pipe.begun = event.seq, True
+    pipe.number += 1
+    pipe.is_open = True
+    wait = event.payload.get("wait")
+    if wait is not None:
+        _suspend(state, event, pipe, wait)
+
+
+def _suspend(state: Execution, event: Event, pipe: Pipe, wait: dict[str, Any]) -> None:
+    signal = wait.get("signal")
+    pipe.wait = Wait(event.task_run_id or "", wait.get("until"), signal, wait.get("child"))
+    if signal is None:
+        return
+    queued = state.signals.get(signal)
+    if queued and not wait.get("transient"):
+        pipe.wait.answer = ok(queued.pop(0))
+    else:
+        key = (event.step_run_id or "", parse_label(event.iteration))
+        state.listeners.setdefault(signal, []).append(key)
+
+
+def task_done(state: Execution, event: Event) -> None:
+    """An attempt has ended, and what it wrote is seen."""
+    pipe = _pipe(state, event)
+    pipe.seq, pipe.is_open = event.seq, False
+    path = parse_label(event.iteration)
+    if pipe.wait is not None:
+        pipe.wait = None
+        _forget_waits(state, event.step_run_id or "", path)
+    patch = event.payload.get("set")
+    if patch:
+        run = state.runs[event.step_run_id or ""]
+        for scope in ("ctx", "step"):
+            for target, value in of_scope(patch, scope):
+                write(state, run, path, scope, target, value)
+
+
+# --- loops -----------------------------------------------------------------------------------------------------------
+
+
+def loop_started(state: Execution, event: Event) -> None:
+    """A loop begins."""
+    run, payload = state.runs[event.step_run_id or ""], event.payload
+    run.seq = event.seq
+    run.pipe = None
+    run.loop = LoopRun((), payload["items"], payload["mode"], run.ctx, run.step_vars)
+
+
+def iteration_started(state: Execution, event: Event) -> None:
+    """An iteration, or the loop inside of it, begins."""
+    path, payload = parse_label(event.iteration), event.payload
+    loop = loop_at(state.runs[event.step_run_id or ""], path)
+    loop.results.append(None)
+    inner = payload.get("items")
+    loop.running[path[-1]] = (
+        Pipe(event.seq, event.seq, payload.get("input"))
+        if inner is None
+        else LoopRun(path, inner, payload["mode"], loop.ctx, loop.step)
+    )  # fmt: skip
+
+
+def iteration_ended(state: Execution, event: Event) -> None:
+    """An iteration is over."""
+    path = parse_label(event.iteration)
+    loop = loop_at(state.runs[event.step_run_id or ""], path)
+    del loop.running[path[-1]]
+    if event.name == "loop.iteration.done":
+        loop.succeeded += 1
+        loop.results[path[-1]] = event.payload["data"]
+        loop.stopped = loop.stopped or bool(event.payload.get("until"))
+    else:
+        loop.failed += 1
+        loop.error = loop.error or event.payload["error"]
+        loop.stopped = loop.stopped or bool(event.payload.get("stop"))
+
+
+def loop_done(state: Execution, event: Event) -> None:
+    """What still runs of a loop is no longer heard."""
+    run = state.runs[event.step_run_id or ""]
+    run.seq = event.seq
+    assert run.loop is not None
+    run.loop.running.clear()
+    _forget_waits(state, run.id)

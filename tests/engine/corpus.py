@@ -1,0 +1,182 @@
+"""Playbooks for the simulated house: every construct of the language that the engine decides about."""
+
+from __future__ import annotations
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: test}\nworkload: {items: [3, 1, 2], api: 'http://x'}\nworkflow:\n"
+
+#: those whose outcome does not depend on the order in which things happen
+CONFLUENT = {
+    "chain": """
+- {step: a, tool: {kind: http, url: "{{ workload.api }}"}, set: {ctx.a: "{{ output.http.status }}"}, next: {arcs: [{step: b}]}}
+- {step: b, tool: {kind: python, code: "def main(): pass"}, next: {arcs: [{step: end}]}}
+- {step: end, tool: {kind: noop, output: "{{ ctx.a }}"}}
+""",
+    "retry": """
+- step: a
+  tool:
+    kind: http
+    url: x
+    spec: {policy: {rules: [{when: "{{ output.status == 'error' }}", then: {do: retry, attempts: 3, delay: 5}}]}}
+  set: {ctx.n: "{{ output.http.status }}"}
+""",
+    "pagination": """
+- step: pages
+  tool:
+    - {name: fetch, kind: http, url: "{{ workload.api }}/{{ step.page | default(1) }}", spec: {policy: {rules: [{when: "{{ output.status == 'error' }}", then: {do: retry, delay: 0}}]}}}
+    - name: more
+      kind: noop
+      set: {step.page: "{{ step.page | default(1) + 1 }}"}
+      spec: {policy: {rules: [{when: "{{ step.page < 6 }}", then: {do: jump, to: fetch}}]}}
+  set: {ctx.pages: "{{ step.page }}"}
+""",
+    "sequential loop": """
+- step: each
+  loop: {in: "{{ workload.items }}", iterator: n}
+  tool: {kind: python, code: "def main(): pass", set: {ctx.seen: "{{ ctx.seen | default([]) + [iter.n] }}"}}
+  set: {ctx.all: "{{ output.data | length }}"}
+""",
+    "parallel loop": """
+- step: each
+  loop: {in: "{{ workload.items }}", iterator: n, spec: {mode: parallel, max_in_flight: 2, policy: {reduce: {ctx.sum: sum, ctx.list: append}}}}
+  tool: {kind: python, code: "def main(): pass", set: {ctx.sum: "{{ iter.n }}", ctx.list: "{{ iter.n }}"}, output: "{{ iter.n * 10 }}"}
+  next: {arcs: [{step: end, when: "{{ event.name == 'loop.done' }}", set: {ctx.data: "{{ output.data }}"}}]}
+- {step: end}
+""",
+    "nested loops": """
+- step: each
+  loop: {in: [[1, 2], [], [3]], iterator: g, spec: {mode: parallel, policy: {reduce: {ctx.total: sum}}}, loop: {in: "{{ iter.g }}", iterator: n}}
+  tool: {kind: http, url: x, set: {ctx.total: "{{ iter.n }}"}, output: "{{ iter.parent.index }}", spec: {policy: {rules: [{else: {then: {do: continue}}}]}}}
+  set: {ctx.data: "{{ output.data }}"}
+""",
+    "join": """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}, {step: c}]}}
+- {step: a, tool: {kind: python, code: "def main(): pass"}, next: {arcs: [{step: all}]}}
+- {step: b, tool: {kind: wait, seconds: 3}, next: {arcs: [{step: all}]}}
+- {step: c, tool: {kind: shell, cmd: x}, next: {arcs: [{step: all}]}}
+- {step: all, spec: {policy: {admit: {join: {from: [a, b, c]}}}}, tool: {kind: noop, output: joined}}
+""",
+    "gate": """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}, {step: gate}]}}
+- {step: a, tool: {kind: python, code: "def main(): pass"}, set: {ctx.a: 1}}
+- {step: b, tool: {kind: wait, seconds: 1}, set: {ctx.b: 1}}
+- {step: gate, spec: {policy: {admit: {rules: [{when: "{{ done('a') and ok('b') }}", then: {allow: true}}]}}}, tool: {kind: noop, output: "{{ ctx.a + ctx.b }}"}}
+""",
+    "failure arc": """
+- step: a
+  tool: {kind: http, url: x, spec: {policy: {rules: [{else: {then: {do: fail, message: no}}}]}}}
+  next: {arcs: [{step: cope, when: "{{ event.name == 'step.failed' }}", set: {ctx.kind: "{{ event.error.kind }}"}}, {step: never}]}
+- {step: cope, tool: {kind: shell, cmd: x}}
+- {step: never, tool: {kind: noop}}
+""",
+    "unrouted failure": """
+- {step: a, tool: {kind: http, url: x, spec: {policy: {rules: [{else: {then: {do: fail}}}]}}}, next: {arcs: [{step: b}]}}
+- {step: b, tool: {kind: noop}}
+""",
+    "child": """
+- {step: a, tool: {kind: playbook, path: other, input: {n: 1}}, set: {ctx.child: "{{ output.data.child }}"}}
+""",
+    "waits": """
+- step: a
+  tool: [{name: one, kind: wait, seconds: 10}, {name: two, kind: python, code: "def main(): pass"}, {name: three, kind: wait, seconds: 20}]
+  next: {arcs: [{step: end}]}
+- {step: end, tool: {kind: noop, output: done}}
+""",
+    "signal": """
+- {step: a, tool: {kind: wait, signal: go, timeout: 1000}, set: {ctx.n: "{{ output.data.n }}"}, next: {arcs: [{step: b}]}}
+- {step: b, tool: {kind: shell, cmd: x}}
+""",
+    "timeout": """
+- step: a
+  spec: {policy: {lifecycle: {timeout_s: 5}}}
+  tool: {kind: wait, seconds: 100}
+  next: {arcs: [{step: late, when: "{{ event.error.kind == 'timeout' }}"}]}
+- {step: late, tool: {kind: noop, output: late}}
+""",
+    "cycle": """
+- {step: a, tool: {kind: shell, cmd: x}, set: {ctx.n: "{{ ctx.n | default(0) + 1 }}"}, next: {arcs: [{step: a, when: "{{ ctx.n < 4 }}"}, {step: end}]}}
+- {step: end}
+""",
+    "sugar": """
+- step: a
+  tool:
+    - while: {when: "{{ step.n | default(0) < 3 }}", do: [{name: b, kind: shell, cmd: x, set: {step.n: "{{ step.n | default(0) + 1 }}"}}]}
+    - choose: [{when: "{{ step.n == 3 }}", then: [{name: c, kind: python, code: "def main(): pass"}]}, {else: [{name: d, kind: noop}]}]
+    - {name: report, kind: noop, output: "{{ step.n }}"}
+""",
+    "once": """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}}
+- {step: a, tool: {kind: shell, cmd: x}, next: {arcs: [{step: one}]}}
+- {step: b, tool: {kind: shell, cmd: x}, next: {arcs: [{step: one}]}}
+- {step: one, spec: {policy: {admit: {fire: once}}}, tool: {kind: noop}}
+""",
+    "quiet": """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}}
+- {step: a, tool: {kind: shell, cmd: x}, next: {arcs: [{step: merge}]}}
+- {step: b, tool: {kind: wait, seconds: 2}, next: {arcs: [{step: merge}]}}
+- {step: merge, spec: {policy: {admit: {rules: [{when: "{{ quiet() }}", then: {allow: true}}]}}}, tool: {kind: noop, output: merged}}
+""",
+    "best effort": """
+- step: each
+  spec: {policy: {failure: {mode: best_effort}}}
+  loop: {in: [1, 2, 3, 4, 5, 6], iterator: n, spec: {mode: parallel, max_in_flight: 3}}
+  tool: {kind: http, url: x, output: "{{ iter.n }}"}
+  set: {ctx.loop: "{{ output.loop }}", ctx.data: "{{ output.data }}"}
+""",
+    "until": """
+- step: each
+  loop: {in: [1, 2, 3, 4], iterator: n, spec: {until: "{{ iter.n == 3 }}"}}
+  tool: {kind: shell, cmd: x, output: "{{ iter.n }}"}
+  set: {ctx.data: "{{ output.data }}"}
+""",
+    "stalled": """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: never}]}}
+- {step: a, tool: {kind: shell, cmd: x}}
+- {step: never, spec: {policy: {admit: {rules: [{when: "{{ ctx.nothing }}", then: {allow: true}}]}}}, tool: {kind: noop}}
+""",
+    "terminate": """
+- {step: a, tool: {kind: shell, cmd: x}, next: {arcs: [{terminate: failed}]}}
+""",
+}
+
+#: those whose outcome may differ, and must be sound in any case
+RACES = {
+    "cancelling race": """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}, {step: c}]}}
+- {step: a, tool: {kind: shell, cmd: x}, next: {arcs: [{step: won}]}}
+- {step: b, tool: {kind: python, code: "def main(): pass"}, next: {arcs: [{step: won}]}}
+- {step: c, tool: {kind: wait, seconds: 1}, next: {arcs: [{step: won}]}}
+- {step: won, spec: {policy: {admit: {join: {from: [a, b, c], need: 1, rest: cancel}}}}, tool: {kind: noop}}
+""",
+    "blocking rounds": """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}}
+- {step: a, tool: {kind: shell, cmd: x}, set: {ctx.n: "{{ ctx.n | default(0) + 1 }}"}, next: {spec: {mode: inclusive}, arcs: [{step: j}, {step: a, when: "{{ ctx.n < 3 }}"}]}}
+- {step: b, tool: {kind: wait, seconds: 1}, next: {arcs: [{step: j}]}}
+- {step: j, spec: {policy: {admit: {join: {from: [a, b], need: 1, rest: block}}}}, tool: {kind: shell, cmd: x}}
+""",
+    "complete when": """
+- step: race
+  loop: {in: [1, 2, 3, 4], iterator: n, spec: {mode: parallel, max_in_flight: 4, complete_when: "{{ loop.completed >= 2 }}"}}
+  tool: {kind: shell, cmd: x, output: "{{ iter.n }}"}
+  set: {ctx.n: "{{ output.loop.completed }}"}
+""",
+    "arc cancels": """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: slow}, {step: boss}, {step: gate}]}}
+- {step: slow, loop: {in: [1, 2, 3], iterator: n, spec: {mode: parallel}}, tool: {kind: shell, cmd: x}}
+- {step: gate, spec: {policy: {admit: {rules: [{when: "{{ ctx.never }}", then: {allow: true}}]}}}, tool: {kind: noop}}
+- {step: boss, tool: {kind: python, code: "def main(): pass"}, next: {arcs: [{step: end, cancel: [slow, gate]}]}}
+- {step: end}
+""",
+    "signals": """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}}
+- {step: a, tool: {kind: wait, signal: go, timeout: 50}, next: {arcs: [{step: c, when: true}]}}
+- {step: b, tool: {kind: wait, signal: go, transient: true, timeout: 50}, next: {arcs: [{step: c, when: true}]}}
+- {step: c, tool: {kind: shell, cmd: x}}
+""",
+    "failing fast": """
+- step: each
+  loop: {in: [1, 2, 3, 4, 5, 6, 7], iterator: n, spec: {mode: parallel, max_in_flight: 2}}
+  tool: {kind: http, url: x}
+  next: {arcs: [{step: end, when: true}]}
+- {step: end}
+""",
+}
