@@ -222,7 +222,9 @@ def output_of(state: Execution) -> Output:
     """What a child's end means to its caller."""
     if state.status == "completed":
         return ok(state.output)
+    # Of a failure that has come up through several playbooks, the one at the bottom says what is wrong.
     error = state.error or {}
+    error = error.get("cause") or error
     kind = "cancelled" if state.status == "cancelled" else "playbook"
     message = f"playbook `{state.path}` {state.status}: {error.get('message', '')}"
     return failed(failure(kind, message, child=state.execution_id, cause=error))

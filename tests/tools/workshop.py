@@ -75,7 +75,7 @@ async def serving(*routes: web.RouteDef, **options: Any) -> AsyncIterator[str]:
 async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
     """Wait for something that happens in another process."""
     async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110  another process sets no event
+        while not holds():
             await asyncio.sleep(0.01)
 
 

@@ -1,0 +1,214 @@
+"""The whole house in one process, on a real store: faults that end a run clearly, and runs side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from noetl.config import Settings
+from noetl.engine.fold import replay
+from noetl.errors import NoetlError
+from noetl.model.requests import Cancel, Pause, Resume, Signal
+from noetl.model.state import Execution
+from noetl.ports import StoreFailed
+from noetl.stores.sqlite import SqliteLog
+from noetl.wiring import House, encode_request
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkflow:\n"
+
+
+class Site:
+    """A folder with playbooks and a home."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings = Settings(folder / "home")
+
+    def write(self, name: str, steps: str) -> Path:
+        file = self.folder / f"{name}.yaml"
+        file.write_text(HEAD % name + steps)
+        return file
+
+    def house(self) -> House:
+        return House(self.settings, SqliteLog(self.settings.home / "noetl.db"))
+
+    async def run(self, steps: str, **payload: Any) -> Execution:
+        async with self.house() as house:
+            return await self.run_in(house, self.write("main", steps), **payload)
+
+    async def run_in(self, house: House, file: Path, **payload: Any) -> Execution:
+        source, loaded = house.catalog.read(file)
+        assert loaded.net is not None, loaded.diagnostics
+        hot = await house.start(source, loaded.net, payload)
+        await asyncio.wait_for(asyncio.shield(hot.finished), 20)
+        assert replay(hot.id, house.log.read(hot.id)) == hot.state
+        return hot.state
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def run(coroutine: Any) -> Any:
+    return asyncio.run(coroutine)
+
+
+@pytest.mark.parametrize(
+    ("steps", "kind", "said"),
+    [
+        ("- {step: a, tool: {kind: noop, output: '{{ ctx.none }}'}}", "template", "`none` is missing"),
+        ("- {step: a, loop: {in: '{{ workload.n }}', iterator: i}, tool: {kind: noop}}", "type", "not a number (int)"),
+        ("- {step: a, tool: {kind: playbook, path: nowhere}}", "playbook", "no playbook `nowhere`"),
+        ("- {step: a, tool: {kind: playbook, path: main}}", "playbook", "more than 32 deep"),
+        ("- {step: a, tool: {kind: noop, output: \"{{ 'a' * 10 ** 9 }}\"}}", "template", "grew too large"),
+        (
+            "- step: a\n  spec: {policy: {max_jumps: 50}}\n  tool: [{name: x, kind: noop, spec: {policy: {rules: [{else: {then: {do: jump, to: x}}}]}}}]",
+            "jump-limit",
+            "more than 50 times",
+        ),
+        ("- {step: a, tool: {kind: duckdb, query: SELECT 1}}", "fail", "cannot be run by this version"),
+        ("- {step: a, tool: {kind: wait, until: tomorrow}}", "type", "cannot wait so"),
+        ("- {step: a, tool: {kind: workbook, task: w}}\nworkbook: {w: {kind: wait, seconds: 1}}", "fail", "cannot stand in a workbook"),
+    ],
+    ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no tool", "no time", "wait in a workbook"],
+)  # fmt: skip
+def test_what_cannot_work_ends_in_an_error_that_names_the_step(site: Site, steps: str, kind: str, said: str) -> None:
+    state = run(site.run(steps, n=1))
+    assert state.status == "failed"
+    assert state.error is not None
+    assert (state.error["kind"], state.error["step"]) == (kind, "a")
+    assert said in state.error["message"]
+
+
+def test_a_failure_far_below_is_told_at_the_top_in_one_sentence(site: Site) -> None:
+    site.write("bottom", "- {step: x, tool: {kind: python, code: 'def main(): raise ValueError(\"deep\")'}}\n")
+    site.write("middle", "- {step: y, tool: {kind: playbook, path: bottom}}\n")
+    state = run(site.run("- {step: a, tool: {kind: playbook, path: middle}}"))
+    assert state.error is not None
+    assert state.error["message"] == "playbook `middle` failed: ValueError: deep"
+    assert state.error["cause"]["kind"] == "python"
+
+
+def test_the_error_of_a_step_comes_before_that_of_its_arcs(site: Site) -> None:
+    state = run(
+        site.run(
+            "- step: a\n  tool: {kind: python, code: 'def main(): return nam'}\n  set: {ctx.all: '{{ output.data }}'}\n"
+            "  next: {arcs: [{step: b, when: '{{ ctx.all | length == 0 }}'}]}\n- {step: b, tool: {kind: noop}}\n"
+        )
+    )
+    assert state.error is not None
+    assert state.error["kind"] == "python"
+    assert state.error["message"].startswith("NameError")
+
+
+def test_a_store_that_fails_ends_the_run_and_keeps_what_was_written(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with site.house() as house:
+            file = site.write(
+                "main", "- {step: a, tool: {kind: wait, seconds: 0.05}, next: {arcs: [{step: end}]}}\n- {step: end}\n"
+            )
+            source, loaded = house.catalog.read(file)
+            assert loaded.net is not None
+            hot = await house.start(source, loaded.net, {})
+            written = len(house.log.read(hot.id))
+
+            async def full(*_arguments: Any, **_more: Any) -> None:
+                raise StoreFailed("the disk is full")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(house.log, "append", full)
+                with pytest.raises(StoreFailed, match="disk is full"):
+                    await asyncio.wait_for(hot.finished, 5)
+            assert len(house.log.read(hot.id)) >= written
+            again = await house.resume(hot.id)
+            await asyncio.wait_for(again.finished, 5)
+            assert again.state.status == "completed"
+
+    run(main())
+
+
+def test_a_request_that_was_not_settled_takes_effect_once(site: Site) -> None:
+    async def main() -> None:
+        file = site.write(
+            "main",
+            "- {step: a, tool: {kind: wait, signal: go}, next: {arcs: [{step: b}]}}\n- {step: b, tool: {kind: wait, signal: go, timeout: 0.3}}\n",
+        )
+        async with site.house() as house:
+            source, loaded = house.catalog.read(file)
+            assert loaded.net is not None
+            hot = await house.start(source, loaded.net, {})
+            house.log.settle = lambda _number: None  # type: ignore[method-assign]  # the process dies just before
+            house.log.post(hot.id, encode_request(Signal("go", 1)))
+            while "b-1" not in hot.state.runs:
+                await asyncio.sleep(0.01)
+            house.service.give_up(hot.id, NoetlError("it dies here"))
+        async with site.house() as house:
+            again = await house.resume(hot.id)
+            await asyncio.wait_for(asyncio.shield(again.finished), 5)
+            names = [event.name for event in house.log.read(hot.id)]
+            assert names.count("signal.received") == 1
+            assert again.state.error is not None
+            assert again.state.error["kind"] == "timeout"
+
+    run(main())
+
+
+def test_a_paused_run_starts_nothing_new_until_it_is_resumed(site: Site) -> None:
+    async def main() -> None:
+        async with site.house() as house:
+            file = site.write(
+                "main",
+                "- {step: a, loop: {in: [1, 2, 3], iterator: i}, tool: {kind: wait, seconds: 0.05}, next: {arcs: [{step: b}]}}\n- {step: b, tool: {kind: noop}}\n",
+            )
+            source, loaded = house.catalog.read(file)
+            assert loaded.net is not None
+            hot = await house.start(source, loaded.net, {})
+            await house.service.record(hot.id, [Pause()])
+            await asyncio.sleep(0.3)
+            assert hot.state.runs["a-1"].loop is not None
+            assert hot.state.runs["a-1"].loop.started == 1
+            await house.service.record(hot.id, [Resume()])
+            await asyncio.wait_for(hot.finished, 5)
+            assert hot.state.status == "completed"
+
+    run(main())
+
+
+def test_cancelling_kills_the_tools_and_the_children(site: Site) -> None:
+    async def main() -> None:
+        site.write("child", "- {step: x, tool: {kind: shell, cmd: 'sleep 0.5; touch late'}}\n")
+        async with site.house() as house:
+            file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
+            source, loaded = house.catalog.read(file)
+            assert loaded.net is not None
+            hot = await house.start(source, loaded.net, {})
+            while len(house.service.hot) < 2:
+                await asyncio.sleep(0.01)
+            child = next(one for one in house.service.hot.values() if one is not hot)
+            await asyncio.sleep(0.1)
+            await house.service.record(hot.id, [Cancel()])
+            await asyncio.wait_for(asyncio.shield(child.finished), 5)
+            assert (hot.state.status, child.state.status) == ("cancelled", "cancelled")
+            await asyncio.sleep(0.7)
+            assert not (site.folder / "late").exists()
+
+    run(main())
+
+
+def test_many_runs_go_on_side_by_side_in_one_file(site: Site) -> None:
+    async def main() -> None:
+        file = site.write(
+            "main",
+            "- {step: a, tool: {kind: python, input: {n: '{{ workload.n }}'}, code: 'def main(n): return n * 2'}}\n",
+        )
+        async with site.house() as house:
+            states = await asyncio.gather(*[site.run_in(house, file, n=n) for n in range(12)])
+            assert [state.output for state in states] == [n * 2 for n in range(12)]
+
+    run(main())
