@@ -308,3 +308,24 @@ async def test_a_cancelled_request_is_dropped(world: Workshop) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.wait_for(gone.wait(), 10)
+
+
+async def test_hosts_that_are_not_allowed_are_not_called(world: Workshop) -> None:
+    async with serving(ECHO) as url:
+        for spec, said in (
+            ({"allow_hosts": ["api.example.invalid"]}, "`allow_hosts` does not let this task call 127.0.0.1"),
+            ({"network": "off"}, "`network: off`"),
+        ):
+            output = await world.run("http", url=f"{url}/echo", spec=spec)
+            assert said in output["error"]["message"]
+        allowed = await world.run("http", url=f"{url}/echo", spec={"allow_hosts": ["*.example.invalid", "127.0.0.1"]})
+        assert allowed["status"] == "ok"
+
+
+async def test_a_redirect_leads_no_further_than_the_allowed_hosts(world: Workshop) -> None:
+    async def away(_: web.Request) -> web.Response:
+        raise web.HTTPFound("http://localhost:1/")
+
+    async with serving(web.get("/away", away)) as url:
+        output = await world.run("http", url=f"{url}/away", spec={"allow_hosts": ["127.0.0.1"]})
+        assert "does not let this task call localhost" in output["error"]["message"]
