@@ -27,6 +27,8 @@ from noetl.server.history import state_at
 
 #: a snapshot is written whenever so many events have come since the last
 SNAPSHOT_EVERY = 5_000
+#: of snapshots, at most so many bytes are written for each event
+BYTES_PER_EVENT = 50
 
 Happening = Fact | Request
 
@@ -50,7 +52,7 @@ class Hot:
         self.mail: list[tuple[Happening, asyncio.Future[None] | None]] = []
         self.busy = False
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.snapshot_seq = state.seq
+        self.next_snapshot = state.seq + SNAPSHOT_EVERY
 
     @property
     def id(self) -> str:
@@ -170,9 +172,10 @@ class Service:
             return
         state = hot.state
         snapshot = None
-        if state.seq - hot.snapshot_seq >= SNAPSHOT_EVERY:
+        if state.seq >= hot.next_snapshot:
             snapshot = msgspec.msgpack.encode(state)
-            hot.snapshot_seq = state.seq
+            # A large state is written less often, so that an event costs the same however long the run is.
+            hot.next_snapshot = state.seq + max(SNAPSHOT_EVERY, len(snapshot) // BYTES_PER_EVENT)
         await self.log.append(decision.events, status=shown_status(state), snapshot=snapshot)
 
     def _after(self, hot: Hot, decision: Decision) -> None:
