@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from cli.conftest import Noetl
 
-pytestmark = pytest.mark.usefixtures("playbooks")
+pytestmark = [pytest.mark.usefixtures("playbooks"), pytest.mark.damages]
 
 
 def test_what_was_recorded_is_whole_and_makes_sense(noetl: Noetl) -> None:

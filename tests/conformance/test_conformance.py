@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from conftest import unsound
 
 HERE = Path(__file__).parent
 CASES = sorted((HERE / "cases").rglob("*.yaml"))
@@ -102,10 +103,22 @@ def in_full() -> list[Any]:
     return [pytest.param(path, id=case_id(path), marks=marks.get(case_id(path), [])) for path in CASES]
 
 
+class Sound(CaseRun):  # type: ignore[misc]  # the suite is not typed
+    """A case whose store is checked at the end."""
+
+    def close(self) -> None:
+        super().close()
+        database = self.home / "noetl.db"
+        found = unsound(database) if database.exists() else []
+        assert not found, f"the store is not sound: {found[:3]}"
+
+
 @pytest.mark.parametrize("path", in_full())
 def test_in_full(path: Path) -> None:
     """As the suite itself does it, through the command line."""
-    result = run_case(path, COMMAND)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("run.CaseRun", Sound)
+        result = run_case(path, COMMAND)
     assert result["ok"], result["reason"]
 
 

@@ -21,6 +21,8 @@ from noetl.stores.memory import MemoryLog
 from noetl.tools.registry import Kinds
 from noetl.wiring import House
 
+pytestmark = pytest.mark.damages
+
 TEXT = """\
 apiVersion: noetl.io/v2
 kind: Playbook
