@@ -212,3 +212,20 @@ def test_many_runs_go_on_side_by_side_in_one_file(site: Site) -> None:
             assert [state.output for state in states] == [n * 2 for n in range(12)]
 
     run(main())
+
+
+def test_an_outer_loop_ends_early_by_its_own_until(site: Site) -> None:
+    state = run(
+        site.run(
+            "- step: a\n  loop: {in: [[1], [2, 3], [4]], iterator: g, spec: {until: '{{ output.data | length == 2 }}'},"
+            " loop: {in: '{{ iter.g }}', iterator: n}}\n  tool: {kind: noop, output: '{{ iter.n }}'}\n"
+        )
+    )
+    assert state.output == [[1], [2, 3]]
+
+
+def test_a_limit_of_a_loop_that_is_no_number_fails_the_step(site: Site) -> None:
+    steps = "- {step: a, loop: {in: [1], iterator: n, spec: {mode: parallel, max_in_flight: '{{ workload.n }}'}}, tool: {kind: noop}}"
+    state = run(site.run(steps, n="many"))
+    assert state.error is not None
+    assert "max_in_flight" in state.error["message"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.engine import runs, scopes
+from noetl.engine.find import loop_at
 from noetl.engine.reduce import reduced
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
@@ -63,7 +64,7 @@ def _advance(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun
     if declared.inner is not None:
         for index, inner in list(loop.running.items()):
             if isinstance(inner, LoopRun) and _advance(turn, step, run, declared.inner, inner):
-                _finish_inner(turn, step, run, declared.inner, inner)
+                _finish_inner(turn, step, run, declared, inner)
             if loop.stopped and index not in loop.running:
                 break
     if _complete(turn, declared, loop):
@@ -78,10 +79,10 @@ def _advance(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun
 def _limit(turn: Turn, declared: Loop) -> int:
     if isinstance(declared.max_in_flight, int):
         return declared.max_in_flight
-    try:
-        return max(1, int(render(declared.max_in_flight, scopes.base(turn))))
-    except (TemplateError, TypeError, ValueError):
-        return 1
+    found = render(declared.max_in_flight, scopes.base(turn))
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise TemplateError(f"`max_in_flight` must be a whole number of at least 1, not {found!r}")
+    return found
 
 
 def _start(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
@@ -105,19 +106,13 @@ def _start(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) 
     elif declared.inner is not None:
         inner = loop.running[path[-1]]
         if isinstance(inner, LoopRun) and _advance(turn, step, run, declared.inner, inner):
-            _finish_inner(turn, step, run, declared.inner, inner)
+            _finish_inner(turn, step, run, declared, inner)
     elif not step.tasks:
-        _done(turn, step, run, path, None, cause=event.seq)
+        turn.emit("loop.iteration.done", step.name, {"data": None}, parent=event.seq, run=run.id, iteration=label)
     else:
         turn.orders.append(
             RunPipeline(run.id, step.name, label, runs.pipeline_scopes(turn, step, run, loop, path))
         )  # fmt: skip
-
-
-def _done(turn: Turn, step: Step, run: StepRun, path: Path, data: Any, *, cause: int) -> None:
-    turn.emit(
-        "loop.iteration.done", step.name, {"data": data}, parent=cause, run=run.id, iteration=label_of(path)
-    )  # fmt: skip
 
 
 def _fail(turn: Turn, step: Step, run: StepRun, path: Path, error: Failure, *, cause: int) -> None:
@@ -166,13 +161,23 @@ def _reduce(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun)
     return None
 
 
-def _finish_inner(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
-    problem = _reduce(turn, step, run, declared, loop)
+def _finish_inner(turn: Turn, step: Step, run: StepRun, around: Loop, loop: LoopRun) -> None:
+    """An inner loop is over, and with it the iteration of the loop around it."""
+    assert around.inner is not None
+    problem = _reduce(turn, step, run, around.inner, loop)
     error = problem or (loop.error if step.failure_mode != "best_effort" else None)
     if error is not None:
         _fail(turn, step, run, loop.path, error, cause=run.seq)
-    else:
-        _done(turn, step, run, loop.path, loop.results, cause=run.seq)
+        return
+    payload: dict[str, Any] = {"data": loop.results}
+    if around.until is not None:
+        sight = scopes.of_iteration(turn, run, loop_at(run, loop.path), loop.path)
+        sight["output"] = ok(loop.results, loop=loop.counts())
+        if around.until.evaluate(sight):
+            payload["until"] = True
+    turn.emit(
+        "loop.iteration.done", step.name, payload, parent=run.seq, run=run.id, iteration=label_of(loop.path)
+    )  # fmt: skip
 
 
 def _finish(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
