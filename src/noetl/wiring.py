@@ -153,8 +153,12 @@ class House:
 
     async def _child(self, parent: Hot, order: StartChild) -> None:
         child = order.child
-        output = await self._childs_output(parent, child, order.task_run_id)
-        await self.service.record(parent.id, [ChildEnded(child["execution_id"], output)])
+        try:
+            output = await self._childs_output(parent, child, order.task_run_id)
+        except NoetlError as error:
+            output = failed(failure("playbook", f"playbook `{child['path']}` could not be run: {error}"))
+        with contextlib.suppress(NoetlError):  # a store that fails is heard of by whoever waits for the parent
+            await self.service.record(parent.id, [ChildEnded(child["execution_id"], output)])
 
     async def _childs_output(self, parent: Hot, child: dict[str, Any], task_run_id: str) -> Output:
         execution_id = child["execution_id"]
