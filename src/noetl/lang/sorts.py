@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from noetl.expr import has_template
 from noetl.lang.grammar import SUGAR, TASK_KEYS
 from noetl.lang.node import ListNode, MapNode, Node, Scalar
 from noetl.model.nearest import nearest
@@ -12,7 +13,7 @@ from noetl.model.shape import Anything, Flag, ListOf, MapOf, Number, Record, Sha
 
 def is_template(text: object) -> bool:
     """Whether a value is text with something to render in it."""
-    return isinstance(text, str) and ("{{" in text or "{%" in text)
+    return isinstance(text, str) and has_template(text)
 
 
 def is_labelled(item: MapNode) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from noetl.expr import Problem, guard
+from noetl.expr import Problem, guard, has_template
 from noetl.expr.scopes import known_names
 from noetl.lang.checks.phrases import syntax, unknown_filter
 from noetl.lang.checks.subject import Subject
@@ -58,7 +58,7 @@ def _not_one_expression(subject: Subject, site: Site) -> None:
     node = site.node
     bare = node.text.strip()
     wrapped = f"{{{{ {bare} }}}}"
-    mendable = "{{" not in bare and bare and not guard(wrapped).problems
+    mendable = bare and not has_template(bare) and not guard(wrapped).problems
     quote = node.style if node.style in (SINGLE, DOUBLE) else "'" if '"' in bare else '"'
     edits = []
     if (
