@@ -43,9 +43,7 @@ def _problem(subject: Subject, site: Site, problem: Problem) -> None:
     # The parser counts from the start of the expression, which is not the place the reader sees.
     message = _COUNTED.sub("", problem.message)
     edits = subject.renaming(at, wrong, phrase.instead) if wrong else []
-    subject.problems.error(
-        problem.code, message, at, fix=problem.fix if phrase.fix is None else phrase.fix, edits=edits
-    )
+    subject.problems.error(problem.code, message, at, fix=phrase.fix, edits=edits)
 
 
 def names_at(place: Place) -> frozenset[str]:
@@ -85,7 +83,8 @@ def _names(subject: Subject, site: Site, known: frozenset[str]) -> None:
             continue
         at = subject.where(site, read.offset, len(name))
         if name == "iter":
-            subject.problems.error("iter-outside-loop", "`iter` exists only inside of a loop", at)
+            fix = "give the step a `loop`, or keep the value in `step.*`"
+            subject.problems.error("iter-outside-loop", "`iter` exists only inside of a loop", at, fix=fix)
             continue
         fix, instead = _what_instead(subject, name, known)
         edits = subject.renaming(at, name, instead)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from noetl.expr import Read, has_template, template
+from noetl.expr.facts import MOST_CHARACTERS
 from noetl.lang.legacy import words
 from noetl.lang.legacy.lowering import V10, Lowering, add_set, task_items
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
@@ -37,6 +38,7 @@ _SCOPES = frozenset(
      "done", "ok", "fail", "running", "loop_done", "all_done", "any_done", "quiet", "cycler", "joiner", "lipsum"}
 )  # fmt: skip
 _HABITS = ("job", "env", "payload", "error", "_err", "args", "loop_index", "_loop_index")
+_MOST_BROKEN = 1_000
 #: text that is never a template, or whose template is none of ours
 _LITERAL = frozenset({"code", "desc", "description", "select"})
 
@@ -54,6 +56,8 @@ class _Names:
         #: steps whose result somebody reads
         self.wanted: dict[str, Scalar] = {}
         self.elsewhere: dict[str, bool] = {}
+        #: templates that do not parse
+        self.broken = 0
         self.by_root: dict[str, Callable[[Chain, Scene, Scalar], Renamed | None]] = {
             "outcome": partial(words.outcome, doc),
             "output": partial(words.output, doc),
@@ -70,8 +74,9 @@ class _Names:
         for step in list(self.doc.steps()):
             self.step(step)
         workbook = map_of(self.doc.root, "workbook")
+        given = names_given(self.doc) if workbook is not None else {}
         for one in workbook.entries if workbook is not None else []:
-            scene = Scene(given=names_given(self.doc, one.name), holder=one)
+            scene = Scene(given=frozenset(given.get(one.name, ())), holder=one)
             block = MapNode([entry("tool", one.value)], one.value.start, one.value.end)
             self.tasks(block, scene, one)
         keychain = self.doc.root.entry("keychain")
@@ -151,9 +156,15 @@ class _Names:
     # --- one template ------------------------------------------------------------------------------------------
 
     def template(self, node: Scalar, scene: Scene) -> None:
+        if self.broken > _MOST_BROKEN and not self.doc.migrating:
+            return  # looking into each takes long, and none of them will run
         facts = template(node.text).facts
         roots = {read.path[0] for read in facts.reads} | {call.name for call in facts.calls}
-        if not facts.problems and self.is_canonical(roots, facts.reads, scene, node):
+        parses = all(problem.code != "template-syntax" for problem in facts.problems)
+        if parses and self.is_canonical(roots, facts.reads, scene, node):
+            return
+        self.broken += not parses
+        if not parses and len(node.text) > MOST_CHARACTERS:
             return
         node.rewrite(rewrite(node.text, lambda chain: self.chain(chain, scene, node)))
 

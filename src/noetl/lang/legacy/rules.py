@@ -219,9 +219,10 @@ def bare_targets(doc: Lowering, holder: MapNode, scope: str) -> None:
     listed_targets(doc, holder, scope)
     block = map_of(holder, "set")
     # Without --legacy such a target is told apart as `set-target`, which says the same.
+    taken = {one.name for one in block.entries} if block is not None else set()
     for one in block.entries if block is not None and (doc.accepted or doc.migrating) else []:
-        taken = block is not None and f"{scope}.{one.name}" in block
-        if block is not None and "." not in one.name and one.name not in _SCOPE_NAMES and not taken:
+        bare = "." not in one.name and one.name not in _SCOPE_NAMES
+        if block is not None and bare and f"{scope}.{one.name}" not in taken:
             doc.found("habit", f"the bare target `{one.name}`", f"`{scope}.{one.name}`", one.key)
             doc.bare_targets.setdefault(one.name, scope)
             one.key = _prefixed(one, scope)

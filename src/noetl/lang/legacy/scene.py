@@ -158,15 +158,16 @@ def declares(step: MapNode, name: str) -> bool:
     return block is not None and name in block
 
 
-def names_given(doc: Lowering, task: str) -> frozenset[str]:
-    """The inputs that callers give a workbook task."""
-    names: set[str] = set()
+def names_given(doc: Lowering) -> dict[str, set[str]]:
+    """By name of a workbook task, the inputs that its callers give it."""
+    names: dict[str, set[str]] = {}
     for step in doc.steps():
         for _name, call in task_items(step):
-            if text_of(call, "kind") == "workbook" and (text_of(call, "task") or text_of(call, "name")) == task:
-                block = map_of(call, "input")
-                names.update(one.name for one in block.entries) if block is not None else None
-    return frozenset(names)
+            block = map_of(call, "input") if text_of(call, "kind") == "workbook" else None
+            if block is not None:
+                task = text_of(call, "task") or text_of(call, "name")
+                names.setdefault(task, set()).update(one.name for one in block.entries)
+    return names
 
 
 def sugar_conditions(node: Node | None) -> Iterator[Node]:
