@@ -121,10 +121,15 @@ def test_problems_have_a_code_a_sentence_and_a_place(text: str, code: str, at: s
         assert text[only.offset :].lstrip().startswith(at)
 
 
-def test_a_misspelt_filter_or_test_is_guessed() -> None:
-    assert template("{{ x | to_jsonn }}").problems[0].fix == "did you mean `to_json`?"
-    assert template("{{ x is defind }}").problems[0].fix == "did you mean `defined`?"
-    assert template("{{ x | zzzzzzzz }}").problems[0].fix is None
+@pytest.mark.parametrize("text", ["{{ [" + "1," * 50_000 + "] }}", "{% if x %}" + "y" * 100_000 + "{% endif %}"])
+def test_what_would_take_long_to_read_is_refused_with_its_length(text: str) -> None:
+    (only,) = template(text).problems
+    assert only.code == "template-syntax"
+    assert only.message.endswith("characters long; 100,000 are the limit")
+
+
+def test_text_with_expressions_in_it_may_be_of_any_length() -> None:
+    assert template("x" * 200_000 + "{{ y }}").problems == ()
 
 
 def test_all_problems_of_a_template_are_told_at_once() -> None:

@@ -352,3 +352,28 @@ def test_of_very_many_problems_the_first_are_told_and_that_there_are_more() -> N
     assert not loaded.ok
     assert len(loaded.diagnostics) == 5_000
     assert sum("there are more problems" in one.message for one in loaded.diagnostics) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 65,
+        "a: *b\n",
+        "a: &abc 1\nb: *abd\n",
+        "a0: &a0 [" + "x," * 1000 + "]\n" + "".join(f"b{n}: *a0\n" for n in range(101)),
+        "a: [" + "1," * 500_001 + "]\n",
+        "? [a]\n: 1\n",
+        "a:\n  <<: 1\n",
+        "a: \ud800\n",
+        "a: 1\n---\nb: 1\n",
+        "a: \0\n",
+        "a: !x 1\n",
+        "a" * 8_000_001,
+    ],
+    ids=str.__len__,
+)
+def test_every_refusal_of_the_reader_says_what_to_do(text: str) -> None:
+    problems = Diagnostics(Source(text))
+    read(text, problems)
+    assert [one.fix for one in problems.found() if not one.fix] == []
+    assert problems.has_errors

@@ -156,6 +156,17 @@ def test_the_summary_of_several_files_counts_them() -> None:
     assert summary([Reported(source, [at(source, "a")]), Reported(source, [])]) == "1 error in 2 files\n"
 
 
+def test_the_commands_of_a_summary_name_the_files_they_are_for() -> None:
+    sources = [Source("abc", name) for name in ("my flow.yaml", "b.yaml", "<stdin>")]
+    legacy = [at(one, "a", code="legacy-args") for one in sources]
+    one, other, stdin = (Reported(source, [found]) for source, found in zip(sources, legacy, strict=True))
+    assert "`noetl migrate 'my flow.yaml' b.yaml` rewrites" in summary([one, other, Reported(sources[0], [])])
+    assert "`noetl migrate -` rewrites" in summary([stdin])
+    assert "`noetl migrate FILE…` rewrites" in summary([one] * 6)
+    mendable = Reported(sources[2], [at(sources[2], "a", edits=(Edit(0, 1, "x"),))])
+    assert "`noetl validate --fix FILE` mends it" in summary([mendable])
+
+
 # --- JSON and SARIF --------------------------------------------------------------------------------------------
 
 

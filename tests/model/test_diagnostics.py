@@ -1,6 +1,8 @@
 """Diagnostics: collected once each, told in the order of the source."""
 
-from noetl.model.diagnostics import Diagnostics, Edit, Severity
+import pytest
+
+from noetl.model.diagnostics import MOST, Diagnostics, Edit, Enough, Severity
 from noetl.model.source import Source, Span
 
 
@@ -47,3 +49,28 @@ def test_a_span_is_taken_as_it_is_and_edits_are_kept() -> None:
     problems.error("e", "m", Span(3, 4, 3, 5), edits=[Edit(0, 1, "x")])
     (found,) = problems.found()
     assert (found.span, found.edits) == (Span(3, 4, 3, 5), (Edit(0, 1, "x"),))
+
+
+def full(*, stops: bool) -> Diagnostics:
+    problems = Diagnostics(Source("ab"), stops=stops)
+    for number in range(MOST):
+        problems.warning("w", f"{number}", (0, 1))
+        problems.error("e", f"{number}", (0, 1))
+    return problems
+
+
+def test_errors_are_told_however_many_warnings_there_are() -> None:
+    problems = full(stops=False)
+    assert not any("more" in one.message for one in problems.found())
+    problems.error("e", "one more", (0, 1))
+    told = problems.found()
+    assert len(told) == 2 * MOST
+    (last,) = (one.message for one in told if "there are more problems" in one.message)
+    assert last.endswith("only the first 5,000 errors are told)")
+
+
+def test_nothing_more_is_looked_for_when_enough_errors_are_told() -> None:
+    problems = full(stops=True)
+    problems.warning("w", "one more", (0, 1))
+    with pytest.raises(Enough):
+        problems.error("e", "one more", (0, 1))

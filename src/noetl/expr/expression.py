@@ -10,7 +10,7 @@ from noetl.errors import TemplateError, TemplateLimit
 from noetl.expr.closures.access import dotted_code, name_code
 from noetl.expr.closures.expressions import compiled
 from noetl.expr.closures.statements import marker_of
-from noetl.expr.facts import Facts, Problem, Read
+from noetl.expr.facts import Facts, Problem, Read, too_long
 from noetl.expr.sandbox.plain import plain
 from noetl.expr.sandbox.run import Code, Run
 from noetl.expr.syntax import nodes
@@ -71,6 +71,8 @@ class Expression:
 
     def _parsed(self) -> nodes.Expr | Problem:
         if self._tree is None:
+            self._tree = too_long("expression", self.source)
+        if self._tree is None:
             try:
                 self._tree = parse(self.source)
             except (Unsure, RecursionError, ValueError):
@@ -89,7 +91,7 @@ class Expression:
         try:
             return facts_of(tree)
         except RecursionError:
-            return Facts(problems=(Problem("template-syntax", "the template is nested too deeply", None, 0),))
+            return Facts(problems=(Problem("template-syntax", "the template is nested too deeply", 0),))
 
     def _compile(self) -> Code:
         if self._path is not None:

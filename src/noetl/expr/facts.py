@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+#: of one expression, or of a text with statements; text with expressions in it may be of any length
+MOST_CHARACTERS = 100_000
+
 
 class Problem(msgspec.Struct, frozen=True, gc=False):
     """Something wrong with a template, told without raising."""
@@ -14,10 +17,16 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
     code: str
     #: a plain sentence
     message: str
-    #: what to write instead, where that can be guessed
-    fix: str | None
     #: where it stands, in characters from the start of the source; best effort
     offset: int
+
+
+def too_long(what: str, source: str) -> Problem | None:
+    """What is wrong with a source that would take long to read, if it is that long."""
+    if len(source) <= MOST_CHARACTERS:
+        return None
+    message = f"this {what} is {len(source):,} characters long; {MOST_CHARACTERS:,} are the limit"
+    return Problem("template-syntax", message, 0)
 
 
 class Read(msgspec.Struct, frozen=True, gc=False):
@@ -55,7 +64,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
             return self
         # Most have one of these and nothing else, and there are many of them: the empty ones cost nothing.
         return Facts(
-            self.problems and tuple([Problem(p.code, p.message, p.fix, p.offset + by) for p in self.problems]),
+            self.problems and tuple([Problem(p.code, p.message, p.offset + by) for p in self.problems]),
             self.reads and tuple([Read(r.path, r.offset + by, r.exact) for r in self.reads]),
             self.calls and tuple([Call(c.name, c.args, c.offset + by) for c in self.calls]),
             self.filters,

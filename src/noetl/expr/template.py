@@ -10,7 +10,7 @@ from noetl.errors import TemplateError
 from noetl.expr.budget import DEFAULT_BUDGET, Budget
 from noetl.expr.closures.statements import Action, program, text_of
 from noetl.expr.expression import Expression, expression, failure, quoted, shortened
-from noetl.expr.facts import NO_FACTS, Facts, Problem, Understood, joined
+from noetl.expr.facts import NO_FACTS, Facts, Problem, Understood, joined, too_long
 from noetl.expr.sandbox.run import Run
 from noetl.expr.sandbox.text import to_text
 from noetl.expr.sandbox.undefined import Missing
@@ -107,7 +107,7 @@ class Template(Understood):
         if self._body is None:
             from noetl.expr.syntax.jinja import parse_template
 
-            self._body = parse_template(self.source)
+            self._body = too_long("template", self.source) or parse_template(self.source)
         return self._body
 
     def _find_facts(self) -> Facts:
@@ -122,7 +122,7 @@ class Template(Understood):
         try:
             return facts_of_statements(body)
         except RecursionError:
-            return Facts(problems=(Problem("template-syntax", "the template is nested too deeply", None, 0),))
+            return Facts(problems=(Problem("template-syntax", "the template is nested too deeply", 0),))
 
 
 def _parts_of(source: str) -> tuple[Part, ...] | None:

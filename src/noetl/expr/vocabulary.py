@@ -21,28 +21,3 @@ TESTS: Final = frozenset(
 )
 #: functions of Jinja2 that are there in every template
 FUNCTIONS: Final = frozenset({"range", "dict", "lipsum", "cycler", "joiner", "namespace"})
-
-
-def nearest(word: str, known: frozenset[str]) -> str | None:
-    """The known name that `word` was probably meant to be."""
-    best, best_distance = None, max(2, len(word) // 3) + 1
-    for candidate in sorted(known):
-        distance = _distance(word, candidate, best_distance)
-        if distance < best_distance:
-            best, best_distance = candidate, distance
-    return best
-
-
-def _distance(left: str, right: str, limit: int) -> int:
-    """How many single-character edits lie between two words, counted no further than `limit`."""
-    if abs(len(left) - len(right)) >= limit:
-        return limit
-    previous = list(range(len(right) + 1))
-    for row, one in enumerate(left, 1):
-        current = [row]
-        for column, other in enumerate(right, 1):
-            current.append(min(previous[column] + 1, current[column - 1] + 1, previous[column - 1] + (one != other)))
-        if min(current) >= limit:
-            return limit
-        previous = current
-    return previous[-1]

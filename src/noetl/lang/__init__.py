@@ -19,7 +19,7 @@ from noetl.lang.legacy import lower
 from noetl.lang.node import MapNode
 from noetl.lang.reader import decode, read
 from noetl.lang.shapes import check_document
-from noetl.model.diagnostics import Diagnostic, Diagnostics, Severity
+from noetl.model.diagnostics import Diagnostic, Diagnostics, Enough, Severity
 from noetl.model.kinds import ToolKind
 from noetl.model.net import Net
 from noetl.model.source import Source
@@ -50,8 +50,11 @@ def load(
 ) -> Loaded:
     """Read, lower, check and compile a playbook."""
     source = Source(text, name)
-    problems = Diagnostics(source)
-    net = _passes(text, kinds, problems, legacy=legacy)
+    problems = Diagnostics(source, stops=True)
+    try:
+        net = _passes(text, kinds, problems, legacy=legacy)
+    except Enough:
+        net = None
     return Loaded(net, _graded(problems.found(), strict=strict), source)
 
 

@@ -10,7 +10,7 @@ from noetl.lang.mistakes import slip_of
 from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar
 from noetl.lang.sorts import kind_of_value, meant_value, way_out
 from noetl.model.diagnostics import Diagnostics, Edit
-from noetl.model.nearest import nearest
+from noetl.model.nearest import Hints
 from noetl.model.shape import Record
 
 _MANY = 200
@@ -22,6 +22,7 @@ class Complaints:
     def __init__(self, problems: Diagnostics) -> None:
         self.problems = problems
         self.unknown = 0
+        self.hints = Hints()
 
     def unknown_key(self, entry: Entry, node: MapNode, shape: Record) -> str:
         """Report a key that a map does not know; returns the one that was probably meant, or an empty text."""
@@ -42,14 +43,14 @@ class Complaints:
         self.unknown += 1
         if self.unknown >= _MANY:
             # Whoever has hundreds of unknown keys did not misspell them, and looking for each would take long.
-            self.problems.error("unknown-key", message, span(entry.key))
+            self.problems.error("unknown-key", message, span(entry.key), fix="remove it")
             return ""
         if (slip := slip_of(entry.key, self.problems.source.text)) is not None:
             fix = f"{slip.message}: {slip.fix}"
             self.problems.error("unknown-key", message, (slip.start, slip.end), fix=fix, edits=slip.edits)
             return entry.name.partition(":")[0].strip("\u00a0 -")
         known = [name for name, key in shape.keys.items() if not key.hidden]
-        meant = nearest(entry.name, known)
+        meant = self.hints.nearest(entry.name, known)
         there = node.entry(meant) if meant else None
         if there is not None:
             line, _ = self.problems.source.place(there.key.place)

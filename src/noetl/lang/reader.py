@@ -15,12 +15,17 @@ import yaml
 from noetl.lang.mistakes import tell_syntax_error, unquoted_template
 from noetl.lang.node import PLAIN, Base, Entry, ListNode, MapNode, Node, Scalar, copy
 from noetl.model.diagnostics import Diagnostics
+from noetl.model.nearest import nearest
 
 MAX_BYTES = 8_000_000
 MAX_DEPTH = 64
 MAX_LINES = 500_000
 MAX_NODES = 500_000
 MAX_ALIAS_NODES = 100_000
+
+_SPLIT = "split it into playbooks that call each other with `kind: playbook`"
+#: names that one without an anchor is compared with
+_MOST_ANCHORS = 1_000
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -40,11 +45,11 @@ def decode(data: bytes, problems: Diagnostics) -> str | None:
     """Bytes of a file to text, or None with a diagnostic."""
     if len(data) > MAX_BYTES:
         problems.error("yaml-syntax", f"the file has more than {MAX_BYTES:,} bytes", (0, 0),
-                       fix="split it into playbooks that call each other with `kind: playbook`")  # fmt: skip
+                       fix=_SPLIT)  # fmt: skip
         return None
     if data.count(b"\n") > MAX_LINES:
         problems.error("yaml-syntax", f"the file has more than {MAX_LINES:,} lines", (0, 0),
-                       fix="split it into playbooks that call each other with `kind: playbook`")  # fmt: skip
+                       fix=_SPLIT)  # fmt: skip
         return None
     try:
         return data.decode("utf-8-sig")
@@ -60,7 +65,7 @@ def decode(data: bytes, problems: Diagnostics) -> str | None:
 def read(text: str, problems: Diagnostics) -> Node | None:
     """Text to its root node; None when nothing can be made of it, with the reason among the problems."""
     if len(text) > MAX_BYTES:
-        problems.error("yaml-syntax", f"the text has more than {MAX_BYTES:,} characters", (0, 0))
+        problems.error("yaml-syntax", f"the text has more than {MAX_BYTES:,} characters", (0, 0), fix=_SPLIT)
         return None
     if (nul := text.find("\0")) >= 0:
         problems.error("yaml-syntax", "there is a NUL character here", (nul, nul + 1), fix="remove it")
@@ -72,7 +77,8 @@ def read(text: str, problems: Diagnostics) -> Node | None:
     except yaml.YAMLError as error:
         tell_syntax_error(text, error, problems)
     except UnicodeEncodeError as error:
-        problems.error("yaml-syntax", "there is a character here that no text may hold", (error.start, error.end))
+        problems.error("yaml-syntax", "there is a character here that no text may hold", (error.start, error.end),
+                       fix="remove it")  # fmt: skip
     return None
 
 
@@ -204,7 +210,8 @@ class _Composer:
 
     def open(self, node: MapNode | ListNode, event: Any) -> None:
         if len(self.stack) >= MAX_DEPTH:
-            raise self.stop(f"this is nested more than {MAX_DEPTH} levels deep", (node.start, node.start + 1))
+            message = f"this is nested more than {MAX_DEPTH} levels deep"
+            raise self.stop(message, (node.start, node.start + 1), "take the inner part out, and name it")
         if event.tag is not None:
             self.refuse_tag(event.tag, node.start, node.end)
         if event.anchor is not None:
@@ -235,12 +242,15 @@ class _Composer:
         if any(name == open_name for open_name, _ in self.open_anchors.values()):
             raise self.stop(f"*{name} stands inside of what it stands for", at, "an alias cannot contain itself")
         if name not in self.anchors:
-            raise self.stop(f"nothing above is anchored as &{name}", at)
+            near = nearest(name, list(self.anchors)[:_MOST_ANCHORS])
+            fix = f"did you mean *{near}?" if near else f"put &{name} before the value that is meant, above this line"
+            raise self.stop(f"nothing above is anchored as &{name}", at, fix)
         node, size = self.anchors[name]
         self.alias_count += size
         self.count += size - 1
         if self.alias_count > MAX_ALIAS_NODES:
-            raise self.stop(f"the aliases up to here stand for more than {MAX_ALIAS_NODES:,} values", at)
+            message = f"the aliases up to here stand for more than {MAX_ALIAS_NODES:,} values"
+            raise self.stop(message, at, "put what is shared into the workbook, or into a playbook of its own")
         self.last_end = at[1]
         self.add(copy(node, alias=at))
 
@@ -248,7 +258,7 @@ class _Composer:
         """Put a finished node where it belongs: into the open collection, or at the root."""
         self.count += 1
         if self.count > MAX_NODES:
-            raise self.stop(f"the file holds more than {MAX_NODES:,} values", (node.start, node.start + 1))
+            raise self.stop(f"the file holds more than {MAX_NODES:,} values", (node.start, node.start + 1), _SPLIT)
         inner = self.inner
         if inner is None:
             self.root = node
@@ -265,7 +275,10 @@ class _Composer:
             return node
         if node.flow and self.text.startswith("{{", max(0, node.start - 1)):
             raise self.unquoted_template(node.start - 1)
-        raise self.stop("a key must be text, not a list or a map", (node.start, node.start + 1))
+        at = (node.start, node.start + 1)
+        raise self.stop(
+            "a key must be text, not a list or a map", at, "write text before the `:`; put templates in quotes"
+        )
 
     def unquoted_template(self, start: int) -> _Stop:
         line_end = self.text.find("\n", start)
@@ -296,7 +309,8 @@ class _Composer:
         """`<<`: what the merged maps say holds where this map says nothing; the first of several wins."""
         for source in value.items if isinstance(value, ListNode) else [value]:
             if not isinstance(source, MapNode):
-                self.problems.error("yaml-syntax", "`<<` merges a map or a list of maps", _at(source))
+                self.problems.error("yaml-syntax", "`<<` merges a map or a list of maps", _at(source),
+                                    fix="write `<<: *name`, where `&name` stands before a map")  # fmt: skip
                 continue
             for entry in source.entries:
                 at = positions.setdefault(entry.key.text, len(parent.entries))

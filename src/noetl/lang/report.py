@@ -16,6 +16,8 @@ _Paint: TypeAlias = Callable[[str, str], str]
 
 #: columns of source text that are shown; longer lines are cut around the caret
 WIDTH = 100
+#: files that a command is spelled out for
+_MOST_FILES = 5
 _TAB = "    "
 _ELLIPSIS = "…"
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -48,14 +50,27 @@ def summary(reports: Sequence[Reported]) -> str:
     where = reports[0].source.name if len(reports) == 1 else _count(len(reports), "file")
     lines = [f"{', '.join(counts) or 'no problems'} in {where}"]
     mendable = sum(bool(one.edits) for one in found)
-    named = where if len(reports) == 1 else "FILE…"
     if mendable:
+        named = _files(reports, lambda one: bool(one.edits), stdin="FILE")  # stdin cannot be mended in place
         lines.append(
             f"`noetl validate --fix {named}` mends {'it' if mendable == len(found) == 1 else f'{mendable} of them'}"
         )
-    if any(one.code.startswith("legacy-") for one in found):
-        lines.append(f"`noetl migrate {named}` rewrites the older constructs")
+    if any(map(_is_legacy, found)):
+        lines.append(f"`noetl migrate {_files(reports, _is_legacy, stdin='-')}` rewrites the older constructs")
     return "\n".join(lines) + "\n"
+
+
+def _is_legacy(found: Diagnostic) -> bool:
+    return found.code.startswith("legacy-")
+
+
+def _files(reports: Iterable[Reported], wanted: Callable[[Diagnostic], bool], *, stdin: str) -> str:
+    """The files that have such problems, as they are written on a command line."""
+    from shlex import quote
+
+    names = [report.source.name for report in reports if any(map(wanted, report.diagnostics))]
+    shown = [stdin if name.startswith("<") else quote(name) for name in names]  # `<stdin>` is no file
+    return " ".join(shown) if len(shown) <= _MOST_FILES else "FILE…"
 
 
 def visible(text: str) -> str:

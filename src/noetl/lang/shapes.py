@@ -23,7 +23,6 @@ from noetl.lang.sorts import (
 )
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.kinds import InputRole, ToolKind
-from noetl.model.nearest import nearest
 from noetl.model.shape import (
     Condition,
     Flag,
@@ -168,8 +167,9 @@ class _ShapeCheck(Complaints):
     def check_sugar(self, node: MapNode, sugar: Entry) -> None:
         for entry in node.entries:
             if entry is not sugar and entry.name not in ("name", "desc"):
+                message = f"`{entry.name}` cannot stand beside `{sugar.name}`"
                 self.problems.error(
-                    "unknown-key", f"`{entry.name}` cannot stand beside `{sugar.name}`", span(entry.key)
+                    "unknown-key", message, span(entry.key), fix="move it to a task inside, or remove it"
                 )
         self.check(sugar.value, SUGAR_SHAPES[sugar.name], f"`{sugar.name}`")
 
@@ -200,7 +200,7 @@ class _ShapeCheck(Complaints):
         try:
             return self.kinds[node.value]
         except KeyError:
-            meant = nearest(node.value, self.kinds)
+            meant = self.hints.nearest(node.value, list(self.kinds))
             self.problems.error(
                 "unknown-kind",
                 f"there is no tool kind `{node.value}`",
@@ -288,7 +288,7 @@ class _ShapeCheck(Complaints):
         if value is None:
             self.wrong_type(node, name, "text")
             return
-        meant = shape.words[0] if len(shape.words) == 1 else nearest_word(value, shape.words)
+        meant = shape.words[0] if len(shape.words) == 1 else nearest_word(value, shape.words, self.hints)
         known = ", ".join(shape.words)
         self.problems.error(
             "wrong-value",

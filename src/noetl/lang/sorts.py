@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 
+from noetl.expr import has_template
 from noetl.lang.grammar import SUGAR, TASK_KEYS
 from noetl.lang.node import ListNode, MapNode, Node, Scalar
-from noetl.model.nearest import nearest
+from noetl.model.nearest import Hints
 from noetl.model.shape import Anything, Flag, ListOf, MapOf, Number, Record, Shape, Text, Use, Word
 
 
 def is_template(text: object) -> bool:
     """Whether a value is text with something to render in it."""
-    return isinstance(text, str) and ("{{" in text or "{%" in text)
+    return isinstance(text, str) and has_template(text)
 
 
 def is_labelled(item: MapNode) -> bool:
@@ -23,11 +24,11 @@ def is_labelled(item: MapNode) -> bool:
     return only.name not in TASK_KEYS and only.name not in SUGAR and isinstance(only.value, MapNode)
 
 
-def nearest_word(value: str, words: tuple[str, ...]) -> str | None:
+def nearest_word(value: str, words: tuple[str, ...], hints: Hints) -> str | None:
     """The word that was meant: in another case, or nearly so."""
     lowered = {word.lower(): word for word in words}
     # Of two letters every change makes another word: `no` is not `on`.
-    near = nearest(value, words) if len(value) > 2 else None
+    near = hints.nearest(value, words) if len(value) > 2 else None
     return lowered.get(value.lower()) or near
 
 

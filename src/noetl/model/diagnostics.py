@@ -41,12 +41,23 @@ MOST = 5_000
 Where: TypeAlias = tuple[int, int] | Span | None
 
 
-class Diagnostics:
-    """Where the passes of the language put what they find: they go on, so that all problems are told at once."""
+class Enough(Exception):
+    """So many errors are told that nothing more needs to be looked for."""
 
-    def __init__(self, source: Source) -> None:
+
+class Diagnostics:
+    """Where the passes of the language put what they find: they go on, so that all problems are told at once.
+
+    Of errors and of warnings each the first `MOST` are kept. With `stops`, an error beyond them raises `Enough`.
+    """
+
+    def __init__(self, source: Source, *, stops: bool = False) -> None:
         self.source = source
         self._found: dict[tuple[object, ...], Diagnostic] = {}
+        self._room = {Severity.ERROR: MOST, Severity.WARNING: MOST}
+        #: of which there were more than are kept
+        self._more: set[Severity] = set()
+        self._stops = stops
         #: whether anything found keeps the playbook from running
         self.has_errors = False
 
@@ -62,13 +73,17 @@ class Diagnostics:
     ) -> None:
         """Record a problem at a stretch of the source."""
         self.has_errors = self.has_errors or severity is Severity.ERROR
-        if len(self._found) >= MOST:
+        if not self._room[severity]:
+            self._more.add(severity)
+            if self._stops and severity is Severity.ERROR:
+                raise Enough
             return
-        if len(self._found) == MOST - 1:
-            message += f" (and there are more problems: only the first {MOST:,} are told)"
         span = self.source.span(*at) if isinstance(at, tuple) else at
-        found = Diagnostic(code, severity, message, span, fix, tuple(edits))
-        self._found.setdefault((code, span and (span.line, span.column), message), found)
+        key = (code, span and (span.line, span.column), message)
+        if key in self._found:
+            return
+        self._room[severity] -= 1
+        self._found[key] = Diagnostic(code, severity, message, span, fix, tuple(edits))
 
     def error(self, code: str, message: str, at: Where, *, fix: str | None = None, edits: Iterable[Edit] = ()) -> None:
         """Record an error."""
@@ -82,7 +97,12 @@ class Diagnostics:
 
     def found(self) -> tuple[Diagnostic, ...]:
         """All that was found, in the order of the source."""
-        return tuple(sorted(self._found.values(), key=_by_place))
+        told = sorted(self._found.values(), key=_by_place)
+        for severity in self._more:
+            at = max(index for index, one in enumerate(told) if one.severity is severity)
+            more = f" (and there are more problems: only the first {MOST:,} {severity}s are told)"
+            told[at] = msgspec.structs.replace(told[at], message=told[at].message + more)
+        return tuple(told)
 
 
 def _by_place(found: Diagnostic) -> tuple[int, int, str]:

@@ -1,9 +1,30 @@
 """The nearest known word: what "did you mean" is made of."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 #: of fewer letters every word is nearly another
 _SHORT = 4
+#: letters held against known words in all: thousands of unknown words among thousands of others would take minutes
+_MOST_LETTERS = 500_000
+
+
+class Hints:
+    """What was probably meant by unknown words, looked for only as long as that takes no time."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_LETTERS
+
+    def nearest(self, word: str, known: Collection[str]) -> str | None:
+        """The known word that is nearest."""
+        return nearest(word, known) if self._pays(word, known) else None
+
+    def certain(self, word: str, known: Collection[str]) -> str | None:
+        """The known word that was meant without a doubt."""
+        return only_near(word, known) if self._pays(word, known) else None
+
+    def _pays(self, word: str, known: Collection[str]) -> bool:
+        self._left -= len(known) * len(word)
+        return self._left > 0
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -13,7 +34,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     for candidate in known:
         if abs(len(candidate) - len(word)) > allowed:
             continue
-        distance = _distance(word.lower(), candidate.lower())
+        distance = _distance(word.lower(), candidate.lower(), allowed)
         if distance <= allowed and candidate != word:
             best, allowed = candidate, distance - 1
             if allowed < 0:
@@ -27,7 +48,7 @@ def only_near(word: str, known: Iterable[str]) -> str | None:
     near = [
         candidate
         for candidate in known
-        if abs(len(candidate) - len(word)) <= allowed and _distance(word.lower(), candidate.lower()) <= allowed
+        if abs(len(candidate) - len(word)) <= allowed and _distance(word.lower(), candidate.lower(), allowed) <= allowed
     ]
     if len(near) != 1 or len(word) < _SHORT:
         return None
@@ -38,8 +59,8 @@ def _without_digits(word: str) -> str:
     return "".join(sign for sign in word if not sign.isdigit())
 
 
-def _distance(one: str, other: str) -> int:
-    """Edits from one to the other: insert, delete, replace, or swap two neighbours."""
+def _distance(one: str, other: str, limit: int) -> int:
+    """Edits from one to the other: insert, delete, replace, or swap two neighbours; beyond the limit, any number above."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
@@ -49,5 +70,7 @@ def _distance(one: str, other: str) -> int:
             if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == sign:
                 cost = min(cost, before[j - 2] + 1)
             row.append(cost)
+        if min(row) > limit and min(previous) > limit:
+            return limit + 1  # a swap reaches back by two rows, and no further
         before = previous
     return row[-1]

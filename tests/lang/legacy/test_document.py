@@ -56,3 +56,36 @@ def test_a_setting_of_another_executor_goes_only_where_it_says_what_is_the_case(
         f"executor: {{spec: {{{said}}}}}\nworkflow: [{{step: a, tool: {{kind: noop}}}}, {{step: end}}]\n"
     )
     assert (len(todo), said in text) == (told, bool(told))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("{w: {tool: {kind: noop}}}", "{w: {kind: noop}}"),
+        ("{w: {desc: x, tool: {kind: noop}}}", "{w: {kind: noop, desc: x}}"),
+        ("{w: {tool: [{kind: noop}]}}", "{w: [{kind: noop}]}"),
+    ],
+)
+def test_a_workbook_task_inside_of_tool_is_taken_out_in_the_file_too(before: str, after: str) -> None:
+    text, todo = migrated(f"workbook: {before}\n{END}")
+    assert (f"workbook: {after}\n" in text, todo) == (True, [])
+
+
+def test_the_habits_of_a_workbook_task_are_mended_as_those_of_a_step_are() -> None:
+    text, todo = migrated(
+        "workbook:\n"
+        "  w: {kind: python, libs: {np: numpy}, auth: {}, code: result = 1}\n"
+        f"  v: {{kind: postgres, auth: p, with: {{commands: select 1}}, pool: {{max_size: 3}}}}\n{END}"
+    )
+    assert "  w:\n    kind: python\n    code: |-\n      import numpy as np\n      result = 1\n" in text
+    assert "  v: {kind: postgres, auth: p, spec: {pool_size: 3}, command: select 1}\n" in text
+    assert todo == []
+
+
+def test_a_habit_is_not_called_an_older_spelling() -> None:
+    result = migrate(f"description: x\nvars: {{a: 1}}\n{END}", Kinds())
+    assert result is not None
+    assert [one.message for one in result.diagnostics] == [
+        "`description` at the root is not part of the language",
+        "root `vars` is an older spelling",
+    ]

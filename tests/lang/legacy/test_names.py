@@ -55,3 +55,36 @@ def test_code_that_unwraps_a_result_is_told_that_nothing_is_wrapped(code: str, t
         f'  - {{step: b, tool: {{kind: python, input: {{r: "{{{{ a }}}}"}}, code: "{code}"}}}}\n'
     )
     assert len(todo) == told
+
+
+TARGET = """\
+workflow:
+  - step: s
+    loop: {in: [1], iterator: x}
+    tool: [{kind: noop, set: {a: 1}}, {kind: noop, output: "{{ a }}"}]
+    next: {arcs: [{step: b}]}
+  - {step: b, tool: {kind: noop, output: "{{ a }}"}}
+"""
+
+
+def test_a_target_without_a_scope_is_read_from_that_scope_only_where_it_is_known() -> None:
+    text, todo = migrated(TARGET)
+    assert 'set: {iter.a: 1}}, {kind: noop, output: "{{ iter.a }}"}' in text
+    assert "- step: b\n    # TODO noetl: " + todo[0] + '\n    tool: {kind: noop, output: "{{ a }}"}\n' in text
+
+
+RULE = "workflow: [{step: a, tool: {kind: %s, spec: {policy: {rules: [{when: '{{ %s }}', then: {do: retry}}]}}}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "read", "written", "told"),
+    [
+        ("http, url: u", "error.status == 503", "output.http.status == 503", 0),
+        ("http, url: u", "error.status_code == 503", "output.http.status == 503", 0),
+        ("http, url: u", "error.kind == 1", "output.error.kind == 1", 0),
+        ("noop", "error.status == 503", "output.error.status == 503", 1),
+    ],
+)
+def test_the_status_of_an_error_is_that_of_the_response_or_told(kind: str, read: str, written: str, told: int) -> None:
+    text, todo = migrated(RULE % (kind, read))
+    assert ("{{ " + written + " }}" in text, len(todo)) == (True, told)

@@ -108,3 +108,20 @@ def test_what_a_workbook_task_published_is_left_to_its_caller() -> None:
         "workbook: {w: {kind: noop, result: {as: r}}}\nworkflow:\n  - {step: a, tool: {kind: workbook, task: w}}\n"
     )
     assert todo == ["a workbook task publishes nothing: write this with `set` in the step that calls it"]
+
+
+def test_what_a_workbook_task_writes_into_ctx_is_left_to_its_caller() -> None:
+    text, todo = migrated(
+        "workbook:\n  w: {kind: noop, set_ctx: {b: 1}}\n  v: {kind: noop, set_iter: {b: 1}}\n"
+        "workflow:\n  - {step: a, tool: {kind: workbook, task: w}}\n"
+    )
+    assert "v: {kind: noop, set: {step.b: 1}}" in text
+    assert todo == ["a workbook task does not write `ctx`: write this with `set` in the step that calls it"]
+    assert text.index("# TODO noetl: ") < text.index("w: {kind: noop, set: {ctx.b: 1}}")
+
+
+@pytest.mark.parametrize(("said", "kinds"), [("timeout", "['timeout']"), ("[connection]", "['http-transport']")])
+def test_a_cause_to_retry_is_a_kind_of_error_alone_or_in_a_list(said: str, kinds: str) -> None:
+    text, todo = migrated(f"workflow: [{{step: a, tool: {{kind: http, url: u, retry: {{retry_on: {said}}}}}}}]\n")
+    assert f"output.error.kind in {kinds}" in text
+    assert todo == []

@@ -41,3 +41,9 @@ def test_next_mode_keeps_what_else_the_router_says() -> None:
     )
     assert "synthesize" in text
     assert todo == ['`next_mode` said `mode: "inclusive"`: decide which holds']
+
+
+def test_what_stands_beside_the_label_of_a_task_is_the_tasks() -> None:
+    text, todo = migrated("workflow:\n  - step: a\n    tool:\n      - fetch: {kind: noop}\n        desc: x\n")
+    assert "- fetch: {kind: noop, desc: x}\n" in text
+    assert todo == []

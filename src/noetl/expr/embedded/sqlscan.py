@@ -272,7 +272,7 @@ class _Scanner:
         self._add(text)
 
     def _problem(self, message: str, offset: int) -> None:
-        self.problems.append(Problem("template-syntax", message, None, offset))
+        self.problems.append(Problem("template-syntax", message, offset))
 
 
 def _unescaped(match: re.Match[str]) -> str:

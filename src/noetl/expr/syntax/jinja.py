@@ -74,7 +74,7 @@ def parse_expression(source: str) -> ours.Expr | Problem:
         return found
     only = found[0] if len(found) == 1 else None
     if not isinstance(only, ours.Output):
-        return Problem("template-syntax", "the template does not parse: it is not one expression", None, 0)
+        return Problem("template-syntax", "the template does not parse: it is not one expression", 0)
     return only.expression
 
 
@@ -86,9 +86,9 @@ def parse_template(source: str, *, shift: int = 0) -> tuple[ours.Statement, ...]
     except TemplateSyntaxError as error:
         sentence = (error.message or "it cannot be read").rstrip(".")
         offset = max(0, error.lineno + shift)
-        return Problem("template-syntax", f"the template does not parse: {sentence}", None, offset)
+        return Problem("template-syntax", f"the template does not parse: {sentence}", offset)
     except RecursionError:
-        return Problem("template-syntax", "the template is nested too deeply", None, 0)
+        return Problem("template-syntax", "the template is nested too deeply", 0)
     except (ValueError, OverflowError) as error:
         # For instance a number of more digits than Python reads.
-        return Problem("template-syntax", f"the template does not parse: {error}", None, 0)
+        return Problem("template-syntax", f"the template does not parse: {error}", 0)

@@ -112,15 +112,20 @@ class _Parser:
         left = self._unary(with_filters=True)
         while (binding := _BINDING.get(self.kind, 0)) >= weakest:
             operator = self.kind
+            if operator == "~":
+                left = self._concatenation(left, binding)
+                continue
             self._advance()
-            right = self._arithmetic(binding + 1)
-            if operator != "~":
-                left = nodes.Binary(operator, left, right)
-            elif isinstance(left, nodes.Concat):
-                left = nodes.Concat((*left.parts, right))
-            else:
-                left = nodes.Concat((left, right))
+            left = nodes.Binary(operator, left, self._arithmetic(binding + 1))
         return left
+
+    def _concatenation(self, left: Expr, binding: int) -> Expr:
+        """`a ~ b ~ c` is one node, whose parts are collected once."""
+        parts: list[Expr] = list(left.parts) if isinstance(left, nodes.Concat) else [left]
+        while self.kind == "~":
+            self._advance()
+            parts.append(self._arithmetic(binding + 1))
+        return nodes.Concat(tuple(parts))
 
     def _unary(self, *, with_filters: bool) -> Expr:
         if self.kind in ("-", "+"):

@@ -7,7 +7,7 @@ from typing import Any
 
 from noetl.expr.facts import Call, Facts, Problem, Read
 from noetl.expr.syntax import nodes
-from noetl.expr.vocabulary import FILTERS, TESTS, nearest
+from noetl.expr.vocabulary import FILTERS, TESTS
 
 
 def facts_of(tree: nodes.Expr) -> Facts:
@@ -85,20 +85,18 @@ class _Survey:
     def filter(self, node: nodes.Filter) -> None:
         self._filters.add(node.name)
         if node.name not in FILTERS:
-            self._unknown("filter", node, FILTERS)
+            self._unknown("filter", node)
         self.expression(node.of)
         self.all(node.arguments.expressions())
 
     def test(self, node: nodes.Test) -> None:
         if node.name not in TESTS:
-            self._unknown("test", node, TESTS)
+            self._unknown("test", node)
         self.expression(node.of)
         self.all(node.arguments.expressions())
 
-    def _unknown(self, what: str, node: nodes.Filter | nodes.Test, known: frozenset[str]) -> None:
-        near = nearest(node.name, known)
-        fix = f"did you mean `{near}`?" if near else None
-        self._problems.append(Problem("unknown-filter", f"there is no {what} `{node.name}`", fix, node.offset))
+    def _unknown(self, what: str, node: nodes.Filter | nodes.Test) -> None:
+        self._problems.append(Problem("unknown-filter", f"there is no {what} `{node.name}`", node.offset))
 
     def statements(self, body: Iterable[nodes.Statement]) -> None:
         for node in body:

@@ -3,7 +3,7 @@
 from noetl.lang.checks import code, names, quotes, schemas, secrets, templates, writes
 from noetl.lang.checks.subject import Subject
 
-CHECKS = (names.check, schemas.check, templates.check, secrets.check, writes.check, code.check, quotes.check)
+CHECKS = (templates.check, names.check, schemas.check, secrets.check, writes.check, code.check, quotes.check)
 
 
 def check(subject: Subject) -> None:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from noetl.expr import has_template
 from noetl.lang.checks.subject import Subject, all_tasks
 from noetl.model.playbook import Step, Task
 
@@ -48,7 +49,7 @@ def _parsed(subject: Subject, task: Task, code: str) -> ast.Module | None:
             f"the code is not Python: {error.msg}",
             _place(subject, task, code, line, column, (error.end_offset or 0) - column),
             fix="`code` is never a template: pass the value through `input`"
-            if "{{" in shown or "{%" in shown
+            if has_template(shown)
             else "correct this line of the code",
         )
     except (ValueError, RecursionError, MemoryError):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from noetl.expr import Problem
 from noetl.expr.vocabulary import FILTERS, TESTS
-from noetl.lang.checks.subject import Hints
+from noetl.model.nearest import Hints
 
 
 class Phrase(NamedTuple):
@@ -15,7 +15,7 @@ class Phrase(NamedTuple):
 
     offset: int
     length: int
-    fix: str | None
+    fix: str
     instead: str | None = None
 
 
@@ -75,6 +75,8 @@ def syntax(source: str, problem: Problem) -> Phrase:
 
 
 def _in_words(sign: str, message: str) -> str:
+    if "characters long" in message:
+        return "put data under `workload`, and make what is long in a `python` task"
     if sign in ("'", '"'):
         return "close the quote"
     if found := re.search(r", expected '([)\]}])'", message):

@@ -109,7 +109,7 @@ def _looks_secret(node: Scalar, name: str) -> bool:
     # `secret` holds the name of a secret, not the secret.
     if not isinstance(value, str) or name in ("code", "desc", "description", "secret"):
         return False
-    if len(value) > 12 and "{{" not in value and _SECRET_VALUE.search(value, 0, _FAR):
+    if len(value) > 12 and not is_template(value) and _SECRET_VALUE.search(value, 0, _FAR):
         return True
     return (
         len(value) >= 6

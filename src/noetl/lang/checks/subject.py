@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from noetl.expr import Read
 from noetl.lang.node import DOUBLE, SINGLE, MapNode
 from noetl.lang.sites import Site, Sites
 from noetl.model.diagnostics import Diagnostics, Edit, Where
 from noetl.model.kinds import ToolKind
-from noetl.model.nearest import nearest, only_near
+from noetl.model.nearest import Hints
 from noetl.model.playbook import Assignment, Loop, Playbook, Step, Task
 from noetl.model.source import Span
 
 _QUOTES = (SINGLE, DOUBLE)
 #: what may stand before and after a part of a path: `.x`, `['x']`, `[ "x" ]`
 _SIGNS, _CLOSING = 4, re.compile(r"(?:['\"]?\s*\])?")
-#: names compared in all: thousands of unknown ones among thousands of others would take minutes
-_MOST_COMPARISONS = 50_000
 
 
-class Hints:
-    """What was probably meant by an unknown name, looked for only as long as that takes no time."""
-
-    def __init__(self) -> None:
-        self._left = _MOST_COMPARISONS
-
-    def nearest(self, word: str, known: Collection[str]) -> str | None:
-        """The known name that is nearest."""
-        self._left -= len(known)
-        return nearest(word, known) if self._left > 0 else None
-
-    def certain(self, word: str, known: Collection[str]) -> str | None:
-        """The known name that was meant without a doubt."""
-        self._left -= len(known)
-        return only_near(word, known) if self._left > 0 else None
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Subject:
     """A document in its three forms, and where problems go."""
 
@@ -50,7 +32,7 @@ class Subject:
     problems: Diagnostics
     hints: Hints = field(default_factory=Hints)
 
-    @property
+    @cached_property
     def step_names(self) -> dict[str, Step]:
         """Steps by name; the first of several of one name."""
         found: dict[str, Step] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from noetl.expr import Problem, guard
+from noetl.expr import Problem, guard, has_template
 from noetl.expr.scopes import known_names
 from noetl.lang.checks.phrases import syntax, unknown_filter
 from noetl.lang.checks.subject import Subject
@@ -43,9 +43,7 @@ def _problem(subject: Subject, site: Site, problem: Problem) -> None:
     # The parser counts from the start of the expression, which is not the place the reader sees.
     message = _COUNTED.sub("", problem.message)
     edits = subject.renaming(at, wrong, phrase.instead) if wrong else []
-    subject.problems.error(
-        problem.code, message, at, fix=problem.fix if phrase.fix is None else phrase.fix, edits=edits
-    )
+    subject.problems.error(problem.code, message, at, fix=phrase.fix, edits=edits)
 
 
 def names_at(place: Place) -> frozenset[str]:
@@ -58,7 +56,7 @@ def _not_one_expression(subject: Subject, site: Site) -> None:
     node = site.node
     bare = node.text.strip()
     wrapped = f"{{{{ {bare} }}}}"
-    mendable = "{{" not in bare and bare and not guard(wrapped).problems
+    mendable = bare and not has_template(bare) and not guard(wrapped).problems
     quote = node.style if node.style in (SINGLE, DOUBLE) else "'" if '"' in bare else '"'
     edits = []
     if (
@@ -85,7 +83,8 @@ def _names(subject: Subject, site: Site, known: frozenset[str]) -> None:
             continue
         at = subject.where(site, read.offset, len(name))
         if name == "iter":
-            subject.problems.error("iter-outside-loop", "`iter` exists only inside of a loop", at)
+            fix = "give the step a `loop`, or keep the value in `step.*`"
+            subject.problems.error("iter-outside-loop", "`iter` exists only inside of a loop", at, fix=fix)
             continue
         fix, instead = _what_instead(subject, name, known)
         edits = subject.renaming(at, name, instead)

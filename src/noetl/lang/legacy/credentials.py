@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from noetl.expr import has_template
 from noetl.lang.legacy.document import keychain_entry
 from noetl.lang.legacy.lowering import Lowering
 from noetl.lang.legacy.quoting import quoted
@@ -57,7 +58,7 @@ def lower_auth(doc: Lowering, task: MapNode, name: str) -> None:
     elsewhere = text_of(block, "provider") not in ("", *_KINDS)
     words = () if inline else _STORED[:1] if elsewhere else _STORED
     stored = next((one for one in block.entries if one.name in words and _is_text(one)), None)
-    if stored is not None and (kind is not None or "{{" in text_of(block, stored.name)):
+    if stored is not None and (kind is not None or has_template(text_of(block, stored.name))):
         _by_name(doc, task, found, block, stored, kind)
     elif kind is not None:
         _inline(doc, task, found, block, kind, name)
@@ -79,7 +80,7 @@ def _by_name(doc: Lowering, task: MapNode, found: Entry, block: MapNode, stored:
     """A credential that is kept elsewhere, under a name."""
     doc.found("habit", "`auth` as a map", "`auth: <name of a keychain entry>`", found.key)
     name = text_of(block, stored.name)
-    if "{{" not in name:
+    if not has_template(name):
         assert kind is not None
         keychain_entry(doc, name, kind, {}, found.value)
     left = [one for one in block.entries if one is not stored and one.name not in _SORT]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from noetl.expr import has_template
 from noetl.lang.legacy.credentials import lower_auth
 from noetl.lang.legacy.lowering import Lowering, ensure_map, strings
 from noetl.lang.legacy.quoting import quoted
@@ -134,5 +135,5 @@ def _plain_mapping(target: MapNode) -> None:
     """`mapping: {column: field}` with plain names."""
     mapping = map_of(target, "mapping")
     for one in mapping.entries if mapping is not None else []:
-        if isinstance(one.value, Scalar) and isinstance(one.value.value, str) and "{{" not in one.value.value:
+        if isinstance(one.value, Scalar) and isinstance(one.value.value, str) and not has_template(one.value.value):
             one.value.rewrite("{{ row." + one.value.text + " }}")

@@ -77,10 +77,10 @@ def _workbook(doc: Lowering) -> None:
         doc.root.changed = True
     if isinstance(found.value, MapNode):
         for one in found.value.entries:
-            _unwrap(doc, one)
+            _unwrap(doc, found.value, one)
 
 
-def _unwrap(doc: Lowering, one: Entry) -> None:
+def _unwrap(doc: Lowering, workbook: MapNode, one: Entry) -> None:
     task = one.value
     if not isinstance(task, MapNode) or "kind" in task:
         return
@@ -93,10 +93,11 @@ def _unwrap(doc: Lowering, one: Entry) -> None:
         for other in task.entries:
             doc.keep(tool, other, "the workbook task") if other.name != "tool" else None
         one.value = tool
-        doc.root.changed = True
+        workbook.changed = True
     elif isinstance(tool, ListNode) and len(task.entries) == 1:
+        doc.found("habit", "`tool` under a workbook task", "the tasks themselves", tool)
         one.value = tool
-        doc.root.changed = True
+        workbook.changed = True
 
 
 def _executor(doc: Lowering) -> None:

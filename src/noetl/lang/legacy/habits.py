@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from noetl.expr import has_template
 from noetl.lang.grammar import API_VERSION
 from noetl.lang.legacy.lowering import Lowering, ensure_map, strings, task_items
 from noetl.lang.legacy.quoting import quoted
@@ -22,7 +23,8 @@ def lower(doc: Lowering) -> None:
     for step in list(doc.steps()):
         _call(doc, step)
         _beside_tool(doc, step)
-        for _name, task in list(task_items(step)):
+    for body, _called in doc.bodies():
+        for _name, task in list(task_items(body)):
             _empty(doc, task)
             _libraries(doc, task)
             _pool(doc, task)
@@ -74,7 +76,7 @@ def _workload(doc: Lowering) -> None:
     workload = map_of(doc.root, "workload") if doc.migrating else None
     known = _OF_A_RUN | doc.workload_keys()
     for one in workload.entries if workload is not None else []:
-        texts = [node.text for node in strings(one.value) if "{{" in node.text]
+        texts = [node.text for node in strings(one.value) if has_template(node.text)]
         if any((roots := names_in(text)) and roots <= known for text in texts):
             doc.todo(
                 one,
@@ -157,7 +159,8 @@ def _pool(doc: Lowering, task: MapNode) -> None:
 def _config_in_input(doc: Lowering, task: MapNode) -> None:
     """`with: {commands: …}`: the tool's own keys among its arguments."""
     declared = doc.kinds.get(text_of(task, "kind"))
-    block = map_of(task, "with") or map_of(task, "args")
+    word = "with" if map_of(task, "with") is not None else "args"
+    block = map_of(task, word)
     if declared is None or block is None or declared.name not in ("duckdb", "postgres", "shell"):
         return
     known = (set(declared.keys) | set(KEYS.get(declared.name, {}))) - set(task_names(task))
@@ -167,6 +170,8 @@ def _config_in_input(doc: Lowering, task: MapNode) -> None:
                 doc.found("habit", f"`{one.name}` among the arguments", f"`{one.name}` beside `kind`", one.key)
                 block.take(one.name)
                 task.put(one)
+        if block.changed and not block.entries:
+            task.take(word)
 
 
 def task_names(task: MapNode) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from noetl.expr import has_template
 from noetl.lang.grammar_keychain import CREDENTIAL, CREDENTIAL_KINDS
 from noetl.lang.legacy.credentials import env_of
 from noetl.lang.legacy.lowering import Lowering
@@ -107,7 +108,7 @@ def _stored(doc: Lowering, item: MapNode, keychain: Entry) -> None:
         item.take(word)
         if found.value.text == name or "from" in item:
             continue
-        if "{{" in found.value.text:
+        if has_template(found.value.text):
             said = f"store this credential under the name `{name}`; it was called `{found.value.text}`"
             doc.todo(_place(item, "kind", keychain), said, found.key)
         else:

@@ -57,7 +57,9 @@ class Lowering:
         severity = Severity.WARNING if grade == V10 else Severity.ERROR
         where = at.alias or (at.start, at.end)
         fix = f"write {new}; `noetl migrate FILE` rewrites it"
-        self.problems.add(f"legacy-{slug}", severity, f"{old} is an older spelling", where, fix=fix)
+        # A habit was never a spelling, in no document of any age.
+        what = "is not part of the language" if slug == "habit" else "is an older spelling"
+        self.problems.add(f"legacy-{slug}", severity, f"{old} {what}", where, fix=fix)
 
     def todo(self, at: Entry | None, text: str, near: Base) -> None:
         """Leave a decision to a person: a comment in the migrated file, and a warning."""
@@ -102,16 +104,17 @@ class Lowering:
         steps = list(self.steps())
         return next((step for step in steps if text_of(step, "step") == "start"), steps[0] if steps else None)
 
-    def bodies(self) -> Iterator[MapNode]:
-        """Whatever has tasks under `tool`: the steps, and the tasks of the workbook, each as if it were a step."""
-        yield from self.steps()
+    def bodies(self) -> Iterator[tuple[MapNode, Entry | None]]:
+        """Whatever has tasks under `tool`: the steps; and the tasks of the workbook, each as if it were a step, with its entry."""
+        for step in self.steps():
+            yield step, None
         workbook = map_of(self.root, "workbook")
         for one in list(workbook.entries) if workbook is not None else []:
             if workbook is None or isinstance(one.value, Scalar):
                 continue
             name = entry("step", make(one.name, near=one.key), near=one.key)
             body = MapNode([name, entry("tool", one.value, near=one.key)], one.value.start, one.value.end)
-            yield body
+            yield body, one
             tool = body.get("tool")
             if tool is not None and tool is not one.value:
                 one.value = tool

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from noetl.expr import Read, template
+from noetl.expr import Read, has_template, template
+from noetl.expr.facts import MOST_CHARACTERS
 from noetl.lang.legacy import words
 from noetl.lang.legacy.lowering import V10, Lowering, add_set, task_items
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
@@ -37,6 +38,7 @@ _SCOPES = frozenset(
      "done", "ok", "fail", "running", "loop_done", "all_done", "any_done", "quiet", "cycler", "joiner", "lipsum"}
 )  # fmt: skip
 _HABITS = ("job", "env", "payload", "error", "_err", "args", "loop_index", "_loop_index")
+_MOST_BROKEN = 1_000
 #: text that is never a template, or whose template is none of ours
 _LITERAL = frozenset({"code", "desc", "description", "select"})
 
@@ -54,6 +56,8 @@ class _Names:
         #: steps whose result somebody reads
         self.wanted: dict[str, Scalar] = {}
         self.elsewhere: dict[str, bool] = {}
+        #: templates that do not parse
+        self.broken = 0
         self.by_root: dict[str, Callable[[Chain, Scene, Scalar], Renamed | None]] = {
             "outcome": partial(words.outcome, doc),
             "output": partial(words.output, doc),
@@ -70,8 +74,9 @@ class _Names:
         for step in list(self.doc.steps()):
             self.step(step)
         workbook = map_of(self.doc.root, "workbook")
+        given = names_given(self.doc) if workbook is not None else {}
         for one in workbook.entries if workbook is not None else []:
-            scene = Scene(given=names_given(self.doc, one.name), holder=one)
+            scene = Scene(given=frozenset(given.get(one.name, ())), holder=one)
             block = MapNode([entry("tool", one.value)], one.value.start, one.value.end)
             self.tasks(block, scene, one)
         keychain = self.doc.root.entry("keychain")
@@ -137,7 +142,7 @@ class _Names:
     def below(self, node: Node, scene: Scene, holder: Entry) -> None:
         scene.holder = holder
         if isinstance(node, Scalar):
-            if isinstance(node.value, str) and ("{{" in node.value or "{%" in node.value):
+            if isinstance(node.value, str) and has_template(node.value):
                 self.template(node, scene)
         elif isinstance(node, MapNode):
             for one in node.entries:
@@ -151,9 +156,15 @@ class _Names:
     # --- one template ------------------------------------------------------------------------------------------
 
     def template(self, node: Scalar, scene: Scene) -> None:
+        if self.broken > _MOST_BROKEN and not self.doc.migrating:
+            return  # looking into each takes long, and none of them will run
         facts = template(node.text).facts
         roots = {read.path[0] for read in facts.reads} | {call.name for call in facts.calls}
-        if not facts.problems and self.is_canonical(roots, facts.reads, scene, node):
+        parses = all(problem.code != "template-syntax" for problem in facts.problems)
+        if parses and self.is_canonical(roots, facts.reads, scene, node):
+            return
+        self.broken += not parses
+        if not parses and len(node.text) > MOST_CHARACTERS:
             return
         node.rewrite(rewrite(node.text, lambda chain: self.chain(chain, scene, node)))
 
@@ -244,8 +255,7 @@ class _Names:
             self.doc.found("habit", f"`{root}`", "`iter.index`", node)
             return Renamed(1, "iter.index")
         if root in ("error", "_err"):
-            self.doc.found("habit", f"`{root}`", "`output.error`", node)
-            return Renamed(1, "output.error")
+            return self.error(chain, scene, node)
         if (
             root == "args"
             and after
@@ -257,6 +267,17 @@ class _Names:
             return Renamed(1, "input")
         return None
 
+    def error(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed:
+        """`error` after a task: its error; the status of a response was a part of it, and is one no longer."""
+        after = chain.parts[1] if len(chain.parts) > 1 else ""
+        if after in ("status", "status_code"):
+            if scene.kind == "http":
+                self.doc.found("habit", f"`{chain.parts[0]}.{after}`", "`output.http.status`", node)
+                return Renamed(2, "output.http.status")
+            self.doc.todo(scene.holder, f"`{after}`: an error has a `kind`, a `message` and `retryable`", node)
+        self.doc.found("habit", f"`{chain.parts[0]}`", "`output.error`", node)
+        return Renamed(1, "output.error")
+
     def carries(self, scene: Scene) -> bool:
         """Whether tokens bring `args` to a step: then they are those, and not the step's own input."""
         arcs = (list_of(map_of(step, "next"), "arcs") for step in self.steps.values())
@@ -267,7 +288,7 @@ class _Names:
 
     def bare(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
         root = chain.parts[0]
-        scope = self.doc.bare_targets.get(root) or ("ctx" if root in self.doc.results else None)
+        scope = self.target_scope(root, scene) or ("ctx" if root in self.doc.results else None)
         if root in self.steps and self.written_elsewhere(root):
             said = f"`{root}` is a step, and another step writes a `{root}`: write `ctx.{root}` and say whose it is"
             self.doc.todo(scene.holder, said, node)
@@ -282,13 +303,24 @@ class _Names:
             return self.earlier_task(chain, scene, node)
         if root in self.steps or root in self.workload:
             return self.step_or_workload(chain, scene, node)
-        if scene.step is not None and root in elements_of(scene.step):
+        if root in self.doc.bare_targets:
+            said = f"`{root}` is written by another step, for itself: write it there as `ctx.{root}`, and read that"
+            self.doc.todo(scene.holder, said, node)
+        elif scene.step is not None and root in elements_of(scene.step):
             said = f"`{root}` is known only inside of the loop: publish what is needed with `set`"
             self.doc.todo(scene.holder, said, node)
         elif root in _OUTPUT_WORDS and scene.after_task:
             self.doc.found("habit", f"`{root}`", "`output`", node)
             return of_output(chain, scene.kind)
         return None
+
+    def target_scope(self, name: str, scene: Scene) -> str | None:
+        """The scope that a target named without one got, if it can be read from here."""
+        scope = self.doc.bare_targets.get(name)
+        if scope is None or scope == "ctx":
+            return scope
+        here = writes(scene.step, f"{scope}.{name}") and (scope != "iter" or scene.in_loop)
+        return scope if here else None
 
     def step_or_workload(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed | None:
         root = chain.parts[0]
@@ -305,7 +337,7 @@ class _Names:
         """An earlier task of the same pipeline by its name."""
         root = chain.parts[0]
         scope = "iter" if scene.in_loop else "step"
-        self.doc.found("habit", f"the task's name `{root}`", f"`{scope}.{root}`", node)
+        self.doc.found("habit", f"the task's name `{root}` as its result", f"`{scope}.{root}`", node)
         add_set(scene.earlier[root], f"{scope}.{root}", "{{ output.data }}", node)
         consumed = payload_parts(chain, text_of(scene.earlier[root], "kind"))
         return Renamed(consumed, f"{scope}.{root}")
@@ -316,7 +348,9 @@ class _Names:
         step = self.steps[root]
         consumed = payload_parts(chain, kind_of(step))
         own = root == scene.step_name and (scene.ended or scene.after_task)
-        self.doc.found("habit", f"the step's name `{root}`", "`output.data`" if own else f"`ctx.{root}`", node)
+        self.doc.found(
+            "habit", f"the step's name `{root}` as its result", "`output.data`" if own else f"`ctx.{root}`", node
+        )
         after = chain.parts[1] if len(chain.parts) > 1 else ""
         if root == scene.step_name and scene.in_loop and not scene.ended and after in ("result_index", "index"):
             return Renamed(2, "iter.index")

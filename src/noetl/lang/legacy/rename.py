@@ -13,6 +13,8 @@ from functools import cache, lru_cache
 from itertools import islice
 from typing import Any
 
+from noetl.expr import has_template
+
 Token = tuple[str, str]
 _TAG = re.compile(r"(\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\})", re.DOTALL)
 
@@ -86,7 +88,7 @@ def names_in(text: str) -> set[str]:
 
 def rewrite(text: str, rename: Renamer) -> str:
     """The text with every chain renamed as `rename` says."""
-    if "{{" not in text and "{%" not in text:
+    if not has_template(text):
         return text
     tokens = _tokens(text)
     if tokens is None:

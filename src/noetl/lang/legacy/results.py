@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from noetl.expr import has_template
 from noetl.lang.legacy.lowering import Lowering, add_set, ensure_map, in_a_line, task_items, writes_of
 from noetl.lang.legacy.rules import listed_targets, task_scope
 from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, make, map_of, text_of
@@ -11,11 +12,11 @@ _RESULT = "{{ output.data }}"
 
 def lower(doc: Lowering) -> None:
     """Publish what older documents named as results."""
-    for step in doc.bodies():
+    for step, called in doc.bodies():
         listed_targets(doc, step, "ctx")
         for _name, task in list(task_items(step)):
             listed_targets(doc, task, task_scope(step))
-            _tool_result(doc, step, task)
+            _tool_result(doc, step, task, publishes=called is None)
         _step_result(doc, step)
         _bind(doc, step)
         _vars(doc, step)
@@ -30,7 +31,7 @@ def _step_result(doc: Lowering, step: MapNode) -> None:
     found = step.entry("result") or step.entry("return")
     if found is None:
         return
-    if isinstance(found.value, Scalar) and found.value.value is not None and "{{" not in found.value.text:
+    if isinstance(found.value, Scalar) and found.value.value is not None and not has_template(found.value.text):
         doc.is_000 = True
         doc.found("result", "`result` of a step", "`set: {ctx.<name>: …}`", found.key)
         step.take(found.name)
@@ -54,7 +55,7 @@ def _is_binding(block: MapNode) -> bool:
     return any(name in block for name in ("as", "pick", "collect", "sink", "save", "into"))
 
 
-def _tool_result(doc: Lowering, step: MapNode, task: MapNode) -> None:
+def _tool_result(doc: Lowering, step: MapNode, task: MapNode, *, publishes: bool) -> None:
     found = task.entry("result")
     if found is None or isinstance(found.value, ListNode):
         return
@@ -66,7 +67,7 @@ def _tool_result(doc: Lowering, step: MapNode, task: MapNode) -> None:
         doc.found("result", "`result` of a tool", "`output.data` in the next task", found.key)
         # Sinks read it by this name; whoever else does reads it from `ctx`, where a workbook task writes nothing.
         task.put(entry("result", found.value, near=found.key))
-        if step in doc.steps():
+        if publishes:
             doc.results.add(found.value.text)
             doc.tool_results[found.value.text] = step
 
@@ -138,7 +139,7 @@ def _bind(doc: Lowering, step: MapNode) -> None:
         path = text_of(one.value, "path") if isinstance(one.value, MapNode) else ""
         value = _path(path) if path or isinstance(one.value, MapNode) else None
         if value is None and isinstance(one.value, Scalar):
-            value = one.value.text if "{{" in one.value.text else _path(one.value.text)
+            value = one.value.text if has_template(one.value.text) else _path(one.value.text)
         _publish(doc, step, one.name, value or _RESULT)
 
 

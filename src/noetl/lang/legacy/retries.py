@@ -5,7 +5,7 @@ from __future__ import annotations
 from noetl.lang.legacy.lowering import Lowering
 from noetl.lang.legacy.quoting import quoted
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
-from noetl.lang.node import Base, Entry, ListNode, MapNode, Scalar, make, plain
+from noetl.lang.node import Base, Entry, MapNode, Scalar, make, plain
 
 _ATTEMPTS = ("max_attempts", "attempts", "max")
 _RETRIES = ("max_retries", "retries", "count")
@@ -143,8 +143,9 @@ def _inside(text: str) -> str:
 def _causes(block: _Block) -> str | None:
     """`retry_on: [503, timeout]`: statuses by number, errors by name."""
     found = block.find(*_CAUSES)
-    causes = plain(found.value) if found is not None and isinstance(found.value, ListNode) else None
-    if not isinstance(causes, list) or not causes:
+    said = plain(found.value) if found is not None else None
+    causes = said if isinstance(said, list) else [said]
+    if not causes:
         return None
     numbers = [one for one in causes if isinstance(one, int) and not isinstance(one, bool)]
     kinds = list(dict.fromkeys(_KINDS[one] for one in causes if isinstance(one, str) and one in _KINDS))

@@ -8,6 +8,7 @@ from itertools import zip_longest
 from noetl.lang.legacy.lowering import V10, Lowering, ensure_map, strings, task_items
 from noetl.lang.legacy.rename import names_in
 from noetl.lang.legacy.retries import retry_rule
+from noetl.lang.legacy.scene import writes_scope
 from noetl.lang.legacy.tools import add_rule
 from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, list_of, make, map_of, text_of
 
@@ -18,7 +19,7 @@ _DIRECTIVE = ("do", "attempts", "backoff", "delay", "max_delay", "jitter", "to",
 
 def lower(doc: Lowering) -> None:
     """Bring every task's rules, and every `set`, into today's shape."""
-    for step in doc.bodies():
+    for step, called in doc.bodies():
         writes(doc, step, "ctx")
         scope, parallel = task_scope(step), _is_parallel(step)
         if scope != "iter" and (doc.accepted or doc.migrating):
@@ -29,6 +30,15 @@ def lower(doc: Lowering) -> None:
             _rules(doc, task, following, scope, parallel=parallel, evaluated=evaluated)
             writes(doc, task, scope, parallel=parallel)
         _step_retry(doc, step)
+        if called is not None and doc.migrating:
+            _published(doc, step, called)
+
+
+def _published(doc: Lowering, body: MapNode, called: Entry) -> None:
+    """A task of the workbook sees `ctx` and does not write it."""
+    if writes_scope(body, "ctx"):
+        said = "a workbook task does not write `ctx`: write this with `set` in the step that calls it"
+        doc.todo(called, said, called.key)
 
 
 def task_scope(step: MapNode) -> str:
@@ -209,9 +219,10 @@ def bare_targets(doc: Lowering, holder: MapNode, scope: str) -> None:
     listed_targets(doc, holder, scope)
     block = map_of(holder, "set")
     # Without --legacy such a target is told apart as `set-target`, which says the same.
+    taken = {one.name for one in block.entries} if block is not None else set()
     for one in block.entries if block is not None and (doc.accepted or doc.migrating) else []:
-        taken = block is not None and f"{scope}.{one.name}" in block
-        if block is not None and "." not in one.name and one.name not in _SCOPE_NAMES and not taken:
+        bare = "." not in one.name and one.name not in _SCOPE_NAMES
+        if block is not None and bare and f"{scope}.{one.name}" not in taken:
             doc.found("habit", f"the bare target `{one.name}`", f"`{scope}.{one.name}`", one.key)
             doc.bare_targets.setdefault(one.name, scope)
             one.key = _prefixed(one, scope)

@@ -125,22 +125,31 @@ def elements_of(step: MapNode) -> tuple[str, ...]:
 
 def writes(step: MapNode | None, target: str) -> bool:
     """Whether anything in a step writes a target."""
-    if step is None:
-        return False
-    waiting: list[Node] = [step]
+    scope, _, rest = target.partition(".")
+    for block in _blocks(step):
+        nested = map_of(block, scope)
+        if target in block or (nested is not None and rest in nested):
+            return True
+    return False
+
+
+def writes_scope(step: MapNode, scope: str) -> bool:
+    """Whether anything in a step writes into a scope."""
+    return any(one.name.partition(".")[0] == scope for block in _blocks(step) for one in block.entries)
+
+
+def _blocks(step: MapNode | None) -> Iterator[MapNode]:
+    """Every `set` below a step."""
+    waiting: list[Node] = [step] if step is not None else []
     while waiting:
         node = waiting.pop()
         if isinstance(node, MapNode):
             block = node.get("set")
             if isinstance(block, MapNode):
-                scope, _, rest = target.partition(".")
-                nested = map_of(block, scope)
-                if target in block or (nested is not None and rest in nested):
-                    return True
+                yield block
             waiting.extend(one.value for one in node.entries)
         elif isinstance(node, ListNode):
             waiting.extend(node.items)
-    return False
 
 
 def declares(step: MapNode, name: str) -> bool:
@@ -149,15 +158,16 @@ def declares(step: MapNode, name: str) -> bool:
     return block is not None and name in block
 
 
-def names_given(doc: Lowering, task: str) -> frozenset[str]:
-    """The inputs that callers give a workbook task."""
-    names: set[str] = set()
+def names_given(doc: Lowering) -> dict[str, set[str]]:
+    """By name of a workbook task, the inputs that its callers give it."""
+    names: dict[str, set[str]] = {}
     for step in doc.steps():
         for _name, call in task_items(step):
-            if text_of(call, "kind") == "workbook" and (text_of(call, "task") or text_of(call, "name")) == task:
-                block = map_of(call, "input")
-                names.update(one.name for one in block.entries) if block is not None else None
-    return frozenset(names)
+            block = map_of(call, "input") if text_of(call, "kind") == "workbook" else None
+            if block is not None:
+                task = text_of(call, "task") or text_of(call, "name")
+                names.setdefault(task, set()).update(one.name for one in block.entries)
+    return names
 
 
 def sugar_conditions(node: Node | None) -> Iterator[Node]:

@@ -29,7 +29,7 @@ _WORDS = ("sink", "save")
 
 def lower(doc: Lowering) -> None:
     """Turn every sink into a task."""
-    for step in doc.bodies():
+    for step, _called in doc.bodies():
         _save_step(doc, step)
         tasks = list(task_items(step))
         for name, task in tasks:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from noetl.lang.grammar import SHAPES
+from noetl.lang.grammar import SHAPES, TASK_KEYS
 from noetl.lang.legacy.lowering import V10, Lowering
-from noetl.lang.node import Entry, ListNode, MapNode, Scalar, entry, list_of, make, map_of, text_of
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, list_of, make, map_of, text_of
 from noetl.model.shape import Record
 
 _STEP = SHAPES["Step"]
@@ -30,6 +30,9 @@ def lower(doc: Lowering) -> None:
         _tool_word(doc, step)
         _iterator(doc, step)
         _step_args(doc, step)
+    for body, _called in doc.bodies():
+        for item in list_of(body, "tool") or ():
+            _beside_label(doc, item)
 
 
 def _step_name(doc: Lowering, step: MapNode) -> None:
@@ -60,6 +63,24 @@ def _pipe(doc: Lowering, step: MapNode) -> None:
         assert holder is not None
         holder.value = tool.entries[0].value
         step.changed = True
+
+
+def _beside_label(doc: Lowering, item: Node) -> None:
+    """`- fetch: {kind: http}` with more keys beside the label: they are the task's."""
+    entries = item.entries if isinstance(item, MapNode) and "kind" not in item else []
+    labels = [one for one in entries if one.name not in TASK_KEYS and _is_task(one.value)]
+    if len(labels) != 1 or len(entries) == 1 or not isinstance(item, MapNode):
+        return
+    label = labels[0]
+    for one in item:
+        if one is not label and isinstance(label.value, MapNode):
+            doc.found("habit", f"`{one.name}` beside the task `{label.name}`", "it inside of the task", one.key)
+            item.take(one.name)
+            doc.keep(label.value, one, "beside its name the task")
+
+
+def _is_task(node: Node) -> bool:
+    return isinstance(node, MapNode) and ("kind" in node or "type" in node)
 
 
 def _type(doc: Lowering, step: MapNode) -> None:

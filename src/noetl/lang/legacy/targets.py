@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from noetl.expr import has_template
 from noetl.lang.legacy.credentials import lower_auth
 from noetl.lang.legacy.lowering import Lowering, strings
 from noetl.lang.legacy.quoting import quoted
@@ -194,7 +195,7 @@ def rows_of(args: MapNode, origin: Origin) -> Node | str | None:
         return None
     if isinstance(only.value, ListNode):
         return origin.rename(only.value) if all(isinstance(item, MapNode) for item in only.value.items) else None
-    if not isinstance(only.value, Scalar) or not isinstance(only.value.value, str) or "{{" not in only.value.text:
+    if not isinstance(only.value, Scalar) or not isinstance(only.value.value, str) or not has_template(only.value.text):
         return None
     rows = _text(origin.rename(only.value))
     is_whole = isinstance(rows, str) and rows.replace(" ", "") == "{{output.data}}"

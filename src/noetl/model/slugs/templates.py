@@ -6,7 +6,7 @@ TEMPLATES = (
     explained(
         "template-syntax",
         title="The template cannot be parsed",
-        meaning="What stands between `{{` and `}}` is not a Jinja2 expression.",
+        meaning="What stands between `{{` and `}}` is not a Jinja2 expression, or it has more than 100,000 characters.",
         why="It could not be evaluated.",
         mend="Close brackets and quotes, and check the operators.",
         wrong="""
