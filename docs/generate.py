@@ -206,7 +206,7 @@ say."""
 _CLI_INTRO = """# The command line
 
 Exit codes: 0 done, 1 the execution failed or something is not as it should be (`--check`), 2 the playbook or the command
-line is invalid, 130 interrupted. An execution is meant by its ID, by the beginning of it, or by `last`.
+line is invalid, 130 interrupted, 143 terminated. An execution is meant by its ID, by the beginning of it, or by `last`.
 Output is coloured at a terminal and plain otherwise; `NO_COLOR` holds."""
 _TEMPLATES_INTRO = """# Templates
 
