@@ -3,8 +3,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXAMPLE := examples/nightly-etl.yaml
-PICTURE := build/nightly-etl.svg
+EXAMPLE := examples/nightly-sync.yaml
+DEMO := build/demo
 
 # Another environment that happens to be active, or its search path, is none of ours.
 unexport VIRTUAL_ENV
@@ -19,12 +19,17 @@ help:  ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1#/p' $(MAKEFILE_LIST) | while IFS='#' read -r name about; do \
 	    printf '  make %-7s %s\n' "$$name" "$$about"; done
 
-demo: $(READY)  ## set up, then check, explain and draw an example
-	@mkdir -p build
-	@printf '\n$$ noetl validate $(EXAMPLE)\n'; $(BIN)/noetl validate $(EXAMPLE)
-	@printf '\n$$ noetl explain $(EXAMPLE)\n'; $(BIN)/noetl explain $(EXAMPLE)
-	@printf '\n$$ noetl graph $(EXAMPLE) -o $(PICTURE)\n'; $(BIN)/noetl graph $(EXAMPLE) -o $(PICTURE)
-	@printf '\nThe picture is in $(CURDIR)/$(PICTURE); the program is $(BIN)/noetl.\n'
+# The shop that the example talks to is opened for the run alone, and what is recorded goes into a home of its own.
+demo: export NOETL_HOME := $(CURDIR)/$(DEMO)/home
+demo: $(READY)  ## set up, then run, look at and draw an example
+	@rm -rf $(DEMO) && mkdir -p $(DEMO)
+	@printf '\n$$ noetl run $(EXAMPLE)\n'; $(BIN)/python examples/shop.py \
+	    $(BIN)/noetl run $(EXAMPLE) --set 'api_url={url}' --set 'folder=$(CURDIR)/$(DEMO)/rows'
+	@printf '\n$$ noetl show last\n'; $(BIN)/noetl show last
+	@printf '\n$$ noetl why last end\n'; $(BIN)/noetl why last end
+	@printf '\n$$ noetl graph $(EXAMPLE) -o $(DEMO)/nightly-sync.svg\n'; \
+	    $(BIN)/noetl graph $(EXAMPLE) -o $(DEMO)/nightly-sync.svg
+	@printf '\nThe rows are in $(DEMO)/rows, the picture is $(DEMO)/nightly-sync.svg, the program is $(BIN)/noetl.\n'
 
 test: $(READY)  ## set up, check the code, run all tests
 	@check=passed; tests=passed; \
@@ -50,7 +55,7 @@ docs: $(READY)  ## write the generated pages anew
 format: $(READY)  ## format the code and the examples
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/noetl format examples/*.yaml
+	$(BIN)/noetl format examples/*.yaml examples/later/*.yaml
 
 clean:  ## remove the environment and everything that was made
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

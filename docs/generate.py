@@ -22,6 +22,7 @@ from noetl.expr.scopes import STEP_HELPERS, Boundary, known_names
 from noetl.expr.vocabulary import FUNCTIONS, JINJA_FILTERS, OWN_FILTERS, TESTS
 from noetl.lang import load
 from noetl.lang.report import Reported, as_text, summary
+from noetl.model.events import EVENTS, Event
 from noetl.model.slugs import SLUGS, Slug
 from noetl.tools.registry import Kinds
 
@@ -36,6 +37,7 @@ def pages() -> Mapping[str, Callable[[], str]]:
         "docs/reference/grammar.md": grammar_page,
         "docs/reference/tools.md": tools_page,
         "docs/reference/diagnostics.md": diagnostics_page,
+        "docs/reference/events.md": events_page,
         "docs/reference/cli.md": cli_page,
         "docs/reference/templates.md": templates_page,
         "docs/mistakes.md": mistakes_page,
@@ -82,6 +84,27 @@ def cli_page() -> str:
             assert command is not None
             with command.make_context(name, [], root, **settings) as context:
                 parts += [f"## noetl {name}", _fenced(command.get_help(context), "text")]
+    return "\n\n".join(parts)
+
+
+def events_page() -> str:
+    """Every event, from the table the engine is held against."""
+    optional = [f"`{name}`" for name in Event.__struct_fields__ if name in _WHERE_IT_APPLIES]
+    always = [f"`{name}`" for name in Event.__struct_fields__ if name not in _WHERE_IT_APPLIES]
+    parts = [
+        _EVENTS_INTRO,
+        fill(f"Every event has {', '.join(always)}; where they apply also {', '.join(optional)}.", 118),
+    ]
+    parts += ["| event | of | |\n|---|---|---|"]
+    parts[-1] += "".join(
+        f"\n| [`{name}`](#{name.replace('.', '')}) | {about.entity_type} | {about.doc} |"
+        for name, about in EVENTS.items()
+    )
+    for name, about in EVENTS.items():
+        parts += [f"## {name}", about.doc]
+        if about.payload:
+            rows = "".join(f"\n| `{key}` | {holds} |" for key, holds in about.payload.items())
+            parts.append(f"| payload | |\n|---|---|{rows}")
     return "\n\n".join(parts)
 
 
@@ -171,10 +194,19 @@ Every problem has a slug. `noetl help SLUG` prints its entry. All problems of a 
 errors of warnings; `--fix` mends what can be mended without a doubt. A slug `legacy-…` names a construct of an older
 dialect by its old word; `noetl migrate` rewrites it.
 """
+#: the fields of an event that not every event has
+_WHERE_IT_APPLIES = {"parent_id", "step_run_id", "task_run_id", "iteration", "attempt"}
+_EVENTS_INTRO = """# Events
+
+What the log of an execution consists of: `noetl events ID --json` prints one per line, as it is stored. Events are never
+changed. `seq` counts from 1 without a gap. `event_id` is the execution's id and `seq`; `parent_id` is the event that caused
+this one. `entity_id` is the step for events of steps, loops and arcs, `step.task` for tasks, and the playbook's path for the
+rest. `iteration` counts from 0; in nested loops it is text, `"2.0"`. A key of a payload is there when it has something to
+say."""
 _CLI_INTRO = """# The command line
 
 Exit codes: 0 done, 1 the execution failed or something is not as it should be (`--check`), 2 the playbook or the command
-line is invalid, 130 interrupted. An execution is meant by its ID, by the beginning of it, or by `last`.
+line is invalid, 130 interrupted, 143 terminated. An execution is meant by its ID, by the beginning of it, or by `last`.
 Output is coloured at a terminal and plain otherwise; `NO_COLOR` holds."""
 _TEMPLATES_INTRO = """# Templates
 

@@ -1,9 +1,10 @@
-"""The Makefile, with programs that only pretend to check."""
+"""The Makefile: with programs that only pretend to check, and the demo for real."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,27 @@ def test_the_last_line_of_make_test_says_which_part_failed(tmp_path: Path, faili
     assert done.returncode == code
     assert done.stdout.splitlines()[-1] == last
     assert ("failed: mypy" in done.stderr) is (failing == "mypy")
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="there is no make")
+def test_the_demo_runs_an_example_to_its_end(tmp_path: Path) -> None:
+    root = Path(__file__).parents[1]
+    copy = tmp_path / "clone"
+    copy.mkdir()
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "examples"):
+        (copy / name).symlink_to(root / name)
+    environment = copy / "venv"
+    (environment / "bin").mkdir(parents=True)
+    for name, arguments in {"python": "", "noetl": "-m noetl"}.items():
+        program = environment / "bin" / name
+        program.write_text(f'#!/bin/sh\nPYTHONPATH="{root}/src" exec "{sys.executable}" {arguments} "$@"\n')
+        program.chmod(0o755)
+    (environment / ".ready").touch()
+    done = subprocess.run(
+        ["make", "demo", f"VENV={environment}"], check=False, capture_output=True, text=True, cwd=copy, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "attempt 2" in done.stderr  # the shop was busy once
+    assert "nightly-sync completed" in done.stderr + done.stdout
+    assert len(list((copy / "build/demo/rows").rglob("*.ndjson"))) == 15
+    assert (copy / "build/demo/nightly-sync.svg").stat().st_size > 1000

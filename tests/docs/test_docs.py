@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,36 @@ def test_the_tour_of_the_readme_says_what_the_program_says(tmp_path: Path) -> No
     hello.write_text(hello.read_text(encoding="utf-8").replace("iterator: name", "iteratr: name"), encoding="utf-8")
     assert noetl(demo, "validate", "playbooks") in readme
     assert noetl(demo, "validate", "--fix", "playbooks") in readme
+
+
+def test_the_playbooks_about_errors_do_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
+    page = (ROOT / "docs" / "howto" / "route-on-errors.md").read_text(encoding="utf-8")
+    errors, guard = (text for language, text in FENCE.findall(page) if language == "yaml")
+    (tmp_path / "errors.yaml").write_text(errors)
+    (tmp_path / "guard.yaml").write_text(guard)
+    assert 'output: "mended 3"' in noetl(tmp_path, "run", "errors.yaml")
+    assert "guard completed" in noetl(tmp_path, "run", "guard.yaml")
+    assert noetl(tmp_path, "why", "last", "pay") in page
+    guarded = guard.replace("{{ workload.large }}", "{{ event.name == 'step.done' and workload.large }}")
+    (tmp_path / "guard.yaml").write_text(guarded)
+    assert "guard failed" in noetl(tmp_path, "run", "guard.yaml")
+
+
+def test_the_count_of_the_readme_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [count] = [text for language, text in FENCE.findall(readme) if language == "yaml"]
+    (tmp_path / "count.yaml").write_text(count.replace("sleep 1", "sleep 0.3"))
+    counted = tmp_path / "counted.txt"
+    with subprocess.Popen(
+        [sys.executable, "-m", "noetl", "run", "count.yaml"], cwd=tmp_path, stderr=subprocess.DEVNULL
+    ) as running:
+        deadline = time.monotonic() + 30
+        while not counted.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        running.kill()
+    assert "interrupted" in noetl(tmp_path, "ps")
+    assert 'output: "counted"' in noetl(tmp_path, "resume", "last")
+    # The task under way when it was killed may have had its effect.
+    assert list(dict.fromkeys(counted.read_text().split())) == list("123456")

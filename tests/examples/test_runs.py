@@ -1,0 +1,239 @@
+"""The examples do what they say: each is run as people run it, against the shop that comes with them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+#: what a test below runs; a new example belongs here
+RUN = {
+    "approval",
+    "batch-over-files",
+    "child-playbook",
+    "choose-and-while",
+    "crawl",
+    "fan-out-and-join",
+    "health-checks",
+    "hello",
+    "nested-loop",
+    "nightly-sync",
+    "saga",
+}
+
+
+def _shop_module() -> Any:
+    spec = importlib.util.spec_from_file_location("shop", EXAMPLES / "shop.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def shop() -> Iterator[Any]:
+    """The shop, open."""
+    opened = _shop_module().Shop()
+    serving = threading.Thread(target=opened.serve_forever, kwargs={"poll_interval": 0.02})
+    serving.start()
+    yield opened
+    opened.shutdown()
+    serving.join()
+    opened.server_close()
+
+
+class Home:
+    """A home of noetl, empty at first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.environment = {**os.environ, "NOETL_HOME": str(folder), "PYTHONPATH": str(ROOT / "src")}
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "noetl", *arguments]
+
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*arguments), env=self.environment, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    def arguments(self, example: str, **given: Any) -> list[str]:
+        settings = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
+        return ["run", str(EXAMPLES / f"{example}.yaml"), "--json", *settings]
+
+    def run(self, example: str, **given: Any) -> dict[str, Any]:
+        """The document of a run that is over."""
+        return self.ended(self.call(*self.arguments(example, **given)).stdout)
+
+    def ended(self, printed: str) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(printed)
+        assert self.call("fsck").returncode == 0
+        return document
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+def output(document: dict[str, Any]) -> Any:
+    assert document["status"] == "completed", document["error"]
+    return document["output"]
+
+
+def test_every_example_is_run_here() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.yaml")} == RUN
+
+
+def test_hello(home: Home) -> None:
+    assert output(home.run("hello", name="Grace")) == "Hello, Grace!"
+
+
+def test_a_child_playbook_and_a_workbook_task(home: Home) -> None:
+    assert output(home.run("child-playbook")) == ["Hello, Ada!", "Hello, Grace!", "Hello, Edsger!"]
+
+
+def test_the_nightly_sync_gets_every_page_once_and_asks_again_for_those_it_did_not_get(
+    home: Home, shop: Any, tmp_path: Path
+) -> None:
+    found = output(home.run("nightly-sync", api_url=shop.url, folder=tmp_path / "out"))
+    assert (found["rows"], found["pages"]) == (300, 15)
+    assert found["resources"][0] == {"resource": "orders", "pages": 5, "rows": 100}
+    asked = [path for _, path, _, _ in shop.requests]
+    assert asked.count("/orders?page=2") == 2  # the first answer was 503
+    assert len(asked) == 18
+    files = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.ndjson"))
+    assert len(files) == 15
+    assert "orders/page_5.ndjson" in files
+
+
+def test_the_nightly_sync_tells_somebody_when_it_fails(home: Home, shop: Any, tmp_path: Path) -> None:
+    resources = '["orders", "invoices"]'
+    found = home.run("nightly-sync", api_url=shop.url, folder=tmp_path / "out", resources=resources)
+    assert found["status"] == "failed"
+    method, path, _, body = shop.requests[-1]
+    assert (method, path) == ("POST", "/chat")
+    assert "page 1 of invoices" in body["text"]
+
+
+def test_fan_out_and_join(home: Home, shop: Any) -> None:
+    found = home.run("fan-out-and-join", api_url=shop.url)
+    assert output(found) == {"name": "Ada", "orders": 2, "spent": 42}
+    assert found["steps"]["profile"]["runs"] == 1
+
+
+def test_nested_loops_with_reducers(home: Home, shop: Any) -> None:
+    assert output(home.run("nested-loop", api_url=shop.url)) == {"free": 10, "full": ["harbour"]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"approved": True, "by": "ann"}, {"paid": True}),
+        ({"approved": False, "by": "bob"}, {"paid": False, "why": "refused by bob"}),
+    ],
+    ids=["yes", "no"],
+)
+def test_an_approval_waits_for_its_signal(home: Home, shop: Any, answer: Any, expected: Any) -> None:
+    command = home.command(*home.arguments("approval", api_url=shop.url))
+    with subprocess.Popen(command, env=home.environment, stdout=subprocess.PIPE, text=True) as running:
+        deadline = time.monotonic() + 30
+        while not shop.requests and time.monotonic() < deadline:
+            time.sleep(0.02)
+        sent = home.call("signal", "last", "decision", json.dumps(answer))
+        assert sent.returncode == 0, sent.stderr
+        printed, _ = running.communicate(timeout=30)
+    assert output(home.ended(printed)) == expected
+    paid = [key for method, path, key, _ in shop.requests if path.endswith("/pay")]
+    assert len(paid) == answer["approved"]
+    assert all(paid)  # each had an idempotency key
+
+
+def test_an_approval_that_nobody_gives_in_time(home: Home, shop: Any) -> None:
+    found = output(home.run("approval", api_url=shop.url, patience=0.1))
+    assert found == {"paid": False, "why": "nobody answered in time"}
+
+
+def test_a_small_refund_needs_no_approval(home: Home, shop: Any) -> None:
+    assert output(home.run("approval", api_url=shop.url, amount=20)) == {"paid": True}
+    assert [path for _, path, _, _ in shop.requests] == ["/refunds/R-1001/pay"]
+
+
+def test_a_batch_over_files_leaves_out_what_cannot_be_read(home: Home, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, text in {"a": "amount\n1\n2.5\n", "b": "price\n3\n", "c": "amount\n10\n"}.items():
+        (folder / f"{name}.csv").write_text(text)
+    found = output(home.run("batch-over-files", folder=folder))
+    assert found == {"files": 3, "total": 13.5, "unreadable": [str(folder / "b.csv")]}
+    assert "c.csv: 1 rows" in home.call("logs", "last").stdout
+
+
+def test_a_batch_over_no_files(home: Home, tmp_path: Path) -> None:
+    assert output(home.run("batch-over-files", folder=tmp_path)) == {"files": 0, "total": 0, "unreadable": []}
+
+
+def test_health_checks_tell_of_what_failed(home: Home, shop: Any) -> None:
+    checks = json.dumps([{"name": "good", "cmd": "true"}, {"name": "bad", "cmd": "echo it\\'s out >&2; exit 3"}])
+    found = output(home.run("health-checks", api_url=shop.url, checks=checks))
+    assert [one["name"] for one in found["problems"]] == ["bad"]
+    assert "it's out" in found["problems"][0]["problem"]
+    assert shop.requests[-1][3] == {"text": "1 of 2 checks failed: bad"}
+
+
+def test_health_checks_of_a_machine_that_is_well(home: Home, shop: Any) -> None:
+    assert output(home.run("health-checks", checks='[{"name": "good", "cmd": "true"}]')) == {
+        "checks": 1,
+        "problems": [],
+    }
+
+
+def test_a_saga_that_goes_well(home: Home, shop: Any) -> None:
+    assert output(home.run("saga", api_url=shop.url)) == {"booked": ["flight", "hotel", "car"]}
+
+
+def test_a_saga_undoes_the_last_first_and_has_failed(home: Home, shop: Any) -> None:
+    found = home.run("saga", api_url=shop.url, people=5)
+    assert found["status"] == "failed"
+    assert found["ctx"]["undone"] == ["hotel", "flight"]
+    assert "no car for 5 people" in found["ctx"]["reason"]
+    undone = [path for method, path, _, _ in shop.requests if method == "DELETE"]
+    assert undone == ["/bookings/hotel", "/bookings/flight"]
+
+
+def test_polling_until_something_is_ready(home: Home, shop: Any) -> None:
+    found = output(home.run("choose-and-while", api_url=shop.url, every=0.01))
+    assert found == {"file": "export-sales.csv", "rows": 17}
+    assert [path for _, path, _, _ in shop.requests].count("/exports/export-sales") == 3
+
+
+def test_polling_gives_up(home: Home, shop: Any) -> None:
+    found = home.run("choose-and-while", api_url=shop.url, every=0.01, polls=2)
+    assert found["status"] == "failed"
+    assert "not ready after 2 polls" in found["error"]["message"]
+
+
+def test_a_crawl_visits_every_page_once_with_pauses(home: Home, shop: Any) -> None:
+    found = home.run("crawl", api_url=shop.url, pause=0.02)
+    assert output(found) == {"pages": 8, "broken": ["archive"]}
+    asked = [path for _, path, _, _ in shop.requests]
+    assert len(asked) == len(set(asked)) == 8
+    assert found["duration_ms"] >= 8 * 20
+
+
+def test_the_shop_serves_a_command_and_closes() -> None:
+    command = [sys.executable, str(EXAMPLES / "shop.py"), sys.executable, "-c"]
+    code = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1] + '/site/team').status); sys.exit(3)"
+    done = subprocess.run([*command, code, "{url}"], capture_output=True, text=True, check=False, timeout=30)
+    assert (done.stdout.strip(), done.returncode) == ("200", 3)
