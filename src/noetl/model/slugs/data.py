@@ -34,6 +34,21 @@ DATA = (
         """,
     ),
     explained(
+        "returns-nothing",
+        title="The code returns nothing",
+        meaning="The code has no `def main`, no `return` at its top level, and never assigns `result`.",
+        why="What it computes is lost: `output.data` is null.",
+        mend="Write a `def main(…)` that returns the value, or assign it to `result`.",
+        wrong="""
+            - step: start
+              tool: {kind: python, code: "total = 1 + 1"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: python, code: "result = 1 + 1"}
+        """,
+    ),
+    explained(
         "set-target",
         title="This cannot be written",
         meaning="`set` writes `ctx.*`, `step.*` and, in a loop, `iter.*`; nothing else.",
