@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noetl.cli.files import one_file, read
-from noetl.cli.loading import FILE, collector_off, refuse
+from noetl.cli.loading import FILE, as_given, collector_off, refuse
 from noetl.cli.printing import note, out
 from noetl.errors import NoetlError
 
@@ -43,22 +43,25 @@ def command(*, file: str, payload: str | None, settings: tuple[str, ...], legacy
 
     given = payload_of(payload, settings)
     data = read(one_file(file))
-    return asyncio.run(_run(Path(file).absolute(), data, given, legacy=legacy, as_document=as_document))
+    return asyncio.run(_run(file, Path(file).absolute(), data, given, legacy=legacy, as_document=as_document))
 
 
-async def _run(file: Path, data: bytes, payload: dict[str, Any], *, legacy: bool, as_document: bool) -> int:
-    from noetl.cli.payload import check_payload
+async def _run(name: str, file: Path, data: bytes, payload: dict[str, Any], *, legacy: bool, as_document: bool) -> int:
+    from noetl.cli.payload import check_payload, strangers
     from noetl.cli.progress import progress
     from noetl.wiring import open_house
 
     async with open_house() as house:
         with collector_off():
             source, loaded = house.catalog.read(file, data, legacy=legacy)
+        loaded = as_given(loaded, name)
         if loaded.net is None:
             refuse(loaded, json=as_document)
-        refused = check_payload(loaded.net, loaded.source, payload)
+        refused = check_payload(loaded, payload)
         if refused is not None:
             refuse(refused, json=as_document)
+        for stranger in strangers(loaded.net.playbook.workload, payload):
+            note(stranger)
         with progress(house, quiet=as_document) as shown:
             shown.roots.append(await house.start(source, loaded.net, payload))
             interrupted = await follow(house, shown)

@@ -69,7 +69,7 @@ def _parsed(subject: Subject, task: Task, code: str) -> ast.Module | None:
 def _result(subject: Subject, step: Step | None, task: Task, tree: ast.Module) -> None:
     """Report code that computes something and hands back nothing."""
     found = silence(tree)
-    if found is None or (found.acts and not _is_read(subject, step, task)):
+    if found is None or "module" in task.config or (found.acts and not _is_read(subject, step, task)):
         return
     if any("result" in block for block in (step and step.input, task.input) if isinstance(block, Mapping)):
         return  # a script's variables are the keys of `input`
