@@ -77,7 +77,7 @@ async def follow(house: House, shown: Screen | Quiet) -> bool:
 
     def on_interrupt() -> None:
         nonlocal interrupted
-        if interrupted:
+        if interrupted or all(hot.finished.done() for hot in hots):
             _kill(house, shown, INTERRUPTED)
         interrupted = True
         note("cancelling; Ctrl-C again ends everything at once")
@@ -94,6 +94,9 @@ async def follow(house: House, shown: Screen | Quiet) -> bool:
             raise NoetlError(f"{error}; `noetl resume {hot.id}` goes on when that is mended") from None
         if isinstance(error, BaseException):
             raise error
+    if interrupted:
+        # Not over before their tools are: until then a second Ctrl-C has something to end.
+        await house.shop.settle()
     return interrupted
 
 
@@ -104,7 +107,10 @@ def _kill(house: House, shown: Screen | Quiet, code: int) -> None:
     shown.stop()
     house.kill()
     for hot in shown.roots:
-        if not hot.state.over:
+        # The state in memory may be ahead of the log; what is over there is over.
+        if hot.finished.done():
+            note(f"ended at once; {hot.id} is {hot.state.status} already")
+        else:
             note(f"killed; `noetl resume {hot.id}` goes on where it was")
     sys.stdout.flush()
     sys.stderr.flush()
