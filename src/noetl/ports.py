@@ -85,7 +85,7 @@ class EventLog(Protocol):
         """The executions, the latest first."""
 
     def summary(self, execution_id: str) -> Summary | None:
-        """One execution; None: there is none. A beginning of an id that fits only one is enough."""
+        """One execution; None: there is none. A beginning of an id is enough; UsageError: it fits several."""
 
     async def claim(self, execution_id: str) -> bool:
         """Make this process the owner of an execution, unless another one that is alive owns it."""

@@ -96,3 +96,46 @@ PARENT = (
 """
 )
 ALL = {"choice": CHOICE, "approval": APPROVAL, "slow": SLOW, "failing": FAILING, "join": JOIN, "parent": PARENT}
+#: an arc that cannot be judged, behind one that saw a long list
+CLUMSY = (
+    HEAD % "clumsy"
+    + """\
+  - step: start
+    tool: {kind: noop, output: [1, 2, 3, 4, 5, 6]}
+    set: {ctx.totals: "{{ output.data }}", ctx.nothing: null}
+    next:
+      arcs:
+        - {step: few, when: "{{ ctx.totals | length < 5 }}"}
+        - {step: nobody, when: "{{ ctx.nothing | length == 0 }}"}
+        - {step: rest}
+  - {step: few, tool: {kind: noop}}
+  - {step: nobody, tool: {kind: noop}}
+  - {step: rest, tool: {kind: noop}}
+"""
+)
+#: Python that fails in a function of its own
+RAISES = (
+    HEAD % "raises"
+    + """\
+  - step: start
+    tool:
+      kind: python
+      code: |
+        def half(n):
+            return n / 0
+
+        def main():
+            print("begun")
+            return half(1)
+"""
+)
+#: a loop that takes three seconds
+LONG = (
+    HEAD % "long"
+    + """\
+  - step: each
+    loop: {in: "{{ range(60) | list }}", iterator: n}
+    tool: {kind: wait, seconds: 0.05}
+"""
+)
+ALL |= {"clumsy": CLUMSY, "raises": RAISES, "long": LONG}

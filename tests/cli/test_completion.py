@@ -52,7 +52,11 @@ def test_executions_are_completed_the_latest_first(shell: Shell, noetl: Noetl, p
     assert completed("noetl show ") == []
     assert not home.exists()
     ids = [json.loads(noetl("run", "choice.yaml", "--json").out)["execution_id"] for _ in range(2)]
-    assert completed("noetl show ") == [f"plain,{one}" for one in reversed(ids)]
+    assert completed("noetl show ") == ["plain,last", *(f"plain,{one}" for one in reversed(ids))]
+    assert completed("noetl show l") == ["plain,last"]
+    assert completed("noetl why last e") == ["plain,each", "plain,end"]
+    assert completed(f"noetl why {ids[0]} b") == ["plain,big"]
+    assert completed("noetl logs last --step s") == ["plain,start"]
     assert completed(f"noetl why {ids[0][:-1]}") == [f"plain,{ids[0]}"]
 
 

@@ -161,3 +161,14 @@ def test_an_invalid_playbook_is_answered_with_its_problems(noetl: Noetl, files: 
 
 def test_a_folder_is_no_file(noetl: Noetl, folder: Path) -> None:
     assert noetl("explain", ".") == (2, "", "noetl: .: this is a folder, not a file\n")
+
+
+def test_what_cannot_happen_is_not_explained_and_whole_numbers_are_written_whole(noetl: Noetl, folder: Path) -> None:
+    rules = "[{when: '{{ output.status == \"error\" }}', then: {do: retry}}]"
+    (folder / "p.yaml").write_text(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\nworkflow:\n"
+        f"  - {{step: a, tool: {{kind: shell, cmd: x, spec: {{policy: {{rules: {rules}}}}}}}}}\n"
+    )
+    told = noetl("explain", "p.yaml").out
+    assert "no rule matches" not in told
+    assert told.count("max_delay 300\n") == 1

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from jsonschema import Draft202012Validator
 
 from noetl.lang.node import plain
@@ -55,3 +56,19 @@ def test_what_would_be_overwritten_is_named_and_then_nothing_is_written(noetl: N
 def test_a_file_is_no_folder(noetl: Noetl, folder: Path) -> None:
     (folder / "x").write_text("")
     assert noetl("init", "x") == (2, "", "noetl: x: this is a file, not a folder\n")
+
+
+def test_the_starter_playbook_is_in_its_canonical_spelling(noetl: Noetl, folder: Path) -> None:
+    noetl("init")
+    assert noetl("format", "--check", "playbooks").code == 0
+
+
+@pytest.mark.usefixtures("home")
+def test_a_failure_of_the_starter_playbook_is_not_hidden_behind_another(noetl: Noetl, folder: Path) -> None:
+    noetl("init")
+    file = folder / "playbooks" / "hello.yaml"
+    text = file.read_text().replace("return f", "raise ValueError(greeting)\n            return f")
+    file.write_text(text.replace("delay: 0.5", "delay: 0.01"))
+    done = noetl("run", str(file), "--json")
+    assert done.code == 1
+    assert (json.loads(done.out)["error"]["kind"], json.loads(done.out)["error"]["step"]) == ("python", "start")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ def test_an_execution_is_meant_by_the_beginning_of_its_id_or_by_last(noetl: Noet
     assert first in noetl("show", first[:-1]).out
     assert second in noetl("show", "last").out
     several = noetl("show", first[:2])
-    assert several.code == 1
+    assert several.code == 2
     assert f"{first}, {second}" in several.err
     none = noetl("show", "nope")
     assert none.code == 2
@@ -129,3 +130,23 @@ def test_the_state_of_any_past_moment_can_be_seen(noetl: Noetl) -> None:
     beyond = noetl("state", "last", "--at", "999")
     assert beyond.code == 2
     assert "ends at event" in beyond.err
+
+
+@pytest.mark.parametrize("command", ["events", "logs", "why"])
+def test_a_step_that_does_not_exist_is_refused_with_those_that_do(noetl: Noetl, command: str) -> None:
+    run(noetl, "choice")
+    option = () if command == "why" else ("--step",)
+    refused = noetl(command, "last", *option, "nosuch")
+    assert refused.code == 2
+    assert refused.err == "noetl: choice has no step `nosuch`; steps: start, big, other, each, end\n"
+    assert "did you mean `start`?" in noetl(command, "last", *option, "strt").err
+
+
+def test_a_step_of_an_interrupted_run_is_interrupted_too(noetl: Noetl, start: Callable[..., Running]) -> None:
+    running = start("run", "approval.yaml")
+    running.wait_for("waits for the signal")
+    running.kill()
+    shown = noetl("show", "last").out
+    assert re.search(r"^ask +interrupted", shown, re.MULTILINE)
+    assert "`noetl resume " in shown
+    assert " is interrupted" in noetl("why", "last").out

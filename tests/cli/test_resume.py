@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import sqlite3
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -130,3 +132,99 @@ def test_a_run_that_is_terminated_leaves_no_process_behind_and_can_be_resumed(
     until(lambda: not is_alive(int(pid.read_text())))
     (folder / "go").write_text("")
     assert json.loads(noetl("resume", "last", "--json").out)["status"] == "completed"
+
+
+def test_without_a_terminal_a_resumed_loop_tells_at_once_where_it_goes_on(noetl: Noetl, start: Start) -> None:
+    running = start("run", "long.yaml")
+    running.wait_for("each goes over 60 items")
+    until(lambda: json.loads(noetl("show", "last", "--json").out)["events"] > 40)
+    running.kill()
+    done = noetl("resume", "last")
+    assert done.code == 0
+    first, second, third = done.err.splitlines()[:3]
+    assert re.fullmatch(r" +0\.0\d\ds  playbook long  [0-9a-z]{16} goes on behind event \d+", first)
+    assert re.fullmatch(r" +0\.0\d\ds  each goes on at \d+/60", second)
+    seconds = float(third.split("s  ")[0])
+    assert seconds > 0.5  # counted from the resumption, not from the first event behind it
+    assert "each done in" in third
+
+
+def test_the_rate_of_a_resumed_loop_counts_what_this_process_has_seen(
+    noetl: Noetl, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = start("run", "long.yaml")
+    running.wait_for("each goes over 60 items")
+    until(lambda: json.loads(noetl("show", "last", "--json").out)["events"] > 130)
+    running.kill()
+    monkeypatch.setattr("noetl.cli.lines._REPORT", 0.5)
+    done = noetl("resume", "last")
+    rates = [float(found) for found in re.findall(r"/60, ([\d.]+)/s, ", done.err)]
+    assert rates
+    assert max(rates) <= 20
+
+
+def test_an_edited_playbook_goes_on_as_it_was_and_that_is_said(noetl: Noetl, start: Start, folder: Path) -> None:
+    running = start("run", "slow.yaml")
+    running.wait_for("one started")
+    running.kill()
+    file = folder / "slow.yaml"
+    file.write_text(file.read_text().replace("output: over", "output: changed"))
+    done = noetl("resume", "last")
+    assert "slow.yaml was edited since; the run goes on with the playbook as it was\n" in done.err
+    assert "output: over" not in file.read_text()
+    assert '  output: "over"\n' in done.err
+
+
+def test_a_second_ctrl_c_behind_a_recorded_end_says_that_it_is_final(noetl: Noetl, start: Start, folder: Path) -> None:
+    (folder / "shell.yaml").write_text(SHELL)
+    running = start("run", "shell.yaml")
+    running.wait_for("work started")
+    pid = folder / "pid"
+    until(lambda: pid.exists() and pid.read_text().strip() != "")
+    running.process.send_signal(signal.SIGINT)
+    running.wait_for("work cancelled")
+    running.process.send_signal(signal.SIGINT)
+    ended = running.end()
+    assert ended.code == 130
+    assert "noetl resume" not in ended.err
+    assert "cancelled" in ended.err  # it ended by itself, or says what is recorded
+    assert json.loads(noetl("show", "last", "--json").out)["status"] == "cancelled"
+    until(lambda: not is_alive(int(pid.read_text())))
+
+
+def test_a_second_ctrl_c_before_the_end_is_recorded_kills_and_the_run_can_be_resumed(
+    noetl: Noetl, start: Start, folder: Path, home: Path
+) -> None:
+    (folder / "shell.yaml").write_text(SHELL)
+    running = start("run", "shell.yaml")
+    running.wait_for("work started")
+    pid = folder / "pid"
+    until(lambda: pid.exists() and pid.read_text().strip() != "")
+    blocker = sqlite3.connect(home / "noetl.db", isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")  # the decision to cancel cannot be written now
+    running.process.send_signal(signal.SIGINT)
+    running.wait_for("cancelling; Ctrl-C again ends everything at once")
+    time.sleep(0.2)
+    running.process.send_signal(signal.SIGINT)
+    ended = running.end()
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    assert ended.code == 130
+    assert "killed; `noetl resume" in ended.err
+    until(lambda: not is_alive(int(pid.read_text())))
+    (folder / "go").write_text("")
+    assert json.loads(noetl("resume", "last", "--json").out)["status"] == "completed"
+
+
+def test_after_the_first_ctrl_c_a_run_is_not_over_before_its_tools_are(
+    noetl: Noetl, start: Start, folder: Path
+) -> None:
+    (folder / "shell.yaml").write_text(SHELL)
+    running = start("run", "shell.yaml")
+    running.wait_for("work started")
+    pid = folder / "pid"
+    until(lambda: pid.exists() and pid.read_text().strip() != "")
+    running.process.send_signal(signal.SIGINT)
+    running.wait_for("■ shell cancelled")
+    assert not is_alive(int(pid.read_text()))
+    assert running.end().code == 130

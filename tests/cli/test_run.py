@@ -111,3 +111,18 @@ def test_a_durability_that_does_not_exist_is_refused(noetl: Noetl, monkeypatch: 
     done = noetl("run", "choice.yaml")
     assert done.code == 2
     assert "write `process`, or `power`" in done.err
+
+
+def test_an_older_playbook_is_refused_by_the_name_it_was_given_and_with_a_command_to_copy(
+    noetl: Noetl, folder: Path
+) -> None:
+    (folder / "old one.yaml").write_text(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: old}\nworkflow:\n"
+        '  - {step: start, tool: {kind: python}, code: "result = 1"}\n'
+    )
+    done = noetl("run", "old one.yaml")
+    assert done.code == 2
+    assert done.err.startswith("old one.yaml:5:")
+    assert "`noetl migrate 'old one.yaml'` rewrites it" in done.err
+    assert "FILE" not in done.err
+    assert str(folder) not in done.err

@@ -111,3 +111,25 @@ def test_a_step_that_is_misspelt_is_answered_with_the_nearest(noetl: Noetl) -> N
     done = noetl("why", "last", "eech")
     assert done.code == 2
     assert "did you mean `each`?" in done.err
+
+
+def test_a_value_that_is_only_described_is_not_quoted(noetl: Noetl) -> None:
+    noetl("run", "clumsy.yaml", "--json")
+    assert why(noetl, "few")[2] == "ctx.totals is a list of 6"
+
+
+def test_an_arc_that_could_not_be_judged_was_not_refused(noetl: Noetl) -> None:
+    noetl("run", "clumsy.yaml", "--json")
+    (line,) = [line for line in why(noetl, "nobody") if "its arc to nobody" in line]
+    assert "judging its arc to nobody ({{ ctx.nothing | length == 0 }}) failed: template: " in line
+    assert "refused" not in line
+    assert "judging its arcs failed" in why(noetl, "rest")[1]
+
+
+def test_an_error_of_python_is_told_with_its_lines(noetl: Noetl) -> None:
+    noetl("run", "raises.yaml", "--json")
+    lines = ["line 6, in main: return half(1)", "line 2, in half: return n / 0"]
+    assert why(noetl)[1:3] == lines
+    assert why(noetl, "start")[-2:] == lines
+    assert all(line in noetl("show", "last").out for line in lines)
+    assert [f"start |   {line}" for line in lines] == noetl("logs", "last").out.splitlines()[-2:]

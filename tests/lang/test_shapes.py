@@ -170,7 +170,7 @@ def test_what_must_be_text_is_put_in_quotes(value: str, what: str) -> None:
         ("{step: a, loop: {in: 5, iterator: x}, tool: {kind: noop}}", 26, "`in` must be a template or a list, not a number"),
         (task("kind: http, url: x, follow_redirects: 'yes'"), 60, "`follow_redirects` must be true or false, not text"),
         (task("kind: noop, spec: {timeout: soon}"), 50, "`timeout` must be a number or a map, not text"),
-        (task("kind: noop, spec: {retries: 1.5}"), 50, "`retries` must be a whole number, not a number"),
+        (task("kind: noop, spec: {retries: 1.5}"), 50, "`retries` must be a whole number, not 1.5"),
         (task("kind: noop, spec: {retries: true}"), 50, "`retries` must be a whole number, not true or false"),
         (task("kind: noop, auth: [x]"), 40, "`auth` must be text, not a list"),
         (task("kind: noop, spec: {policy: {rules: [{when: [1], then: {}}]}}"), 65, "`when` must be an expression, not a list"),
@@ -246,9 +246,9 @@ def test_on_and_off_are_words_and_no_booleans(mode: str) -> None:
 
 def test_the_version_and_the_kind_of_the_document_are_exact() -> None:
     found = found_in("apiVersion: noetl.io/v3\nkind: playbook\nmetadata: {name: t}\nworkflow: [{step: end}]\n")
-    assert [(one.code, one.message, one.edits) for one in found] == [
-        ("wrong-value", "`apiVersion` must be `noetl.io/v2`", ()),
-        ("wrong-value", "`kind` must be `Playbook`", ()),
+    assert [(one.code, one.message, [edit.text for edit in one.edits]) for one in found] == [
+        ("wrong-value", "`apiVersion` must be `noetl.io/v2`", []),
+        ("wrong-value", "`kind` must be `Playbook`", ["Playbook"]),
     ]
 
 

@@ -48,7 +48,8 @@ def playbook(fragment: str) -> str:
     """A whole playbook around an example."""
     if fragment.startswith("- step:"):
         return f"{HEAD}workflow:\n{indent(fragment, '  ')}\n"
-    return f"{HEAD}{fragment}\n"
+    head = HEAD.partition("metadata:")[0] if fragment.startswith("metadata:") else HEAD
+    return f"{head}{fragment}\n"
 
 
 def test_every_code_the_program_reports_is_in_the_catalogue() -> None:

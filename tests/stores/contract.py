@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from noetl.errors import UsageError
 from noetl.model.events import Event, event_id
-from noetl.ports import Conflict, EventLog, Line, Source, StoreFailed
+from noetl.ports import Conflict, EventLog, Line, Source
 from noetl.stores.verify import verify
 
 
@@ -160,7 +161,7 @@ class EventLogContract:
             found := log.summary(given)
         ]}  # fmt: skip
         assert ids == {"abd": "abd", "abc": "abc", "abc1": "abc1", "b": "b%", "x": None, "": None, "%": None}
-        with pytest.raises(StoreFailed, match="abc, abc1, abd"):
+        with pytest.raises(UsageError, match="abc, abc1, abd"):
             log.summary("ab")
 
     async def test_the_latest_snapshot_is_found_and_those_of_the_near_past(self, log: EventLog) -> None:

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from noetl.cli.printing import in_colour, note, painted
-from noetl.cli.telling import error_words, output_line
+from noetl.cli.telling import error_words, output_line, trace_lines
 from noetl.cli.words import duration, seconds_of
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ def closing(state: Execution) -> None:
     note(f"{painted(head, state.status, colour=colour)} in {took}  {state.execution_id}")
     if state.error is not None:
         note(f"  {error_words(state.error)}")
+        for line in trace_lines(state.error):
+            note(f"  {line}")
     if state.stalled:
         note(f"  never admitted: {', '.join(state.stalled)}")
     if state.output is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.executions import execution_argument, find, json_option, opened_log
+from noetl.cli.executions import check_step, execution_argument, find, json_option, opened_log, step_option
 from noetl.cli.following import follow, follow_option
 from noetl.cli.printing import in_colour, out, painted
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @execution_argument()
 @follow_option
 @click.option("--after", "seq", metavar="SEQ", default=0, type=click.IntRange(0), help="Only those behind this event.")
-@click.option("--step", metavar="STEP", help="Only those about this step, its tasks, its loop and its arcs.")
+@step_option
 @json_option
 def command(*, execution: str, follow_on: bool, seq: int, step: str | None, as_data: bool) -> None:
     """Print the events of an execution: everything that happened, in order.
@@ -33,6 +33,8 @@ def command(*, execution: str, follow_on: bool, seq: int, step: str | None, as_d
     at, start = seq, ""
     with opened_log() as log:
         summary = find(log, execution)
+        if step is not None:
+            check_step(log, summary, step)
 
         def tell() -> bool:
             nonlocal at, start

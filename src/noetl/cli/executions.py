@@ -52,8 +52,9 @@ def _offered(_context: click.Context, _argument: click.Parameter, begun: str) ->
             found = log.summaries(limit=_OFFERED)
     except NoetlError:
         return []
-    return [CompletionItem(one.execution_id, help=f"{one.path}, {one.status}") for one in found
-            if one.execution_id.startswith(begun)]  # fmt: skip
+    last = [CompletionItem(LAST, help="the latest")] if found else []
+    offered = [*last, *(CompletionItem(one.execution_id, help=f"{one.path}, {one.status}") for one in found)]
+    return [one for one in offered if one.value.startswith(begun)]
 
 
 def execution_argument(*, required: bool = True) -> Callable[[Any], Any]:
@@ -106,12 +107,38 @@ def _catalog() -> Catalog:
     return Catalog(Kinds())
 
 
-def check_step(step: str, names: Any, summary: Summary) -> None:
-    """Refuse the name of a step that the playbook does not have."""
+def _step_names(log: EventLog, summary: Summary) -> list[str]:
+    """The steps of the playbook, and those that were made while it ran."""
+    from noetl.server.history import state_at
+
+    net = net_of(log, summary)
+    return list(dict.fromkeys([*(net.steps if net is not None else ()), *state_at(log, summary.execution_id).steps]))
+
+
+def check_step(log: EventLog, summary: Summary, step: str) -> None:
+    """Refuse the name of a step that the execution does not have."""
     from noetl.model.nearest import nearest
 
+    names = _step_names(log, summary)
     if step in names:
         return
     meant = nearest(step, names)
     hint = f"did you mean `{meant}`?" if meant else f"steps: {', '.join(list(names)[:20])}"
     raise UsageError(f"{summary.path} has no step `{step}`; {hint}")
+
+
+def offered_steps(context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
+    """The steps of the execution that is named before, for a shell to complete."""
+    from noetl.config import settings
+
+    if not settings().home.is_dir():
+        return []
+    try:
+        with opened_log() as log:
+            names = _step_names(log, find(log, context.params.get("execution") or LAST))
+    except NoetlError:
+        return []
+    return [name for name in names if name.startswith(begun)]
+
+
+step_option = click.option("--step", metavar="STEP", shell_complete=offered_steps, help="Only what is about this step.")

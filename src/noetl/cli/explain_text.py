@@ -141,7 +141,7 @@ def _policy(policy: Mapping[str, Any] | None, *, brief: bool) -> Iterator[Row]:
         details = [f"{name} {_text(value)}" for name, value in then.items() if name not in ("do", "set")]
         rows.append(f"{_condition(rule)} → {', '.join([then['do'], *details])}")
         rows += [f"  set {name} = {_text(value, brief=brief)}" for name, value in then.get("set", {}).items()]
-    if policy["rules"] and "else" not in policy["rules"][-1]:
+    if policy["rules"] and "covers_errors" not in policy:
         rows.append(f"an error that no rule matches → {policy['on_unmatched']}")
     yield from _labelled("rules", rows)
 
@@ -181,6 +181,8 @@ def _labelled(label: str, texts: Iterable[str]) -> Iterator[Row]:
 
 def _text(value: Any, *, brief: bool = True) -> str:
     """A value on one line, or where there is room for it, text as it stands."""
+    if isinstance(value, float) and value.is_integer():
+        return f"{value:.0f}"
     if not isinstance(value, str):
         return msgspec.json.encode(value).decode()
     lines = value.strip().splitlines()

@@ -105,6 +105,12 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
+def near(file: str) -> str:
+    """A file as seen from the current folder, where it lies in it."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+
+
 def _near(path: Path) -> str:
     try:
         meant = nearest(path.name, (other.name for other in path.parent.iterdir()))

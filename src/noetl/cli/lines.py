@@ -27,8 +27,8 @@ class Lines:
 
     def __init__(self) -> None:
         self._began: float | None = None
-        #: step run → when it started
-        self._since: dict[tuple[str, str], float] = {}
+        #: step run → when it started or was gone on with, and how many iterations were over then
+        self._since: dict[tuple[str, str], tuple[float, int]] = {}
         self._told: dict[tuple[str, str], int] = {}
         self._next = time.monotonic() + _REPORT
 
@@ -43,6 +43,17 @@ class Lines:
             self._next = time.monotonic() + _REPORT
             self._report(hot)
 
+    def goes_on(self, hot: Hot) -> None:
+        """Tell of an execution that another process has left, and count from here on."""
+        state, now = hot.state, time.time()
+        self._began = now if self._began is None else self._began
+        self._write(hot, now, f"playbook {state.path}  {hot.id} goes on behind event {state.seq}")
+        for run in state.runs.values():
+            over = run.loop.completed if run.loop is not None else 0
+            self._since[hot.id, run.id] = now, over
+            at = f" at {over:,}/{len(run.loop.items):,}" if run.loop is not None else ""
+            self._write(hot, now, f"{run.step} goes on{at}")
+
     def _write(self, hot: Hot, at: float, said: str) -> None:
         if self._began is None:
             self._began = at
@@ -52,12 +63,14 @@ class Lines:
         """How far the loops of an execution are."""
         now = time.time()
         for run in hot.state.runs.values():
-            since = self._since.get((hot.id, run.id))
-            if run.loop is None or since is None or not run.loop.completed:
+            if run.loop is None:
                 continue
-            speed, left = run.loop.completed / (now - since), len(run.loop.items) - run.loop.completed
-            done = f"{run.loop.completed:,}/{len(run.loop.items):,}"
-            self._write(hot, now, f"{run.step} {done}, {rate(speed)}, {duration(left / speed)} left")
+            total, over = len(run.loop.items), run.loop.completed
+            since, before = self._since.setdefault((hot.id, run.id), (now, over))
+            if over > before and now > since:
+                speed = (over - before) / (now - since)
+                left = f", {rate(speed)}, {duration((total - over) / speed)} left"
+                self._write(hot, now, f"{run.step} {over:,}/{total:,}{left}")
 
     def _is_flood(self, hot: Hot, event: Event) -> bool:
         """Whether there has been enough about the iterations of a run."""
@@ -73,7 +86,7 @@ class Lines:
         return f"playbook {event.entity_id}  {hot.id}"
 
     def _started(self, hot: Hot, event: Event) -> str:
-        self._since[hot.id, event.step_run_id or ""] = seconds_of(event.timestamp)
+        self._since[hot.id, event.step_run_id or ""] = seconds_of(event.timestamp), 0
         return f"{event.entity_id} started"
 
     def _loop(self, _hot: Hot, event: Event) -> str:
@@ -83,7 +96,7 @@ class Lines:
         key = hot.id, event.step_run_id or ""
         since = self._since.pop(key, None)
         self._told.pop(key, None)
-        took = f" in {duration(seconds_of(event.timestamp) - since)}" if since is not None else ""
+        took = f" in {duration(seconds_of(event.timestamp) - since[0])}" if since is not None else ""
         output = event.payload["output"]
         loop = output.get("loop")
         counts = f", {loop['succeeded']:,} of {loop['total']:,} went well" if loop else ""

@@ -61,6 +61,15 @@ def _with_file_named(loaded: Loaded) -> Loaded:
     return replace(loaded, diagnostics=tuple(named))
 
 
+def as_given(loaded: Loaded, file: str) -> Loaded:
+    """The same with the file called as on the command line."""
+    from msgspec.structs import replace
+
+    from noetl.model.source import Source
+
+    return _with_file_named(replace(loaded, source=Source(loaded.source.text, one_file(file).name)))
+
+
 def playbook_text(file: Given, data: bytes) -> str:
     """The text of a file that can be read as a playbook, whatever its dialect; other files are refused."""
     from noetl.lang.node import MapNode, Scalar

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from noetl.errors import UsageError
 from noetl.lang import Loaded
 from noetl.model.diagnostics import Diagnostic, Severity
-from noetl.model.net import Net
+from noetl.model.nearest import nearest
 from noetl.model.scope import merged, written
-from noetl.model.source import Source
+
+if TYPE_CHECKING:
+    from noetl.lang.workload import Misfit
+
+CODE = "payload-schema"
 
 
 def payload_of(given: str | None, settings: tuple[str, ...]) -> dict[str, Any]:
@@ -51,21 +57,57 @@ def _value(text: str) -> Any:
         return text
 
 
-def check_payload(net: Net, source: Source, payload: dict[str, Any]) -> Loaded | None:
-    """What is wrong with a payload by the playbook's own schema; None: nothing."""
-    schema = net.playbook.metadata.get("schema")
-    if not isinstance(schema, dict):
+def check_payload(loaded: Loaded, payload: dict[str, Any]) -> Loaded | None:
+    """What is wrong with the merged workload by the playbook's own schema, and whose fault it is; None: nothing."""
+    assert loaded.net is not None
+    schema = loaded.net.playbook.metadata.get("schema")
+    if schema is None:
         return None
-    from jsonschema import Draft202012Validator
+    from noetl.lang.workload import misfits
 
-    workload = merged(net.playbook.workload, payload)
-    found = [
-        Diagnostic(
-            "payload-schema",
-            Severity.ERROR,
-            f"{'.'.join(['workload', *map(str, wrong.absolute_path)])}: {wrong.message}",
-            fix="give another payload with --payload or --set",
-        )
-        for wrong in sorted(Draft202012Validator(schema).iter_errors(workload), key=lambda one: str(one.absolute_path))
-    ]
-    return Loaded(None, tuple(found), source) if found else None
+    wrong = misfits(merged(loaded.net.playbook.workload, payload), schema)
+    found = [_told(one, payload, loaded.diagnostics) for one in wrong]
+    return Loaded(None, tuple(found), loaded.source) if found else None
+
+
+def _told(wrong: Misfit, payload: dict[str, Any], diagnostics: tuple[Diagnostic, ...]) -> Diagnostic:
+    option = f"--set {'.'.join(map(str, wrong.path))}=…" if wrong.path else "--set or --payload"
+    if wrong.final and not _mentions(payload, wrong.path):
+        # What the playbook itself has wrong was found when it was read, and has a place there.
+        for one in diagnostics:
+            if one.code == CODE and one.message.startswith(f"{wrong.name} "):
+                return replace(one, fix=f"{one.fix}; or give another value with {option}")
+        message = f"{wrong.name}: {wrong.said}; the playbook's default is at fault"
+        return Diagnostic(CODE, Severity.ERROR, message, fix=f"correct it, or give another value with {option}")
+    if not wrong.final:
+        return Diagnostic(CODE, Severity.ERROR, f"{wrong.name}: {wrong.said}", fix=f"give it with {_lacking(wrong)}")
+    message = f"{wrong.name}: {wrong.said}; the payload is at fault"
+    return Diagnostic(CODE, Severity.ERROR, message, fix=f"give another value with {option}")
+
+
+def _lacking(wrong: Misfit) -> str:
+    """The option that gives what is not there, as far as its name can be told."""
+    if wrong.lacks is None:
+        return "--set or --payload"
+    return f"--set {'.'.join(map(str, (*wrong.path, wrong.lacks)))}=…, or as a default in `workload`"
+
+
+def _mentions(payload: Any, path: tuple[str | int, ...]) -> bool:
+    """Whether a payload has its part in the value at a path."""
+    for part in path:
+        if not isinstance(payload, dict):
+            return True  # it has replaced all of it
+        if part not in payload:
+            return False
+        payload = payload[part]
+    return True
+
+
+def strangers(workload: Mapping[str, Any], payload: dict[str, Any]) -> list[str]:
+    """What is to be said of keys that the workload does not have, and which are nearly ones that it has."""
+    found = []
+    for name in payload.keys() - workload.keys():
+        meant = nearest(name, workload.keys() - payload.keys())
+        if meant is not None:
+            found.append(f"the workload has no `{name}`; did you mean `{meant}`?")
+    return sorted(found)

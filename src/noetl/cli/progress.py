@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from noetl.cli.printing import in_colour, painted
 
 if TYPE_CHECKING:
+    from noetl.cli.lines import Lines
     from noetl.cli.tree import Row, View
     from noetl.server.service import Hot
     from noetl.wiring import House
@@ -60,6 +61,10 @@ class Screen:
         text = Text.from_ansi(drawn.rstrip("\n"), no_wrap=True, overflow="ellipsis")
         self._live.update(text, refresh=True)
 
+    def goes_on(self, hot: Hot) -> None:
+        """An execution is followed that another process has left."""
+        self.roots.append(hot)
+
     def stop(self) -> None:
         """Leave the last picture and let go of the terminal."""
         if self._stopped:
@@ -81,12 +86,19 @@ def _line(row: Row, *, colour: bool) -> str:
 
 
 class Quiet:
-    """Shows nothing."""
+    """Draws nothing; lines, where there are some, are written as events come."""
 
     roots: list[Hot]
 
-    def __init__(self) -> None:
+    def __init__(self, lines: Lines | None = None) -> None:
         self.roots = []
+        self.lines = lines
+
+    def goes_on(self, hot: Hot) -> None:
+        """An execution is followed that another process has left."""
+        self.roots.append(hot)
+        if self.lines is not None and not hot.state.over:
+            self.lines.goes_on(hot)
 
     def stop(self) -> None:
         """Nothing to stop."""
@@ -107,7 +119,8 @@ def progress(house: House, *, quiet: bool) -> Iterator[Screen | Quiet]:
     else:
         from noetl.cli.lines import Lines
 
-        watch, screen = Lines().watch, Quiet()
+        lines = Lines()
+        watch, screen = lines.watch, Quiet(lines)
     house.service.watchers.append(watch)
     try:
         yield screen

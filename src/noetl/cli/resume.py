@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from noetl.cli.executions import OVER, execution_argument, find, is_left
+from noetl.cli.files import near
 from noetl.cli.printing import note
 from noetl.errors import UsageError
 
@@ -44,11 +46,26 @@ async def _resume(given: str | None, *, as_document: bool) -> int:
             for one in chosen:
                 if one.status in OVER and not as_document:
                     note(f"{one.execution_id} is over already")
-                shown.roots.append(await house.resume(one.execution_id))
+                elif not as_document:
+                    _tell_if_edited(house.log, one)
+                shown.goes_on(await house.resume(one.execution_id))
                 if one.status == "paused" and not as_document:
                     note(f"{one.execution_id} is paused; `noetl unpause {one.execution_id}` lets it go on")
             interrupted = await follow(house, shown)
         return ended(shown.roots, interrupted=interrupted, as_document=as_document)
+
+
+def _tell_if_edited(log: EventLog, summary: Summary) -> None:
+    """The playbook as it was run is recorded: what was changed in its file since has no effect."""
+    import hashlib
+
+    source = log.source(summary.playbook)
+    try:
+        data = Path(source.file).read_bytes() if source is not None else None
+    except OSError:
+        return
+    if data is not None and hashlib.sha256(data).hexdigest() != summary.playbook:
+        note(f"{near(source.file)} was edited since; the run goes on with the playbook as it was")  # type: ignore[union-attr]
 
 
 def _left(log: EventLog) -> list[Summary]:

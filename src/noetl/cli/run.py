@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noetl.cli.files import one_file, read
-from noetl.cli.loading import FILE, collector_off, refuse
+from noetl.cli.loading import FILE, as_given, collector_off, refuse
 from noetl.cli.printing import note, out
 from noetl.errors import NoetlError
 
@@ -43,22 +43,25 @@ def command(*, file: str, payload: str | None, settings: tuple[str, ...], legacy
 
     given = payload_of(payload, settings)
     data = read(one_file(file))
-    return asyncio.run(_run(Path(file).absolute(), data, given, legacy=legacy, as_document=as_document))
+    return asyncio.run(_run(file, Path(file).absolute(), data, given, legacy=legacy, as_document=as_document))
 
 
-async def _run(file: Path, data: bytes, payload: dict[str, Any], *, legacy: bool, as_document: bool) -> int:
-    from noetl.cli.payload import check_payload
+async def _run(name: str, file: Path, data: bytes, payload: dict[str, Any], *, legacy: bool, as_document: bool) -> int:
+    from noetl.cli.payload import check_payload, strangers
     from noetl.cli.progress import progress
     from noetl.wiring import open_house
 
     async with open_house() as house:
         with collector_off():
             source, loaded = house.catalog.read(file, data, legacy=legacy)
+        loaded = as_given(loaded, name)
         if loaded.net is None:
             refuse(loaded, json=as_document)
-        refused = check_payload(loaded.net, loaded.source, payload)
+        refused = check_payload(loaded, payload)
         if refused is not None:
             refuse(refused, json=as_document)
+        for stranger in strangers(loaded.net.playbook.workload, payload):
+            note(stranger)
         with progress(house, quiet=as_document) as shown:
             shown.roots.append(await house.start(source, loaded.net, payload))
             interrupted = await follow(house, shown)
@@ -74,7 +77,7 @@ async def follow(house: House, shown: Screen | Quiet) -> bool:
 
     def on_interrupt() -> None:
         nonlocal interrupted
-        if interrupted:
+        if interrupted or all(hot.finished.done() for hot in hots):
             _kill(house, shown, INTERRUPTED)
         interrupted = True
         note("cancelling; Ctrl-C again ends everything at once")
@@ -91,6 +94,9 @@ async def follow(house: House, shown: Screen | Quiet) -> bool:
             raise NoetlError(f"{error}; `noetl resume {hot.id}` goes on when that is mended") from None
         if isinstance(error, BaseException):
             raise error
+    if interrupted:
+        # Not over before their tools are: until then a second Ctrl-C has something to end.
+        await house.shop.settle()
     return interrupted
 
 
@@ -101,7 +107,10 @@ def _kill(house: House, shown: Screen | Quiet, code: int) -> None:
     shown.stop()
     house.kill()
     for hot in shown.roots:
-        if not hot.state.over:
+        # The state in memory may be ahead of the log; what is over there is over.
+        if hot.finished.done():
+            note(f"ended at once; {hot.id} is {hot.state.status} already")
+        else:
             note(f"killed; `noetl resume {hot.id}` goes on where it was")
     sys.stdout.flush()
     sys.stderr.flush()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noetl.cli.executions import OVER, execution_argument, find, is_left, json_option, opened_log, shown_status
+from noetl.cli.files import near
 from noetl.cli.printing import as_json, in_colour, out, painted
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def _text(summary: Summary, state: Execution, source: Source | None, children: l
     colour = in_colour(sys.stdout)
     rows = [(name, text) for name, text in _head(summary, state, source, colour=colour) if text]
     blocks = ["".join(f"{name:10} {text}\n" for name, text in rows)]
-    blocks.append(steps(state, time.time() if summary.alive else None, colour=colour))
+    left = is_left(summary) and summary.status != "paused"
+    blocks.append(steps(state, time.time() if summary.alive else None, left=left, colour=colour))
     blocks.append(f"{waiting(state)}{parked(state)}")
     blocks.append("".join(f"child {one.execution_id}  {shown_status(one)}  {one.path}\n" for one in children[:20]))
     blocks.append(_hints(summary, state))
@@ -81,30 +83,23 @@ def _text(summary: Summary, state: Execution, source: Source | None, children: l
 def _head(
     summary: Summary, state: Execution, source: Source | None, *, colour: bool
 ) -> list[tuple[str, str]]:  # fmt: skip
-    from noetl.cli.telling import error_words, output_line
+    from noetl.cli.telling import error_words, output_line, trace_lines
     from noetl.cli.words import between, count, duration, local_time
 
     status = shown_status(summary)
     took = duration(between(summary.requested_at, summary.updated_at))
     return [
         ("execution", painted(summary.execution_id, "bold", colour=colour)),
-        ("playbook", f"{summary.path}{f' ({_near(source.file)})' if source is not None else ''}"),
+        ("playbook", f"{summary.path}{f' ({near(source.file)})' if source is not None else ''}"),
         ("status", painted(status, status, colour=colour)),
         ("started", f"{local_time(summary.requested_at)}, {took} up to the last of {count(summary.seq, 'event')}"),
         ("run by", f"process {summary.owner.partition('-')[0]}" if summary.owner and summary.alive else ""),
         ("child of", summary.parent or ""),
         ("error", error_words(state.error) if state.error else ""),
+        *(("", line) for line in trace_lines(state.error)),
         ("stalled", ", ".join(state.stalled)),
         ("output", output_line(state) if summary.status in OVER and state.output is not None else ""),
     ]
-
-
-def _near(file: str) -> str:
-    """A file as seen from the current folder, where it lies in it."""
-    from pathlib import Path
-
-    path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
 def _hints(summary: Summary, state: Execution) -> str:

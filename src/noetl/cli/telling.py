@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,15 @@ if TYPE_CHECKING:
     from noetl.model.state import Execution, StepInfo, StepRun, Wait
 
 
-def steps(state: Execution, now: float | None = None, *, colour: bool) -> str:
-    """The steps that have run or wait to, in the order in which they came up; `now` if the time goes on for them."""
+def steps(state: Execution, now: float | None = None, *, left: bool = False, colour: bool) -> str:
+    """The steps that have run or wait to, in the order in which they came up; `now` if the time goes on for them.
+
+    `left`: nobody runs them.
+    """
     rows = [("STEP", "STATUS", "TOOK", "")]
     for name, info in state.steps.items():
-        rows.append((name, info.status, _took(state, info, now), "; ".join(_more(state, name, info))))
+        status = "interrupted" if left and info.status == "running" else info.status
+        rows.append((name, status, _took(state, info, now), "; ".join(_more(state, name, info))))
     return columns(rows, paint=1, colour=colour) if len(rows) > 1 else ""
 
 
@@ -105,6 +110,16 @@ def error_words(error: dict[str, Any]) -> str:
     where = ", ".join(f"{what} {error[what]}" for what in ("step", "task") if error.get(what))
     said = f"{error.get('kind', 'error')}: {visible(glimpse_text(str(error.get('message', '')), 500))}"
     return f"{where}: {said}" if where else said
+
+
+def trace_lines(error: dict[str, Any] | None, most: int = 5) -> list[str]:
+    """The lines of the author's code in which an error came up, the innermost last."""
+    found = (error or {}).get("traceback")
+    if not isinstance(found, list):
+        return []
+    # The code of a task goes by the name of its step and task, which stand beside this anyway.
+    own = (re.sub(r"^<[^<>]*> line", "line", str(line)) for line in found[-most:])
+    return [f"  {visible(glimpse_text(line))}" for line in own]
 
 
 def output_line(state: Execution) -> str:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.executions import check_step, execution_argument, find, json_option, net_of, opened_log
+from noetl.cli.executions import (
+    check_step,
+    execution_argument,
+    find,
+    json_option,
+    net_of,
+    offered_steps,
+    opened_log,
+    shown_status,
+)
 from noetl.cli.printing import as_json, in_colour, out
 
 if TYPE_CHECKING:
@@ -17,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @execution_argument()
-@click.argument("step", metavar="[STEP]", required=False)
+@click.argument("step", metavar="[STEP]", required=False, shell_complete=offered_steps)
 @json_option
 def command(*, execution: str, step: str | None, as_data: bool) -> None:
     """Say why a STEP ran or did not, or of each step in a line.
@@ -33,18 +42,18 @@ def command(*, execution: str, step: str | None, as_data: bool) -> None:
         net = net_of(log, summary)
         state = state_at(log, summary.execution_id)
         if step is not None:
-            check_step(step, net.steps if net is not None else state.steps, summary)
+            check_step(log, summary, step)
         answers = explain(net, state, events_of(log, summary.execution_id), step)
     if as_data:
         out(as_json({"execution_id": summary.execution_id, "status": summary.status, "steps": answers}))
     else:
-        out(_text(state, answers, one=step is not None))
+        out(_text(state, shown_status(summary), answers, one=step is not None))
 
 
-def _text(state: Execution, answers: list[Answer], *, one: bool) -> str:
+def _text(state: Execution, status: str, answers: list[Answer], *, one: bool) -> str:
     from noetl.cli.why_text import answer_text, ending_text, overview
 
     colour = in_colour(sys.stdout)
     if one:
         return answer_text(answers[0], state, colour=colour)
-    return f"{ending_text(state, colour=colour)}\n{overview(answers, state, colour=colour)}"
+    return f"{ending_text(state, status, colour=colour)}\n{overview(answers, state, colour=colour)}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from noetl.cli.printing import columns, painted
-from noetl.cli.telling import error_words, glimpse_text, place, wait_words, waits
+from noetl.cli.telling import error_words, glimpse_text, place, trace_lines, wait_words, waits
 from noetl.cli.words import count, glimpse
 from noetl.lang.report import visible
 
@@ -19,12 +20,11 @@ if TYPE_CHECKING:
 _MOST = 40
 
 
-def ending_text(state: Execution, *, colour: bool) -> str:
+def ending_text(state: Execution, status: str, *, colour: bool) -> str:
     """Why the execution as a whole stands as it does."""
-    status = "paused" if state.paused and not state.over else state.status
     head = f"{state.execution_id} is {painted(status, status, colour=colour)}"
     if state.error is not None:
-        head += f": {error_words(state.error)}"
+        head += "\n".join([f": {error_words(state.error)}", *trace_lines(state.error)])
     if state.stalled:
         head += f"; tokens were left at {', '.join(state.stalled)}"
     return f"{head}\n"
@@ -106,9 +106,20 @@ def _arc(reason: Reason, answer: Answer, _state: Execution) -> Iterator[str]:
     yield from _values(reason.saw)
 
 
+def _arc_failed(reason: Reason, answer: Answer, _state: Execution) -> Iterator[str]:
+    guard = f" ({visible(reason.when)})" if reason.when is not None else ""
+    error = error_words(reason.error or {})
+    yield f"{reason.source} ended ({reason.offer}): judging its arc to {answer.step}{guard} failed: {error}"
+
+
+#: what the log has of a value that is too large for it
+_DESCRIBED = re.compile(r"a (?:list|map) of \d+")
+
+
 def _values(saw: dict[str, Any]) -> Iterator[str]:
     for name, value in saw.items():
-        yield f"{name} = {visible(glimpse(value, 120))}"
+        described = isinstance(value, str) and _DESCRIBED.fullmatch(value)
+        yield f"{name} is {value}" if described else f"{name} = {visible(glimpse(value, 120))}"
 
 
 def _unasked(reason: Reason, answer: Answer, _state: Execution) -> Iterator[str]:
@@ -168,6 +179,7 @@ def _done(_reason: Reason, _answer: Answer, _state: Execution) -> Iterator[str]:
 
 def _failed(reason: Reason, _answer: Answer, _state: Execution) -> Iterator[str]:
     yield f"it failed: {error_words(reason.error or {})}"
+    yield from trace_lines(reason.error)
 
 
 def _cancelled(reason: Reason, _answer: Answer, _state: Execution) -> Iterator[str]:
@@ -177,6 +189,7 @@ def _cancelled(reason: Reason, _answer: Answer, _state: Execution) -> Iterator[s
 _TELL: dict[str, Callable[[Reason, Answer, Execution], Iterator[str]]] = {
     "start": _start,
     "arc": _arc,
+    "arc-failed": _arc_failed,
     "unasked": _unasked,
     "unjudged": _unjudged,
     "routing-failed": _routing_failed,

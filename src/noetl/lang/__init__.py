@@ -19,6 +19,7 @@ from noetl.lang.legacy import lower
 from noetl.lang.node import MapNode
 from noetl.lang.reader import decode, read
 from noetl.lang.shapes import check_document
+from noetl.lang.workload import check_defaults
 from noetl.model.diagnostics import Diagnostic, Diagnostics, Enough, Severity
 from noetl.model.kinds import ToolKind
 from noetl.model.net import Net
@@ -90,7 +91,9 @@ def _passes(text: str, kinds: Mapping[str, ToolKind], problems: Diagnostics, *, 
         return None
     net = compile_net(playbook)
     analyze(net, subject)
-    return None if problems.has_errors else net
+    runs = not problems.has_errors
+    check_defaults(root, playbook, problems)
+    return net if runs else None
 
 
 def _graded(found: tuple[Diagnostic, ...], *, strict: bool) -> tuple[Diagnostic, ...]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from noetl.lang.grammar import PLAYBOOK
 from noetl.lang.invariants import span
 from noetl.lang.mistakes import slip_of
 from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar
-from noetl.lang.sorts import kind_of_value, meant_value, way_out
+from noetl.lang.sorts import in_seconds, kind_of_value, meant_value, way_out
+from noetl.lang.strays import Strays, home_of, indenting, label_without_task, strays
 from noetl.model.diagnostics import Diagnostics, Edit
-from noetl.model.nearest import Hints
+from noetl.model.kinds import ToolKind
+from noetl.model.nearest import Hints, alike
 from noetl.model.shape import Record
 
 _MANY = 200
@@ -19,14 +21,17 @@ _MANY = 200
 class Complaints:
     """Reports for the check of shapes; each knows the usual slips behind it."""
 
-    def __init__(self, problems: Diagnostics) -> None:
+    def __init__(self, problems: Diagnostics, kinds: Mapping[str, ToolKind]) -> None:
         self.problems = problems
+        self.kinds = kinds
         self.unknown = 0
         self.hints = Hints()
+        #: unknown keys of which it has been told where they belong
+        self.strayed: set[int] = set()
 
     def unknown_key(self, entry: Entry, node: MapNode, shape: Record) -> str:
         """Report a key that a map does not know; returns the one that was probably meant, or an empty text."""
-        if shape is PLAYBOOK and entry.name.startswith("x-"):
+        if id(entry) in self.strayed or (shape is PLAYBOOK and entry.name.startswith("x-")):
             return ""
         special = (
             _SPECIAL.get((shape.title, entry.name)) or _ANYWHERE.get(entry.name)
@@ -56,10 +61,47 @@ class Complaints:
             line, _ = self.problems.source.place(there.key.place)
             fix = f"did you mean `{meant}`? It is already there on line {line}: keep one of the two"
         else:
-            fix = f"did you mean `{meant}`?" if meant else f"it takes: {', '.join(known)}" if known else "remove it"
+            fix = f"did you mean `{meant}`?" if meant else self.unlike_any(entry, node, shape, known)
         edits = self.replacing(entry.key, meant) if there is None else ()
         self.problems.error("unknown-key", message, span(entry.key), fix=fix, edits=edits)
-        return meant or ""
+        return meant or alike(entry.name, known) or ""
+
+    def unlike_any(self, entry: Entry, node: MapNode, shape: Record, known: list[str]) -> str:
+        """What to do about a key that is no slip of the finger."""
+        home = home_of(entry, node, shape, self.kinds)
+        if home is not None:
+            return f"it belongs under `{home}`: indent it further"
+        if label_without_task(entry, node):
+            return f"write `name: {entry.name}`, or indent the lines below `{entry.name}:` further"
+        meant = alike(entry.name, known)
+        if meant is not None:
+            return f"did you mean `{meant}`?"
+        return f"it takes: {', '.join(known)}" if known else "remove it"
+
+    def is_empty(self, entry: Entry, node: MapNode, shape: Record) -> bool:
+        """Report a key without a value, if what belongs under it stands beside it, or if it needs one."""
+        found = strays(entry, node, shape, self.kinds)
+        if found is not None:
+            self.left_outside(found, node)
+        elif shape.keys[entry.name].required:
+            self.says_nothing(entry, shape.title, shape.keys[entry.name].doc)
+        else:
+            return False
+        return True
+
+    def left_outside(self, found: Strays, node: MapNode) -> None:
+        """Report keys that stand beside an empty one and belong under it."""
+        home = found.home.name
+        self.strayed.update(map(id, found.entries))
+        names = [f"`{one.name}`" for one in found.entries]
+        verb, them = ("stands", "it") if len(names) == 1 else ("stand", "them")
+        self.problems.error(
+            "unknown-key",
+            f"{', '.join(names)} {verb} beside `{home}`, which is empty",
+            span(found.entries[0].key),
+            fix=f"put {them} under `{home}`: indent {them} by two more spaces",
+            edits=indenting(found, node, self.problems.source.text),
+        )
 
     def check_reserved(self, entry: Entry) -> None:
         """What is accepted without effect, unless somebody counts on an effect."""
@@ -107,15 +149,20 @@ class Complaints:
         self.problems.error("missing-key", f"{title} needs {quoted}{hint}", at, fix=f"add {quoted}")
 
     def wrong_type(self, node: Node, name: str, wanted: str) -> None:
-        message = f"{name} must be {wanted}, not {kind_of_value(node)}"
+        what = kind_of_value(node)
+        if wanted == "a whole number" and what == "a number" and isinstance(node, Scalar):
+            what = node.text
+        message = f"{name} must be {wanted}, not {what}"
         slip = slip_of(node, self.problems.source.text) if wanted != "text" else None
         if slip is not None:
             at, fix = (slip.start, slip.end), f"{slip.message}: {slip.fix}"
             self.problems.error("wrong-type", message, at, fix=fix, edits=slip.edits)
             return
-        meant = meant_value(node, wanted)
+        seconds = in_seconds(node, name, wanted)
+        meant = meant_value(node, wanted) or seconds
         edits = [Edit(node.start, node.end, meant)] if meant and not node.alias and not node.changed else ()
         fix = f"write {meant}" if meant else way_out(node, wanted)
+        fix = f"write seconds, a number: {seconds}" if seconds else fix
         self.problems.error("wrong-type", message, span(node), fix=fix, edits=edits)
 
     def replacing(self, node: Scalar | Base, text: str | None) -> Iterable[Edit]:

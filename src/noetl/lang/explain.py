@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from noetl.expr import Guard, Template, Value
+from noetl.lang.analysis.errors import covers_errors
 from noetl.model.net import Net
 from noetl.model.playbook import Admission, Arc, Assignment, Directive, Layered, Loop, Policy, Router, Step, Task
 
@@ -198,7 +199,8 @@ def _policy(policy: Policy | None) -> dict[str, Any]:
         {**({"when": written(rule.when)} if rule.when is not None else {"else": True}), "then": _directive(rule.then)}
         for rule in policy.rules
     ]
-    return {"rules": rules, "on_unmatched": policy.on_unmatched}
+    covered = {"covers_errors": True} if covers_errors(policy.rules) else {}
+    return {"rules": rules, "on_unmatched": policy.on_unmatched, **covered}
 
 
 def _directive(then: Directive) -> dict[str, Any]:

@@ -20,7 +20,8 @@ def span(node: Base) -> tuple[int, int]:
 def _step(node: MapNode, problems: Diagnostics, meant: set[str]) -> None:
     name, tool = node.get("step"), node.entry("tool")
     if tool is not None and is_nothing(tool.value):
-        problems.error("missing-key", "`tool` says nothing", span(tool.key), fix="write a task, or remove `tool`")
+        if "tool" not in meant:
+            problems.error("missing-key", "`tool` says nothing", span(tool.key), fix="write a task, or remove `tool`")
         return
     if not isinstance(name, Scalar) or name.text == "end" or tool is not None or not is_nothing(node.get("next")):
         return

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from noetl.lang.indents import misplaced
 from noetl.lang.node import PLAIN, MapNode, Node, Scalar
 from noetl.model.diagnostics import Diagnostics, Edit
 
@@ -45,7 +46,7 @@ def tell_syntax_error(text: str, error: Any, problems: Diagnostics) -> None:
     if slip is None:
         lines = dict.fromkeys(start for start in (_line_start(text, at), _line_above(text, at)) if start is not None)
         slip = next((found for start in lines if (found := _in_line(_line(text, start), start)) is not None), None)
-    slip = slip or _quotes(text, at)
+    slip = slip or _quotes(text, at) or _indentation(text, at)
     if slip is not None:
         problems.error("yaml-syntax", slip.message, (slip.start, slip.end), fix=slip.fix, edits=slip.edits)
         return
@@ -165,6 +166,23 @@ def _quotes(text: str, at: int) -> Slip | None:
             begin = above + left.start(1)
             return Slip("this quote is never closed on its line", begin, begin + 1, f"close it with `{left[2]}`")
     return None
+
+
+def _indentation(text: str, at: int) -> Slip | None:
+    """A line that stands a little to the left or to the right of where it belongs."""
+    found = misplaced(text, at)
+    if found is None:
+        return None
+    ways = [
+        f"by {one.column} to stand beside `{one.key}`" if one.key else f"by {one.column}, as the text above it"
+        for one in found.levels
+    ]
+    return Slip(
+        f"this line is indented by {found.column} space{'s' * (found.column != 1)}, which fits nothing above it",
+        found.start + found.column,
+        found.start + len(_line(text, found.start)),
+        f"indent it {', or '.join(ways)}",
+    )
 
 
 def _line_start(text: str, at: int) -> int:

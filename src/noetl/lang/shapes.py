@@ -48,8 +48,7 @@ def check_document(root: Node, kinds: Mapping[str, ToolKind], problems: Diagnost
 
 class _ShapeCheck(Complaints):
     def __init__(self, kinds: Mapping[str, ToolKind], problems: Diagnostics) -> None:
-        super().__init__(problems)
-        self.kinds = kinds
+        super().__init__(problems, kinds)
         self.task_shapes: dict[str, Record] = {}
         #: of each shape met, the keys it cannot do without
         self.required: dict[int, tuple[str, ...]] = {}
@@ -89,8 +88,8 @@ class _ShapeCheck(Complaints):
                 continue
             if key.reserved:
                 self.check_reserved(entry)
-            if key.required and is_nothing(entry.value):
-                self.says_nothing(entry, shape.title, key.doc)
+            if type(entry.value) is Scalar and entry.value.value is None and self.is_empty(entry, node, shape):
+                meant.add(entry.name)
                 continue
             self.check(entry.value, key.shape, f"`{entry.name}`")
         required = self.required.get(id(shape))
@@ -297,7 +296,7 @@ class _ShapeCheck(Complaints):
             else f"{name} must be `{known}`",
             span(node),
             fix=f"write `{meant}`" if meant else f"write one of: {known}",
-            edits=self.replacing(node, meant) if len(shape.words) > 1 else (),
+            edits=self.replacing(node, meant) if len(shape.words) > 1 or value.lower() == known.lower() else (),
         )
 
     def check_condition(self, node: Node, _shape: Condition, name: str) -> None:

@@ -101,6 +101,27 @@ _WAYS_OUT = {
 }
 
 
+#: seconds of a unit that people write
+_UNITS = {
+    **dict.fromkeys(("ms", "msec"), 0.001),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hour", "hours"), 3600),
+    **dict.fromkeys(("d", "day", "days"), 86_400),
+}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]+)")
+_LASTS = re.compile(r"timeout|delay|seconds|_s\b|connect|read")
+
+
+def in_seconds(node: Node, name: str, wanted: str) -> str | None:
+    """A duration with its unit (`10s`, `5 min`) as the number of seconds, where that is wanted."""
+    if not isinstance(node, Scalar) or "number" not in wanted or not _LASTS.search(name):
+        return None
+    found = _DURATION.fullmatch(node.text.strip().lower())
+    unit = _UNITS.get(found[2]) if found is not None else None
+    return f"{round(float(found[1]) * unit, 6):.12g}" if found is not None and unit is not None else None
+
+
 def meant_value(node: Node, wanted: str) -> str | None:
     """The same value as the type that is wanted, where only its spelling is another."""
     if not isinstance(node, Scalar) or node.value is None:

@@ -42,6 +42,19 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return best
 
 
+def alike(word: str, known: Iterable[str]) -> str | None:
+    """The only known word that begins alike and has at most half of its letters otherwise: a guess, and told as one."""
+    allowed = len(word) // 2
+    near = [
+        candidate
+        for candidate in known
+        if candidate[:1] == word[:1]
+        and abs(len(candidate) - len(word)) <= 1
+        and _distance(word.lower(), candidate.lower(), allowed) <= allowed
+    ]
+    return near[0] if len(near) == 1 and len(word) >= _SHORT else None
+
+
 def only_near(word: str, known: Iterable[str]) -> str | None:
     """The known word that was meant without a doubt: the only one that is near, and not by its number alone."""
     allowed = max(1, len(word) // 3)

@@ -20,8 +20,8 @@ class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
 
     seq: int
     timestamp: str
-    #: `start`, `arc`, `unasked`, `unjudged`, `routing-failed`, `admission-failed`, `parked`, `fired`, `skipped`, `done`,
-    #: `failed` or `cancelled`
+    #: `start`, `arc`, `arc-failed`, `unasked`, `unjudged`, `routing-failed`, `admission-failed`, `parked`, `fired`,
+    #: `skipped`, `done`, `failed` or `cancelled`
     what: str
     #: the step whose end, or whose token, this is about
     source: str | None = None
@@ -96,24 +96,21 @@ def _routed(net: Net | None, event: Event) -> Found:
     if event.step_run_id is None:
         return [(source, _reason(event, "admission-failed", error=error))]
     asked = payload["arcs"]
-    found = [
-        (
-            arc["to"],
-            _reason(
-                event,
-                "arc",
-                source=source,
-                taken=arc["taken"] and error is None,
-                when=arc.get("when"),
-                saw=arc.get("saw", {}),
-                offer=payload["event"],
-            ),
-        )
-        for arc in asked
-    ]
+    found = [(arc["to"], _arc(event, arc, error)) for arc in asked]
     step = net.steps.get(source) if net is not None else None
     rest = step.router.arcs[len(asked) :] if step is not None else ()
     return [*found, *((arc.step or "", _unasked(event, asked, error)) for arc in rest)]
+
+
+def _arc(event: Event, arc: dict[str, Any], error: dict[str, Any] | None) -> Reason:
+    """An arc that was asked: taken, refused, or the one at which judging failed."""
+    source, when, offer = event.entity_id, arc.get("when"), event.payload["event"]
+    # What a guard saw is written down when it has answered.
+    if error is not None and (arc["taken"] or (when is not None and "saw" not in arc)):
+        return _reason(event, "arc-failed", source=source, when=when, offer=offer, error=error)
+    return _reason(
+        event, "arc", source=source, taken=arc["taken"], when=when, saw=arc.get("saw", {}), offer=offer
+    )  # fmt: skip
 
 
 def _unasked(event: Event, asked: list[dict[str, Any]], error: dict[str, Any] | None) -> Reason:

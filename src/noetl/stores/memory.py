@@ -8,8 +8,9 @@ from itertools import count
 
 import msgspec
 
+from noetl.errors import UsageError
 from noetl.model.events import Event, decode, encode
-from noetl.ports import Conflict, EventLog, Line, Source, StoreFailed, Summary
+from noetl.ports import Conflict, EventLog, Line, Source, Summary
 from noetl.stores.chain import link, root
 
 _OVER = ("completed", "failed", "cancelled")
@@ -81,7 +82,7 @@ class MemoryLog(EventLog):
         """See the port."""
         found = sorted(name for name in self._shelf.summaries if execution_id and name.startswith(execution_id))
         if len(found) > 1 and found[0] != execution_id:
-            raise StoreFailed(f"{execution_id} is the beginning of several executions: {', '.join(found)}")
+            raise UsageError(f"{execution_id} is the beginning of several executions: {', '.join(found)}")
         return self._owned(self._shelf.summaries[found[0]]) if found else None
 
     def _owned(self, summary: Summary) -> Summary:

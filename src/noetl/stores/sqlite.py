@@ -15,6 +15,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import msgspec
 
+from noetl.errors import UsageError
 from noetl.model.events import Event, decode
 from noetl.ports import EventLog, Line, Source, StoreFailed, Summary
 from noetl.stores.appends import append_of
@@ -124,7 +125,7 @@ class SqliteLog(EventLog):
         found = self._reader().execute(_SQL["summaries_between"], between).fetchall() if execution_id else []
         if len(found) > 1 and found[0][0] != execution_id:
             names = ", ".join(row[0] for row in found[:5]) + (" …" if len(found) > 5 else "")
-            raise StoreFailed(f"{execution_id} is the beginning of several executions: {names}")
+            raise UsageError(f"{execution_id} is the beginning of several executions: {names}")
         return self._summaries(found[:1])[0] if found else None
 
     def _summaries(self, rows: list[tuple[Any, ...]]) -> list[Summary]:

@@ -108,6 +108,10 @@ class Workshop:
         for world in list(self.worlds.values()):
             self._later(world.close())
         self.worlds.clear()
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until all that was told to end has ended: tools with everything they started."""
         while self.tasks or self.closing:
             await asyncio.gather(*self._all(), *self.closing, return_exceptions=True)
 

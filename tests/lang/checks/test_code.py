@@ -44,7 +44,7 @@ def test_a_template_in_code_is_called_by_its_name() -> None:
     assert "never a template" in (load(text, KINDS).diagnostics[0].fix or "")
 
 
-@pytest.mark.parametrize("code", ["return 1", "await x", "result = '\\d'", "x = {{1}}", "def main(): return 1"])
+@pytest.mark.parametrize("code", ["return 1", "await x", "result = '\\d'", "result = {{1}}", "def main(): return 1"])
 def test_what_the_language_allows_at_top_level_is_no_mistake(code: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert marked(block(code)) == []
     assert capfd.readouterr().err == ""
@@ -80,3 +80,58 @@ def test_a_missing_argument_is_a_warning() -> None:
 def test_the_workbook_gets_its_arguments_from_its_callers() -> None:
     text = f"{HEAD}workbook: {{w: {{kind: python, code: 'def main(b): return b'}}}}\nworkflow:\n- {{step: a, tool: {{kind: workbook, task: w, input: {{b: 1}}}}}}\n"
     assert load(text, KINDS).diagnostics == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "mark"),
+    [
+        ("total = 1 + 1", "total = 1 + 1"),
+        ("def run(a):\n    result = a\n    return result", "run"),
+        ("async def go():\n    return 1", "go"),
+        ("x = 1\ndef one(): pass\ndef two(): pass\nx + 1", "x + 1"),
+        ("for n in range(3):\n    n += 1", "for n in range(3):"),
+        ("x = " + "1 + " * 1000 + "1", "x = " + "1 + " * 1000 + "1"),
+    ],
+)
+def test_code_that_computes_and_hands_back_nothing_is_told(code: str, mark: str) -> None:
+    assert [(code, mark) for code, _, mark in marked(block(code))] == [("returns-nothing", mark)]
+
+
+def test_the_only_function_is_taken_for_a_misnamed_main() -> None:
+    (found,) = load(f"{HEAD}workflow:\n- step: a\n  tool:\n{block('def run(): return 1')}", KINDS).diagnostics
+    assert found.severity is Severity.WARNING
+    assert found.fix == "nothing calls `run`; did you mean `main`?"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def main():\n    print(1)",
+        "if True:\n    result = 1",
+        "for result in [1]: pass",
+        "(result := 1)",
+        "result: int = 1",
+        "with open('x') as result: pass",
+        "from json import loads as result",
+        "def f():\n    global result\n    result = 1\nf()",
+        "if True:\n    return 1",
+        "print('done')",
+        "import os\nos.environ['A'] = '1'",
+        "pass",
+        "'''Nothing yet.'''",
+        "raise ValueError('no')",
+        "globals()['result'] = 1",
+    ],
+)
+def test_code_that_hands_back_something_or_only_acts_is_not_told(code: str) -> None:
+    assert marked(block(code)) == []
+
+
+def test_code_that_only_acts_is_told_where_a_template_reads_what_it_returned() -> None:
+    reads = "  set: {ctx.x: '{{ output.data.x }}'}\n"
+    assert [one[0] for one in marked(block("print(1)"), reads)] == ["returns-nothing"]
+
+
+def test_a_script_may_hand_back_its_input_as_it_is() -> None:
+    found = marked(block("print(1)") + "    input: {result: 1}\n    output: '{{ output.data }}'\n")
+    assert "returns-nothing" not in [one[0] for one in found]

@@ -16,4 +16,4 @@ def analyze(net: Net, subject: Subject) -> None:
         flow.analyze(net, subject.problems)
     errors.analyze(net, subject.problems)
     data.analyze(net, subject)
-    spelling.analyze(net, subject)
+    spelling.analyze(subject)

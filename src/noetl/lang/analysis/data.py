@@ -1,13 +1,15 @@
-"""Data that goes nowhere or comes from nowhere: `ctx` keys nothing writes, inputs nothing reads, text spliced in raw."""
+"""Data that goes nowhere or comes from nowhere: what nothing writes to `ctx` or `iter`, inputs nothing reads, text spliced in raw."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 
+from noetl.expr import Read
 from noetl.expr.scopes import Boundary
-from noetl.lang.checks.subject import Subject, all_tasks, task_assignments
+from noetl.lang.checks.subject import Subject, all_tasks, loops, task_assignments
 from noetl.lang.node import ListNode, MapNode, Scalar
+from noetl.lang.sites import Site
 from noetl.model.kinds import InputRole
 from noetl.model.nearest import nearest
 from noetl.model.net import Net
@@ -23,6 +25,7 @@ def analyze(net: Net, subject: Subject) -> None:
     """Report reads without writes and writes without reads."""
     if all(step.router.synthesize is None for step in net.steps.values()):
         _never_set(net, subject)
+    _never_in_an_iteration(net, subject)
     _unused_inputs(net, subject)
     for site in subject.sites.all:
         for name in _SPLICES.keys() & site.template.filters:
@@ -47,15 +50,43 @@ def _never_set(net: Net, subject: Subject) -> None:
         for read in site.template.reads:
             if read.path[0] != "ctx" or len(read.path) < 2 or read.path[1] in written:
                 continue
-            name, at = read.path[1], subject.where_path(site, read, 2)
-            meant = subject.hints.nearest(name, written)
-            subject.problems.warning(
-                "never-set",
-                f"nothing writes `ctx.{name}`",
-                at,
-                fix=f"did you mean `ctx.{meant}`?" if meant else "write it with `set`",
-                edits=subject.renaming(at, name, subject.hints.certain(name, written)) if meant else (),
-            )
+            _nothing_writes(subject, site, read, 1, written)
+
+
+def _never_in_an_iteration(net: Net, subject: Subject) -> None:
+    """Report what is read of `iter` and nobody puts there: neither a loop of the step nor a `set` of its tasks."""
+    looping = {
+        step.name: _put_into_iterations(step)
+        for step in net.steps.values()
+        if step.loop is not None and all(loop.iterator for loop in loops(step.loop))
+    }
+    for site in subject.sites.all if looping else ():
+        written = looping.get(site.place.step or "") if site.place.in_loop else None
+        for read in site.template.reads if written is not None else ():
+            # Each `parent` is the iteration around this one.
+            at = next((index for index, part in enumerate(read.path[1:], 1) if part != "parent"), None)
+            if read.path[0] == "iter" and at is not None and written is not None and read.path[at] not in written:
+                _nothing_writes(subject, site, read, at, written)
+
+
+def _put_into_iterations(step: Step) -> set[str]:
+    names = {"index", *(loop.iterator for loop in loops(step.loop))}
+    for task in step.tasks:
+        names.update(one.path[0] for one in task_assignments(task) if one.scope == "iter" and one.path)
+    return names
+
+
+def _nothing_writes(subject: Subject, site: Site, read: Read, at: int, written: set[str]) -> None:
+    """Report a name of `ctx` or `iter`, the part of a path at an index, that is not among those written."""
+    name, scope, where = read.path[at], ".".join(read.path[:at]), subject.where_path(site, read, at + 1)
+    meant = subject.hints.nearest(name, written)
+    subject.problems.warning(
+        "never-set",
+        f"nothing writes `{scope}.{name}`",
+        where,
+        fix=f"did you mean `{scope}.{meant}`?" if meant else "write it with `set`",
+        edits=subject.renaming(where, name, subject.hints.certain(name, written)) if meant else (),
+    )
 
 
 # --- inputs ----------------------------------------------------------------------------------------------------

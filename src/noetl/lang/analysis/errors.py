@@ -27,7 +27,7 @@ def analyze(net: Net, problems: Diagnostics) -> None:
             continue
         conditions = tuple("" if rule.when is None else rule.when.source for rule in policy.rules)
         if conditions not in known:
-            known[conditions] = all(_covered(policy.rules, error) for error in _ERRORS)
+            known[conditions] = covers_errors(policy.rules)
         if not known[conditions]:
             problems.warning(
                 "unhandled-error",
@@ -35,6 +35,11 @@ def analyze(net: Net, problems: Diagnostics) -> None:
                 policy.rules[0].at if policy.rules else task.at,
                 fix="add `- else: {then: {do: fail}}` or a rule for errors, or set `on_unmatched: fail`",
             )
+
+
+def covers_errors(rules: tuple[Rule, ...]) -> bool:
+    """Whether one of the rules matches, whatever the error."""
+    return all(_covered(rules, error) for error in _ERRORS)
 
 
 def _can_fail(task: Task) -> bool:

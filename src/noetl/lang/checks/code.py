@@ -1,4 +1,4 @@
-"""Python code: that it parses, and that `main` asks for no argument which nothing gives it."""
+"""Python code: that it parses, that it returns something, and that `main` asks for no argument which nothing gives it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from noetl.expr import has_template
+from noetl.expr.scopes import Boundary
+from noetl.lang.checks.returning import silence
 from noetl.lang.checks.subject import Subject, all_tasks
 from noetl.model.playbook import Step, Task
 
@@ -19,6 +21,8 @@ _ONLY_PARSE = 0x400
 _MOST_CHARACTERS = 100_000
 #: parameters of `main` that are filled without being asked for
 _GIVEN = frozenset({"context", "results", "input_data"})
+#: where a step speaks of what its last task returned
+_BEHIND = frozenset({Boundary.STEP_OUTPUT, Boundary.STEP_SET, Boundary.ARC_WHEN, Boundary.ARC_SET})
 
 
 def check(subject: Subject) -> None:
@@ -34,7 +38,10 @@ def check(subject: Subject) -> None:
             code = str(task.config.get("code") or "")
             left -= len(code)
             tree = _parsed(subject, task, code) if left > 0 else None
-            if tree is not None and step is not None and not carries_args:
+            if tree is None:
+                continue
+            _result(subject, step, task, tree)
+            if step is not None and not carries_args:
                 _arguments(subject, step, task, tree)
 
 
@@ -60,6 +67,35 @@ def _parsed(subject: Subject, task: Task, code: str) -> ast.Module | None:
     return None
 
 
+def _result(subject: Subject, step: Step | None, task: Task, tree: ast.Module) -> None:
+    """Report code that computes something and hands back nothing."""
+    found = silence(tree)
+    if found is None or "module" in task.config or (found.acts and not _is_read(subject, step, task)):
+        return
+    if any("result" in block for block in (step and step.input, task.input) if isinstance(block, Mapping)):
+        return  # a script's variables are the keys of `input`
+    name, code = found.function, str(task.config["code"])
+    subject.problems.warning(
+        "returns-nothing",
+        "the code returns nothing: it has no `main`, no `return`, and never assigns `result`",
+        _place(subject, task, code, found.line, _column(code, found.line, found.column), len(name or code)),
+        fix=f"nothing calls `{name}`; did you mean `main`?" if name else "assign what it yields to `result`",
+    )
+
+
+def _is_read(subject: Subject, step: Step | None, task: Task) -> bool:
+    """Whether a template reads what a task returned."""
+    if step is None:
+        return False
+    last = step.tasks[-1] is task
+    return any(
+        read.path[:2] == ("output", "data")
+        for site in subject.sites.all
+        if site.place.step == step.name and (site.place.task == task.name or (last and site.place.boundary in _BEHIND))
+        for read in site.template.reads
+    )
+
+
 def _arguments(subject: Subject, step: Step, task: Task, tree: ast.Module) -> None:
     given = set(_GIVEN)
     for block in (step.input, task.input):
@@ -69,11 +105,10 @@ def _arguments(subject: Subject, step: Step, task: Task, tree: ast.Module) -> No
     for name, line, column in _wanted(tree):
         if name not in given:
             code = str(task.config["code"])
-            before = code.split("\n")[line - 1].encode()[:column].decode()
             subject.problems.warning(
                 "missing-argument",
                 f"`main` asks for `{name}`, which `input` does not give",
-                _place(subject, task, code, line, len(before) + 1, len(name)),
+                _place(subject, task, code, line, _column(code, line, column), len(name)),
                 fix=f"add `{name}` to the task's `input`, or give the parameter a default",
             )
 
@@ -89,6 +124,11 @@ def _wanted(tree: ast.Module) -> Iterator[tuple[str, int, int]]:
     wanted += [one for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is None]
     for one in wanted:
         yield one.arg, one.lineno, one.col_offset
+
+
+def _column(code: str, line: int, column: int) -> int:
+    """Python counts bytes from 0, people characters from 1."""
+    return len(code.split("\n")[line - 1].encode()[:column].decode()) + 1
 
 
 def _place(subject: Subject, task: Task, code: str, line: int, column: int, length: int) -> tuple[int, int]:

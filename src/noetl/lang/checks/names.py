@@ -78,7 +78,8 @@ def _jumps(subject: Subject, tasks: tuple[Task, ...], owner: str) -> None:
             if rule.then.do != "jump":
                 continue
             if rule.then.to is None:
-                subject.problems.error("missing-key", "a jump needs `to`, the task to go to", rule.at, fix="add `to`")
+                at = subject.inside(rule.at, "do: jump")
+                subject.problems.error("missing-key", "a jump needs `to`, the task to go to", at, fix="add `to`")
             elif rule.then.to not in names:
                 at = rule.then.to_at or rule.at
                 fix, edits = _suggested(subject, rule.then.to, at, sorted(names), "its tasks")

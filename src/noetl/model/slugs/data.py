@@ -34,6 +34,21 @@ DATA = (
         """,
     ),
     explained(
+        "returns-nothing",
+        title="The code returns nothing",
+        meaning="The code has no `def main`, no `return` at its top level, and never assigns `result`.",
+        why="What it computes is lost: `output.data` is null.",
+        mend="Write a `def main(…)` that returns the value, or assign it to `result`.",
+        wrong="""
+            - step: start
+              tool: {kind: python, code: "total = 1 + 1"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: python, code: "result = 1 + 1"}
+        """,
+    ),
+    explained(
         "set-target",
         title="This cannot be written",
         meaning="`set` writes `ctx.*`, `step.*` and, in a loop, `iter.*`; nothing else.",
@@ -175,7 +190,8 @@ DATA = (
     explained(
         "never-set",
         title="Nothing writes this",
-        meaning="A template reads a key of `ctx` that no `set` of the playbook writes.",
+        meaning="A template reads a key of `ctx` that no `set` of the playbook writes, or one of `iter` that is neither the "
+        "loop's own nor written by a `set` of the step.",
         why="It is undefined unless something outside writes it; most often the name is misspelt.",
         mend="Write it with `set`, or use the name the message proposes.",
         wrong="""
@@ -196,18 +212,18 @@ DATA = (
     explained(
         "unknown-name",
         title="This name is nearly one that exists",
-        meaning="A template reads `workload.x`, `iter.x` or `output.x`, and only a name very like it is known.",
+        meaning="A template reads `workload.x` or `output.x`, and only a name very like it is known.",
         why="It would be undefined, and in a `when` that means: never.",
         mend="Use the name the message proposes, or declare the one you mean.",
         wrong="""
-            - step: start
-              loop: {in: [1, 2], iterator: number}
-              tool: {kind: noop, output: "{{ iter.numbr }}"}
+            workload: {greeting: Hello}
+            workflow:
+              - {step: start, tool: {kind: noop, output: "{{ workload.greting }}"}}
         """,
         right="""
-            - step: start
-              loop: {in: [1, 2], iterator: number}
-              tool: {kind: noop, output: "{{ iter.number }}"}
+            workload: {greeting: Hello}
+            workflow:
+              - {step: start, tool: {kind: noop, output: "{{ workload.greeting }}"}}
         """,
     ),
     explained(

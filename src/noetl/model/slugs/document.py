@@ -196,8 +196,25 @@ DOCUMENT = (
     explained(
         "payload-schema",
         title="The workload does not fit its schema",
-        meaning="`metadata.schema` describes the workload; the defaults merged with the payload do not match it.",
+        meaning="`metadata.schema` describes the workload; a default, or the defaults merged with the payload, do not "
+        "match it.",
         why="A wrong input is cheaper before the first step than after the last.",
-        mend="Pass the missing value with `--set` or `--payload`, or correct the schema.",
+        mend="Correct the default or the schema, or pass another value with `--set` or `--payload`.",
+        wrong="""
+            metadata:
+              name: p
+              schema: {type: object, properties: {names: {type: array}}}
+            workload: {names: Ada}
+            workflow:
+              - {step: start, tool: {kind: noop, output: "{{ workload.names }}"}}
+        """,
+        right="""
+            metadata:
+              name: p
+              schema: {type: object, properties: {names: {type: array}}}
+            workload: {names: [Ada]}
+            workflow:
+              - {step: start, tool: {kind: noop, output: "{{ workload.names }}"}}
+        """,
     ),
 )
