@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 import generate  # noqa: E402  it is a script beside the pages
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), ROOT / "examples" / "README.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 DECISION = re.compile(r"\d{4}-[a-z-]+")
