@@ -134,6 +134,10 @@ class House:
         """Hear that a time has come."""
         self.service.post(execution_id, [Due()])
 
+    def child_id(self) -> str:
+        """The id of an execution that is to be started."""
+        return new_execution_id(time.time())
+
     def broken(self, execution_id: str, error: BaseException) -> None:
         """Hear that a pipeline broke: a mistake of ours, or a store that does not write."""
         self.service.give_up(execution_id, error)

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,7 +51,9 @@ class Workshop:
         """Run a task; of what is given, `input`, `scopes` and `key` are its own, the rest is configuration."""
         values, scopes, key = given.pop("input", {}), given.pop("scopes", {}), given.pop("key", "e/1")
         call = Call(kind, "e", "step", task, given, values, values, spec or {}, key, 1, scopes)
-        return await Kinds().module(kind).run(call, self)
+        made = Kinds().module(kind).run(call, self)
+        output: Output = await made if isawaitable(made) else made
+        return output
 
     async def python(self, code: str, **given: Any) -> Output:
         return await self.run("python", code=code, **given)

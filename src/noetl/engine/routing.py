@@ -9,6 +9,7 @@ from noetl.engine import admission, scopes, steps
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expr.assign import patch_of, render
+from noetl.model.output import failure
 from noetl.model.playbook import Arc, Router
 from noetl.model.scope import Patch, written
 from noetl.model.state import Boundary, Token
@@ -47,6 +48,9 @@ def _error_of(ended: Boundary, error: TemplateError) -> dict[str, Any]:
 def _judge(turn: Turn, ended: Boundary, payload: dict[str, Any]) -> Taken:
     """Which arcs are taken, with their tokens; what they do is written into the payload."""
     router = turn.outlook.steps[ended.step].router
+    if router.synthesize is not None and ended.name == "step.done":
+        payload["error"] = failure("plan-invalid", "this version cannot run synthesised steps yet")
+        return []
     offers = ["loop.done", "step.done"] if ended.is_loop and ended.name == "step.done" else [ended.name]
     chosen: list[Arc] = []
     event: dict[str, Any] = {}

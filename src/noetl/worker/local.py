@@ -43,6 +43,9 @@ class Office(Protocol):
     def due(self, execution_id: str) -> None:
         """Hear that a time has come."""
 
+    def child_id(self) -> str:
+        """The id of an execution that is to be started."""
+
     def broken(self, execution_id: str, error: BaseException) -> None:
         """Hear that a pipeline broke in a way that no report tells."""
 
@@ -197,6 +200,9 @@ class _Around:
 
     def moment(self) -> Moment:
         return self.shop.moment()
+
+    def child_id(self) -> str:
+        return self.shop.office.child_id()
 
     async def sleep_until(self, when: float) -> None:
         with contextlib.suppress(asyncio.TimeoutError):

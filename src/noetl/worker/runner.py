@@ -48,6 +48,9 @@ class Surroundings(Protocol):
     def moment(self) -> Moment:
         """The time now, and chance."""
 
+    def child_id(self) -> str:
+        """The id of an execution that is to be started."""
+
     async def sleep_until(self, when: float) -> None:
         """Sleep until a time in seconds since the epoch."""
 
@@ -79,6 +82,13 @@ class Runner:
         from datetime import UTC, datetime
 
         return datetime.fromtimestamp(self.around.moment().now, UTC).isoformat()
+
+    def _unable(self, move: RunTask) -> Output | None:
+        """Why a task must not be tried: what it asks for would be left out in silence."""
+        if move.task.auth is None:
+            return None
+        message = "`auth` cannot be resolved by this version: the keychain is not there yet"
+        return failed(failure("credential", message))
 
     def sprint(self) -> bool:
         """Run as far as plain functions go; whether that was to the end. Most short pipelines need no more."""
@@ -133,7 +143,13 @@ class Runner:
         """The output of a task whose tool is a plain function without effect; None: it is none."""
         kind = self.around.tools[move.task.kind]
         run = getattr(self.around.tools.module(kind.name), "run", None)
-        if not kind.effect_free or run is None or iscoroutinefunction(run) or "timeout" in move.task.spec:
+        if (
+            not kind.effect_free
+            or run is None
+            or move.task.auth is not None
+            or iscoroutinefunction(run)
+            or "timeout" in move.task.spec
+        ):
             return None
         if self.frame.recorded_start != (move.task_run_id, move.attempt):
             self.waiting.append(machine.started_fact(self.frame, {}))
@@ -153,6 +169,9 @@ class Runner:
             call = call_of(move, kind, step=self.order.step, iteration=self.order.iteration)
         except TemplateError as error:
             return await self._ended(failed(failure_of(error)), again=again)
+        unable = self._unable(move)
+        if unable is not None:
+            return await self._ended(unable, again=again)
         suspend = getattr(self.around.tools.module(kind.name), "suspend", None)
         if suspend is not None:
             return await self._suspend(suspend(call, self.around.moment().now), again=again)
@@ -173,7 +192,7 @@ class Runner:
         if "kind" in wait:
             return await self._ended(failed(wait), again=again)
         if "child" in wait:
-            wait["child"]["execution_id"] = self.around.moment().new_id()
+            wait["child"]["execution_id"] = self.around.child_id()
         if not again:
             self.waiting.append(machine.started_fact(self.frame, {"wait": wait}))
         await self._report()
@@ -223,6 +242,9 @@ class Runner:
             call = call_of(move, kind, step=outer.step, iteration=outer.iteration)
         except TemplateError as error:
             return failed(failure_of(error))
+        unable = self._unable(move)
+        if unable is not None:
+            return unable
         if getattr(self.around.tools.module(kind.name), "suspend", None) is not None:
             return failed(failure("fail", f"`kind: {kind.name}` cannot stand in a workbook: call it from the step"))
         return await self._tool(kind, replace(call, task=f"{outer.task}.{call.task}"))
