@@ -1,11 +1,13 @@
 """Migrating: comments survive, names are told apart, and what is not certain is left to a person."""
 
 import textwrap
+import time
 
 import pytest
 from migrating import HEAD, KINDS, migrated
 
 from noetl.lang import load
+from noetl.lang.legacy import migrate
 
 
 def output_of(template: str, workload: str = "{n: 1, xs: [], sep: x, m: {}}") -> str:
@@ -261,3 +263,31 @@ def test_a_misspelt_key_of_metadata_is_told_as_one() -> None:
     assert [(one.code, one.fix) for one in load(text, KINDS).diagnostics] == [
         ("unknown-key", "did you mean `version`?")
     ]
+
+
+def test_what_is_left_to_a_person_is_no_reason_to_doubt_the_rest_the_second_time() -> None:
+    text = (
+        "workflow: [{step: a, tool: {kind: http, url: u, params: {}, data: '{{ workload }}',"
+        " set: {ctx.a: '{{ outcome.result.data.data }}'}}}]\n"
+    )
+    _, todo = migrated(text)  # which migrates twice
+    assert todo == ["`params` and `data` were given side by side: join them"]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "{step: s%d, input: {a: 1}, tool: {kind: noop, output: '{{ args.a }}'}}",
+        "{step: s%d, tool: {kind: noop, output: '{{ s1.x }}'}}",
+        "{step: s%d, tool: {kind: noop, output: '{{ args.a }}'}, next: {arcs: [{step: s1, args: {a: 1}}]}}",
+    ],
+)
+def test_the_time_of_migration_grows_with_the_number_of_steps(step: str) -> None:
+    def took(count: int) -> float:
+        text = HEAD + "workflow:\n" + "".join(f"  - {step % number}\n" for number in range(count))
+        start = time.process_time()
+        migrate(text, KINDS)
+        return time.process_time() - start
+
+    small = min(took(150) for _ in range(2))
+    assert took(1200) < 30 * small  # eight times the steps; with the square it would be 64

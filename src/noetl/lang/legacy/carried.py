@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from noetl.lang.legacy.lowering import V10, Lowering, strings
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
-from noetl.lang.legacy.scene import writes
+from noetl.lang.legacy.scene import targets
 from noetl.lang.node import MapNode, Node, Scalar, entry, list_of, make, map_of, text_of
 
 _CODE = frozenset({"code"})
@@ -26,15 +26,22 @@ def lower(doc: Lowering) -> None:
         if found is not None:
             doc.found("arc-args", "`args` of an arc", "the arc's `set` into `ctx.*`, read in the next step's `input`", found.key,
                       grade=V10)  # fmt: skip
+    if not doc.migrating:
+        return
     first = doc.first_step()
-    for step in doc.steps() if doc.migrating else []:
-        coming = [(router, arc) for router, arc in _arcs(doc) if text_of(arc, "step") == text_of(step, "step")]
+    by_target: dict[str, list[tuple[MapNode, MapNode]]] = {}
+    for router, arc in _arcs(doc):
+        by_target.setdefault(text_of(arc, "step"), []).append((router, arc))
+    written = set().union(*map(targets, doc.steps())) if by_target else set()
+    for step in doc.steps():
+        coming = by_target.get(text_of(step, "step"), [])
         arcs = [arc for _, arc in coming if "args" in arc]
         if not arcs:
             continue
-        doubt = _doubt(doc, step, coming, starts=step is first)
+        doubt = _doubt(written, step, coming, starts=step is first)
         if not doubt:
             _rewrite(doc, step, arcs)
+            written.update(*map(targets, arcs))
         for arc in arcs if doubt else []:
             doc.todo(arc.entry("args"), doubt, arc)
 
@@ -52,7 +59,7 @@ def _in_ctx(step: MapNode, key: str) -> str:
     return "ctx." + re.sub(r"\W", "_", f"{text_of(step, 'step')}_{key}")
 
 
-def _doubt(doc: Lowering, step: MapNode, coming: list[tuple[MapNode, MapNode]], *, starts: bool) -> str:
+def _doubt(written: set[str], step: MapNode, coming: list[tuple[MapNode, MapNode]], *, starts: bool) -> str:
     """Why `ctx` would not hold what each token brought; an empty text if it does."""
     name = text_of(step, "step")
     brought = [block.entries if (block := map_of(arc, "args")) else [] for _, arc in coming]
@@ -62,7 +69,7 @@ def _doubt(doc: Lowering, step: MapNode, coming: list[tuple[MapNode, MapNode]], 
     for key in sorted(keys):
         if starts or not all(key in [one.name for one in entries] for entries in brought):
             return f"not every token that comes to `{name}` brings `{key}`: write it with `set`, and say what holds without"
-        if any(writes(other, _in_ctx(step, key)) for other in doc.steps()):
+        if _in_ctx(step, key) in written:
             return f"`{_in_ctx(step, key)}` is written already: write `{key}` by another name with `set`"
     if _reads_whole(step, keys):
         return f"`{name}` reads `args` as a whole: write what it needs with `set`, one by one"

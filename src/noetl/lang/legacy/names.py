@@ -7,7 +7,7 @@ of the step's loop, an earlier task of the pipeline, a key of the workload, the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cached_property, partial
 
 from noetl.expr import Read, has_template, template
 from noetl.expr.facts import MOST_CHARACTERS
@@ -26,6 +26,7 @@ from noetl.lang.legacy.scene import (
     of_output,
     payload_parts,
     sugar_conditions,
+    targets,
     unwraps,
     writes,
 )
@@ -55,7 +56,6 @@ class _Names:
         self.steps = {text_of(step, "step"): step for step in doc.steps()}
         #: steps whose result somebody reads
         self.wanted: dict[str, Scalar] = {}
-        self.elsewhere: dict[str, bool] = {}
         #: templates that do not parse
         self.broken = 0
         self.by_root: dict[str, Callable[[Chain, Scene, Scalar], Renamed | None]] = {
@@ -280,9 +280,14 @@ class _Names:
 
     def carries(self, scene: Scene) -> bool:
         """Whether tokens bring `args` to a step: then they are those, and not the step's own input."""
+        return scene.step_name in self.receivers
+
+    @cached_property
+    def receivers(self) -> set[str]:
+        """The steps that arcs bring `args` to."""
         arcs = (list_of(map_of(step, "next"), "arcs") for step in self.steps.values())
         items = [arc for found in arcs if found is not None for arc in found.items if isinstance(arc, MapNode)]
-        return any("args" in arc and text_of(arc, "step") == scene.step_name for arc in items)
+        return {text_of(arc, "step") for arc in items if "args" in arc}
 
     # --- bare names --------------------------------------------------------------------------------------------
 
@@ -366,12 +371,19 @@ class _Names:
 
     def written_elsewhere(self, name: str) -> bool:
         """Whether another step than the one of that name writes `ctx.<name>`."""
-        if name not in self.elsewhere:
-            own = self.steps[name]
-            others = [step for step in self.steps.values() if step is not own]
-            named = self.doc.tool_results.get(name, own) is not own
-            self.elsewhere[name] = named or any(writes(step, f"ctx.{name}") for step in others)
-        return self.elsewhere[name]
+        own = self.steps[name]
+        if self.doc.tool_results.get(name, own) is not own:
+            return True
+        return any(writer is not own for writer in self.writers.get(f"ctx.{name}", ()))
+
+    @cached_property
+    def writers(self) -> dict[str, list[MapNode]]:
+        """By target, the steps that write it."""
+        found: dict[str, list[MapNode]] = {}
+        for step in self.steps.values():
+            for target in targets(step):
+                found.setdefault(target, []).append(step)
+        return found
 
     def want(self, name: str, near: Scalar) -> None:
         if not writes(self.steps[name], f"ctx.{name}"):

@@ -133,6 +133,17 @@ def writes(step: MapNode | None, target: str) -> bool:
     return False
 
 
+def targets(step: MapNode) -> set[str]:
+    """Every target that anything in a step writes; where `set` is nested, those one level down."""
+    found: set[str] = set()
+    for block in _blocks(step):
+        for one in block.entries:
+            found.add(one.name)
+            inner = one.value.entries if isinstance(one.value, MapNode) else []
+            found.update(f"{one.name}.{other.name}" for other in inner)
+    return found
+
+
 def writes_scope(step: MapNode, scope: str) -> bool:
     """Whether anything in a step writes into a scope."""
     return any(one.name.partition(".")[0] == scope for block in _blocks(step) for one in block.entries)

@@ -17,6 +17,8 @@ STEP_KEYS = frozenset(_STEP.keys) | {
 _ROUTERS = frozenset({"start", "end", "router", "noop_router", "switch"})
 #: what shows that a map with a `name` is a step
 _OF_A_STEP = ("tool", "type", "next", "pipe", "case", "sink", "save", "call", "result", "return")
+#: what is a task's, and no label of one
+_OF_A_TASK = frozenset(TASK_KEYS) | {"result", "sink", "save", "retry", "args", "description"}
 _DESCRIPTIONS = ("description", "title", "label")
 
 
@@ -67,20 +69,17 @@ def _pipe(doc: Lowering, step: MapNode) -> None:
 
 def _beside_label(doc: Lowering, item: Node) -> None:
     """`- fetch: {kind: http}` with more keys beside the label: they are the task's."""
-    entries = item.entries if isinstance(item, MapNode) and "kind" not in item else []
-    labels = [one for one in entries if one.name not in TASK_KEYS and _is_task(one.value)]
-    if len(labels) != 1 or len(entries) == 1 or not isinstance(item, MapNode):
+    if not isinstance(item, MapNode) or "kind" in item or "name" in item or len(item.entries) == 1:
         return
-    label = labels[0]
+    labels = [one for one in item.entries if one.name not in _OF_A_TASK]
+    task = labels[0].value if len(labels) == 1 else None
+    if not isinstance(task, MapNode) or "kind" not in task:
+        return
     for one in item:
-        if one is not label and isinstance(label.value, MapNode):
-            doc.found("habit", f"`{one.name}` beside the task `{label.name}`", "it inside of the task", one.key)
+        if one is not labels[0]:
+            doc.found("habit", f"`{one.name}` beside the task `{labels[0].name}`", "it inside of the task", one.key)
             item.take(one.name)
-            doc.keep(label.value, one, "beside its name the task")
-
-
-def _is_task(node: Node) -> bool:
-    return isinstance(node, MapNode) and ("kind" in node or "type" in node)
+            doc.keep(task, one, "beside its name the task")
 
 
 def _type(doc: Lowering, step: MapNode) -> None:

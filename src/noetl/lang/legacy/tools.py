@@ -177,7 +177,6 @@ def _http_data(doc: Lowering, task: MapNode) -> None:
     found = task.entry("data")
     if found is None:
         return
-    doc.found("data", "`data`", "`params` or `json`", found.key)
     block = found.value
     parts = {
         "query": "params",
@@ -191,6 +190,7 @@ def _http_data(doc: Lowering, task: MapNode) -> None:
         for one in block:
             key = parts[one.name]
             if key not in task:
+                doc.found("data", f"`{one.name}` of `data`", f"`{key}`", one.key)
                 block.take(one.name)
                 task.put(entry(key, one.value, near=one.key))
         if block.entries:
@@ -201,10 +201,11 @@ def _http_data(doc: Lowering, task: MapNode) -> None:
         return
     reads = text_of(task, "method").upper() in ("", "GET", "HEAD", "DELETE")
     new = "params" if reads else "json"
-    if new not in task:
-        task.rename("data", new)
-    else:
-        doc.todo(found, f"`{new}` and `data` were given side by side: join them", found.key)
+    if new in task:
+        doc.refuse("data", task, found, f"`{new}` and `data` were given side by side: join them")
+        return
+    doc.found("data", "`data`", f"`{new}`", found.key)
+    task.rename("data", new)
 
 
 def _data(doc: Lowering, task: MapNode, kind: str) -> None:
