@@ -294,8 +294,8 @@ def test_an_unquoted_template_is_told_whatever_stands_inside(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "where", "said"),
     [
-        ("a: 1\n  b: 2\n", (2, 4), "mapping values are not allowed"),
-        ("a:\n  - b\n c: 1", (3, 2), "did not find expected key"),
+        ("a: 1\n  b: 2\n", (2, 3), "indented by 2 spaces, which fits nothing above it"),
+        ("a:\n  - b\n c: 1", (3, 2), "indented by 1 space, which fits nothing above it"),
         ("a: @x", (1, 4), "cannot start any token"),
         ("--- \na: 1\n---\nb: 2", (3, 1), "a second document starts here"),
         ("a: \0", (1, 4), "a NUL character"),

@@ -86,6 +86,11 @@ def test_a_line_that_is_indented_like_no_other_is_told_with_where_it_could_stand
     assert "which fits nothing above it" in one.message
 
 
+def test_text_that_goes_on_with_a_colon_may_have_been_meant() -> None:
+    _, (one,) = found("  - step: a\n    desc: one\n      note: two\n")
+    assert one.fix == "indent it by 4 to stand beside `desc`, or put text that goes on here in quotes"
+
+
 @pytest.mark.parametrize("steps", ["  - step: a\n    desc: a: b\n", "  - step: 'a\n", "  - [\n", "  - step: %a\n"])
 def test_indentation_that_fits_is_not_blamed(steps: str) -> None:
     assert all("indented" not in one.message for one in found(steps)[1])

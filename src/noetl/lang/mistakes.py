@@ -46,11 +46,11 @@ def tell_syntax_error(text: str, error: Any, problems: Diagnostics) -> None:
     if slip is None:
         lines = dict.fromkeys(start for start in (_line_start(text, at), _line_above(text, at)) if start is not None)
         slip = next((found for start in lines if (found := _in_line(_line(text, start), start)) is not None), None)
-    slip = slip or _quotes(text, at) or _indentation(text, at)
+    said = getattr(error, "problem", None) or getattr(error, "reason", None) or "this is not YAML"
+    slip = slip or _quotes(text, at) or _indentation(text, at, said)
     if slip is not None:
         problems.error("yaml-syntax", slip.message, (slip.start, slip.end), fix=slip.fix, edits=slip.edits)
         return
-    said = getattr(error, "problem", None) or getattr(error, "reason", None) or "this is not YAML"
     fix = None
     if text[at : at + 1] == "\t":
         said, fix = "a tab cannot indent YAML", "use spaces"
@@ -168,7 +168,7 @@ def _quotes(text: str, at: int) -> Slip | None:
     return None
 
 
-def _indentation(text: str, at: int) -> Slip | None:
+def _indentation(text: str, at: int, said: str) -> Slip | None:
     """A line that stands a little to the left or to the right of where it belongs."""
     found = misplaced(text, at)
     if found is None:
@@ -177,6 +177,8 @@ def _indentation(text: str, at: int) -> Slip | None:
         f"by {one.column} to stand beside `{one.key}`" if one.key else f"by {one.column}, as the text above it"
         for one in found.levels
     ]
+    if "mapping values are not allowed" in said:
+        ways.append("put text that goes on here in quotes")
     return Slip(
         f"this line is indented by {found.column} space{'s' * (found.column != 1)}, which fits nothing above it",
         found.start + found.column,
