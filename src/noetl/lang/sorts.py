@@ -13,7 +13,7 @@ from noetl.model.shape import Anything, Flag, ListOf, MapOf, Number, Record, Sha
 
 def is_template(text: object) -> bool:
     """Whether a value is text with something to render in it."""
-    return isinstance(text, str) and has_template(text)
+    return isinstance(text, str) and "{" in text and has_template(text)  # the call is what takes time
 
 
 def is_labelled(item: MapNode) -> bool:

@@ -35,7 +35,7 @@ Segment = str | Hole
 
 def has_template(text: str) -> bool:
     """Whether there is any template syntax in the text at all."""
-    return "{" in text and _OPENING.search(text) is not None
+    return "{" in text and ("{{" in text or _OPENING.search(text) is not None)
 
 
 def split(text: str) -> list[Segment] | None:

@@ -142,7 +142,7 @@ class _Names:
     def below(self, node: Node, scene: Scene, holder: Entry) -> None:
         scene.holder = holder
         if isinstance(node, Scalar):
-            if isinstance(node.value, str) and has_template(node.value):
+            if isinstance(node.value, str) and "{" in node.value and has_template(node.value):
                 self.template(node, scene)
         elif isinstance(node, MapNode):
             for one in node.entries:
@@ -160,7 +160,7 @@ class _Names:
             return  # looking into each takes long, and none of them will run
         facts = template(node.text).facts
         roots = {read.path[0] for read in facts.reads} | {call.name for call in facts.calls}
-        parses = all(problem.code != "template-syntax" for problem in facts.problems)
+        parses = not facts.problems or all(problem.code != "template-syntax" for problem in facts.problems)
         if parses and self.is_canonical(roots, facts.reads, scene, node):
             return
         self.broken += not parses
