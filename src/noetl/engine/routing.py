@@ -48,8 +48,8 @@ def _error_of(ended: Boundary, error: TemplateError) -> dict[str, Any]:
 def _judge(turn: Turn, ended: Boundary, payload: dict[str, Any]) -> Taken:
     """Which arcs are taken, with their tokens; what they do is written into the payload."""
     router = turn.outlook.steps[ended.step].router
-    if router.synthesize is not None and ended.name == "step.done":
-        payload["error"] = failure("plan-invalid", "this version cannot run synthesised steps yet")
+    if _wants_steps(turn, ended, router):
+        payload["error"] = failure("fail", "this version cannot run synthesised steps yet")
         return []
     offers = ["loop.done", "step.done"] if ended.is_loop and ended.name == "step.done" else [ended.name]
     chosen: list[Arc] = []
@@ -65,6 +65,14 @@ def _judge(turn: Turn, ended: Boundary, payload: dict[str, Any]) -> Taken:
         payload["unrouted"] = True
     tokens = _effects(turn, ended, chosen, event, payload)
     return list(zip(chosen, tokens, strict=True))
+
+
+def _wants_steps(turn: Turn, ended: Boundary, router: Router) -> bool:
+    """Whether a step that ended well plans new ones; an empty plan leaves it to the arcs."""
+    if router.synthesize is None or ended.name != "step.done":
+        return False
+    sight = scopes.with_steps(turn, scopes.of_boundary(turn, ended), router.synthesize.plan)
+    return bool(router.synthesize.plan.evaluate(sight) != [])
 
 
 def _matching(

@@ -1,0 +1,19 @@
+"""What `noetl fsck` finds in a store that a test left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def unsound(database: Path) -> list[str]:
+    """What `noetl fsck` finds in a store."""
+    from noetl.cli.executions import net_of
+    from noetl.server.fsck import check
+    from noetl.stores.sqlite import SqliteLog
+    from noetl.stores.verify import verify
+
+    log = SqliteLog(database)
+    found = [str(problem) for problem in verify(log)]
+    for summary in log.summaries(limit=10_000) if not found else []:
+        found += map(str, check(log, summary, net_of(log, summary)))
+    return found
