@@ -201,6 +201,32 @@ def test_cancelling_kills_the_tools_and_the_children(site: Site) -> None:
     run(main())
 
 
+def test_a_child_that_is_called_often_is_compiled_once(site: Site) -> None:
+    async def main() -> None:
+        site.write("child", "- {step: x, tool: {kind: noop}}\n")
+        file = site.write(
+            "main",
+            "- {step: a, loop: {in: [1, 2, 3, 4], iterator: i, spec: {mode: parallel}}, tool: {kind: playbook, path: child}}\n",
+        )
+        async with site.house() as house:
+            nets = []
+            house.service.watchers.append(lambda hot, _: nets.append(hot.net) if hot.state.depth else None)
+            assert (await site.run_in(house, file)).status == "completed"
+            assert nets
+            assert len({id(net) for net in nets}) == 1
+
+    run(main())
+
+
+def test_a_pipeline_that_breaks_before_its_first_wait_ends_the_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_arguments: Any, **_more: Any) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr("noetl.worker.runner.machine.begin", broken)
+    with pytest.raises(NoetlError, match="a mistake of ours"):
+        run(site.run("- {step: a, tool: {kind: noop}}"))
+
+
 def test_many_runs_go_on_side_by_side_in_one_file(site: Site) -> None:
     async def main() -> None:
         file = site.write(

@@ -21,14 +21,14 @@ from noetl.model.events import Fact
 from noetl.model.net import Net
 from noetl.model.orders import StartChild
 from noetl.model.output import Output, failed, failure, ok
-from noetl.model.requests import Cancel, ChildEnded, Due, Open, Request
+from noetl.model.requests import Cancel, ChildEnded, Due, Open, Posted
 from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
 from noetl.ports import Call, EventLog, Line, Source, StoreFailed
 from noetl.server.catalog import Catalog
 from noetl.server.service import Hot, Service
 from noetl.tools.registry import Kinds
-from noetl.worker.local import Workshop
+from noetl.worker.local import Running, Workshop
 from noetl.worker.world import LocalWorld
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -142,7 +142,7 @@ class House:
         """Hear that a pipeline broke: a mistake of ours, or a store that does not write."""
         self.service.give_up(execution_id, error)
 
-    def start_child(self, hot: Any, order: StartChild) -> None:
+    def start_child(self, hot: Running, order: StartChild) -> None:
         """Start a child execution, or go on with it."""
         self._later(self._child(hot, order))
 
@@ -155,7 +155,7 @@ class House:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _child(self, parent: Hot, order: StartChild) -> None:
+    async def _child(self, parent: Running, order: StartChild) -> None:
         child = order.child
         try:
             output = await self._childs_output(parent, child, order.task_run_id)
@@ -164,7 +164,7 @@ class House:
         with contextlib.suppress(NoetlError):  # a store that fails is heard of by whoever waits for the parent
             await self.service.record(parent.id, [ChildEnded(child["execution_id"], output)])
 
-    async def _childs_output(self, parent: Hot, child: dict[str, Any], task_run_id: str) -> Output:
+    async def _childs_output(self, parent: Running, child: dict[str, Any], task_run_id: str) -> Output:
         execution_id = child["execution_id"]
         if self.log.summary(execution_id) is not None:
             hot = self.service.hot.get(execution_id) or await self.resume(execution_id)
@@ -190,11 +190,11 @@ class House:
         await asyncio.shield(hot.finished)
         return output_of(hot.state)
 
-    def _file(self, hot: Hot) -> Path:
+    def _file(self, hot: Running) -> Path:
         # The same text may lie in several folders; the execution knows from which it was run.
         return Path(hot.state.file or self._sources[hot.id].file).absolute()
 
-    def _world(self, hot: Any) -> LocalWorld:
+    def _world(self, hot: Running) -> LocalWorld:
         return LocalWorld(self._file(hot).parent, self.settings.environment, self._log_line)
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
@@ -238,18 +238,15 @@ def output_of(state: Execution) -> Output:
     return failed(failure(kind, message, child=state.execution_id, cause=error))
 
 
-_REQUESTS = msgspec.json.Decoder(dict[str, Any])
+_posted = msgspec.json.Decoder(Posted)
 
 
-def encode_request(request: Request) -> bytes:
+def encode_request(request: Posted) -> bytes:
     """A request as it is left for another process."""
-    return msgspec.json.encode({"request": type(request).__name__, "with": request})
+    return msgspec.json.encode(request)
 
 
-def decode_request(body: bytes, number: int = 0) -> Request:
-    """A request that another process left."""
-    from noetl.model import requests
-
-    found = _REQUESTS.decode(body)
-    made: Request = msgspec.convert({**found["with"], "number": number}, getattr(requests, found["request"]))
-    return made
+def decode_request(body: bytes, number: int = 0) -> Posted:
+    """A request that another process left, with its place in the inbox."""
+    posted: Posted = msgspec.structs.replace(_posted.decode(body), number=number)
+    return posted

@@ -12,7 +12,7 @@ from noetl.cli.printing import as_json, note, out
 from noetl.errors import NoetlError
 
 if TYPE_CHECKING:
-    from noetl.model.requests import Request
+    from noetl.model.requests import Posted
     from noetl.ports import EventLog, Summary
 
 #: seconds in which a living process answers, unless it is very busy
@@ -20,7 +20,7 @@ _PATIENCE = 5.0
 _POLL = 0.02
 
 
-def act(given: str, request: Request, event: str, *, as_data: bool) -> int:
+def act(given: str, request: Posted, event: str, *, as_data: bool) -> int:
     """Let a request take effect, and say what became of it; `event` is what the log shows then."""
     with opened_log() as log:
         summary = find(log, given)
@@ -47,7 +47,7 @@ def _said(now: Summary, event: str, by: str, seq: int | None) -> str:
     return f"{now.execution_id}: no process runs it; {event} recorded as event {seq}, it is {now.status}{goes_on}"
 
 
-def _through_its_process(log: EventLog, summary: Summary, request: Request, event: str) -> tuple[str, int | None]:
+def _through_its_process(log: EventLog, summary: Summary, request: Posted, event: str) -> tuple[str, int | None]:
     """Leave the request in the log's inbox, and wait until the log shows what came of it."""
     from noetl.wiring import encode_request
 
@@ -67,7 +67,7 @@ def _through_its_process(log: EventLog, summary: Summary, request: Request, even
     return "left", None
 
 
-async def _at_once(log: EventLog, summary: Summary, request: Request, event: str) -> tuple[str, int | None] | None:
+async def _at_once(log: EventLog, summary: Summary, request: Posted, event: str) -> tuple[str, int | None] | None:
     """Nobody runs it: become its owner for a moment, and record what follows. None: somebody does by now."""
     from noetl.model.requests import Cancel
     from noetl.server.aside import take_effect

@@ -10,7 +10,7 @@ from noetl.engine.find import find_pipe, loop_at, pipes
 from noetl.engine.turn import Turn
 from noetl.model.orders import RunPipeline
 from noetl.model.output import failed, failure, ok
-from noetl.model.requests import Cancel, ChildEnded, Due, Pause, Request, Resume, Signal
+from noetl.model.requests import Cancel, ChildEnded, Due, Pause, Posted, Request, Resume, Signal
 from noetl.model.state import Path, Pipe, StepRun, label_of
 
 
@@ -67,7 +67,7 @@ def _cancel(turn: Turn, request: Cancel) -> None:
     turn.emit("execution.cancelled", turn.state.path, {"why": request.why, **_numbered(request)}, parent=turn.last)
 
 
-def _numbered(request: Signal | Cancel | Pause | Resume) -> dict[str, Any]:
+def _numbered(request: Posted) -> dict[str, Any]:
     return {"request": request.number} if request.number else {}
 
 

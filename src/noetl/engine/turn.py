@@ -72,50 +72,47 @@ class Turn:
         status: str | None = None,
     ) -> Event:
         """Decide something."""
-        state = self.state
-        return self._record(
-            Event(
-                event_id(state.execution_id, state.seq + 1),
-                state.execution_id,
-                state.seq + 1,
-                self.timestamp,
-                "server",
-                name,
-                EVENTS[name].entity_type,
-                entity_id,
-                status or _STATUS.get(name, "success"),
-                payload,
-                event_id(state.execution_id, parent) if parent else None,
-                run,
-                None,
-                iteration,
-            )
-        )
+        return self._record("server", name, entity_id, status or _STATUS.get(name, "success"), payload, parent, run,
+                            iteration=iteration)  # fmt: skip
 
     def accept(self, fact: Fact, run: StepRun, parent: int) -> Event:
         """Take over what a worker reported."""
-        state = self.state
-        return self._record(
-            Event(
-                event_id(state.execution_id, state.seq + 1),
-                state.execution_id,
-                state.seq + 1,
-                self.timestamp,
-                "worker",
-                fact.name,
-                EVENTS[fact.name].entity_type,
-                run.step if fact.task is None else f"{run.step}.{fact.task}",
-                fact.status,
-                fact.payload,
-                event_id(state.execution_id, parent),
-                run.id,
-                fact.task_run_id,
-                fact.iteration,
-                fact.attempt,
-            )
-        )
+        entity_id = run.step if fact.task is None else f"{run.step}.{fact.task}"
+        return self._record("worker", fact.name, entity_id, fact.status, fact.payload, parent, run.id,
+                            task_run_id=fact.task_run_id, iteration=fact.iteration, attempt=fact.attempt)  # fmt: skip
 
-    def _record(self, event: Event) -> Event:
+    def _record(  # noqa: PLR0913  the envelope has as many parts
+        self,
+        source: str,
+        name: str,
+        entity_id: str,
+        status: str,
+        payload: dict[str, Any],
+        parent: int | None,
+        run: str | None,
+        *,
+        task_run_id: str | None = None,
+        iteration: int | str | None = None,
+        attempt: int | None = None,
+    ) -> Event:
+        execution_id, seq = self.state.execution_id, self.state.seq + 1
+        event = Event(
+            event_id(execution_id, seq),
+            execution_id,
+            seq,
+            self.timestamp,
+            source,
+            name,
+            EVENTS[name].entity_type,
+            entity_id,
+            status,
+            payload,
+            event_id(execution_id, parent) if parent else None,
+            run,
+            task_run_id,
+            iteration,
+            attempt,
+        )
         self.events.append(event)
         apply(self.state, event)
         return event

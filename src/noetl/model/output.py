@@ -21,8 +21,3 @@ def failed(error: Failure, **helpers: Any) -> Output:
 def failure(kind: str, message: str, *, retryable: bool = False, **more: Any) -> Failure:
     """An error as data."""
     return {"kind": kind, "message": message, "retryable": retryable, **more}
-
-
-def is_ok(output: Output) -> bool:
-    """Whether it went well."""
-    return bool(output["status"] == "ok")

@@ -25,7 +25,7 @@ class Open(msgspec.Struct, frozen=True):
     problem: dict[str, Any] | None = None
 
 
-class Signal(msgspec.Struct, frozen=True):
+class Signal(msgspec.Struct, frozen=True, tag=True):
     """A signal for whoever waits for it, now or later."""
 
     name: str
@@ -34,20 +34,20 @@ class Signal(msgspec.Struct, frozen=True):
     number: int = 0
 
 
-class Cancel(msgspec.Struct, frozen=True):
+class Cancel(msgspec.Struct, frozen=True, tag=True):
     """End it."""
 
     why: str = "it was cancelled"
     number: int = 0
 
 
-class Pause(msgspec.Struct, frozen=True):
+class Pause(msgspec.Struct, frozen=True, tag=True):
     """Start nothing new."""
 
     number: int = 0
 
 
-class Resume(msgspec.Struct, frozen=True):
+class Resume(msgspec.Struct, frozen=True, tag=True):
     """Go on."""
 
     number: int = 0
@@ -64,4 +64,6 @@ class ChildEnded(msgspec.Struct, frozen=True):
     output: dict[str, Any]
 
 
-Request = Signal | Cancel | Pause | Resume | Due | ChildEnded
+#: what another process may ask for
+Posted = Signal | Cancel | Pause | Resume
+Request = Posted | Due | ChildEnded

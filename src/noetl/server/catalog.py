@@ -19,26 +19,25 @@ class Catalog:
 
     def __init__(self, kinds: Mapping[str, ToolKind]) -> None:
         self.kinds = kinds
-        self._loaded: dict[str, Net] = {}
+        #: what was read before, by its content: whoever is called a thousand times is compiled once
+        self._loaded: dict[tuple[str, bool], Loaded] = {}
         self._folders: dict[Path, dict[str, Path]] = {}
 
     def read(self, file: Path, data: bytes | None = None, *, legacy: bool = False) -> tuple[Source, Loaded]:
         """A playbook's file, and what the language makes of it."""
         data = file.read_bytes() if data is None else data
-        loaded = load_bytes(data, self.kinds, name=str(file), legacy=legacy)
         source = Source(hashlib.sha256(data).hexdigest(), data.decode("utf-8-sig", "replace"), str(file), legacy)
-        if loaded.net is not None:
-            self._loaded[source.hash] = loaded.net
-        return source, loaded
+        return source, self._load(source, data)
 
     def net(self, source: Source) -> Net | None:
         """The net of a playbook that was run before."""
-        known = self._loaded.get(source.hash)
+        return self._load(source, source.text.encode()).net
+
+    def _load(self, source: Source, data: bytes) -> Loaded:
+        known = self._loaded.get((source.hash, source.legacy))
         if known is None:
-            loaded = load_bytes(source.text.encode(), self.kinds, name=source.file, legacy=source.legacy)
-            known = loaded.net
-            if known is not None:
-                self._loaded[source.hash] = known
+            known = load_bytes(data, self.kinds, name=source.file, legacy=source.legacy)
+            self._loaded[source.hash, source.legacy] = known
         return known
 
     def find(self, path: str, *, near: Path) -> Path | None:

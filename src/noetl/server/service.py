@@ -59,6 +59,11 @@ class Hot:
         """The execution's id."""
         return self.state.execution_id
 
+    @property
+    def net(self) -> Net:
+        """What it runs."""
+        return self.outlook.net
+
 
 class Service:
     """Decides for all executions of this process."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from yarl import URL
 
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.ports import Call
+from noetl.tools.text import as_text
 
 #: bytes of a response's body when nobody says otherwise
 _OUTPUT_BYTES = 64 * 1024 * 1024
@@ -99,7 +99,7 @@ def _request(call: Call) -> tuple[str, URL, dict[str, Any]]:
     """Method, address and options of the request, as aiohttp takes them."""
     config = call.config
     method = str(config.get("method") or "GET").upper()
-    headers = {name: _text(value) for name, value in _map(config, "headers") if value is not None}
+    headers = {name: as_text(value) for name, value in _map(config, "headers") if value is not None}
     options: dict[str, Any] = {
         "headers": headers,
         "params": _parameters(config),
@@ -154,9 +154,9 @@ def _put_content(config: Mapping[str, Any], options: dict[str, Any], given: set[
         options["data"] = msgspec.json.encode(config.get("json", body))
         content_type = "application/json"
     elif "form" in config:
-        options["data"] = aiohttp.FormData([(name, _text(item)) for name, item in _pairs(config, "form")])()
+        options["data"] = aiohttp.FormData([(name, as_text(item)) for name, item in _pairs(config, "form")])()
     elif body is not None:
-        options["data"] = _text(body).encode()
+        options["data"] = as_text(body).encode()
         content_type = "text/plain; charset=utf-8"
     if content_type and "content-type" not in given:
         options["headers"]["Content-Type"] = content_type
@@ -200,18 +200,7 @@ def _pairs(config: Mapping[str, Any], key: str) -> list[tuple[str, Any]]:
 
 
 def _parameters(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name, _text(item)) for name, item in _pairs(config, "params")]
-
-
-def _text(value: Any) -> str:
-    """A value as templates write it into text."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (dict, list)):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value)
+    return [(name, as_text(item)) for name, item in _pairs(config, "params")]
 
 
 async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.shape import Anything, Key, ListOf, MapOf, OneOf, Text
+from noetl.tools.text import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +83,7 @@ def _commands(call: Call, folder: Path) -> Iterator[list[str]]:
         return
     commands = call.config.get("cmd")
     for command in commands if isinstance(commands, list) else [commands]:
-        yield [_SHELL, "-c", _text(command)]
+        yield [_SHELL, "-c", as_text(command)]
 
 
 def _limited(arguments: list[str], call: Call) -> list[str]:
@@ -103,20 +104,7 @@ def _variables(call: Call) -> dict[str, str]:
     env = call.config.get("env") or {}
     if not isinstance(env, dict):
         raise ValueError(f"`env` must be a map, not {type(env).__name__}")  # noqa: TRY004  it is the author's error
-    return {name: _text(value) for name, value in {**call.input, **env}.items()}
-
-
-def _text(value: Any) -> str:
-    """A value as templates write it into text."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (dict, list)):
-        import json
-
-        return json.dumps(value, ensure_ascii=False)
-    return str(value)
+    return {name: as_text(value) for name, value in {**call.input, **env}.items()}
 
 
 def _output(call: Call, code: int, stdout: str, stderr: str) -> Output:

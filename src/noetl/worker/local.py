@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol
@@ -27,8 +26,11 @@ class Running(Protocol):
     def id(self) -> str:
         """The execution's id."""
 
+    @property
+    def net(self) -> Net:
+        """What it runs."""
+
     state: Execution
-    net: Net
 
 
 class Office(Protocol):
@@ -76,13 +78,13 @@ class Workshop:
         self.office: Office
         #: by execution
         self.tasks: dict[str, dict[Key, asyncio.Task[None]]] = {}
-        self.next: dict[Key, tuple[Any, RunPipeline]] = {}
+        self.next: dict[Key, tuple[Running, RunPipeline]] = {}
         self.worlds: dict[str, LocalWorld] = {}
         self.alarms: list[tuple[float, str]] = []
         self.alarm: asyncio.TimerHandle | None = None
         self.closing: set[asyncio.Future[Any]] = set()
 
-    def give(self, hot: Any, orders: Iterable[Order]) -> None:
+    def give(self, hot: Running, orders: Iterable[Order]) -> None:
         """Carry out orders."""
         for order in orders:
             if isinstance(order, RunPipeline):
@@ -96,7 +98,7 @@ class Workshop:
             elif isinstance(order, StopChild):
                 self.office.stop_child(order.execution_id)
 
-    def ended(self, hot: Any) -> None:
+    def ended(self, hot: Running) -> None:
         """Let go of what was kept for an execution."""
         for task in list(self.tasks.get(hot.id, {}).values()):
             task.cancel()
@@ -123,7 +125,7 @@ class Workshop:
 
     # --- pipelines ---------------------------------------------------------------------------------------------------
 
-    def _run(self, hot: Any, order: RunPipeline) -> None:
+    def _run(self, hot: Running, order: RunPipeline) -> None:
         key = (hot.id, order.step_run_id, order.iteration)
         if key in self.tasks.get(hot.id, ()):
             # A task may be answered before the pipeline that asked has put its tools away.
@@ -133,10 +135,12 @@ class Workshop:
         world = self.worlds.get(hot.id)
         if world is None:
             world = self.worlds[hot.id] = self.make_world(hot)
-        net = hot.outlook.net
-        around = _Around(self, hot.id)
-        runner = Runner(order, net.steps[order.step], net.playbook, around, world)
-        if runner.sprint():
+        runner = Runner(order, hot.net.steps[order.step], hot.net.playbook, _Around(self, hot.id), world)
+        try:
+            if runner.sprint():
+                return
+        except Exception as error:  # noqa: BLE001  as of a pipeline that breaks later: nobody may wait for ever
+            self.office.broken(hot.id, error)
             return
         task = asyncio.ensure_future(runner.run())
         self.tasks.setdefault(hot.id, {})[key] = task
@@ -205,8 +209,7 @@ class _Around:
         return self.shop.office.child_id()
 
     async def sleep_until(self, when: float) -> None:
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.sleep(max(0.0, when - self.shop.clock()))
+        await asyncio.sleep(max(0.0, when - self.shop.clock()))
 
     async def report(self, facts: list[Fact]) -> None:
         await self.shop.office.report(self.execution_id, facts)
