@@ -215,7 +215,8 @@ list a list. Any other string yields text, in which maps and lists appear as JSO
 null as nothing. Templates stand in values, never in keys; Python `code` is never a template.
 
 A missing attribute is undefined, at any depth: `{{ output.data.paging.more | default(false) }}` always works. An
-undefined that reaches a value is an error. In a `when`, an undefined is false, and so is any comparison with it. See
+undefined that reaches a value is an error. In a `when`, an undefined is false, and so is any comparison with it; whatever
+else is done with one is an error there too, so write `{{ ctx.rows | default([]) | length == 0 }}`. See
 [decision 0001](../decisions/0001-undefined-in-templates.md)."""
 _WORKBOOK = "A workbook's tasks see nothing of their caller: no `iter` and no `steps`; `step` is the call's own."
 _MISTAKES_INTRO = """# Ten common mistakes
