@@ -10,7 +10,7 @@ import msgspec
 
 from noetl.errors import NoetlError
 from noetl.model.events import Event
-from noetl.model.output import Output
+from noetl.model.output import Output, Spilled
 
 T = TypeVar("T")
 
@@ -163,6 +163,31 @@ class Results(Protocol):
 
     async def rows(self, reference: Mapping[str, Any], start: int, stop: int) -> list[Any]:
         """The rows from `start` up to and without `stop`; fewer where there are no more."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Some elements of a list, or one that lies in the store already."""
+
+    items: list[Any] | None = None
+    ref: dict[str, Any] | None = None
+
+
+class ResultStore(Results, Protocol):
+    """Results that can be added to."""
+
+    async def keep(
+        self, execution_id: str, value: Any, *, ttl: float | None = None, schema: str | None = None
+    ) -> dict[str, Any]:
+        """Store a value, or what a tool spilled, and give its reference; it is durable when this returns."""
+
+    async def keep_list(self, execution_id: str, parts: Sequence[Part], *, ttl: float | None = None) -> dict[str, Any]:
+        """The same of a list, some of whose elements may be stored already; those are not read."""
+
+    def draft(self, suffix: str) -> Path:
+        """A new file on the same disk, for what is to be spilled."""
+
+    async def load(self, spilled: Spilled) -> Any:
+        """What a tool spilled, as a value; its file is gone after that."""
 
 
 class World(Protocol):

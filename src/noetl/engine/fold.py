@@ -134,7 +134,9 @@ def _output(state: Execution, ended: Boundary, *, leaf: bool) -> None:
     """The execution's output is that of `end`, or of the step it was asked for, or of the last leaf."""
     final = ended.step == (state.return_step or "end")
     if final or (leaf and not state.output_final and ended.name == "step.done"):
-        state.output = ended.output["data"]
+        external = ended.output.get("external")
+        state.output_ref = ended.output["ref"] if external else None
+        state.output = {"ref": state.output_ref} if external else ended.output["data"]
         state.output_final = state.output_final or final
 
 
