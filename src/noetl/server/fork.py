@@ -76,7 +76,7 @@ def fork(
     otherwise.
     """
     origin, seq = kept[0].execution_id, kept[-1].seq
-    children = {one: new_child() for one in _open_children(kept) if one not in ended}
+    children = {one: new_child() for one in open_children(kept) if one not in ended}
     copies = [_copied(event, heir, seq, children) for event in kept]
     start = next(position for position in reversed(range(seq)) if is_cause(copies[position]))
     state = Execution(heir.execution_id)
@@ -102,7 +102,7 @@ def _check(net: Net, copies: list[Event], state: Execution) -> None:
         raise Unfit(found)
 
 
-def _open_children(kept: list[Event]) -> dict[str, None]:
+def open_children(kept: list[Event]) -> dict[str, None]:
     """The children that tasks were waiting for when the last of these events was written."""
     waiting: dict[str, str] = {}
     for event in kept:
