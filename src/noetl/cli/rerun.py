@@ -14,18 +14,8 @@ from noetl.cli.printing import as_json, in_colour, note, out
 from noetl.errors import UsageError
 
 if TYPE_CHECKING:
-    from noetl.cli.rerunning import Rerun
+    from noetl.cli.rerunning import Asked, Rerun
     from noetl.wiring import House
-
-
-class Asked:
-    """What the command line asks for."""
-
-    def __init__(self, place: str | None, run: int | None, file: str | None, *, legacy: bool) -> None:
-        self.place = place
-        self.run = run
-        self.file = file
-        self.legacy = legacy
 
 
 @click.command()
@@ -39,8 +29,10 @@ class Asked:
 @click.option("--plan", "only_plan", is_flag=True, help="Only show what would be kept and run.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_document", is_flag=True, help="Print one JSON document at the end, or the plan as one.")
-def command(*, execution: str, place: str | None, run: int | None, file: str | None, legacy: bool, only_plan: bool,
-            yes: bool, as_document: bool) -> int:  # fmt: skip
+def command(  # noqa: PLR0913  it has as many options
+    *, execution: str, place: str | None, run: int | None, file: str | None, legacy: bool, only_plan: bool,
+    yes: bool, as_document: bool,
+) -> int:  # fmt: skip
     """Run an execution again from a step or an event, as a new execution; what came before is kept.
 
     Tasks that are kept are not run again: the new execution has their results. What was running at that point is run again,
@@ -49,6 +41,8 @@ def command(*, execution: str, place: str | None, run: int | None, file: str | N
     """
     if run is not None and place is None:
         raise UsageError("--run says which run of a step: name one with --from STEP")
+    from noetl.cli.rerunning import Asked
+
     asked = Asked(place, run, file, legacy=legacy)
     return asyncio.run(_rerun(execution, asked, only_plan=only_plan, yes=yes, as_document=as_document))
 
@@ -95,4 +89,3 @@ async def _follow(house: House, made: Rerun, *, as_document: bool) -> int:
     said: dict[str, Any] = {**document(hot.state), "rerun": hot.state.origin}
     out(f"{msgspec.json.encode(said).decode()}\n")
     return exit_code(hot.state, interrupted=interrupted)
-

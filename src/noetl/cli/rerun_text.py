@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from noetl.cli.diff_text import change_line
 from noetl.cli.printing import painted
 from noetl.cli.telling import place
-from noetl.cli.words import count, glimpse, local_time
+from noetl.cli.words import count, local_time
 from noetl.lang.report import visible
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def plan_text(plan: Plan, *, colour: bool) -> str:
     """What is kept, what runs, and what may happen a second time."""
     lines = [_head(plan, colour=colour)]
     lines += _block("kept", list(_kept(plan)), colour=colour)
-    lines += _block("workload", [_workload(*one) for one in plan.workload.items()], colour=colour)
+    lines += _block("workload", [change_line(one) for one in plan.workload], colour=colour)
     lines += _block("runs", [_again(one) for one in plan.again], colour=colour)
     lines += _block("may happen again", [_effect(one) for one in plan.effects], colour=colour)
     lines += _block("note", plan.notes, colour=colour)
@@ -61,11 +60,6 @@ def _kept(plan: Plan) -> Iterator[str]:
 def _step(kept: Kept) -> str:
     runs = f" ({kept.runs} runs)" if kept.runs > 1 else ""
     return f"{kept.step} {kept.status}{runs}"
-
-
-def _workload(path: str, values: list[object]) -> str:
-    before, now = ("nothing" if one is msgspec.UNSET else glimpse(one, 60) for one in values)
-    return f"{path}: {before} → {now}"
 
 
 def _again(again: Again) -> str:

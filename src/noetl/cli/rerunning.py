@@ -15,6 +15,7 @@ from noetl.cli.loading import as_given, collector_off, refuse
 from noetl.cli.payload import check_payload
 from noetl.engine.retell import Differs
 from noetl.errors import NoetlError, UsageError
+from noetl.model.scope import merged
 from noetl.model.state import Execution
 from noetl.server import forkplan
 from noetl.server.compare import changes
@@ -24,13 +25,22 @@ from noetl.server.history import events_of
 from noetl.wiring import new_execution_id
 
 if TYPE_CHECKING:
-    from noetl.cli.rerun import Asked
     from noetl.lang import Loaded
     from noetl.model.events import Event
     from noetl.model.net import Net
     from noetl.ports import Source, Summary
     from noetl.server.service import Hot
     from noetl.wiring import House
+
+
+class Asked:
+    """What the command line asks for."""
+
+    def __init__(self, place: str | None, run: int | None, file: str | None, *, legacy: bool) -> None:
+        self.place = place
+        self.run = run
+        self.file = file
+        self.legacy = legacy
 
 
 class Rerun:
@@ -63,7 +73,7 @@ def prepared(house: House, summary: Summary, asked: Asked, *, as_document: bool)
     seq = last_kept(events, wanted, run=asked.run, known=known)
     defaults = old.playbook.workload if old is not None and loaded is not None else None
     if loaded is not None:
-        refused = check_payload(loaded, payload_of(events[0], defaults or {}))
+        refused = check_payload(loaded, payload_of(events[0], defaults if defaults is not None else {}))
         if refused is not None:
             refuse(refused, json=as_document)
     at = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="microseconds")
@@ -116,8 +126,11 @@ def _anew(
     source, net = goes_on
     requested = events[0]
     payload = payload_of(requested, defaults if defaults is not None else {})
-    state = Execution("", playbook=source.hash, workload=payload)
-    rerun = Rerun(house, source, net, _plan(summary, events, Fork(summary.execution_id, 0, (), state, {}), goes_on, kinds))
+    entry = requested.payload.get("entry_step")
+    state = Execution("", workload=merged(net.playbook.workload, payload), entry_step=entry)
+    rerun = Rerun(
+        house, source, net, _plan(summary, events, Fork(summary.execution_id, 0, (), state, {}), goes_on, kinds)
+    )
     rerun.opening = {
         "payload": payload,
         "rerun": origin_of(summary.execution_id, 0, at),
@@ -176,7 +189,7 @@ def _kinds(house: House, net: Net) -> Kinds:
 def _plan(
     summary: Summary, events: list[Event], made: Fork, goes_on: tuple[Source, Net], kinds: Kinds
 ) -> forkplan.Plan:
-    source, _ = goes_on
+    source, net = goes_on
     changed = source.hash != summary.playbook
     state, seq = made.state, made.seq
     last = events[seq - 1] if seq else None
@@ -191,11 +204,9 @@ def _plan(
         changed,
         forkplan.results(events[:seq]),
         forkplan.kept_steps(state) if seq else [],
-        forkplan.under_way(state),
+        forkplan.under_way(state) if seq else [forkplan.Again(state.entry_step or net.start, "starts")],
         forkplan.effects(events, seq, kinds.of, kinds.effect_free),
-        {one.path: [one.a, one.b] for one in changes("workload", events[0].payload["workload"], state.workload)}
-        if changed and seq
-        else {},
+        list(changes("workload", events[0].payload["workload"], state.workload)) if changed else [],
         [*forkplan.notes(state, alive=summary.alive), *_edited(source, changed=changed)],
     )
 

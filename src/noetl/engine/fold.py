@@ -8,6 +8,7 @@ only takes effect.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from noetl.engine import fold_runs as runs
 from noetl.engine.find import find_pipe, pipes
@@ -86,6 +87,10 @@ def _forked(state: Execution, event: Event) -> None:
             wait = pipe.wait if pipe is not None else None
             if wait is not None and wait.until is not None and not wait.fixed:
                 wait.until += pause
+    for info in state.steps.values():
+        if info.active and info.started_at is not None:
+            moved = datetime.fromisoformat(info.started_at) + timedelta(seconds=pause)
+            info.started_at = moved.isoformat(timespec="microseconds")
 
 
 def _finished(state: Execution, event: Event) -> None:

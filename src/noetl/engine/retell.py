@@ -82,7 +82,7 @@ def _cause(turn: _Retold, event: Event) -> None:
     """Let happen what an event tells of, or what it follows from."""
     state, payload = turn.state, event.payload
     if event.name == "playbook.execution.requested":
-        about = {key: payload.get(key) for key in ("entry_step", "return_step", "file", "rerun")}
+        about: dict[str, Any] = {key: payload.get(key) for key in ("entry_step", "return_step", "file", "rerun")}
         open_execution(turn, Open(state.execution_id, payload["playbook"], payload["workload"], **about))
         settle(turn)
     elif event.source == "worker":

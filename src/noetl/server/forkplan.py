@@ -9,6 +9,7 @@ import msgspec
 from noetl.engine.find import pipes
 from noetl.model.events import Event
 from noetl.model.state import Execution, Pipe, StepRun, label_of
+from noetl.server.compare import Change
 
 
 class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -70,8 +71,8 @@ class Plan(msgspec.Struct, frozen=True):
     kept: list[Kept]
     again: list[Again]
     effects: list[Effect]
-    #: what the other playbook changes in the workload: path → before and now
-    workload: dict[str, list[object]]
+    #: what the other playbook changes in the workload
+    workload: list[Change]
     notes: list[str]
 
 
@@ -122,19 +123,18 @@ def effects(
     kept: set[tuple[str, int]] = set()
     tried: dict[str, dict[tuple[str, int], None]] = {}
     for event in events:
-        attempt = event.task_run_id or "", event.attempt or 1
+        attempt = f"{event.execution_id}/{event.task_run_id}", event.attempt or 1
         if event.name == "task.started":
             tried.setdefault(event.entity_id, {})[attempt] = None
         elif event.name == "task.done" and event.seq <= seq:
             kept.add(attempt)
-        execution_id = event.execution_id
     found = []
     for name, attempts in tried.items():
         step, _, task = name.partition(".")
         kind = kind_of(step, task)
         lost = [one for one in attempts if one not in kept]
         if lost and not effect_free(kind):
-            keys = list(dict.fromkeys(f"{execution_id}/{run}" for run, _ in lost))
+            keys = list(dict.fromkeys(key for key, _ in lost))
             found.append(Effect(step, task, kind, len(lost), keys[:_FEW]))
     return found
 

@@ -43,8 +43,8 @@ def last_kept(events: Iterable[Event], wanted: int | Place, *, run: int | None, 
     length = over = 0
     for event in events:
         length = event.seq
-        if event.name == "playbook.processed":
-            over = event.seq
+        if event.name in ("workflow.finished", "playbook.processed"):
+            over = over or event.seq
     if wanted > length:
         raise UsageError(f"--from {wanted}: the log ends at event {length}")
     if over and wanted >= over:
