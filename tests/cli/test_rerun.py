@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from soundness import unsound
+
 from cli.conftest import Noetl, Running, Shell
 from cli.playbooks import HEAD
-from soundness import unsound
 
 #: writes a line for each thing it does; the third item is too much for it
 COUNT = (
@@ -54,7 +55,9 @@ def events(noetl: Noetl, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in noetl("events", name, "--json").out.splitlines()]
 
 
-def test_a_corrected_playbook_goes_on_in_the_middle_of_a_loop(count: str, noetl: Noetl, folder: Path, home: Path) -> None:
+def test_a_corrected_playbook_goes_on_in_the_middle_of_a_loop(
+    count: str, noetl: Noetl, folder: Path, home: Path
+) -> None:
     result = noetl("rerun", count, "--from", "each[2]", "--with", "fixed.yaml", "--yes")
     assert result.code == 0, result.err
     assert "each: 2 of 3 iterations kept" in result.err
@@ -200,11 +203,13 @@ def test_a_playbook_that_is_wrong_or_does_not_fit_is_refused(count: str, noetl: 
     (folder / "other.yaml").write_text(FIXED.replace("start", "begin"))
     result = noetl("rerun", count, "--from", "each", "--with", "other.yaml", "--yes")
     assert result.code == 2
-    assert "event 4: there is no step `start` any more, which has run" in result.err
+    assert "event 3: there is no step `start` any more, with which the run began" in result.err
     assert latest(noetl) == count
 
 
-def test_an_arc_that_would_lead_elsewhere_is_decided_anew_only_when_asked(count: str, noetl: Noetl, folder: Path) -> None:
+def test_an_arc_that_would_lead_elsewhere_is_decided_anew_only_when_asked(
+    count: str, noetl: Noetl, folder: Path
+) -> None:
     (folder / "short.yaml").write_text(FIXED.replace("[{step: each}]", "[{step: end}, {step: each}]"))
     result = noetl("rerun", count, "--from", "each", "--with", "short.yaml", "--yes")
     assert result.code == 2

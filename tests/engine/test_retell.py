@@ -12,8 +12,34 @@ from house import House, Signal, net_of, outcome
 
 from noetl.model.events import Event, seconds
 from noetl.model.output import Output, failed, failure, ok
+from noetl.model.requests import Pause
 from noetl.server.fork import Fork, Heir, fork
 
+#: decisions that leave no trace of what caused them, and times that count from the start
+SPECIAL = {
+    "failing set": """
+- {step: a, tool: {kind: shell, cmd: x}, set: {ctx.x: "{{ output.data.no.such }}"}, next: {arcs: [{step: b, when: "{{ event.name == 'step.failed' }}"}]}}
+- {step: b, tool: {kind: shell, cmd: x}, set: {ctx.kind: "{{ steps.a.status.error.kind }}"}}
+""",
+    "timeout that writes": """
+- {step: a, spec: {policy: {lifecycle: {timeout_s: 5}}}, tool: {kind: wait, seconds: 100}, set: {ctx.late: 1}, next: {arcs: [{step: b, when: true}]}}
+- {step: b, tool: {kind: shell, cmd: x}}
+""",
+    "deadline": """
+- {step: a, tool: {kind: wait, seconds: 10}, next: {arcs: [{step: b}]}}
+- {step: b, spec: {policy: {lifecycle: {deadline_s: 60}}}, tool: {kind: shell, cmd: x}}
+""",
+    "bad input": """
+- {step: a, input: {x: "{{ ctx.no.such }}"}, tool: {kind: shell, cmd: x}, next: {arcs: [{step: b, when: true}]}}
+- {step: b, loop: {in: "{{ 3 }}", iterator: n}, tool: {kind: shell, cmd: x}, next: {arcs: [{step: c, when: true}]}}
+- {step: c, loop: {in: [1, 2], iterator: n}, input: {x: "{{ iter.no.such }}"}, tool: {kind: shell, cmd: x}}
+""",
+    "routers in loops": """
+- {step: a, loop: {in: [[1], [2, 3]], iterator: g, loop: {in: "{{ iter.g }}", iterator: n}}, next: {arcs: [{step: end}]}}
+- {step: end}
+""",
+}
+CONFLUENT = CONFLUENT | SPECIAL
 NETS = {name: net_of(HEAD + text) for name, text in (CONFLUENT | RACES).items()}
 #: seconds between an event and the fork behind it
 PAUSE = 1_000_000.0
@@ -91,6 +117,34 @@ def test_what_is_kept_stands_in_the_new_log_as_it_was(name: str) -> None:
         assert made.events[seq].name == "execution.forked"
         assert {event.execution_id for event in made.events} == {"y"}
         assert all((event.parent_id or "y-0").startswith("y-") for event in made.events)
+
+
+def test_a_pause_that_is_kept_ends_with_the_fork() -> None:
+    original = house("parallel loop")
+    original.start()
+    for _ in range(4):
+        original.tick()
+    original.happen(Pause())
+    for _ in range(10):
+        original.tick()
+    events = original.events()
+    assert original.state.paused
+    for seq in range(2, len(events) + 1):
+        follower = gone_on("parallel loop", cut("parallel loop", events, seq))
+        assert follower.state.status == "completed"
+        assert not follower.state.paused
+
+
+def test_a_date_that_is_waited_for_does_not_move() -> None:
+    NETS["date"] = net_of(HEAD + "- {step: a, tool: {kind: wait, until: '1980-01-01T00:00:00Z'}}")
+    original = house("date")
+    original.start()
+    original.tick()
+    made = cut("date", original.events(), len(original.log))
+    pipe = made.state.runs["a-1"].pipe
+    assert pipe is not None
+    assert pipe.wait is not None
+    assert pipe.wait.until == seconds("1980-01-01T00:00:00+00:00")
 
 
 @pytest.mark.parametrize("name", RACES)

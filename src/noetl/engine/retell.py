@@ -179,8 +179,8 @@ def _essence(event: Event) -> tuple[object, ...]:
         said += [_taken(event), payload.get("cancel"), payload.get("terminate"), payload.get("unrouted")]
     elif event.name in ("step.scheduled", "loop.iteration.started"):
         said += ["input" in payload, "items" in payload, payload.get("take"), payload.get("missing")]
-    elif event.name == "loop.started":
-        said.append(payload["mode"])
+    elif event.name in ("loop.started", "workflow.started"):
+        said.append(payload.get("mode") or payload.get("step"))
     return event.name, event.entity_id, event.step_run_id, event.iteration, *said
 
 

@@ -28,7 +28,7 @@ class Misfit(msgspec.Struct, frozen=True):
 def misfits(net: Net, events: list[Event], state: Execution) -> list[Misfit]:
     """What keeps a run, as far as these events go, from going on with a net.
 
-    The state may be one before the last of them, or one behind: only runs that they know of are looked at.
+    The state is one between decisions, before the last of these events or behind: only runs they know of are judged.
     """
     found = [*_steps(net, events, state), *_ends(net, state)]
     if found:
@@ -42,16 +42,24 @@ def _steps(net: Net, events: Iterable[Event], state: Execution) -> Iterator[Misf
     made = {str(one.get("step")) for one in state.synthesized}
     seen: set[str] = set()
     for event in events:
-        step = event.entity_id.partition(".")[0]
-        if event.entity_type not in _OF_STEPS or step in seen:
+        step = _named(event)
+        if step is None or step in seen:
             continue
         seen.add(step)
         if step not in net.steps and step not in made:
-            yield Misfit(f"there is no step `{step}` any more, which has {_did(event)}", event.seq, event.seq - 1)
+            yield Misfit(f"there is no step `{step}` any more, {_did(event)}", event.seq, event.seq - 1)
+
+
+def _named(event: Event) -> str | None:
+    if event.name == "workflow.started":
+        return event.payload.get("step")
+    return event.entity_id.partition(".")[0] if event.entity_type in _OF_STEPS else None
 
 
 def _did(event: Event) -> str:
-    return "run" if event.name == "step.scheduled" else "been reached"
+    if event.name == "workflow.started":
+        return "with which the run began"
+    return "which has run" if event.name == "step.scheduled" else "which has been reached"
 
 
 def _ends(net: Net, state: Execution) -> Iterator[Misfit]:

@@ -144,10 +144,10 @@ def notes(state: Execution, *, alive: bool) -> list[str]:
     found = []
     if alive:
         found.append("it is being run right now; the rerun goes its own way beside it")
-    if state.over:
-        found.append(f"nothing is left to run behind that event: it ends as {state.status}")
-    elif state.failure is not None:
+    if state.failure is not None:
         step = state.failure.get("step")
         hint = f"; `--from {step}` runs that step anew" if step else ""
         found.append(f"the failure of {step or 'the run'} is among what is kept, so it will end as failed{hint}")
+    elif state.over:
+        found.append(f"nothing is left to run behind that event: it ends as {state.status}")
     return found
