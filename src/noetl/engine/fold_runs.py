@@ -200,6 +200,11 @@ def _suspend(state: Execution, event: Event, pipe: Pipe, wait: dict[str, Any]) -
         state.listeners.setdefault(signal, []).append(key)
 
 
+def task_progress(state: Execution, event: Event) -> None:
+    """An attempt is still under way; what it said is for whoever runs it again."""
+    _pipe(state, event).seq = event.seq
+
+
 def task_done(state: Execution, event: Event) -> None:
     """An attempt has ended, and what it wrote is seen."""
     pipe = _pipe(state, event)

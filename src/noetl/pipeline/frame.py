@@ -46,6 +46,8 @@ class Frame:
         self.recorded_start: tuple[str, int] | None = None
         #: the error with which the last task ended the pipeline, where the end itself is not recorded
         self.failure: Failure | None = None
+        #: what the task at which it stands last said of how far it is: another attempt may go on from there
+        self.progress: dict[str, Any] | None = None
         #: when the next attempt may start, in seconds since the epoch
         self.not_before: float | None = None
         #: when the attempt under way started
@@ -66,6 +68,7 @@ class Frame:
         self.counter = counter
         self.attempt = 1
         self.not_before = None
+        self.progress = None
         if not self.at_end:
             name = self.task.name
             visit = self.visits[name] = self.visits.get(name, 0) + 1

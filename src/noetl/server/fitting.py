@@ -105,7 +105,7 @@ def _pipeline(step: Step, run: StepRun, path: Path, pipe: Pipe, events: list[Eve
     names = [task.name for task in step.tasks]
     counter, opened, label = 0, None, label_of(path)
     for event in events[pipe.since - 1 :]:
-        if event.step_run_id != run.id or event.iteration != label or event.entity_type != "task":
+        if event.step_run_id != run.id or event.iteration != label or event.name not in ("task.started", "task.done"):
             continue
         task = event.entity_id.partition(".")[2]
         if counter >= len(names) or names[counter] != task:
