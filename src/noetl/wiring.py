@@ -11,7 +11,7 @@ import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -28,10 +28,13 @@ from noetl.pipeline.frame import Moment
 from noetl.ports import Call, EventLog, Line, ResultGone, Source, StoreFailed
 from noetl.results.files import FileResults
 from noetl.server.catalog import Catalog
-from noetl.server.service import Hot, Service
+from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
 from noetl.tools.registry import Kinds
 from noetl.worker.local import Running, Workshop
 from noetl.worker.world import LocalWorld
+
+if TYPE_CHECKING:
+    from noetl.server.fork import Fork
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 #: how often requests from other processes are looked for, in seconds
@@ -102,13 +105,16 @@ class House:
 
     async def start(self, source: Source, net: Net, payload: dict[str, Any], **more: Any) -> Hot:
         """Start an execution."""
-        if source.hash not in self._kept:
-            self.log.keep_source(source)
-            self._kept.add(source.hash)
+        self._keep(source)
         execution_id = more.pop("execution_id", None) or new_execution_id(time.time())
         self._sources[execution_id] = source
         await self.log.claim(execution_id)
         return await self.service.start(net, Open(execution_id, source.hash, payload, file=source.file, **more))
+
+    def _keep(self, source: Source) -> None:
+        if source.hash not in self._kept:
+            self.log.keep_source(source)
+            self._kept.add(source.hash)
 
     async def resume(self, execution_id: str) -> Hot:
         """Go on with an execution that was interrupted."""
@@ -138,6 +144,20 @@ class House:
             if not is_larger(found, most):
                 return found
         return state.output
+
+    async def adopt(self, fork: Fork, source: Source, net: Net) -> Hot:
+        """Go on with an execution that begins as another one did; its log is written as a whole, or not at all."""
+        execution_id = fork.state.execution_id
+        self._keep(source)
+        self._sources[execution_id] = source
+        self._coming.add(execution_id)
+        try:
+            await self.log.claim(execution_id)
+            snapshot = msgspec.msgpack.encode(fork.state) if len(fork.events) >= SNAPSHOT_EVERY else None
+            await self.log.append(fork.events, status=shown_status(fork.state), snapshot=snapshot)
+            return await self.service.take_over(execution_id, net)
+        finally:
+            self._coming.discard(execution_id)
 
     # --- what the workshop asks for ------------------------------------------------------------------------------------
 

@@ -57,10 +57,9 @@ def _offered(_context: click.Context, _argument: click.Parameter, begun: str) ->
     return [one for one in offered if one.value.startswith(begun)]
 
 
-def execution_argument(*, required: bool = True) -> Callable[[Any], Any]:
+def execution_argument(name: str = "execution", shown: str = "ID", *, required: bool = True) -> Callable[[Any], Any]:
     """The argument ID of a command."""
-    name = "ID" if required else "[ID]"
-    return click.argument("execution", metavar=name, required=required, shell_complete=_offered)
+    return click.argument(name, metavar=shown if required else f"[{shown}]", required=required, shell_complete=_offered)
 
 
 json_option = click.option("--json", "as_data", is_flag=True, help="As data, for programs.")

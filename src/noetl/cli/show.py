@@ -56,6 +56,7 @@ def _document(summary: Summary, state: Execution, source: Source | None, childre
         "updated_at": summary.updated_at,
         "events": summary.seq,
         "parent": summary.parent,
+        "rerun": state.origin,
         "children": [one.execution_id for one in children],
         "owner": summary.owner,
         "alive": summary.alive,
@@ -83,18 +84,20 @@ def _text(summary: Summary, state: Execution, source: Source | None, children: l
 def _head(
     summary: Summary, state: Execution, source: Source | None, *, colour: bool
 ) -> list[tuple[str, str]]:  # fmt: skip
-    from noetl.cli.telling import error_words, output_line, trace_lines
+    from noetl.cli.telling import error_words, origin_words, output_line, trace_lines
     from noetl.cli.words import between, count, duration, local_time
 
     status = shown_status(summary)
-    took = duration(between(summary.requested_at, summary.updated_at))
+    began = state.origin["at"] if state.origin is not None else summary.requested_at
+    took = duration(between(began, summary.updated_at))
     return [
         ("execution", painted(summary.execution_id, "bold", colour=colour)),
         ("playbook", f"{summary.path}{f' ({near(source.file)})' if source is not None else ''}"),
         ("status", painted(status, status, colour=colour)),
-        ("started", f"{local_time(summary.requested_at)}, {took} up to the last of {count(summary.seq, 'event')}"),
+        ("started", f"{local_time(began)}, {took} up to the last of {count(summary.seq, 'event')}"),
         ("run by", f"process {summary.owner.partition('-')[0]}" if summary.owner and summary.alive else ""),
         ("child of", summary.parent or ""),
+        ("rerun of", origin_words(state.origin) if state.origin is not None else ""),
         ("error", error_words(state.error) if state.error else ""),
         *(("", line) for line in trace_lines(state.error)),
         ("stalled", ", ".join(state.stalled)),

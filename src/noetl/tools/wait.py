@@ -42,4 +42,4 @@ def suspend(call: Call, now: float) -> dict[str, Any] | Failure:
     except (TypeError, ValueError) as error:
         return failure("type", f"task `{call.task}` cannot wait so: {error}")
     # A time without a zone is taken as UTC, on every machine.
-    return {"until": (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()}
+    return {"until": (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), "fixed": True}
