@@ -149,6 +149,8 @@ class Call(msgspec.Struct, frozen=True):
     iteration: int | str | None = None
     #: of a task that runs again after a crash: what it last said of its progress, see `World.progress`
     progress: Mapping[str, Any] | None = None
+    #: data of more bytes should be left in a file, as `Spilled`: nobody here looks into it. None: somebody does
+    spill: int | None = None
 
 
 class Results(Protocol):

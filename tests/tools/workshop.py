@@ -26,6 +26,7 @@ class Workshop:
         self.folder = folder
         self.environment: Mapping[str, str] = {"PATH": os.environ["PATH"], "HOME": str(folder)}
         self.written: list[tuple[str, str, str]] = []
+        self.drafts = 0
         self._kept: dict[str, tuple[asyncio.Task[Any], Callable[[Any], Awaitable[None]]]] = {}
 
     async def resource(self, name: str, make: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[None]]) -> T:
@@ -33,6 +34,10 @@ class Workshop:
             self._kept[name] = asyncio.ensure_future(make()), close  # type: ignore[assignment,arg-type]
         made: T = await self._kept[name][0]
         return made
+
+    def draft(self, suffix: str) -> Path:
+        self.drafts += 1
+        return self.folder / f"draft-{self.drafts}{suffix}"
 
     def log(self, call: Call, stream: str, text: str) -> None:
         self.written.append((call.task, stream, text))

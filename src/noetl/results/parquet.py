@@ -1,50 +1,82 @@
-"""Rows as Parquet, through DuckDB."""
+"""Rows as Parquet, through DuckDB, in little memory however many there are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from noetl.model.output import JSON, NDJSON
 from noetl.ports import ResultDamaged
 from noetl.tools.plain import plain
 
-_MEMORY = "512MB"
+_MEMORY = "64MB"
+#: the longest row that is looked at; DuckDB holds two buffers of this size
+_LONGEST_ROW = 2 << 20
+#: what one group of rows has, as JSON: it is held in memory until it is written, and read as a whole
+_GROUP_BYTES = 8 << 20
+#: DuckDB works with so many rows at a time
+_VECTOR = 2_048
+#: what DuckDB calls the place of a row in its file
+_NUMBER = "file_row_number"
+_FORMS = {JSON: "array", NDJSON: "newline_delimited"}
 #: types whose values JSON holds as they are
 _AS_THEY_ARE = frozenset({"BOOLEAN", "BIGINT", "INTEGER", "DOUBLE", "VARCHAR"})
 
 
-def write(rows: list[dict[str, Any]], shape: Mapping[str, str], path: Path) -> None:
-    """Write rows of a known shape to a new file."""
+def write(body: bytes, columns: Mapping[str, str], count: int, path: Path) -> bool:
+    """Write rows, given as lines of JSON, to a new file."""
     lines = path.with_suffix(".lines")
     try:
-        lines.write_bytes(msgspec.json.Encoder().encode_lines(rows))
-        # An object may be as large as the whole file.
-        most = max(16 << 20, lines.stat().st_size + 1)
-        columns = ", ".join(f"{_text(name)}: {_text(kind)}" for name, kind in shape.items())
-        options = f"format='newline_delimited', columns={{{columns}}}, maximum_object_size={most}"
-        rows_of = f"SELECT * FROM read_json({_text(str(lines))}, {options})"  # noqa: S608  literals: COPY binds nothing
-        packing = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1"
-        with _connect() as db:
-            db.execute(f"COPY ({rows_of}) TO {_text(str(path))} ({packing})")
+        lines.write_bytes(body)
+        return convert(lines, NDJSON, columns, count, path)
     finally:
         lines.unlink(missing_ok=True)
 
 
-def read(path: Path, start: int = 0, stop: int | None = None) -> list[dict[str, Any]]:
-    """The rows of a file, all or some."""
+def convert(source: Path, content_type: str, columns: Mapping[str, str], count: int, path: Path) -> bool:
+    """Write the rows of a file of JSON to a new file; False: a row is too long for that, or a name is taken."""
     import duckdb
 
-    some = "" if stop is None else f" LIMIT {max(0, stop - start)} OFFSET {start}"
+    if _NUMBER in map(str.casefold, columns):
+        return False
+
+    typed = ", ".join(f"{_text(name)}: {_text(kind)}" for name, kind in columns.items())
+    options = f"format='{_FORMS[content_type]}', columns={{{typed}}}, maximum_object_size={_LONGEST_ROW}"
+    rows_of = f"SELECT * FROM read_json({_text(str(source))}, {options})"  # noqa: S608  literals: COPY binds nothing
+    groups = max(1, source.stat().st_size // _GROUP_BYTES)
+    group = max(1, min(60, count // groups // _VECTOR)) * _VECTOR
+    packing = f"FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {group}"
     try:
         with _connect() as db:
-            found = db.execute(f"SELECT * FROM read_parquet({_text(str(path))}){some}")  # noqa: S608  a literal
+            db.execute(f"COPY ({rows_of}) TO {_text(str(path))} ({packing})")
+    except (duckdb.InvalidInputException, duckdb.OutOfMemoryException):
+        path.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def runs(path: Path, start: int, size: int) -> Iterator[list[dict[str, Any]]]:
+    """The rows of a file from a number on, so many at a time."""
+    import duckdb
+
+    named = _text(str(path))
+    rows_of = f"SELECT * EXCLUDE {_NUMBER} FROM read_parquet({named}, {_NUMBER}=true) WHERE {_NUMBER} >= {start}"  # noqa: S608
+    if not start:
+        rows_of = f"SELECT * FROM read_parquet({named})"  # noqa: S608  a literal
+    try:
+        with _connect() as db:
+            found = db.execute(rows_of)
             columns = {str(name): str(kind) for name, kind, *_ in found.description or ()}
-            records = found.fetchall()
+            while records := found.fetchmany(size):
+                yield _rows(records, columns)
     except duckdb.Error as error:
         raise ResultDamaged(f"the payload {path.name} cannot be read: {error}") from error
+
+
+def _rows(records: list[Any], columns: Mapping[str, str]) -> list[dict[str, Any]]:
     rows = [dict(zip(columns, record, strict=True)) for record in records]
     for name, kind in columns.items():
         if kind not in _AS_THEY_ARE:
@@ -61,7 +93,8 @@ def _from_json(text: str | None) -> Any:
 def _connect() -> Any:
     import duckdb
 
-    return duckdb.connect(config={"memory_limit": _MEMORY, "threads": 2, "preserve_insertion_order": "true"})
+    # One thread: each has buffers of its own.
+    return duckdb.connect(config={"memory_limit": _MEMORY, "threads": 1, "preserve_insertion_order": "true"})
 
 
 def _text(value: str) -> str:

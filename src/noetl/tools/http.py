@@ -38,4 +38,4 @@ async def run(call: Call, world: World) -> Output:
     from noetl.tools.http_client import Client
 
     client = await world.resource("http", Client.open, Client.close)
-    return await client.run(call)
+    return await client.run(call, world)

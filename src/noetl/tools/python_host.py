@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 #: the name under which the code of the task at hand is a module
 _MODULE = "noetl_task"
 _SCOPES = frozenset({"context", "results"})
+_CONTAINERS = frozenset({list, tuple, dict, str})
 _VARIADIC = 0x08  # the flag of code that takes **kwargs
 _MOST_CODES = 256
 _LONGEST_MESSAGE = 10_000
@@ -93,20 +94,31 @@ class Host:
         try:
             os.chdir(self._folder)
             _limit_cpu(task.get("cpu_s"))
-            written = self._written(self._run(task))
+            return self._written(plain(self._run(task)), task)
         except BaseException as error:  # noqa: BLE001  whatever the author's code raises is the task's failure
             return _json(_failure(error, task, self._folder), "replace")
-        if len(written) > task["limit"]:
-            message = f"the result has {len(written):,} bytes as JSON; the limit is {task['limit']:,}"
-            return _json({"error": {"kind": "limit", "message": message}})
-        return b'{"data":%b}' % written
 
-    def _written(self, value: Any) -> bytes:
-        value = plain(value)
+    def _written(self, value: Any, task: dict[str, Any]) -> bytes:
         try:
-            return _json(value)
+            if task["spill"] is not None and type(value) in _CONTAINERS:
+                return self._spilled(value, task)
+            written = _json(value)
         except ValueError:
             raise locate(value) from None
+        if len(written) > task["limit"]:
+            return _json({"error": {"kind": "limit", "message": task["over_limit"]}})
+        return b'{"data":%b}' % written
+
+    def _spilled(self, value: Any, task: dict[str, Any]) -> bytes:
+        """What to answer when nobody looks into the result: it may go to a file."""
+        from noetl.tools.python_spill import pieces, received_file, spilled
+
+        def ask() -> int:
+            self._send(b'{"ask":"draft"}')
+            return received_file(self._channel)
+
+        reply = spilled(value, pieces(value, _json), task, ask)
+        return reply if isinstance(reply, bytes) else _json(reply)
 
     def _run(self, task: dict[str, Any]) -> Any:
         values: dict[str, Any] = task["input"]

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noetl.model.kinds import InputRole, ToolKind
-from noetl.model.output import Output, failed, failure, ok
+from noetl.model.output import Output, Spilled, failed, failure, ok
 from noetl.model.shape import Anything, Key, ListOf, MapOf, OneOf, Text
 from noetl.tools.text import as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from noetl.ports import Call, World
+    from noetl.tools.processes import Capture
+    from noetl.tools.spilling import TextSpool
 
 _SHELL = "/bin/sh"
 #: of a failed command's output, what goes into the error
@@ -42,9 +44,34 @@ KIND = ToolKind(
 
 async def run(call: Call, world: World) -> Output:
     """Run the commands one after another until one fails; what they left in the background ends with the task."""
-    from noetl.tools.processes import Capture, Child, end
+    import asyncio
 
-    capture = Capture(call, world, keep=True)
+    from noetl.tools.processes import Capture
+    from noetl.tools.spilling import TextSpool, over_limit
+
+    spools = {stream: TextSpool(world, call.spill, tail=_TRIMMED) for stream in ("stdout", "stderr")}
+    capture = Capture(call, world, spools)
+    try:
+        code = await _run_all(call, world, capture)
+        capture.finish()
+        if capture.exceeded:
+            return failed(failure("limit", over_limit("what the command wrote", capture.limit)))
+        if capture.broken is not None:
+            return failed(failure("shell", f"what the command wrote cannot be kept: {capture.broken.strerror}"))
+        if code == 0:
+            return ok(await asyncio.to_thread(_data, world, spools))
+        return _failed(call, code, *(spool.text() for spool in spools.values()))
+    except (OSError, ValueError) as error:
+        return failed(failure("shell", f"the command cannot be started: {error}"))
+    finally:
+        for spool in spools.values():
+            spool.close()
+
+
+async def _run_all(call: Call, world: World, capture: Capture) -> int:
+    """The exit code of the last command that ran."""
+    from noetl.tools.processes import Child, end
+
     children: list[Child] = []
     code = 0
     try:
@@ -57,18 +84,29 @@ async def run(call: Call, world: World) -> Output:
             child.drain()
             if code or capture.exceeded:
                 break
-    except (OSError, ValueError) as error:
-        return failed(failure("shell", f"the command cannot be started: {error}"))
+    except (OSError, ValueError):
+        raise
     except BaseException:  # cancelled
         await end(children)
         raise
     finally:
         for child in children:
             child.close()
-    stdout, stderr = capture.finish()
-    if capture.exceeded:
-        return failed(failure("limit", f"the command wrote more than {capture.limit:,} bytes"))
-    return _output(call, code, stdout, stderr)
+    return code
+
+
+def _data(world: World, spools: Mapping[str, TextSpool]) -> Any:
+    """What a command yields, or the file that it was left in."""
+    if not any(spool.is_spilled for spool in spools.values()):
+        return {**{stream: spool.text() for stream, spool in spools.items()}, "exit_code": 0}
+    path = world.draft(".json")
+    with path.open("wb") as file:
+        for stream, spool in spools.items():
+            file.write(b'%b"%b":"' % (b"{" if stream == "stdout" else b",", stream.encode()))
+            spool.pour(file)
+            file.write(b'"')
+        file.write(b',"exit_code":0}')
+    return Spilled(str(path))
 
 
 def _commands(call: Call, folder: Path) -> Iterator[list[str]]:
@@ -107,11 +145,9 @@ def _variables(call: Call) -> dict[str, str]:
     return {name: as_text(value) for name, value in {**call.input, **env}.items()}
 
 
-def _output(call: Call, code: int, stdout: str, stderr: str) -> Output:
+def _failed(call: Call, code: int, stdout: str, stderr: str) -> Output:
     from noetl.tools.processes import OUT_OF_TIME, how_it_ended, signal_name
 
-    if code == 0:
-        return ok({"stdout": stdout, "stderr": stderr, "exit_code": 0})
     # Shells tell of a signal by 128 and its number.
     if code in (OUT_OF_TIME, 128 - OUT_OF_TIME) and "limits.cpu_s" in call.spec:
         limit = call.spec["limits.cpu_s"]

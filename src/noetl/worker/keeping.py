@@ -21,11 +21,13 @@ from noetl.expr.template import template
 from noetl.model.events import Event, Fact
 from noetl.model.orders import Gather
 from noetl.model.output import Failure, Output, Spilled, failed, failure, ok
-from noetl.model.playbook import Layered, Playbook, Step
+from noetl.model.playbook import Layered, Playbook, Step, Task
 from noetl.pipeline.frame import Frame
 from noetl.ports import Part, ResultDamaged, ResultGone, ResultStore
 
 _INLINE = 65_536
+#: data that nobody reads is left in a file by its tool if it is larger: less is quicker in memory
+_SPILL = 1 << 20
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _SELECT = "result.select."
 
@@ -80,11 +82,23 @@ class Keeper:
             return True
         return bool(rules.select) or is_larger(output["data"], rules.inline)
 
-    async def brought(self, output: Output) -> Output:
-        """An output whose data lies elsewhere, with the data if anybody reads it."""
+    def spill(self, task: Task) -> int | None:
+        """Data of how many bytes a task's tool should leave in a file; None: somebody is going to read it."""
+        if self._is_read(task):
+            return None
+        return max(_SPILL, self._rules(task.spec).inline)
+
+    def _is_read(self, task: Task) -> bool:
+        if task.name in self.reads.inside or "validate.output" in task.spec:
+            return True
+        if self.frame.iteration is not None:
+            return False  # the server sees the list that a loop makes, and nothing of its parts
+        return bool(self.reads.data) or any(key.startswith(_SELECT) for key in task.spec)
+
+    async def brought(self, output: Output, task: Task) -> Output:
+        """The output of a task whose data lies elsewhere, with the data if anybody reads it."""
         data = output["data"]
-        selected = any(key.startswith(_SELECT) for key in self.frame.task.spec) if not self.frame.at_end else False
-        if not is_elsewhere(output) or not (self.reads.inside or self.reads.data or selected):
+        if not is_elsewhere(output) or not self._is_read(task):
             return output
         try:
             found = await (self.store.load(data) if isinstance(data, Spilled) else self.store.read(output["ref"]))
@@ -128,11 +142,14 @@ class Keeper:
     async def remembered(self) -> None:
         """Bring the data of the outputs that a resumed pipeline still has in sight."""
         frame = self.frame
-        if frame.output is not None:
-            frame.output = await self.brought(frame.output)
+        yielded, seen = frame.output, frame.scopes.get("output")
+        if yielded is not None and frame.yielder is not None:
+            frame.output = await self.brought(yielded, frame.yielder)
             frame.scopes["_prev"] = frame.output["data"]
-        if frame.scopes.get("output") is not None:
-            frame.scopes["output"] = await self.brought(frame.scopes["output"])
+        if seen is yielded:
+            frame.scopes["output"] = frame.output
+        elif seen is not None:  # of the attempt before the one to come
+            frame.scopes["output"] = await self.brought(seen, frame.task)
 
     # --- facts on their way out ---------------------------------------------------------------------------------------
 
@@ -227,7 +244,7 @@ class Keeper:
         parts = _parts(await self._filled(gather))
         output = ok(loop=dict(gather.counts))
         output["ref"] = await self.store.keep_list(self.execution_id, parts, ttl=rules.ttl)
-        if rules.select or self.reads.data or self.reads.inside:
+        if rules.select or self.reads.data or self.reads.at_end:
             return {**output, "data": await self.store.read(output["ref"])}
         return {**output, "external": True}
 

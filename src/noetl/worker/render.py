@@ -21,6 +21,7 @@ def call_of(
     step: str,
     iteration: int | str | None,
     progress: Mapping[str, Any] | None = None,
+    spill: int | None = None,
 ) -> Call:
     """What a tool is told. A TemplateError says that the task cannot be rendered."""
     task, scopes = move.task, move.scopes
@@ -41,6 +42,7 @@ def call_of(
         scopes,
         iteration,
         progress,
+        spill,
     )
 
 

@@ -210,7 +210,7 @@ class Runner:
 
     async def _conclude(self, output: Output) -> Move:
         """What follows from a task's output."""
-        brought = await self.keeper.brought(output)
+        brought = await self.keeper.brought(output, self.frame.task)
         return await self._kept(machine.shaped(self.frame, brought, self.around.moment()))
 
     async def _kept(self, shaped: Output) -> Move:
@@ -251,16 +251,16 @@ class Runner:
             return _broke(error)
         return output
 
-    def _call(self, move: RunTask, kind: ToolKind) -> Call:
+    def _call(self, move: RunTask, kind: ToolKind, spill: int | None = None) -> Call:
         order, progress = self.order, self.frame.progress
-        return call_of(move, kind, step=order.step, iteration=order.iteration, progress=progress)
+        return call_of(move, kind, step=order.step, iteration=order.iteration, progress=progress, spill=spill)
 
     async def _task(self, move: RunTask) -> Move | None:
         """Run a task; None when it waits for something."""
         again = self.frame.recorded_start == (move.task_run_id, move.attempt)
         kind = self.around.tools[move.task.kind]
         try:
-            call = self._call(move, kind)
+            call = self._call(move, kind, self.keeper.spill(move.task))
         except TemplateError as error:
             return await self._ended(failed(failure_of(error)), again=again)
         unable = self._unable(move)
