@@ -96,6 +96,9 @@ def received_file(channel: int) -> int:
     """The descriptor that comes over a socket."""
     import _socket
 
-    with _socket.socket(fileno=os.dup(channel)) as socket:  # type: ignore[attr-defined]  # it is what socket.socket extends
+    socket = _socket.socket(fileno=os.dup(channel))
+    try:
         _, ancillary, *_ = socket.recvmsg(1, _socket.CMSG_SPACE(4))
+    finally:
+        socket.close()
     return int.from_bytes(ancillary[0][2][:4], sys.byteorder)
