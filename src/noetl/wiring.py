@@ -17,7 +17,6 @@ import msgspec
 
 from noetl.config import Settings, settings
 from noetl.errors import NoetlError
-from noetl.expr.assign import is_larger
 from noetl.model.events import Fact
 from noetl.model.net import Net
 from noetl.model.orders import StartChild
@@ -94,6 +93,7 @@ class House:
         if self._poller is not None:
             self._poller.cancel()
         await self.shop.close()
+        self.results.close()
         await self.log.close()
 
     def kill(self) -> None:
@@ -140,9 +140,8 @@ class House:
         if state.output_ref is None:
             return state.output
         with contextlib.suppress(ResultGone):
-            found = await self.results.read(state.output_ref)
-            if not is_larger(found, most):
-                return found
+            if (found := await self.results.read_small(state.output_ref, most)) is not None:
+                return found[0]
         return state.output
 
     async def adopt(self, fork: Fork, source: Source, net: Net) -> Hot:

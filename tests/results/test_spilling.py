@@ -73,7 +73,11 @@ class Large(BaseHTTPRequestHandler):
                 block, number = block + line, number + 1
             self.wfile.write(opening + block)
             opening = b""
-        self.wfile.write({"rows": b"{}]", "document": b"null]}", "text": b""}[what].replace(b"{}", b'{"id": 0, "name": null, "text": "last"}'))
+        self.wfile.write(
+            {"rows": b"{}]", "document": b"null]}", "text": b""}[what].replace(
+                b"{}", b'{"id": 0, "name": null, "text": "last"}'
+            )
+        )
 
     def log_message(self, *_: Any) -> None:
         """Nobody reads it."""

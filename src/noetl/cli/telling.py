@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from noetl.cli.printing import columns
-from noetl.cli.words import between, count, duration, glimpse, local_time, seconds_of
+from noetl.cli.words import between, count, duration, glimpse, local_time, seconds_of, stored
 from noetl.engine.find import pipes
 from noetl.lang.report import visible
 from noetl.model.state import label_of
@@ -130,5 +130,7 @@ def origin_words(origin: dict[str, Any]) -> str:
 
 
 def output_line(state: Execution) -> str:
-    """The output of an execution, on a line."""
+    """The output of an execution, on a line; of one that lies in the result store, how to get it."""
+    if state.output_ref is not None:
+        return f"{stored(state.output_ref)}: noetl result {state.execution_id}"
     return visible(glimpse(state.output))

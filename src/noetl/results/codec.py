@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
@@ -184,7 +184,7 @@ def _lines(path: Path) -> Iterator[list[Any]]:
         yield decode(rest)
 
 
-def blocks(path: Path) -> Iterator[bytes]:
+def blocks(path: Path) -> Generator[bytes, None, None]:
     """The bytes of a payload as they were before they were compressed."""
     with path.open("rb") as file:
         if not path.name.endswith(".zst"):

@@ -12,13 +12,14 @@ import contextlib
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from noetl.errors import UsageError
+from noetl.expr.assign import is_larger
 from noetl.expr.refs import Ref
 from noetl.model.output import JSON, Spilled
 from noetl.ports import Part, ResultDamaged, ResultGone, StoreFailed
@@ -37,6 +38,11 @@ _PART = 5_000
 _FORGOTTEN = 24 * 3600.0
 #: lists that are being read from their beginning to their end
 _MOST_CURSORS = 4
+#: JSON that somebody else has written may be so many times as long as it would be without spaces
+_LOOSE = 4
+
+
+Elements = Generator[list[Any], None, None]
 
 
 class _Listed(msgspec.Struct, frozen=True):
@@ -70,7 +76,7 @@ class FileResults:
         #: files whose hash was seen to be right, as they were then
         self._checked: dict[Path, tuple[int, int, str]] = {}
         #: where readers are that take a list from one end to the other
-        self._cursors: dict[tuple[Path, int], tuple[list[Any], Iterator[list[Any]]]] = {}
+        self._cursors: dict[tuple[Path, int], tuple[list[Any], Elements]] = {}
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -147,11 +153,15 @@ class FileResults:
         """The payload, checked."""
         return await asyncio.to_thread(self._read, reference)
 
+    async def read_small(self, reference: Mapping[str, Any], most: int) -> tuple[Any] | None:
+        """The payload if it has no more than so many bytes as compact JSON; of a larger one little is read."""
+        return await asyncio.to_thread(self._read_small, reference, most)
+
     async def rows(self, reference: Mapping[str, Any], start: int, stop: int) -> list[Any]:
         """Some of its rows."""
         return await asyncio.to_thread(self._rows, reference, start, stop)
 
-    def elements(self, reference: Mapping[str, Any], start: int = 0) -> Iterator[list[Any]]:
+    def elements(self, reference: Mapping[str, Any], start: int = 0) -> Elements:
         """The elements of a list from one on, some at a time; checked before."""
         found = self.find(reference)
         if found.content_type != MANIFEST:
@@ -162,9 +172,29 @@ class FileResults:
                 yield from [[self._read(part.ref)]] if part.count is None else self.elements(part.ref, start)
             start = max(0, start - part.size)
 
-    def blocks(self, found: Found) -> Iterator[bytes]:
-        """The bytes of a payload, as they were before they were compressed."""
-        return codec.blocks(found.path)
+    def is_list(self, found: Found) -> bool:
+        """Whether a payload is a list."""
+        if found.content_type != JSON:
+            return True
+        with contextlib.closing(codec.blocks(found.path)) as blocks:
+            return next(blocks, b"").lstrip().startswith(b"[")
+
+    def _read_small(self, reference: Mapping[str, Any], most: int) -> tuple[Any] | None:
+        found = self.find(reference)
+        if not self.is_list(found):
+            size = 0
+            for block in codec.blocks(found.path):
+                size += len(block)
+                if size > _LOOSE * most:
+                    return None
+            value = codec.read(found.path, found.content_type)
+            return None if is_larger(value, most) else (value,)
+        rows: list[Any] = []
+        for run in self.elements(reference):
+            rows += run
+            if is_larger(rows, most):
+                return None
+        return (rows,)
 
     def _read(self, reference: Mapping[str, Any]) -> Any:
         found = self.find(reference)
@@ -181,7 +211,7 @@ class FileResults:
             rows = rows + run
         if rows[stop - start :]:
             while len(self._cursors) >= _MOST_CURSORS:
-                self._cursors.pop(next(iter(self._cursors)))
+                self._cursors.pop(next(iter(self._cursors)))[1].close()
             self._cursors[path, stop] = rows[stop - start :], more
         return rows[: stop - start]
 
@@ -231,6 +261,11 @@ class FileResults:
             while len(self._checked) > 1_000:
                 self._checked.pop(next(iter(self._checked)))
 
+    def close(self) -> None:
+        """Let go of the files that are being read."""
+        while self._cursors:
+            self._cursors.popitem()[1][1].close()
+
     # --- removing ----------------------------------------------------------------------------------------------------
 
     def expired(self) -> Iterator[Path]:
@@ -243,3 +278,9 @@ class FileResults:
                         yield path
                 elif (name := _NAME.fullmatch(path.name)) and name["expires"] and int(name["expires"]) <= now * 1000:
                     yield path
+
+    def remove(self, path: Path) -> None:
+        """Remove a file of the store, and its folder with the last one."""
+        path.unlink()
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
