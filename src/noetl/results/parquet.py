@@ -93,8 +93,14 @@ def _from_json(text: str | None) -> Any:
 def _connect() -> Any:
     import duckdb
 
-    # One thread: each has buffers of its own.
-    return duckdb.connect(config={"memory_limit": _MEMORY, "threads": 1, "preserve_insertion_order": "true"})
+    return duckdb.connect(
+        config={
+            "memory_limit": _MEMORY,
+            "threads": 1,  # each has buffers of its own
+            "preserve_insertion_order": "true",
+            "enable_progress_bar": "false",  # it would be drawn on stdout
+        }
+    )
 
 
 def _text(value: str) -> str:

@@ -177,9 +177,12 @@ class Keeper:
 
     def _heavy(self, patch: Mapping[str, Any]) -> list[str]:
         """The targets of a `set` that the log does not get; what other iterations see has to go through the server."""
-        if self.step.loop is not None:
-            return [one for one in patch if one.startswith("iter.") and is_larger(patch[one], _INLINE)]
-        return [one for one in patch if not one.startswith("ctx.") and is_larger(patch[one], _INLINE)]
+        private = "iter." if self.step.loop is not None else ("step.", "iter.")
+        found = [target for target in patch if target.startswith(private)]
+        if not found:
+            return []
+        most = self._rules(self.step.spec).inline
+        return [target for target in found if is_larger(patch[target], most)]
 
     async def _lighter(self, payload: dict[str, Any]) -> dict[str, Any]:
         patch, rules = dict(payload["set"]), self._rules(self._spec())
