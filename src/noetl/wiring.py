@@ -197,6 +197,9 @@ class House:
         child = order.child
         try:
             output = await self._childs_output(parent, child, order.task_run_id)
+        except StoreFailed as error:  # no fault of the playbooks: both can go on when it is mended
+            self.service.give_up(parent.id, error)
+            return
         except NoetlError as error:
             output = failed(failure("playbook", f"playbook `{child['path']}` could not be run: {error}"))
         with contextlib.suppress(NoetlError):  # a store that fails is heard of by whoever waits for the parent
