@@ -12,7 +12,9 @@ from noetl.model.output import JSON, NDJSON
 from noetl.ports import ResultDamaged
 from noetl.tools.plain import plain
 
-_MEMORY = "64MB"
+_TO_WRITE = "64MB"
+#: no more than one group of rows, which somebody else may have made large
+_TO_READ = "512MB"
 #: the longest row that is looked at; DuckDB holds two buffers of this size
 _LONGEST_ROW = 2 << 20
 #: what one group of rows has, as JSON: it is held in memory until it is written, and read as a whole
@@ -49,12 +51,12 @@ def convert(source: Path, content_type: str, columns: Mapping[str, str], count: 
     groups = max(1, source.stat().st_size // _GROUP_BYTES)
     group = max(1, min(60, count // groups // _VECTOR)) * _VECTOR
     packing = f"FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {group}"
-    try:
-        with _connect() as db:
+    with _connect(_TO_WRITE, path.parent) as db:
+        try:
             db.execute(f"COPY ({rows_of}) TO {_text(str(path))} ({packing})")
-    except (duckdb.InvalidInputException, duckdb.OutOfMemoryException):
-        path.unlink(missing_ok=True)
-        return False
+        except (duckdb.InvalidInputException, duckdb.OutOfMemoryException):
+            path.unlink(missing_ok=True)
+            return False
     return True
 
 
@@ -67,7 +69,7 @@ def runs(path: Path, start: int, size: int) -> Iterator[list[dict[str, Any]]]:
     if not start:
         rows_of = f"SELECT * FROM read_parquet({named})"  # noqa: S608  a literal
     try:
-        with _connect() as db:
+        with _connect(_TO_READ) as db:
             found = db.execute(rows_of)
             columns = {str(name): str(kind) for name, kind, *_ in found.description or ()}
             while records := found.fetchmany(size):
@@ -90,17 +92,15 @@ def _from_json(text: str | None) -> Any:
     return None if text is None else msgspec.json.decode(text)
 
 
-def _connect() -> Any:
+def _connect(memory: str, folder: Path | None = None) -> Any:
+    """A database in memory; what it cannot hold goes to a folder, or nowhere."""
     import duckdb
 
-    return duckdb.connect(
-        config={
-            "memory_limit": _MEMORY,
-            "threads": 1,  # each has buffers of its own
-            "preserve_insertion_order": "true",
-            "enable_progress_bar": "false",  # it would be drawn on stdout
-        }
-    )
+    # One thread, for each has buffers of its own; and no progress bar, which would be drawn on stdout.
+    spill = "" if folder is None else str(folder)
+    db = duckdb.connect(config={"memory_limit": memory, "threads": 1, "temp_directory": spill})
+    db.execute("SET enable_progress_bar = false")
+    return db
 
 
 def _text(value: str) -> str:

@@ -135,7 +135,8 @@ class _Reader:
         size = _WINDOW
         while True:
             value, end, problem = self._try()
-            if problem is None and (end < len(self._text) or self._all_in):
+            # Of a number that is cut, as in `1.`, a shorter one can be read.
+            if problem is None and (end < len(self._text) - len("e+") or self._all_in):
                 self._see_pairs(value, end)
                 self._at = end
                 return value
@@ -205,8 +206,9 @@ class _Reader:
                 many: list[Any] = msgspec.json.decode(f"[{self._text[self._at : end + len(mark) - 1]}]")
             except (msgspec.DecodeError, RecursionError):
                 continue
-            self._at = end + len(mark)
-            return many
+            if many:
+                self._at = end + len(mark)
+                return many
         self._unguessed = self._passed + len(self._text)
         return []
 
