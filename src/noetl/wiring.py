@@ -65,7 +65,7 @@ class House:
         self.catalog = Catalog(self.kinds)
         self.shop = Workshop(log, self.kinds, self._world, clock=time.time, moment=self._moment)
         self.shop.office = self
-        self.service = Service(log, self.shop, clock=time.time, new_id=lambda: str(uuid.uuid4()))
+        self.service = Service(log, self.shop, self.catalog, clock=time.time, new_id=lambda: str(uuid.uuid4()))
         self._sources: dict[str, Source] = {}
         self._kept: set[str] = set()
         self._tasks: set[asyncio.Future[Any]] = set()

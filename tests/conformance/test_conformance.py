@@ -34,10 +34,6 @@ WAITING = {
         spec-layering/loop-between-step-and-task spec-layering/result-limits tools/input-configures-wait-and-resolve
         """,
     "the keychain": "keychain/bearer-from-env keychain/missing-fails-the-execution keychain/never-stored",
-    "dynamic nodes": """
-        dynamic/default-kinds dynamic/invalid-plan-fails-the-step dynamic/plan-before-arcs
-        dynamic/synthesize
-        """,
     "duckdb": """
         legacy/habit-tool-keys scopes/input-is-environment-or-parameters tools/duckdb-identifiers tools/duckdb-params
         tools/duckdb-quoted-literal tools/duckdb-rows tools/error-kinds

@@ -31,10 +31,12 @@ from noetl.model.state import Execution, parse_label
 from noetl.pipeline import machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
+from noetl.server.catalog import Catalog
 from noetl.tools.registry import Kinds
 from noetl.worker.render import call_of
 
 KINDS = Kinds()
+CATALOG = Catalog(KINDS)
 Tool = Callable[[Any], Output]
 
 
@@ -90,7 +92,7 @@ class House:
         self.writes = 0
         self.die_at, self.after_write = die_at, after_write
         self.deaths = 0
-        self.outlook = Outlook(net)
+        self.outlook = Outlook(net, CATALOG)
         self.state: Execution
         self.payload = payload or {}
 
@@ -113,6 +115,7 @@ class House:
         self.log += [encode(event) for event in decision.events]
         if dies:
             raise Died
+        self.outlook = decision.outlook
         self.dispatch(decision)
 
     def happen(self, *happened: Fact | Request) -> None:
@@ -140,10 +143,12 @@ class House:
         self.deaths += 1
         self.pipes.clear()
         self.alarms.clear()
+        self.outlook = Outlook(self.net, CATALOG)
         if not self.log:
             self.start()
             return
         self.state = replay("x", self.events())
+        self.outlook = self.outlook.of(self.state)
         if not self.state.over:
             self.dispatch(pending(self.outlook, self.state, self.now, self.new_id))
             self.happen(Due())
@@ -158,7 +163,7 @@ class House:
         if key in self.pipes:
             return
         functions = {"now": lambda: self.now, "uuid": self.new_id}
-        step = self.net.steps[order.step]
+        step = self.outlook.steps[order.step]
         frame = Frame(step, {**order.scopes, **functions}, run=order.step_run_id, iteration=order.iteration)
         if order.begun:
             mine = [e for e in self.events() if (e.step_run_id, e.iteration) == key and e.seq >= order.since]

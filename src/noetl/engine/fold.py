@@ -139,7 +139,10 @@ def _output(state: Execution, ended: Boundary, *, leaf: bool) -> None:
 
 
 def _synthesized(state: Execution, event: Event) -> None:
-    state.synthesized.extend(event.payload["steps"])
+    steps = event.payload["steps"]
+    state.synthesized.extend(steps)
+    planner = next(one for one in state.boundaries if one.step_run_id == event.step_run_id)
+    planner.planned = steps[0]["step"]
 
 
 APPLY: dict[str, Callable[[Execution, Event], None]] = {

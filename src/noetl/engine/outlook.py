@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from noetl.model.net import Net
+from noetl.model.plans import Planner
 from noetl.model.playbook import Step, Task
+from noetl.model.state import Execution
 
 _HELPERS = frozenset({"done", "ok", "fail", "running", "loop_done", "all_done", "any_done"})
 
@@ -14,8 +16,11 @@ _HELPERS = frozenset({"done", "ok", "fail", "running", "loop_done", "all_done", 
 class Outlook:
     """A net, and answers about it."""
 
-    def __init__(self, net: Net) -> None:
+    def __init__(self, net: Net, planner: Planner, planned: int = 0) -> None:
         self.net = net
+        self.planner = planner
+        #: how many of its steps were planned by the execution
+        self.planned = planned
         self.steps = net.steps
         self._leading: dict[str, frozenset[str]] = {}
         self._reads_steps: dict[str, bool] = {}
@@ -23,12 +28,22 @@ class Outlook:
         self.max_steps: int = limits.get("max_steps", 100_000)
         self.max_depth: int = limits.get("max_depth", 32)
 
+    def of(self, state: Execution) -> Outlook:
+        """The outlook of an execution: its playbook's, with the steps that were planned since."""
+        news = state.synthesized[self.planned :]
+        return self.with_steps(self.planner.grown(self.net, news), len(news)) if news else self
+
+    def with_steps(self, net: Net, count: int) -> Outlook:
+        """The same with so many steps more."""
+        return Outlook(net, self.planner, self.planned + count)
+
     def leading_to(self, step: str) -> frozenset[str]:
         """The steps from which a token can still come here."""
         known = self._leading.get(step)
         if known is None:
-            found: set[str] = set()
-            waiting = [step]
+            # A plan may lead anywhere.
+            found = {one.name for one in self.steps.values() if one.router.synthesize is not None}
+            waiting = [step, *found]
             while waiting:
                 for incoming in self.net.incoming.get(waiting.pop(), ()):
                     if incoming.source not in found:

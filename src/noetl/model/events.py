@@ -149,7 +149,7 @@ EVENTS: Final[dict[str, About]] = {
         "The arcs of a step that ended were judged.",
         {
             "event": "the boundary event they were offered",
-            "arcs": "each arc that was looked at: where to, whether taken, the values its guard saw",
+            "arcs": "each arc that was looked at: where to, whether taken, the values its guard saw; or the way into a plan",
             "set": "what the arcs taken wrote to `ctx`",
             "cancel": "the steps whose work ends",
             "terminate": "how the execution ends here",
@@ -158,7 +158,11 @@ EVENTS: Final[dict[str, About]] = {
         },
     ),
     "ctx.patched": About("workflow", "`ctx` was written.", {"set": "path → value", "step": "by which step"}),
-    "workflow.synthesized": About("workflow", "A step asked for new nodes.", {"steps": "the nodes"}),
+    "workflow.synthesized": About(
+        "workflow",
+        "A step planned new steps, and the plan is valid.",
+        {"step": "which one", "steps": "the new ones, in the canonical language; the token goes to the first"},
+    ),
     "signal.received": About("workflow", "A signal came from outside.", {"signal": "its name", "data": "its content", "request": "its number, from another process"}),
     "execution.paused": About("workflow", "Nothing new starts until it is resumed.", {"request": "as above"}),
     "execution.resumed": About("workflow", "Work goes on.", {"request": "as above"}),

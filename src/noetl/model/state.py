@@ -150,6 +150,8 @@ class Boundary(msgspec.Struct):
     step_vars: dict[str, Any]
     input: Any = None
     is_loop: bool = False
+    #: the first step of the plan it made: where the token goes
+    planned: str | None = None
 
     def event(self, name: str | None = None) -> dict[str, Any]:
         """The boundary event as arcs and admission see it."""

@@ -21,7 +21,6 @@ _CALLERS_OWN = frozenset({"iter", "steps"})
 
 def check(subject: Subject) -> None:
     """Report templates that cannot be evaluated where they stand."""
-    carries_args = any(arc.args is not None for step in subject.playbook.steps for arc in step.router.arcs)
     for site in subject.sites.all:
         if site.is_when and not getattr(site.template, "form_ok", True):
             _not_one_expression(subject, site)
@@ -29,7 +28,7 @@ def check(subject: Subject) -> None:
         for problem in site.template.problems:
             _problem(subject, site, problem)
         if not site.template.problems:
-            _names(subject, site, names_at(site.place) | ({"args"} if carries_args else frozenset()))
+            _names(subject, site, names_at(site.place) | ({"args"} if subject.carries_args else frozenset()))
 
 
 def _problem(subject: Subject, site: Site, problem: Problem) -> None:
