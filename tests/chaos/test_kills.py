@@ -40,8 +40,26 @@ PLAYBOOKS = {
   next: {arcs: [{step: end}]}
 - {step: end, tool: {kind: noop, output: "{{ ctx.pages }}"}}
 """,
+    "plan": """
+- step: plan
+  tool:
+    kind: python
+    input: {key: "{{ task_key }}"}
+    code: |
+      def main(key):
+          with open("ledger", "a") as file:
+              file.write(key + " plan\\n")
+          def step(n):
+              cmd = 'echo "$KEY %d" >> ledger; sleep 0.05' % n
+              to = "end" if n == 6 else "do_%d" % (n + 1)
+              tool = {"kind": "shell", "cmd": cmd, "input": {"KEY": "{" + "{ task_key }" + "}"}}
+              return {"step": "do_%d" % n, "tool": tool, "next": {"arcs": [{"step": to}]}}
+          return [step(n) for n in range(1, 7)]
+  next: {spec: {synthesize: {from: "{{ output.data }}", allow_kinds: [shell]}}, arcs: []}
+- {step: end, tool: {kind: noop, output: planned}}
+""",
 }
-EXPECTED = {"chain": ("done", 3), "loop": (36, 8), "pages": (12, 12)}
+EXPECTED = {"plan": ("planned", 7), "chain": ("done", 3), "loop": (36, 8), "pages": (12, 12)}
 
 
 def noetl(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:

@@ -12,10 +12,10 @@ from noetl.cli.executions import (
     execution_argument,
     find,
     json_option,
-    whole_net,
     offered_steps,
     opened_log,
     shown_status,
+    whole_net,
 )
 from noetl.cli.printing import as_json, in_colour, out
 

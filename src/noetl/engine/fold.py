@@ -139,10 +139,9 @@ def _output(state: Execution, ended: Boundary, *, leaf: bool) -> None:
 
 
 def _synthesized(state: Execution, event: Event) -> None:
-    steps = event.payload["steps"]
-    state.synthesized.extend(steps)
+    state.synthesized.append(event.payload)
     planner = next(one for one in state.boundaries if one.step_run_id == event.step_run_id)
-    planner.planned = steps[0]["step"]
+    planner.planned = event.payload["steps"][0]["step"]
 
 
 APPLY: dict[str, Callable[[Execution, Event], None]] = {

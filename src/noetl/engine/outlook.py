@@ -19,7 +19,7 @@ class Outlook:
     def __init__(self, net: Net, planner: Planner, planned: int = 0) -> None:
         self.net = net
         self.planner = planner
-        #: how many of its steps were planned by the execution
+        #: how many plans of the execution are in it
         self.planned = planned
         self.steps = net.steps
         self._leading: dict[str, frozenset[str]] = {}
@@ -31,10 +31,10 @@ class Outlook:
     def of(self, state: Execution) -> Outlook:
         """The outlook of an execution: its playbook's, with the steps that were planned since."""
         news = state.synthesized[self.planned :]
-        return self.with_steps(self.planner.grown(self.net, news), len(news)) if news else self
+        return self.with_plans(self.planner.grown(self.net, news), len(news)) if news else self
 
-    def with_steps(self, net: Net, count: int) -> Outlook:
-        """The same with so many steps more."""
+    def with_plans(self, net: Net, count: int = 1) -> Outlook:
+        """The same with so many plans more."""
         return Outlook(net, self.planner, self.planned + count)
 
     def leading_to(self, step: str) -> frozenset[str]:

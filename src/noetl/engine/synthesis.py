@@ -20,7 +20,7 @@ def plan_of(turn: Turn, step: Step, sight: dict[str, Any]) -> Plan | None:
         found = wish.plan.evaluate(sight)
     except TemplateError as error:
         return Plan(turn.outlook.net, error=failure_of(error))
-    return turn.outlook.planner.plan(turn.outlook.net, wish, found)
+    return turn.outlook.planner.plan(turn.outlook.net, step.name, wish, found)
 
 
 def record(turn: Turn, step: Step, run: str, plan: Plan) -> None:
@@ -28,4 +28,4 @@ def record(turn: Turn, step: Step, run: str, plan: Plan) -> None:
     if plan.steps:
         payload = {"step": step.name, "steps": list(plan.steps)}
         turn.emit("workflow.synthesized", turn.state.path, payload, parent=turn.last, run=run)
-        turn.outlook = turn.outlook.with_steps(plan.net, len(plan.steps))
+        turn.outlook = turn.outlook.with_plans(plan.net)

@@ -35,7 +35,7 @@ Kinds = Mapping[str, ToolKind]
 _TOLD, _IN_MESSAGE = 50, 3
 
 
-def plan(net: Net, wish: Synthesis, found: Any, kinds: Kinds) -> Plan:
+def plan(net: Net, step: str, wish: Synthesis, found: Any, kinds: Kinds) -> Plan:
     """Judge what a step asks for; an empty list asks for nothing."""
     problem = _unfit(found, wish)
     if problem is not None:
@@ -44,17 +44,25 @@ def plan(net: Net, wish: Synthesis, found: Any, kinds: Kinds) -> Plan:
         return Plan(net)
     allowed = _allowed(net.playbook, wish, kinds)
     try:
-        return _judged(net, found, kinds, wish.max_steps, allowed)
+        made = _judged(net, found, kinds, wish.max_steps, allowed)
     except RecursionError:
         return Plan(net, error=failure("plan-invalid", "the plan is nested too deeply"))
+    return made if made.error is not None else replace(made, net=_with_way_in(made.net, step, made.steps))
 
 
-def grown(net: Net, steps: Sequence[dict[str, Any]], kinds: Kinds) -> Net:
-    """The net with steps that were recorded."""
-    made = _judged(net, list(steps), kinds, None, None)
+def grown(net: Net, plans: Sequence[dict[str, Any]], kinds: Kinds) -> Net:
+    """The net with plans that were recorded."""
+    made = _judged(net, [step for one in plans for step in one["steps"]], kinds, None, None)
     if made.error is not None:
         raise NoetlError(f"the steps that were planned can no longer be read: {made.error['message']}")
-    return made.net
+    whole = made.net
+    for one in plans:
+        whole = _with_way_in(whole, one["step"], one["steps"])
+    return whole
+
+
+def _with_way_in(net: Net, step: str, steps: Sequence[dict[str, Any]]) -> Net:
+    return replace(net, plans=(*net.plans, (step, steps[0]["step"])))
 
 
 def _unfit(found: Any, wish: Synthesis) -> str | None:
@@ -142,7 +150,7 @@ def _passes(
         analyze(compile_net(playbook), subject)
     whole = compile_net(replace(around, steps=(*net.steps.values(), *playbook.steps)))
     # The playbook stays what its author wrote, and begins where it began, whatever the planned steps are called.
-    return replace(whole, playbook=around, start=net.start)
+    return replace(whole, playbook=around, start=net.start, plans=net.plans)
 
 
 def _names(subject: Subject, net: Net) -> None:

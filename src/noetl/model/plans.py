@@ -24,8 +24,8 @@ class Plan(msgspec.Struct, frozen=True):
 class Planner(Protocol):
     """Who knows the language. Pure: the same plan for the same net is judged the same way."""
 
-    def plan(self, net: Net, wish: Synthesis, found: Any) -> Plan:
+    def plan(self, net: Net, step: str, wish: Synthesis, found: Any) -> Plan:
         """Judge what a step asks for, as a playbook is judged, with the names of the net in scope."""
 
-    def grown(self, net: Net, steps: Sequence[dict[str, Any]]) -> Net:
-        """The net with steps that were judged before, as they were recorded. NoetlError: they can no longer be read."""
+    def grown(self, net: Net, plans: Sequence[dict[str, Any]]) -> Net:
+        """The net with plans that were judged before, as they were recorded. NoetlError: they can no longer be read."""

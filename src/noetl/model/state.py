@@ -211,7 +211,7 @@ class Execution(msgspec.Struct):
     #: what the execution would yield if it ended now, and whether a step that names itself the result said so
     output: Any = None
     output_final: bool = False
-    #: the synthesised steps, in the words of the language
+    #: the plans it made: the `step` that did, and the new `steps` in the words of the language
     synthesized: list[dict[str, Any]] = []
     error: dict[str, Any] | None = None
     stalled: list[str] = []

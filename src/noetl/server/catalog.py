@@ -45,17 +45,17 @@ class Catalog:
 
     # --- steps that executions plan (`Planner`) ------------------------------------------------------------------------
 
-    def plan(self, net: Net, wish: Synthesis, found: Any) -> Plan:
+    def plan(self, net: Net, step: str, wish: Synthesis, found: Any) -> Plan:
         """Judge what a step asks for."""
         from noetl.lang.planning import plan
 
-        return plan(net, wish, found, self.kinds)
+        return plan(net, step, wish, found, self.kinds)
 
-    def grown(self, net: Net, steps: Sequence[dict[str, Any]]) -> Net:
-        """The net with steps that were recorded."""
+    def grown(self, net: Net, plans: Sequence[dict[str, Any]]) -> Net:
+        """The net with plans that were recorded."""
         from noetl.lang.planning import grown
 
-        return grown(net, steps, self.kinds) if steps else net
+        return grown(net, plans, self.kinds) if plans else net
 
     def find(self, path: str, *, near: Path) -> Path | None:
         """The file of a playbook that another one calls by its path."""

@@ -69,7 +69,8 @@ def _names(net: Net | None, state: Execution) -> list[str]:
 
 def _answer(net: Net | None, state: Execution, name: str, reasons: list[Reason]) -> Answer:
     incoming = net.incoming.get(name, ()) if net is not None else ()
-    sources = dict.fromkeys(one.source for one in incoming)
+    planners = (source for source, first in net.plans if first == name) if net is not None else ()
+    sources = dict.fromkeys([*planners, *(one.source for one in incoming)])
     info = state.steps.get(name)
     runs = info.runs if info is not None else 0
     status = info.status if info is not None and (runs or info.status != "scheduled") else "never ran"
