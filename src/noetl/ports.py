@@ -148,6 +148,8 @@ class World(Protocol):
     folder: Path
     #: the environment for processes, without what holds credentials
     environment: Mapping[str, str]
+    #: what code that is confined must not see, wherever it lies: the home with the log
+    hidden: Sequence[Path]
 
     async def resource(self, name: str, make: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[None]]) -> T:
         """Something to be made once and kept, such as connections."""

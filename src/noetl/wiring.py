@@ -20,8 +20,9 @@ from noetl.errors import NoetlError
 from noetl.model.events import Fact
 from noetl.model.net import Net
 from noetl.model.orders import StartChild
-from noetl.model.output import Output, failed, failure, ok
+from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.requests import Cancel, ChildEnded, Due, Open, Posted
+from noetl.model.scope import merged
 from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
 from noetl.ports import Call, EventLog, Line, Source, StoreFailed
@@ -186,6 +187,7 @@ class House:
                 return_step=child.get("return_step"),
                 parent={"execution_id": parent.id, "task_run_id": task_run_id},
                 depth=parent.state.depth + 1,
+                problem=_payload_problem(loaded.net, child["payload"]),
             )
         await asyncio.shield(hot.finished)
         return output_of(hot.state)
@@ -195,7 +197,9 @@ class House:
         return Path(hot.state.file or self._sources[hot.id].file).absolute()
 
     def _world(self, hot: Running) -> LocalWorld:
-        return LocalWorld(self._file(hot).parent, self.settings.environment, self._log_line)
+        return LocalWorld(
+            self._file(hot).parent, self.settings.environment, self._log_line, hidden=[self.settings.home]
+        )
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
         stamp = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
@@ -224,6 +228,17 @@ class House:
         with contextlib.suppress(NoetlError):
             await self.service.record(execution_id, [decode_request(body, number)])
             self.log.settle(number)
+
+
+def _payload_problem(net: Net, payload: dict[str, Any]) -> Failure | None:
+    """Why a child cannot start with what it is given, as `noetl run` would tell it."""
+    schema = net.playbook.metadata.get("schema")
+    if schema is None:
+        return None
+    from noetl.lang.workload import misfits
+
+    wrong = [f"{one.name}: {one.said}" for one in misfits(merged(net.playbook.workload, payload), schema)]
+    return failure("schema", f"its payload does not fit its schema: {'; '.join(wrong[:5])}") if wrong else None
 
 
 def output_of(state: Execution) -> Output:

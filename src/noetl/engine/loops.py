@@ -10,6 +10,7 @@ from noetl.engine.reduce import reduced
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, render, values_in
+from noetl.lang.fitting import misfit
 from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.output import Failure, failed, failure, ok
 from noetl.model.playbook import Loop, Step
@@ -99,6 +100,8 @@ def _start(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) 
             payload["input"] = render(step.input, scopes.with_steps(turn, sight, *values_in(step.input)))
         except TemplateError as error:
             problem = failure_of(error)
+    if problem is None and declared.inner is None:
+        problem = misfit(step.spec, "input", payload.get("input", {}), f"step `{step.name}`")
     label = label_of(path)
     event = turn.emit("loop.iteration.started", step.name, payload, parent=run.seq, run=run.id, iteration=label)
     if problem is not None:
@@ -188,6 +191,4 @@ def _finish(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun)
         return
     turn.emit("loop.done", step.name, {"loop": loop.counts()}, parent=turn.last, run=run.id)
     output = ok(list(loop.results), loop=loop.counts())
-    if step.output is not None:
-        output = runs.reshape(turn, step, scopes.of_run(turn, run), output)
-    runs.end(turn, run, output)
+    runs.end(turn, run, runs.reshape(turn, step, scopes.of_run(turn, run), output))

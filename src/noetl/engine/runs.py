@@ -12,6 +12,7 @@ from noetl.engine.synthesis import plan_of, record
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, patch_of, render
+from noetl.lang.fitting import misfit
 from noetl.model.events import Fact
 from noetl.model.orders import StopChild, StopPipelines
 from noetl.model.output import Output, failed
@@ -47,14 +48,15 @@ def pipeline_scopes(
 
 
 def reshape(turn: Turn, step: Step, sight: dict[str, Any], output: Output) -> Output:
-    """A step's own `output:` over what it yielded."""
-    assert step.output is not None
-    sight["output"] = output
-    try:
-        data = render(step.output, scopes.with_steps(turn, sight, step.output))
-    except TemplateError as error:
-        return failed(failure_of(error))
-    return {**output, "data": data}
+    """A step's own `output:` over what it yielded, held against the step's schema."""
+    if step.output is not None:
+        sight["output"] = output
+        try:
+            output = {**output, "data": render(step.output, scopes.with_steps(turn, sight, step.output))}
+        except TemplateError as error:
+            return failed(failure_of(error))
+    problem = misfit(step.spec, "output", output["data"], f"step `{step.name}`")
+    return output if problem is None else {**output, **failed(problem)}
 
 
 def end(turn: Turn, run: StepRun, output: Output, *, fact: Fact | None = None) -> None:

@@ -8,6 +8,7 @@ from noetl.engine import admission, loops, runs, scopes
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, render, values_in
+from noetl.lang.fitting import misfit
 from noetl.model.orders import RunPipeline, WakeAt
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.playbook import Step
@@ -76,6 +77,8 @@ def _prepare(turn: Turn, step: Step, payload: dict[str, Any]) -> dict[str, Any] 
             payload["input"] = render(
                 step.input, scopes.with_steps(turn, sight, *values_in(step.input), starting=step.name)
             )
+        if step.loop is None:
+            return misfit(step.spec, "input", payload.get("input", {}), f"step `{step.name}`")
     except TemplateError as error:
         return failure_of(error)
     except (TypeError, ValueError) as error:
@@ -84,8 +87,6 @@ def _prepare(turn: Turn, step: Step, payload: dict[str, Any]) -> dict[str, Any] 
 
 
 def _routers_output(turn: Turn, step: Step, run: StepRun) -> Output:
-    if step.output is None:
-        return ok()
     return runs.reshape(turn, step, scopes.of_run(turn, run), ok())
 
 

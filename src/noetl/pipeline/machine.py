@@ -17,6 +17,7 @@ import msgspec
 
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, patch_of, render
+from noetl.lang.fitting import misfit, schema_hash
 from noetl.model.events import Event, Fact
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Directive, Task
@@ -84,6 +85,7 @@ def advance(frame: Frame, output: Output, moment: Moment) -> Move:
     try:
         if good:
             output, patch = _after_ok(frame, task, output)
+            good = output["error"] is None
     except TemplateError as error:
         output, good = failed(failure_of(error), **_helpers(output)), False
     before = frame.scopes.get("output")
@@ -116,6 +118,11 @@ def _after_ok(frame: Frame, task: Task, output: Output) -> tuple[Output, dict[st
     if task.output is not None:
         output = {**output, "data": render(task.output, sight)}
         sight["output"] = output
+    wrong = misfit(task.spec, "output", output["data"], f"task `{task.name}`")
+    if wrong is not None:
+        return {**output, **failed(wrong)}, {}
+    if (made_by := schema_hash(task.spec)) is not None:
+        output = {**output, "meta": {**output["meta"], "schema": made_by}}
     return output, patch_of(task.set, sight) if task.set else {}
 
 
@@ -226,6 +233,9 @@ def _run(frame: Frame, facts: list[Fact], moment: Moment) -> Move:
         problem = failure("type", f"the `input` of task `{task.name}` must be a map, not {type(own).__name__}")
         return _advance_unstarted(frame, problem, facts, moment)
     scopes["input"] = {**frame.step_input, **own} if own else frame.step_input
+    wrong = misfit(task.spec, "input", scopes["input"], f"task `{task.name}`")
+    if wrong is not None:
+        return _advance_unstarted(frame, wrong, facts, moment)
     return RunTask(task, scopes, scopes["input"], own, frame.task_run_id, frame.attempt, tuple(facts))
 
 
@@ -260,13 +270,21 @@ def _finish(frame: Frame, facts: list[Fact], moment: Moment) -> Finish:
         if frame.iteration is None:
             if frame.step.output is not None:
                 output = {**output, "data": render(frame.step.output, scopes)}
+            wrong = misfit(frame.step.spec, "output", output["data"], f"step `{frame.step.name}`")
+            if wrong is not None:
+                return _fail_at_end(frame, wrong, facts, moment)
             facts.append(_fact(frame, "step.done", {"output": output}))
         else:
             facts.append(_fact(frame, "loop.iteration.done", _iterations_end(frame, output)))
     except TemplateError as error:
-        frame.counter = min(frame.counter, len(frame.tasks) - 1)
-        return _fail(frame, failure_of(error), facts, moment)
+        return _fail_at_end(frame, failure_of(error), facts, moment)
     return Finish(tuple(facts))
+
+
+def _fail_at_end(frame: Frame, problem: Failure, facts: list[Fact], moment: Moment) -> Finish:
+    """All tasks have run, and what the step makes of them is wrong."""
+    frame.counter = min(frame.counter, len(frame.tasks) - 1)
+    return _fail(frame, problem, facts, moment)
 
 
 def _iterations_end(frame: Frame, output: Output) -> dict[str, Any]:

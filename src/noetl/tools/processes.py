@@ -15,7 +15,7 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from noetl.ports import Call, World
@@ -27,6 +27,8 @@ OUT_OF_TIME = -signal.SIGXCPU
 _MARK = "NOETL_CHILD"
 _CHUNK = 65_536
 _PATIENCE_S = 5.0
+#: how often processes are counted, where there may only be so many
+_COUNT_S = 0.1
 _HAS_PROC = Path("/proc/self").exists()
 #: the parent of the kernel's own threads
 _KERNEL = b"2"
@@ -100,6 +102,10 @@ class Child:
         finally:
             os.close(reader)
         self._streams: dict[str, int] = {}
+        self._most: int | None = None
+        self._count: asyncio.TimerHandle | None = None
+        #: it was ended because it had started too many others
+        self.crowded = False
         self._listen()
         self._watch()
 
@@ -151,6 +157,25 @@ class Child:
                 self.kill_group()
         return True
 
+    def bound(self, processes: int | None) -> None:
+        """Let it and its descendants be at most so many at a time; when they are more, they are ended."""
+        self._most = processes
+        if self._count is not None:
+            self._count.cancel()
+            self._count = None
+        if processes is not None:
+            self._counted()
+
+    def _counted(self) -> None:
+        if self._most is None or self.ended.done():
+            return
+        if len(found := _families([self.kin])) > self._most:
+            self.crowded = True
+            self.kill_group()
+            _kill(found)
+            return
+        self._count = self._loop.call_later(_COUNT_S, self._counted)
+
     async def wait(self) -> int:
         """The exit code, when there is one."""
         return await asyncio.shield(self.ended)
@@ -173,6 +198,7 @@ class Child:
 
     def close(self) -> None:
         """Kill the group, and let go of the pipes."""
+        self.bound(None)
         self.kill_group()
         for descriptor in self._streams.values():
             self._loop.remove_reader(descriptor)
@@ -210,10 +236,14 @@ def _kill_families(children: Sequence[Child]) -> bool:
     found = _families([child.kin for child in children])
     for child in children:
         child.kill_group()
+    _kill(found)
+    return bool(found)
+
+
+def _kill(found: Collection[int]) -> None:
     for pid in found:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-    return bool(found)
 
 
 def _kill_group_when_closed(reader: int, group: int) -> None:

@@ -38,7 +38,7 @@ async def run(call: Call, world: World) -> Output:
     from noetl.tools.python_pool import Pool
 
     async def start() -> Pool:
-        return Pool(world.folder, world.environment)
+        return Pool(world)
 
     pool = await world.resource("python", start, Pool.close)
     return await pool.run(call, world)

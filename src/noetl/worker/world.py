@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,9 +15,17 @@ T = TypeVar("T")
 class LocalWorld:
     """Keeps what tools want kept for an execution, and closes it at the end."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str], log: Callable[[Call, str, str], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        log: Callable[[Call, str, str], None],
+        *,
+        hidden: Sequence[Path] = (),
+    ) -> None:
         self.folder = folder
         self.environment = environment
+        self.hidden = hidden
         self._log = log
         self._kept: dict[str, tuple[asyncio.Future[Any], Callable[[Any], Awaitable[None]]]] = {}
 
