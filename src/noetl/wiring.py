@@ -187,6 +187,7 @@ class House:
                 return_step=child.get("return_step"),
                 parent={"execution_id": parent.id, "task_run_id": task_run_id},
                 depth=parent.state.depth + 1,
+                restrict=child.get("restrict", {}),
                 problem=_payload_problem(loaded.net, child["payload"]),
             )
         await asyncio.shield(hot.finished)
@@ -198,7 +199,11 @@ class House:
 
     def _world(self, hot: Running) -> LocalWorld:
         return LocalWorld(
-            self._file(hot).parent, self.settings.environment, self._log_line, hidden=[self.settings.home]
+            self._file(hot).parent,
+            self.settings.environment,
+            self._log_line,
+            hidden=[self.settings.home],
+            restrict=hot.state.restrict,
         )
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:

@@ -26,6 +26,7 @@ class Workshop:
         self.folder = folder
         self.environment: Mapping[str, str] = {"PATH": os.environ["PATH"], "HOME": str(folder)}
         self.hidden: list[Path] = []
+        self.restrict: dict[str, Any] = {}
         self.written: list[tuple[str, str, str]] = []
         self._kept: dict[str, tuple[asyncio.Task[Any], Callable[[Any], Awaitable[None]]]] = {}
 

@@ -48,6 +48,7 @@ def _requested(state: Execution, event: Event) -> None:
     state.return_step = payload.get("return_step")
     state.parent = payload.get("parent")
     state.depth = payload.get("depth", 0)
+    state.restrict = payload.get("restrict", {})
     state.file = payload.get("file")
 
 

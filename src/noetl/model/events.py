@@ -78,6 +78,7 @@ EVENTS: Final[dict[str, About]] = {
             "return_step": "the step whose output counts, if not the usual one",
             "parent": "of a child: the execution and the task that wait for it",
             "depth": "how many executions stand above",
+            "restrict": "of a child: what its caller may not do, by the keys of the effective spec",
         },
     ),
     "playbook.request.evaluated": About(

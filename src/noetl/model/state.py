@@ -208,6 +208,8 @@ class Execution(msgspec.Struct):
     return_step: str | None = None
     parent: dict[str, Any] | None = None
     depth: int = 0
+    #: what none of its tasks may do, whatever their spec says: the restrictions of its caller
+    restrict: dict[str, Any] = {}
     #: what the execution would yield if it ended now, and whether a step that names itself the result said so
     output: Any = None
     output_final: bool = False

@@ -29,6 +29,8 @@ KIND = ToolKind(
     input=InputRole.ARGUMENTS,
     output="what the code returned",
     one_of=(("code", "module"),),
+    keeps_network=True,
+    has_process=True,
     literal=frozenset({"code", "module", "callable"}),
 )
 

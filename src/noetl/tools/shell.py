@@ -36,7 +36,10 @@ KIND = ToolKind(
     input=InputRole.ARGUMENTS,
     output="`{stdout, stderr, exit_code}`; an exit code other than 0 is an error",
     one_of=(("cmd", "file"),),
+    keeps_network=True,
+    has_process=True,
     shell=frozenset({"cmd"}),
+    paths=frozenset({"file"}),
     aliases=("script",),
 )
 

@@ -22,6 +22,7 @@ KIND = ToolKind(
     output="what the signal carried",
     one_of=(("seconds", "until", "signal"),),
     effect_free=True,
+    keeps_network=True,
 )
 
 

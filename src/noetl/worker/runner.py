@@ -11,10 +11,12 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of
+from noetl.lang.layering import restrictions, tightened
 from noetl.model.events import Event, Fact
 from noetl.model.kinds import ToolKind
 from noetl.model.orders import RunPipeline
@@ -83,8 +85,17 @@ class Runner:
 
         return datetime.fromtimestamp(self.around.moment().now, UTC).isoformat()
 
-    def _unable(self, move: RunTask) -> Output | None:
+    def _call(self, move: RunTask, kind: ToolKind, caller: Call | None = None) -> Call:
+        """What a tool is told; whoever calls it can only tighten its spec."""
+        call = call_of(move, kind, step=self.order.step, iteration=self.order.iteration)
+        outer = restrictions(caller.spec) if caller is not None else self.world.restrict
+        return replace(call, spec=tightened(call.spec, outer)) if outer else call
+
+    def _unable(self, move: RunTask, kind: ToolKind, call: Call) -> Output | None:
         """Why a task must not be tried: what it asks for would be left out in silence."""
+        if not kind.keeps_network and (call.spec.get("network") == "off" or "allow_hosts" in call.spec):
+            key = "`network: off`" if call.spec.get("network") == "off" else "`allow_hosts`"
+            return failed(failure("isolation", f"{key} cannot be kept by `kind: {kind.name}`; the task was not run"))
         if move.task.auth is None:
             return None
         message = "`auth` cannot be resolved by this version: the keychain is not there yet"
@@ -149,12 +160,13 @@ class Runner:
             or move.task.auth is not None
             or iscoroutinefunction(run)
             or "timeout" in move.task.spec
+            or not kind.keeps_network
         ):
             return None
         if self.frame.recorded_start != (move.task_run_id, move.attempt):
             self.waiting.append(machine.started_fact(self.frame, {}))
         try:
-            output: Output = run(call_of(move, kind, step=self.order.step, iteration=self.order.iteration), self.world)
+            output: Output = run(self._call(move, kind), self.world)
         except TemplateError as error:
             return failed(failure_of(error))
         except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
@@ -166,15 +178,15 @@ class Runner:
         again = self.frame.recorded_start == (move.task_run_id, move.attempt)
         kind = self.around.tools[move.task.kind]
         try:
-            call = call_of(move, kind, step=self.order.step, iteration=self.order.iteration)
+            call = self._call(move, kind)
         except TemplateError as error:
             return await self._ended(failed(failure_of(error)), again=again)
-        unable = self._unable(move)
+        unable = self._unable(move, kind, call)
         if unable is not None:
             return await self._ended(unable, again=again)
         suspend = getattr(self.around.tools.module(kind.name), "suspend", None)
         if suspend is not None:
-            return await self._suspend(suspend(call, self.around.moment().now), again=again)
+            return await self._suspend(suspend(call, self.around.moment().now), call, again=again)
         if not again:
             self.waiting.append(machine.started_fact(self.frame, {}))
         if not kind.effect_free or len(self.waiting) > _PATIENCE:
@@ -188,11 +200,13 @@ class Runner:
             self.waiting.append(machine.started_fact(self.frame, {}))
         return machine.advance(self.frame, output, self.around.moment())
 
-    async def _suspend(self, wait: dict[str, Any], *, again: bool) -> Move | None:
+    async def _suspend(self, wait: dict[str, Any], call: Call, *, again: bool) -> Move | None:
         if "kind" in wait:
             return await self._ended(failed(wait), again=again)
         if "child" in wait:
             wait["child"]["execution_id"] = self.around.child_id()
+            if forbidden := restrictions(call.spec):
+                wait["child"]["restrict"] = forbidden
         if not again:
             self.waiting.append(machine.started_fact(self.frame, {"wait": wait}))
         await self._report()
@@ -210,7 +224,7 @@ class Runner:
             async with asyncio.timeout(None if timeout is None else float(timeout)):
                 made = run(call, self.world)
                 output: Output = await made if isawaitable(made) else made
-                return output
+                return _within(output, call.spec.get("limits.output_bytes"))
         except TimeoutError:
             message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`spec.timeout`)"
             return failed(failure("timeout", message, retryable=True))
@@ -239,15 +253,23 @@ class Runner:
     async def _workbook_task(self, move: RunTask, outer: Call) -> Output:
         kind = self.around.tools[move.task.kind]
         try:
-            call = call_of(move, kind, step=outer.step, iteration=outer.iteration)
+            call = self._call(move, kind, outer)
         except TemplateError as error:
             return failed(failure_of(error))
-        unable = self._unable(move)
+        unable = self._unable(move, kind, call)
         if unable is not None:
             return unable
         if getattr(self.around.tools.module(kind.name), "suspend", None) is not None:
             return failed(failure("fail", f"`kind: {kind.name}` cannot stand in a workbook: call it from the step"))
         return await self._tool(kind, replace(call, task=f"{outer.task}.{call.task}"))
+
+
+def _within(output: Output, limit: float | None) -> Output:
+    """An output, unless it has more bytes than it may have; tools that count themselves never get that far."""
+    size = 0 if limit is None or output["data"] is None else len(msgspec.json.encode(output["data"]))
+    if limit is None or size <= limit:
+        return output
+    return failed(failure("limit", f"the result has {size:,} bytes as JSON; the limit is {int(limit):,}"))
 
 
 def _broke(error: Exception) -> Output:

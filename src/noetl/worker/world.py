@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from noetl.ports import Call
@@ -22,10 +23,12 @@ class LocalWorld:
         log: Callable[[Call, str, str], None],
         *,
         hidden: Sequence[Path] = (),
+        restrict: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.folder = folder
         self.environment = environment
         self.hidden = hidden
+        self.restrict = restrict
         self._log = log
         self._kept: dict[str, tuple[asyncio.Future[Any], Callable[[Any], Awaitable[None]]]] = {}
 
