@@ -39,8 +39,10 @@ def call_of(move: RunTask, kind: ToolKind, *, step: str, iteration: int | str | 
 
 
 def spec_of(task: Task, scopes: Mapping[str, Any]) -> dict[str, Any]:
-    """The effective spec, rendered."""
-    return {name: render(layered.value, scopes) for name, layered in task.spec.items()}
+    """The effective spec, rendered. Schemas are no templates, and no tool's business."""
+    return {
+        name: render(layered.value, scopes) for name, layered in task.spec.items() if not name.startswith("validate.")
+    }
 
 
 def _field(name: str, value: Any, kind: ToolKind, scopes: Mapping[str, Any]) -> Any:

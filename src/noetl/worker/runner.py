@@ -214,7 +214,7 @@ class Runner:
 
     async def _tool(self, kind: ToolKind, call: Call) -> Output:
         if kind.name == "workbook":
-            return await self._workbook(call)
+            return _within(await self._workbook(call), call.spec.get("limits.output_bytes"))
         run: Callable[[Call, World], Awaitable[Output] | Output] | None
         run = getattr(self.around.tools.module(kind.name), "run", None)
         if run is None:
