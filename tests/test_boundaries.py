@@ -122,7 +122,9 @@ CALLS = "{kind: http, url: 'http://127.0.0.1:9/', spec: {network: 'on', timeout:
 
 def test_what_a_step_may_not_do_its_workbook_may_not_do_either(site: Site) -> None:
     (site.folder / "main.yaml").write_text("")
-    steps = "- {step: a, spec: {network: 'off'}, tool: {kind: workbook, task: ask}}\nworkbook: {ask: %s}\n" % CALLS
+    steps = (
+        f"- {{step: a, spec: {{network: 'off'}}, tool: {{kind: workbook, task: ask}}}}\nworkbook: {{ask: {CALLS}}}\n"
+    )
     assert "`network: off`" in (ended(site, steps).error or {})["message"]
 
 
@@ -145,7 +147,7 @@ def test_a_kind_that_cannot_keep_out_of_the_network_is_not_run_without_one(site:
 
 
 def test_what_a_workbook_yields_is_within_the_limit_of_its_caller(site: Site) -> None:
-    text = "{kind: noop, output: %s}" % ("x" * 200)
+    text = f"{{kind: noop, output: {'x' * 200}}}"
     steps = f"- {{step: a, tool: {{kind: workbook, task: say, spec: {{limits: {{output_bytes: 100}}}}}}}}\nworkbook: {{say: {text}}}\n"
     assert (ended(site, steps).error or {})["kind"] == "limit"
 
@@ -173,7 +175,7 @@ def test_a_path_made_by_a_template_does_not_lead_out_of_the_folder(tmp_path: Pat
         state = ended(Site(inner), f"- {{step: a, tool: {task % text}}}\n", path=wanted)
         assert state.error is not None
         assert state.error["kind"] in ("template", "shell", "playbook")
-    assert not [file for file in tmp_path.rglob("ran")]
+    assert not list(tmp_path.rglob("ran"))
 
 
 def test_a_path_that_the_author_wrote_leads_where_it_says(tmp_path: Path) -> None:

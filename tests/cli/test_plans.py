@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+
 from cli.playbooks import HEAD
 
 if TYPE_CHECKING:
