@@ -14,6 +14,7 @@ from noetl.errors import NoetlError
 from noetl.model.requests import Cancel, Pause, Resume, Signal
 from noetl.model.state import Execution
 from noetl.ports import StoreFailed
+from noetl.stores.locks import WriteLock
 from noetl.stores.sqlite import SqliteLog
 from noetl.wiring import House, encode_request
 
@@ -269,3 +270,125 @@ def test_what_is_not_there_yet_fails_and_is_never_left_out_in_silence(site: Site
     state = run(site.run(steps))
     assert state.error is not None
     assert (state.error["kind"], state.error["step"]) == (kind, "a")
+
+
+def test_a_child_that_is_still_on_its_way_is_cancelled_with_its_parent(site: Site) -> None:
+    async def main() -> None:
+        site.write("child", "- {step: x, tool: {kind: wait, signal: never}}\n")
+        async with site.house() as house:
+            file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
+            source, loaded = house.catalog.read(file)
+            assert loaded.net is not None
+            claim, on_its_way, go_on = house.log.claim, asyncio.Event(), asyncio.Event()
+            hot = await house.start(source, loaded.net, {})
+
+            async def slow(execution_id: str) -> bool:
+                on_its_way.set()
+                await go_on.wait()
+                return await claim(execution_id)
+
+            house.log.claim = slow  # type: ignore[method-assign]
+            await asyncio.wait_for(on_its_way.wait(), 5)
+            await house.service.record(hot.id, [Cancel()])
+            go_on.set()
+            while not (found := house.log.summaries(parent=hot.id)) or found[0].status == "running":
+                await asyncio.sleep(0.01)
+            assert found[0].status == "cancelled"
+
+    run(asyncio.wait_for(main(), 10))
+
+
+def test_a_playbook_whose_folder_has_gone_calls_no_other_and_says_so(site: Site, tmp_path: Path) -> None:
+    async def main() -> Execution:
+        async with site.house() as house:
+            folder = tmp_path / "books"
+            folder.mkdir()
+            file = folder / "main.yaml"
+            file.write_text(HEAD % "main" + "- {step: a, tool: {kind: playbook, path: child}}\n")
+            data = file.read_bytes()
+            file.unlink()
+            folder.rmdir()
+            source, loaded = house.catalog.read(file, data)
+            assert loaded.net is not None
+            hot = await house.start(source, loaded.net, {})
+            await asyncio.wait_for(hot.finished, 5)
+            return hot.state
+
+    state = run(main())
+    assert state.error["message"].startswith("there is no playbook `child` in")
+
+
+def test_a_child_that_cannot_be_written_fails_nobody_and_both_can_be_resumed(site: Site) -> None:
+    async def main() -> None:
+        site.write("child", "- {step: x, tool: {kind: wait, seconds: 0.2}}\n")
+        file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
+        async with site.house() as house:
+            source, loaded = house.catalog.read(file)
+            assert loaded.net is not None
+            hot = await house.start(source, loaded.net, {})
+            append = house.log.append
+
+            async def full(events: Any, **more: Any) -> None:
+                if events[0].execution_id != hot.id:
+                    raise StoreFailed("the disk is full")
+                await append(events, **more)
+
+            house.log.append = full  # type: ignore[method-assign]
+            with pytest.raises(StoreFailed, match="disk is full"):
+                await asyncio.wait_for(hot.finished, 5)
+        async with site.house() as house:
+            again = await house.resume(hot.id)
+            await asyncio.wait_for(again.finished, 5)
+            assert again.state.status == "completed"
+
+    run(main())
+
+
+def test_what_is_remembered_of_runs_does_not_grow_with_them(site: Site) -> None:
+    async def main() -> None:
+        site.write("child", "- {step: x, tool: {kind: noop}}\n")
+        loop = "{in: '{{ range(20) | list }}', iterator: i, spec: {mode: parallel}}"
+        file = site.write("main", f"- {{step: a, loop: {loop}, tool: {{kind: playbook, path: child}}}}\n")
+        async with site.house() as house:
+            assert (await site.run_in(house, file)).status == "completed"
+            kept = {name: len(value) for name, value in vars(house).items() if isinstance(value, (dict, set, list))}
+            assert max(kept.values()) <= 2  # the two playbooks
+
+    run(main())
+
+
+def test_a_child_whose_parent_ended_without_it_is_cancelled_when_it_is_resumed(site: Site) -> None:
+    async def main() -> None:
+        site.write("child", "- {step: x, tool: {kind: wait, signal: never}}\n")
+        file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
+        async with site.house() as house:
+            source, loaded = house.catalog.read(file)
+            assert loaded.net is not None
+            hot = await house.start(source, loaded.net, {})
+            while not (found := house.log.summaries(parent=hot.id)):
+                await asyncio.sleep(0.01)
+            house.stop_child = lambda _child: None  # type: ignore[method-assign]  # the process dies just before
+            await house.service.record(hot.id, [Cancel()])
+        async with site.house() as house:
+            child = await house.resume(found[0].execution_id)
+            await asyncio.wait_for(child.finished, 5)
+            assert child.state.status == "cancelled"
+
+    run(main())
+
+
+def test_another_process_that_holds_the_store_does_not_stop_what_runs_here(site: Site) -> None:
+    async def main() -> None:
+        file = site.write("main", "- {step: a, tool: {kind: noop}}\n")
+        async with site.house() as house:
+            source, loaded = house.catalog.read(file)
+            assert loaded.net is not None
+            lock = WriteLock(site.settings.home / "noetl.db.lock")
+            assert lock.taken()
+            starting = asyncio.ensure_future(house.start(source, loaded.net, {}))
+            await asyncio.wait_for(asyncio.sleep(0.1), 1)
+            assert not starting.done()
+            lock.close()
+            await asyncio.wait_for((await starting).finished, 5)
+
+    run(main())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noetl.errors import NoetlError, UsageError
+from noetl.ports import OVER
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from noetl.server.catalog import Catalog
 
 LAST = "last"
-OVER = frozenset({"completed", "failed", "cancelled"})
 #: how many a shell offers
 _OFFERED = 20
 
@@ -69,10 +69,10 @@ json_option = click.option("--json", "as_data", is_flag=True, help="As data, for
 def find(log: EventLog, given: str) -> Summary:
     """The execution that is meant by an id, by the beginning of one, or by `last`."""
     if given == LAST:
-        found = next((one for one in log.summaries() if one.parent is None), None)
-        if found is None:
+        latest = log.summaries(limit=1, parent="")
+        if not latest:
             raise UsageError("nothing has been run yet; `noetl run FILE` runs a playbook")
-        return found
+        return latest[0]
     found = log.summary(given) if given else None
     if found is not None:
         return found

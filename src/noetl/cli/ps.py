@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.executions import OVER, is_left, json_option, opened_log, shown_status
+from noetl.cli.executions import is_left, json_option, opened_log, shown_status
 from noetl.cli.printing import as_json, columns, in_colour, note, out
+from noetl.ports import OVER
 
 if TYPE_CHECKING:
     from noetl.ports import Summary
@@ -25,9 +26,7 @@ def command(*, limit: int, unfinished: bool, children: bool, as_data: bool) -> N
     `interrupted` is an execution whose process has gone before its end: `noetl resume ID` goes on with it.
     """
     with opened_log() as log:
-        # Children are told apart only afterwards; there may be many of them.
-        found = log.summaries(limit=limit if children else limit * 50, unfinished=unfinished)
-    shown = [one for one in found if children or one.parent is None][:limit]
+        shown = log.summaries(limit=limit, unfinished=unfinished, parent=None if children else "")
     if as_data:
         out(as_json(shown))
     elif shown:

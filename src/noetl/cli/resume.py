@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.executions import OVER, execution_argument, find, is_left
+from noetl.cli.executions import execution_argument, find, is_left
 from noetl.cli.files import near
 from noetl.cli.printing import note
 from noetl.errors import UsageError
+from noetl.ports import OVER
 
 if TYPE_CHECKING:
     from noetl.ports import EventLog, Summary
@@ -69,6 +70,8 @@ def _tell_if_edited(log: EventLog, summary: Summary) -> None:
 
 
 def _left(log: EventLog) -> list[Summary]:
-    """The executions that nobody runs, the oldest first; children are resumed by their parents."""
-    found = log.summaries(limit=10_000, unfinished=True)
-    return [one for one in reversed(found) if is_left(one) and one.parent is None and one.status != "paused"]
+    """The executions that nobody runs, the oldest first; children are resumed by their parents, if those are not over."""
+    from noetl.wiring import is_orphan
+
+    found = [one for one in log.summaries(limit=1_000_000, unfinished=True) if is_left(one) and one.status != "paused"]
+    return [one for one in reversed(found) if one.parent is None or is_orphan(log, one)]
