@@ -73,9 +73,11 @@ def run(coroutine: Any) -> Any:
         ),
         ("- {step: a, tool: {kind: duckdb, query: SELECT 1}}", "fail", "cannot be run by this version"),
         ("- {step: a, tool: {kind: wait, until: tomorrow}}", "type", "cannot wait so"),
+        ("- {step: a, tool: {kind: wait, seconds: '{{ workload.n * 1e12 }}'}}", "type", "beyond the year 9999"),
+        ("- {step: a, tool: {kind: wait, signal: s, timeout: '{{ 10 ** 400 }}'}}", "type", "cannot wait so"),
         ("- {step: a, tool: {kind: workbook, task: w}}\nworkbook: {w: {kind: wait, seconds: 1}}", "fail", "cannot stand in a workbook"),
     ],
-    ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no tool", "no time", "wait in a workbook"],
+    ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no tool", "no time", "too late", "no number", "wait in a workbook"],
 )  # fmt: skip
 def test_what_cannot_work_ends_in_an_error_that_names_the_step(site: Site, steps: str, kind: str, said: str) -> None:
     state = run(site.run(steps, n=1))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from noetl.model.net import Net
-    from noetl.ports import EventLog, Summary
+    from noetl.ports import EventLog, Source, Summary
     from noetl.server.catalog import Catalog
 
 LAST = "last"
@@ -73,7 +73,7 @@ def find(log: EventLog, given: str) -> Summary:
         if not latest:
             raise UsageError("nothing has been run yet; `noetl run FILE` runs a playbook")
         return latest[0]
-    found = log.summary(given) if given else None
+    found = log.summary(given) if given.isascii() else None
     if found is not None:
         return found
     raise UsageError(f"there is no execution {given!r}; `noetl ps` lists them, and `last` is the latest")
@@ -96,6 +96,18 @@ def net_of(log: EventLog, summary: Summary) -> Net | None:
     source = log.source(summary.playbook)
     with collector_off():
         return _catalog().net(source) if source is not None else None
+
+
+def was_edited(source: Source) -> bool:
+    """Whether the file of a recorded playbook says something else by now; one that is gone says nothing."""
+    import hashlib
+    from pathlib import Path
+
+    try:
+        data = Path(source.file).read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(data).hexdigest() != source.hash
 
 
 @cache

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.executions import execution_argument, find, is_left
+from noetl.cli.executions import execution_argument, find, is_left, was_edited
 from noetl.cli.files import near
 from noetl.cli.printing import note
 from noetl.errors import UsageError
@@ -58,15 +57,9 @@ async def _resume(given: str | None, *, as_document: bool) -> int:
 
 def _tell_if_edited(log: EventLog, summary: Summary) -> None:
     """The playbook as it was run is recorded: what was changed in its file since has no effect."""
-    import hashlib
-
     source = log.source(summary.playbook)
-    try:
-        data = Path(source.file).read_bytes() if source is not None else None
-    except OSError:
-        return
-    if data is not None and hashlib.sha256(data).hexdigest() != summary.playbook:
-        note(f"{near(source.file)} was edited since; the run goes on with the playbook as it was")  # type: ignore[union-attr]
+    if source is not None and was_edited(source):
+        note(f"{near(source.file)} was edited since; the run goes on with the playbook as it was")
 
 
 def _left(log: EventLog) -> list[Summary]:
