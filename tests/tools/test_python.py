@@ -255,6 +255,18 @@ async def test_a_cancelled_task_leaves_nothing_running(world: Workshop) -> None:
     assert await data(world, "return 'next'") == "next"
 
 
+async def test_hosts_can_be_killed_at_once_with_all_that_they_started(world: Workshop) -> None:
+    task = asyncio.create_task(world.python(ESCAPE + "time.sleep(600)"))
+    pids = world.folder / "pids"
+    await until(lambda: pids.exists() and (world.folder / "daemon").exists())
+    await until(lambda: (world.folder / "daemon").read_text() != "")
+    family = [int(pid) for pid in (pids.read_text() + " " + (world.folder / "daemon").read_text()).split()]
+    pool = await world.resource("python", None, None)  # type: ignore[arg-type]
+    pool.kill()
+    await until(lambda: not any(map(alive, family)))
+    assert (await task)["error"]["kind"] == "tool-crashed"
+
+
 async def test_what_a_crashed_task_left_is_ended(world: Workshop) -> None:
     code = "import os, subprocess\nprint(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, flush=True)\nos.abort()"
     await error(world, code)
@@ -288,6 +300,11 @@ asyncio.run(Workshop(Path({str(tmp_path)!r})).python("import os, subprocess\\n"
         ("while True: pass", {"limits.cpu_s": 0.1}, "processor time"),
         ("while True: print('x' * 1000)", {"limits.output_bytes": 100_000}, "100,000 bytes"),
         ("return 'x' * 100_001", {"limits.output_bytes": 100_000}, "100,003 bytes"),
+        (
+            "import os, time\nfor _ in range(4): os.fork() or time.sleep(600)\ntime.sleep(600)",
+            {"limits.processes": 3},
+            "than 3 processes",
+        ),
     ],
 )
 async def test_a_limit_holds(world: Workshop, code: str, limits: dict[str, Any], words: str) -> None:
