@@ -14,6 +14,7 @@ from noetl.errors import NoetlError
 from noetl.model.requests import Cancel, Pause, Resume, Signal
 from noetl.model.state import Execution
 from noetl.ports import StoreFailed
+from noetl.server.service import Hot
 from noetl.stores.locks import WriteLock
 from noetl.stores.sqlite import SqliteLog
 from noetl.wiring import House, encode_request
@@ -36,14 +37,17 @@ class Site:
     def house(self) -> House:
         return House(self.settings, SqliteLog(self.settings.home / "noetl.db"))
 
+    async def start(self, house: House, file: Path, **payload: Any) -> Hot:
+        source, loaded = house.catalog.read(file)
+        assert loaded.net is not None, loaded.diagnostics
+        return await house.start(source, loaded.net, payload)
+
     async def run(self, steps: str, **payload: Any) -> Execution:
         async with self.house() as house:
             return await self.run_in(house, self.write("main", steps), **payload)
 
     async def run_in(self, house: House, file: Path, **payload: Any) -> Execution:
-        source, loaded = house.catalog.read(file)
-        assert loaded.net is not None, loaded.diagnostics
-        hot = await house.start(source, loaded.net, payload)
+        hot = await self.start(house, file, **payload)
         await asyncio.wait_for(asyncio.shield(hot.finished), 20)
         assert replay(hot.id, house.log.read(hot.id)) == hot.state
         return hot.state
@@ -116,9 +120,7 @@ def test_a_store_that_fails_ends_the_run_and_keeps_what_was_written(
             file = site.write(
                 "main", "- {step: a, tool: {kind: wait, seconds: 0.05}, next: {arcs: [{step: end}]}}\n- {step: end}\n"
             )
-            source, loaded = house.catalog.read(file)
-            assert loaded.net is not None
-            hot = await house.start(source, loaded.net, {})
+            hot = await site.start(house, file)
             written = len(house.log.read(hot.id))
 
             async def full(*_arguments: Any, **_more: Any) -> None:
@@ -143,9 +145,7 @@ def test_a_request_that_was_not_settled_takes_effect_once(site: Site) -> None:
             "- {step: a, tool: {kind: wait, signal: go}, next: {arcs: [{step: b}]}}\n- {step: b, tool: {kind: wait, signal: go, timeout: 0.3}}\n",
         )
         async with site.house() as house:
-            source, loaded = house.catalog.read(file)
-            assert loaded.net is not None
-            hot = await house.start(source, loaded.net, {})
+            hot = await site.start(house, file)
             house.log.settle = lambda _number: None  # type: ignore[method-assign]  # the process dies just before
             house.log.post(hot.id, encode_request(Signal("go", 1)))
             while "b-1" not in hot.state.runs:
@@ -169,9 +169,7 @@ def test_a_paused_run_starts_nothing_new_until_it_is_resumed(site: Site) -> None
                 "main",
                 "- {step: a, loop: {in: [1, 2, 3], iterator: i}, tool: {kind: wait, seconds: 0.05}, next: {arcs: [{step: b}]}}\n- {step: b, tool: {kind: noop}}\n",
             )
-            source, loaded = house.catalog.read(file)
-            assert loaded.net is not None
-            hot = await house.start(source, loaded.net, {})
+            hot = await site.start(house, file)
             await house.service.record(hot.id, [Pause()])
             await asyncio.sleep(0.3)
             assert hot.state.runs["a-1"].loop is not None
@@ -188,9 +186,7 @@ def test_cancelling_kills_the_tools_and_the_children(site: Site) -> None:
         site.write("child", "- {step: x, tool: {kind: shell, cmd: 'sleep 0.5; touch late'}}\n")
         async with site.house() as house:
             file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
-            source, loaded = house.catalog.read(file)
-            assert loaded.net is not None
-            hot = await house.start(source, loaded.net, {})
+            hot = await site.start(house, file)
             while len(house.service.hot) < 2:
                 await asyncio.sleep(0.01)
             child = next(one for one in house.service.hot.values() if one is not hot)
@@ -279,10 +275,8 @@ def test_a_child_that_is_still_on_its_way_is_cancelled_with_its_parent(site: Sit
         site.write("child", "- {step: x, tool: {kind: wait, signal: never}}\n")
         async with site.house() as house:
             file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
-            source, loaded = house.catalog.read(file)
-            assert loaded.net is not None
             claim, on_its_way, go_on = house.log.claim, asyncio.Event(), asyncio.Event()
-            hot = await house.start(source, loaded.net, {})
+            hot = await site.start(house, file)
 
             async def slow(execution_id: str) -> bool:
                 on_its_way.set()
@@ -325,9 +319,7 @@ def test_a_child_that_cannot_be_written_fails_nobody_and_both_can_be_resumed(sit
         site.write("child", "- {step: x, tool: {kind: wait, seconds: 0.2}}\n")
         file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
         async with site.house() as house:
-            source, loaded = house.catalog.read(file)
-            assert loaded.net is not None
-            hot = await house.start(source, loaded.net, {})
+            hot = await site.start(house, file)
             append = house.log.append
 
             async def full(events: Any, **more: Any) -> None:
@@ -364,9 +356,7 @@ def test_a_child_whose_parent_ended_without_it_is_cancelled_when_it_is_resumed(s
         site.write("child", "- {step: x, tool: {kind: wait, signal: never}}\n")
         file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
         async with site.house() as house:
-            source, loaded = house.catalog.read(file)
-            assert loaded.net is not None
-            hot = await house.start(source, loaded.net, {})
+            hot = await site.start(house, file)
             while not (found := house.log.summaries(parent=hot.id)):
                 await asyncio.sleep(0.01)
             house.stop_child = lambda _child: None  # type: ignore[method-assign]  # the process dies just before
@@ -383,11 +373,9 @@ def test_another_process_that_holds_the_store_does_not_stop_what_runs_here(site:
     async def main() -> None:
         file = site.write("main", "- {step: a, tool: {kind: noop}}\n")
         async with site.house() as house:
-            source, loaded = house.catalog.read(file)
-            assert loaded.net is not None
             lock = WriteLock(site.settings.home / "noetl.db.lock")
             assert lock.taken()
-            starting = asyncio.ensure_future(house.start(source, loaded.net, {}))
+            starting = asyncio.ensure_future(site.start(house, file))
             await asyncio.wait_for(asyncio.sleep(0.1), 1)
             assert not starting.done()
             lock.close()

@@ -180,3 +180,14 @@ def test_what_was_given_up_gets_no_more_orders_and_decides_nothing_more() -> Non
         assert "execution.paused" not in desk.names()
 
     run(main())
+
+
+def test_a_snapshot_that_cannot_be_read_is_made_up_for_by_the_events() -> None:
+    async def main() -> None:
+        desk = Desk()
+        hot = await desk.start()
+        await desk.service.record("x", [Cancel()])
+        desk.log._shelf.snapshots["x"] = {hot.state.seq: b"\xc1 damaged"}
+        assert desk.service.load("x") == hot.state
+
+    run(main())

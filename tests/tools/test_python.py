@@ -241,12 +241,17 @@ os.rename("pids.new", "pids")
 """
 
 
+async def escaped(world: Workshop) -> list[int]:
+    """The processes that `ESCAPE` starts, once they are there."""
+    pids, daemon = world.folder / "pids", world.folder / "daemon"
+    await until(lambda: pids.exists() and daemon.exists())
+    await until(lambda: daemon.read_text() != "")
+    return [int(pid) for pid in f"{pids.read_text()} {daemon.read_text()}".split()]
+
+
 async def test_a_cancelled_task_leaves_nothing_running(world: Workshop) -> None:
     task = asyncio.create_task(world.python(ESCAPE + "time.sleep(600)"))
-    pids = world.folder / "pids"
-    await until(lambda: pids.exists() and (world.folder / "daemon").exists())
-    await until(lambda: (world.folder / "daemon").read_text() != "")
-    family = [int(pid) for pid in (pids.read_text() + " " + (world.folder / "daemon").read_text()).split()]
+    family = await escaped(world)
     assert all(map(alive, family))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -257,10 +262,7 @@ async def test_a_cancelled_task_leaves_nothing_running(world: Workshop) -> None:
 
 async def test_hosts_can_be_killed_at_once_with_all_that_they_started(world: Workshop) -> None:
     task = asyncio.create_task(world.python(ESCAPE + "time.sleep(600)"))
-    pids = world.folder / "pids"
-    await until(lambda: pids.exists() and (world.folder / "daemon").exists())
-    await until(lambda: (world.folder / "daemon").read_text() != "")
-    family = [int(pid) for pid in (pids.read_text() + " " + (world.folder / "daemon").read_text()).split()]
+    family = await escaped(world)
     pool = await world.resource("python", None, None)  # type: ignore[arg-type]
     pool.kill()
     await until(lambda: not any(map(alive, family)))
