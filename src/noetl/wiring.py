@@ -17,6 +17,7 @@ import msgspec
 
 from noetl.config import Settings, settings
 from noetl.errors import NoetlError
+from noetl.expr.assign import is_larger
 from noetl.model.events import Fact
 from noetl.model.net import Net
 from noetl.model.orders import StartChild
@@ -24,7 +25,8 @@ from noetl.model.output import Output, failed, failure, ok
 from noetl.model.requests import Cancel, ChildEnded, Due, Open, Posted
 from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
-from noetl.ports import OVER, Call, EventLog, Line, Source, StoreFailed, Summary
+from noetl.ports import OVER, Call, EventLog, Line, ResultGone, Source, StoreFailed, Summary
+from noetl.results.files import FileResults
 from noetl.server.catalog import Catalog
 from noetl.server.service import Hot, Service
 from noetl.tools.registry import Kinds
@@ -50,6 +52,11 @@ def open_log(settings: Settings) -> EventLog:
     return SqliteLog(settings.home / "noetl.db", durability=settings.durability)
 
 
+def open_results(settings: Settings) -> FileResults:
+    """The result store of this machine."""
+    return FileResults(settings.home / "results", clock=time.time, sync=settings.durability == "power")
+
+
 def open_house() -> House:
     """A house as the environment describes it."""
     found = settings()
@@ -62,6 +69,7 @@ class House:
     def __init__(self, settings: Settings, log: EventLog) -> None:
         self.settings = settings
         self.log = log
+        self.results = open_results(settings)
         self.kinds = Kinds()
         self.catalog = Catalog(self.kinds)
         self.shop = Workshop(log, self.kinds, self._world, clock=time.time, moment=self._moment)
@@ -124,6 +132,17 @@ class House:
         if is_orphan(self.log, summary):  # the process ended between the end of the parent and its own
             self.service.post(hot.id, [Cancel(_WITHOUT_PARENT)])
         return hot
+
+    async def output(self, hot: Hot) -> Any:
+        """What an execution yielded: in full as far as `max_payload_bytes` goes, else its reference."""
+        state, most = hot.state, hot.net.playbook.max_payload
+        if state.output_ref is None:
+            return state.output
+        with contextlib.suppress(ResultGone):
+            found = await self.results.read(state.output_ref)
+            if not is_larger(found, most):
+                return found
+        return state.output
 
     # --- what the workshop asks for ------------------------------------------------------------------------------------
 
@@ -211,7 +230,7 @@ class House:
         return Path(hot.state.file or self._sources[hot.state.playbook].file).absolute()
 
     def _world(self, hot: Running) -> LocalWorld:
-        return LocalWorld(self._file(hot).parent, self.settings.environment, self._log_line)
+        return LocalWorld(self._file(hot).parent, self.settings.environment, self._log_line, self.results)
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
         stamp = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
@@ -251,6 +270,8 @@ def is_orphan(log: EventLog, summary: Summary) -> bool:
 def output_of(state: Execution) -> Output:
     """What a child's end means to its caller."""
     if state.status == "completed":
+        if state.output_ref is not None:
+            return {**ok(), "ref": state.output_ref, "external": True}
         return ok(state.output)
     # Of a failure that has come up through several playbooks, the one at the bottom says what is wrong.
     error = state.error or {}

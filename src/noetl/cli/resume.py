@@ -52,7 +52,7 @@ async def _resume(given: str | None, *, as_document: bool) -> int:
                 if one.status == "paused" and not as_document:
                     note(f"{one.execution_id} is paused; `noetl unpause {one.execution_id}` lets it go on")
             interrupted = await follow(house, shown)
-        return ended(shown.roots, interrupted=interrupted, as_document=as_document)
+        return await ended(house, shown.roots, interrupted=interrupted, as_document=as_document)
 
 
 def _tell_if_edited(log: EventLog, summary: Summary) -> None:

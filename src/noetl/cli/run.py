@@ -106,7 +106,7 @@ async def _run(name: str, file: Path, data: bytes, payload: dict[str, Any], *, l
         with progress(house, quiet=as_document) as shown:
             shown.roots.append(await house.start(source, loaded.net, payload))
             interrupted = await follow(house, shown)
-        return ended(shown.roots, interrupted=interrupted, as_document=as_document)
+        return await ended(house, shown.roots, interrupted=interrupted, as_document=as_document)
 
 
 async def follow(house: House, shown: Screen | Quiet) -> bool:
@@ -156,12 +156,14 @@ def _kill(house: House, shown: Screen | Quiet, code: int) -> None:
     os._exit(code)
 
 
-def ended(hots: list[Hot], *, interrupted: bool, as_document: bool) -> int:
+async def ended(house: House, hots: list[Hot], *, interrupted: bool, as_document: bool) -> int:
     """Tell how executions ended; the exit code."""
     if as_document:
         import msgspec
 
-        out("".join(f"{msgspec.json.encode(document(hot.state)).decode()}\n" for hot in hots))
+        for hot in hots:
+            told = document(hot.state) | {"output": await house.output(hot)}
+            out(f"{msgspec.json.encode(told).decode()}\n")
     else:
         from noetl.cli.closing import closing
 

@@ -134,7 +134,9 @@ def _output(state: Execution, ended: Boundary, *, leaf: bool) -> None:
     """The execution's output is that of `end`, or of the step it was asked for, or of the last leaf."""
     final = ended.step == (state.return_step or "end")
     if final or (leaf and not state.output_final and ended.name == "step.done"):
-        state.output = ended.output["data"]
+        external = ended.output.get("external")
+        state.output_ref = ended.output["ref"] if external else None
+        state.output = {"ref": state.output_ref} if external else ended.output["data"]
         state.output_final = state.output_final or final
 
 
@@ -154,6 +156,7 @@ APPLY: dict[str, Callable[[Execution, Event], None]] = {
     "step.failed": runs.step_ended,
     "step.cancelled": runs.step_cancelled,
     "task.started": runs.task_started,
+    "task.progress": runs.task_progress,
     "task.done": runs.task_done,
     "loop.started": runs.loop_started,
     "loop.iteration.started": runs.iteration_started,

@@ -106,7 +106,11 @@ EVENTS: Final[dict[str, About]] = {
         "step", "A token ended at a step without firing it.", {"from": "its origin", "why": "the reason"}
     ),
     "step.started": About("step", "A worker began with the step's body.", {}),
-    "step.done": About("step", "The step ended well.", {"output": "what it exposes"}),
+    "step.done": About(
+        "step",
+        "The step ended well.",
+        {"output": "what it exposes; `external`: its data lies where `ref` says, and just what the server reads is here"},
+    ),
     "step.failed": About("step", "The step ended with an error.", {"output": "with the error"}),
     "step.cancelled": About("step", "The step's work was ended from outside.", {"why": "the reason"}),
     "task.started": About(
@@ -114,12 +118,14 @@ EVENTS: Final[dict[str, About]] = {
         "A task is about to take effect.",
         {"wait": "what it waits for, when it holds no worker meanwhile", "input": "the workbook task's own input"},
     ),
+    "task.progress": About("task", "A long task says how far it is; it goes on from there after a crash.", {"progress": "in its own words"}),
     "task.done": About(
         "task",
         "One attempt at a task ended.",
         {
             "output": "what it exposes",
             "set": "what its `set` and its rule wrote: target → value",
+            "kept": "of what it wrote and the log does not hold: target → reference",
             "rule": "the number of the rule that was chosen, from 0",
             "do": "what follows",
             "to": "the task a jump leads to",
@@ -128,7 +134,9 @@ EVENTS: Final[dict[str, About]] = {
         },
     ),
     "loop.started": About(
-        "loop", "A step's loop begins.", {"items": "what it goes over", "mode": "whether one by one"}
+        "loop",
+        "A step's loop begins.",
+        {"items": "what it goes over, or the reference to it", "mode": "whether one by one"},
     ),
     "loop.iteration.started": About(
         "loop",
@@ -140,10 +148,12 @@ EVENTS: Final[dict[str, About]] = {
         },
     ),
     "loop.iteration.done": About(
-        "loop", "An iteration ended well.", {"data": "its output", "until": "whether the loop should end with it"}
+        "loop",
+        "An iteration ended well.",
+        {"data": "its output", "ref": "where that lies instead", "until": "whether the loop should end with it"},
     ),
     "loop.iteration.failed": About("loop", "An iteration failed.", {"error": "why"}),
-    "loop.done": About("loop", "The loop has ended.", {"loop": "the counts"}),
+    "loop.done": About("loop", "The loop has ended.", {"loop": "the counts", "gather": "true where its list is stored before the step ends"}),
     "next.evaluated": About(
         "next",
         "The arcs of a step that ended were judged.",
