@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from noetl.cli.executions import OVER
 from noetl.cli.files import near, one_file, read
 from noetl.cli.loading import as_given, collector_off, refuse
 from noetl.cli.payload import check_payload
@@ -17,6 +16,7 @@ from noetl.engine.retell import Differs
 from noetl.errors import NoetlError, UsageError
 from noetl.model.scope import merged
 from noetl.model.state import Execution
+from noetl.ports import OVER
 from noetl.server import forkplan
 from noetl.server.compare import changes
 from noetl.server.fork import Fork, Heir, Unfit, fork, open_children, origin_of, payload_of
