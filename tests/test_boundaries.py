@@ -58,13 +58,24 @@ def test_a_task_whose_output_does_not_fit_fails_and_its_rules_see_it(site: Site)
     assert state.ctx == {"said": "output.data.n"}
 
 
-def test_what_fits_passes_and_says_which_schema_it_fits(site: Site) -> None:
+def test_what_fits_passes(site: Site) -> None:
     state = ended(
-        site,
-        f'- {{step: a, tool: {{kind: noop, output: {{n: 1}}, spec: {{validate: {{output: {NUMBER}}}}}}}, set: {{ctx.hash: "{{{{ output.meta.schema }}}}"}}}}\n',
+        site, f"- {{step: a, tool: {{kind: noop, output: {{n: 1}}, spec: {{validate: {{output: {NUMBER}}}}}}}}}\n"
     )
     assert state.output == {"n": 1}
-    assert len(state.ctx["hash"]) == 64
+
+
+def test_a_result_that_is_stored_is_checked_first(site: Site) -> None:
+    rows = "def main():\\n    return [{'n': i} for i in range(20000)]\\n"
+    for most, expected in ((20000, "completed"), (19999, "failed")):
+        schema = f"{{type: array, maxItems: {most}, items: {NUMBER}}}"
+        for where in ("task", "step"):
+            spec = f"spec: {{validate: {{output: {schema}}}}}"
+            own = f", {spec}" if where == "task" else ""
+            outer = f", {spec}" if where == "step" else ""
+            state = ended(site, f'- {{step: a, tool: {{kind: python, code: "{rows}"{own}}}{outer}}}\n')
+            assert state.status == expected, (where, state.error)
+            assert expected == "completed" or (state.error or {})["kind"] == "schema"
 
 
 def test_a_steps_schemas_hold_for_the_step_and_not_for_each_task(site: Site) -> None:

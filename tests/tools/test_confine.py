@@ -226,40 +226,6 @@ async def test_a_task_is_never_given_to_a_host_with_other_bounds(world: Workshop
     assert free[0] == again[0] != held[0]
 
 
-# --- processes -------------------------------------------------------------------------------------------------------
-
-
-@needs_seccomp
-@pytest.mark.parametrize("kind", ["python", "shell"])
-async def test_a_task_that_may_have_one_process_starts_no_other(world: Workshop, kind: str) -> None:
-    spec = {"limits.processes": 1}
-    if kind == "python":
-        code = "import subprocess, threading\ndef main():\n    t = threading.Thread(target=int)\n    t.start()\n    t.join()\n    subprocess.run(['true'])\n"
-        output = await world.python(code, spec=spec)
-        assert output["error"]["message"].startswith("BlockingIOError")
-    else:
-        output = await world.run("shell", cmd="echo one; sleep 0.01 & wait", spec=spec)
-        assert "fork" in output["error"]["message"].lower()
-
-
-@pytest.mark.parametrize("kind", ["python", "shell"])
-async def test_a_task_with_too_many_processes_is_ended(world: Workshop, kind: str) -> None:
-    spec = {"limits.processes": 3}
-    cmd = "for n in 1 2 3 4 5 6; do setsid sleep 60 & done; wait"
-    if kind == "python":
-        code = f"import subprocess\ndef main():\n    subprocess.run({cmd!r}, shell=True)\n"
-        output = await world.python(code, spec=spec)
-    else:
-        output = await world.run("shell", cmd=cmd, spec=spec)
-    assert output["error"]["kind"] == "limit"
-    assert "more than 3 processes at a time" in output["error"]["message"]
-
-
-async def test_a_task_with_as_many_processes_as_it_may_is_let_be(world: Workshop) -> None:
-    output = await world.run("shell", cmd="sleep 0.3 & sleep 0.3 & wait; echo fine", spec={"limits.processes": 4})
-    assert output["data"]["stdout"] == "fine\n"
-
-
 # --- machines that cannot --------------------------------------------------------------------------------------------
 
 
@@ -312,8 +278,7 @@ async def test_a_kernel_that_breaks_its_word_keeps_the_task_from_running(
         ({"isolation": "strict"}, Bounds(strict=True, network=False)),
         ({"isolation": "strict", "network": "on"}, Bounds(strict=True)),
         ({"isolation": "strict", "network": "on", "allow_hosts": ["a"]}, Bounds(strict=True, network=False)),
-        ({"limits.processes": 1}, Bounds(fork=False)),
-        ({"limits.processes": 2}, Bounds()),
+        ({"limits.processes": 1}, Bounds()),
     ],
 )
 def test_what_a_spec_asks_for(spec: dict[str, Any], expected: Bounds) -> None:

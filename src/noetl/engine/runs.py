@@ -60,7 +60,7 @@ def reshape(turn: Turn, step: Step, sight: dict[str, Any], output: Output) -> Ou
 
 
 def end(turn: Turn, run: StepRun, output: Output, *, fact: Fact | None = None) -> None:
-    """Record the end of a step, what its `set` writes and what it plans; an error in either makes it a failure."""
+    """Record the end of a step, what its `set` writes and what it plans; where one fails, so does the step, unwritten."""
     step = turn.outlook.steps[run.step]
     reported = output
     output, patch = _with_set(turn, step, run, output)
@@ -69,8 +69,7 @@ def end(turn: Turn, run: StepRun, output: Output, *, fact: Fact | None = None) -
         sight = _at_end(turn, run, output, step.router.synthesize.plan)
         plan = plan_of(turn, step, _patched(sight, patch))
         if plan is not None and plan.error is not None:
-            output = {**output, **failed(plan.error)}
-            output, patch = _with_set(turn, step, run, output)
+            output, patch = {**output, **failed(plan.error)}, {}
     own = {target: value for target, value in patch.items() if target.startswith("step.")}
     shared = {target: value for target, value in patch.items() if target.startswith("ctx.")}
     parent = max(run.seq, run.pipe.seq if run.pipe is not None else 0)
@@ -88,12 +87,14 @@ def end(turn: Turn, run: StepRun, output: Output, *, fact: Fact | None = None) -
 
 def _with_set(turn: Turn, step: Step, run: StepRun, output: Output) -> tuple[Output, Patch]:
     """What a step's `set` writes; an error in it makes the end a failure that writes nothing."""
-    if not step.set:
-        return output, {}
     good = output["error"] is None
+    # What `set` would read was too large to be shown here: it has failed already.
+    unseen = not good and output["error"]["kind"] == "payload-too-large"
+    if not step.set or unseen:
+        return output, {}
     sight = _at_end(turn, run, output, *(one.value for one in step.set))
     try:
-        return output, patch_of(step.set, sight, lenient=not good)
+        return output, patch_of(step.set, sight, lenient=not good, most=turn.outlook.max_payload)
     except TemplateError as error:
         return (failed(failure_of(error)) if good else output), {}
 

@@ -27,5 +27,7 @@ def record(turn: Turn, step: Step, run: str, plan: Plan) -> None:
     """Make the planned steps part of the execution; an empty plan leaves it to the arcs."""
     if plan.steps:
         payload = {"step": step.name, "steps": list(plan.steps)}
-        turn.emit("workflow.synthesized", turn.state.path, payload, parent=turn.last, run=run)
-        turn.outlook = turn.outlook.with_plans(plan.net)
+        event = turn.emit("workflow.synthesized", turn.state.path, payload, parent=turn.last, run=run)
+        # What is told again is what was recorded, whatever a clock in the plan would say today.
+        same = event.payload["steps"] == payload["steps"]
+        turn.outlook = turn.outlook.with_plans(plan.net) if same else turn.outlook.of(turn.state)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
-
-import msgspec
 
 from noetl.model.output import Failure, failure
 from noetl.model.playbook import Layered
@@ -51,14 +48,6 @@ def misfit(spec: Mapping[str, Layered], side: str, value: Any, whose: str) -> Fa
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     message = f"the {side} of {whose} does not fit its schema: `{told[0]['path']}`: {told[0]['message']}{more}"
     return failure("schema", message, problems=told)
-
-
-def schema_hash(spec: Mapping[str, Layered]) -> str | None:
-    """What tells the schema of an output from others; None: there is none."""
-    found = spec.get("validate.output")
-    if found is None:
-        return None
-    return hashlib.sha256(msgspec.json.encode(found.value, order="sorted")).hexdigest()
 
 
 def _path(name: str, parts: Any) -> str:

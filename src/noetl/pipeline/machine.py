@@ -17,7 +17,7 @@ import msgspec
 
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, patch_of, render
-from noetl.lang.fitting import misfit, schema_hash
+from noetl.lang.fitting import misfit
 from noetl.model.events import Event, Fact
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Directive, Task
@@ -61,15 +61,28 @@ def begin(frame: Frame, moment: Moment) -> Move:
     """The first move."""
     facts = [] if frame.iteration is not None else [_fact(frame, "step.started", {}, status="in_progress")]
     if not frame.tasks:
-        return _finish(frame, facts, moment)
+        return _finish(frame, facts)
     frame.visit(0)
     return _run(frame, facts, moment)
 
 
+def close(frame: Frame, output: Output) -> Finish:
+    """The end of a step whose loop is over, with the loop's output."""
+    frame.output = output
+    return _finish(frame, [])
+
+
+def spoil(frame: Frame, problem: Failure) -> Finish:
+    """The end of a pipeline that could not begin."""
+    return _fail(frame, problem, [])
+
+
 def proceed(frame: Frame, moment: Moment) -> Move:
     """The move after a sleep, or the first one after `resume`."""
+    if frame.failure is not None:
+        return _fail(frame, frame.failure, [])
     if frame.at_end:
-        return _finish(frame, [], moment)
+        return _finish(frame, [])
     if frame.not_before is not None and frame.not_before > moment.now:
         return Sleep(frame.not_before, ())
     return _run(frame, [], moment)
@@ -77,27 +90,46 @@ def proceed(frame: Frame, moment: Moment) -> Move:
 
 def advance(frame: Frame, output: Output, moment: Moment) -> Move:
     """The move after a task has ended with an output."""
+    return conclude(frame, shaped(frame, output, moment), moment)
+
+
+def shaped(frame: Frame, output: Output, moment: Moment) -> Output:
+    """A task's output as its own `output:` makes it, held against its schema."""
+    task = frame.task
+    output = _with_meta(frame, output, moment)
+    if output["error"] is not None:
+        return output
+    if task.output is not None:
+        try:
+            output = {**output, "data": render(task.output, {**frame.scopes, "output": output})}
+        except TemplateError as error:
+            return failed(failure_of(error), **_helpers(output))
+    wrong = misfit(task.spec, "output", output["data"], f"task `{task.name}`")
+    return output if wrong is None else failed(wrong, **_helpers(output))
+
+
+def conclude(frame: Frame, output: Output, moment: Moment, recorded: Output | None = None) -> Move:
+    """The move after a shaped output; `recorded` is what the log gets of one whose data lies elsewhere."""
     task = frame.task
     frame.recorded_start = None
-    output = _with_meta(frame, output, moment)
     good = output["error"] is None
     patch: Patch = {}
     try:
         if good:
-            output, patch = _after_ok(frame, task, output)
-            good = output["error"] is None
+            patch = patch_of(task.set, {**frame.scopes, "output": output}, most=frame.max_payload) if task.set else {}
     except TemplateError as error:
-        output, good = failed(failure_of(error), **_helpers(output)), False
+        output, good, recorded = failed(failure_of(error), **_helpers(output)), False, None
     before = frame.scopes.get("output")
     frame.write(patch)
     frame.scopes["output"] = output
+    noted = recorded or output
     try:
         chosen = choose(task, frame.scopes, good=good)
-        return _follow(frame, output, chosen, patch, moment, before)
+        return _follow(frame, output, noted, chosen, patch, moment, before)
     except TemplateError as error:
         problem = failure_of(error)
-        payload = {"output": output, "do": "fail", "error": problem} | ({"set": patch} if patch else {})
-        return _fail(frame, problem, [_done(frame, payload)], moment)
+        payload = {"output": noted, "do": "fail", "error": problem} | ({"set": patch} if patch else {})
+        return _fail(frame, problem, [_done(frame, payload)])
 
 
 def _with_meta(frame: Frame, output: Output, moment: Moment) -> Output:
@@ -112,39 +144,27 @@ def _helpers(output: Output) -> dict[str, Any]:
     return {key: value for key, value in output.items() if key not in ("status", "data", "ref", "error")}
 
 
-def _after_ok(frame: Frame, task: Task, output: Output) -> tuple[Output, dict[str, Any]]:
-    """The task's own `output:` and `set`."""
-    sight = {**frame.scopes, "output": output}
-    if task.output is not None:
-        output = {**output, "data": render(task.output, sight)}
-        sight["output"] = output
-    wrong = misfit(task.spec, "output", output["data"], f"task `{task.name}`")
-    if wrong is not None:
-        return {**output, **failed(wrong)}, {}
-    if (made_by := schema_hash(task.spec)) is not None:
-        output = {**output, "meta": {**output["meta"], "schema": made_by}}
-    return output, patch_of(task.set, sight) if task.set else {}
-
-
 # --- what follows an output --------------------------------------------------------------------------------------------
 
 
-def _follow(frame: Frame, output: Output, chosen: Chosen, patch: Patch, moment: Moment, before: Any) -> Move:
+def _follow(
+    frame: Frame, output: Output, noted: Output, chosen: Chosen, patch: Patch, moment: Moment, before: Any
+) -> Move:
     """Do what the chosen rule says."""
     directive = chosen.directive
-    payload: dict[str, Any] = {"output": output, "do": directive.do}
+    payload: dict[str, Any] = {"output": noted, "do": directive.do}
     if chosen.rule is not None:
         payload["rule"] = chosen.rule
     delay, problem = _weigh(frame, directive, output, moment)
     if problem is None and directive.set:
-        extra = patch_of(directive.set, frame.scopes)
+        extra = patch_of(directive.set, frame.scopes, most=frame.max_payload)
         patch = {**patch, **extra}
         frame.write(extra)
     if patch:
         payload["set"] = patch
     if problem is not None:
         payload |= {"do": "fail", "error": problem}
-        return _fail(frame, problem, [_done(frame, payload)], moment)
+        return _fail(frame, problem, [_done(frame, payload)])
     if directive.do == "jump":
         payload["to"] = directive.to
     elif directive.do == "retry":
@@ -187,9 +207,9 @@ def _move(frame: Frame, directive: Directive, output: Output, fact: Fact, delay:
         frame.not_before = moment.now + delay
         return Sleep(frame.not_before, (fact,)) if delay > 0 else _run(frame, [fact], moment)
     if directive.do == "break":
-        return _finish(frame, [fact], moment)
+        return _finish(frame, [fact])
     frame.visit(frame.positions[str(directive.to)] if directive.do == "jump" else frame.counter + 1)
-    return _finish(frame, [fact], moment) if frame.at_end else _run(frame, [fact], moment)
+    return _finish(frame, [fact]) if frame.at_end else _run(frame, [fact], moment)
 
 
 def _retry(frame: Frame, directive: Directive, output: Output, moment: Moment) -> tuple[float, Failure | None]:
@@ -247,9 +267,8 @@ def _advance_unstarted(frame: Frame, problem: Failure, facts: list[Fact], moment
     return msgspec.structs.replace(move, facts=(*facts, *move.facts))
 
 
-def _fail(frame: Frame, problem: Failure, facts: list[Fact], moment: Moment) -> Finish:
-    assert moment.now >= 0
-    error = {**problem, "task": frame.task.name}
+def _fail(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish:
+    error = {**problem, "task": frame.task.name if frame.tasks else None}
     if frame.iteration is None:
         output = {**failed(error), **_helpers(frame.scopes.get("output") or {})}
         facts.append(_fact(frame, "step.failed", {"output": output}, status="error"))
@@ -259,7 +278,7 @@ def _fail(frame: Frame, problem: Failure, facts: list[Fact], moment: Moment) -> 
     return Finish(tuple(facts))
 
 
-def _finish(frame: Frame, facts: list[Fact], moment: Moment) -> Finish:
+def _finish(frame: Frame, facts: list[Fact]) -> Finish:
     """The pipeline ended well: the step's output is that of the last task that counted."""
     output = frame.output or ok()
     if output["error"] is not None:
@@ -272,19 +291,19 @@ def _finish(frame: Frame, facts: list[Fact], moment: Moment) -> Finish:
                 output = {**output, "data": render(frame.step.output, scopes)}
             wrong = misfit(frame.step.spec, "output", output["data"], f"step `{frame.step.name}`")
             if wrong is not None:
-                return _fail_at_end(frame, wrong, facts, moment)
+                return _fail_at_end(frame, wrong, facts)
             facts.append(_fact(frame, "step.done", {"output": output}))
         else:
             facts.append(_fact(frame, "loop.iteration.done", _iterations_end(frame, output)))
     except TemplateError as error:
-        return _fail_at_end(frame, failure_of(error), facts, moment)
+        return _fail_at_end(frame, failure_of(error), facts)
     return Finish(tuple(facts))
 
 
-def _fail_at_end(frame: Frame, problem: Failure, facts: list[Fact], moment: Moment) -> Finish:
+def _fail_at_end(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish:
     """All tasks have run, and what the step makes of them is wrong."""
     frame.counter = min(frame.counter, len(frame.tasks) - 1)
-    return _fail(frame, problem, facts, moment)
+    return _fail(frame, problem, facts)
 
 
 def _iterations_end(frame: Frame, output: Output) -> dict[str, Any]:
@@ -304,6 +323,11 @@ def started_fact(frame: Frame, payload: dict[str, Any]) -> Fact:
     """The attempt is about to take effect."""
     frame.number += 1
     return _task_fact(frame, "task.started", payload, "in_progress")
+
+
+def progress_fact(frame: Frame, said: dict[str, Any]) -> Fact:
+    """The attempt under way says how far it is."""
+    return _task_fact(frame, "task.progress", {"progress": said}, "in_progress")
 
 
 def _done(frame: Frame, payload: dict[str, Any]) -> Fact:
@@ -340,6 +364,8 @@ def resume(frame: Frame, recorded: Iterable[Event]) -> Frame:
             frame.number += 1
             frame.recorded_start = (event.task_run_id or "", event.attempt or 1)
             frame.since = datetime.fromisoformat(event.timestamp).timestamp()
+        elif event.name == "task.progress":
+            frame.progress = event.payload["progress"]
         elif event.name == "task.done":
             _again(frame, event)
     return frame
@@ -358,7 +384,9 @@ def _again(frame: Frame, event: Event) -> None:
         return
     if not (frame.task.silent or do == "skip"):
         frame.yield_output(payload["output"])
-    if do == "jump":
+    if do == "fail":
+        frame.failure = payload["error"]
+    elif do == "jump":
         frame.jumps += 1
         frame.visit(frame.positions[payload["to"]])
     elif do == "break":

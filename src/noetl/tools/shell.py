@@ -60,22 +60,26 @@ async def run(call: Call, world: World) -> Output:
 
 
 async def _run(call: Call, world: World, place: Place) -> Output:
-    from noetl.tools.processes import Capture, Child, end
+    from noetl.tools.processes import Capture, Census, Child, Family, end
 
+    # Who has left the group of a command is not looked for at the end of each task, but at the end of the execution.
+    family = await world.resource("shell", Family.open, Family.close)
     capture = Capture(call, world, keep=True)
     children: list[Child] = []
-    code = 0
+    code, crowded = 0, False
     try:
         environment = {**place.environment, **_variables(call)}
         folder = world.folder / str(call.config.get("cwd") or "")
         for arguments in _commands(call, world.folder):
             command = place.command(_limited(arguments, call))
-            child = Child(command, folder=folder, environment=environment, capture=capture)
-            child.bound(call.spec.get("limits.processes"))
+            child = Child(command, folder=folder, environment=environment, family=family)
+            child.capture = capture
             children.append(child)
-            code = await child.wait()
+            with Census(child, call) as census:
+                code = await child.wait()
+            crowded = census.exceeded
             child.drain()
-            if code or capture.exceeded:
+            if code or capture.exceeded or crowded:
                 break
     except (OSError, ValueError) as error:
         return failed(failure("shell", f"the command cannot be started: {error}"))
@@ -86,12 +90,10 @@ async def _run(call: Call, world: World, place: Place) -> Output:
         for child in children:
             child.close()
     stdout, stderr = capture.finish()
+    if crowded:
+        return failed(failure("limit", f"the command has more than {call.spec['limits.processes']} processes"))
     if capture.exceeded:
         return failed(failure("limit", f"the command wrote more than {capture.limit:,} bytes"))
-    if any(child.crowded for child in children):
-        return failed(
-            failure("limit", f"the command ran more than {call.spec['limits.processes']} processes at a time")
-        )
     return _output(call, code, stdout, stderr)
 
 

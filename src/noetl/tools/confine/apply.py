@@ -33,7 +33,6 @@ def confine(bounds: Mapping[str, Any]) -> None:
     body = seccomp.program(
         strict=strict,
         network=bool(bounds["network"]),
-        fork=bool(bounds["fork"]),
         signals=landlock.version() < landlock.KEEPS_SIGNALS,
     )
     seccomp.install(body)

@@ -41,8 +41,6 @@ class Bounds(msgspec.Struct, frozen=True):
 
     strict: bool = False
     network: bool = True
-    #: whether it may start other processes
-    fork: bool = True
 
     @property
     def none(self) -> bool:
@@ -70,7 +68,7 @@ def bounds_of(spec: Mapping[str, Any]) -> Bounds:
     asked = spec.get("network")
     hosts = spec.get("allow_hosts")
     network = asked != "off" and (hosts is None or "*" in hosts) and (asked == "on" or not strict)
-    return Bounds(strict=strict, network=network, fork=spec.get("limits.processes") != 1)
+    return Bounds(strict=strict, network=network)
 
 
 def unenforceable(bounds: Bounds) -> Failure | None:
@@ -79,7 +77,7 @@ def unenforceable(bounds: Bounds) -> Failure | None:
         return None
     from noetl.tools.confine import landlock, seccomp  # slow to import, and nearly no task has bounds
 
-    wanted = "`isolation: strict`" if bounds.strict else "`network: off`" if not bounds.network else "`processes: 1`"
+    wanted = "`isolation: strict`" if bounds.strict else "`network: off`"
     reason = seccomp.missing()
     if reason is None and bounds.strict and (abi := landlock.version()) < landlock.ENOUGH:
         has = f"version {abi}" if abi else "none (or it is switched off)"

@@ -17,14 +17,14 @@ _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _PR_SET_NO_NEW_PRIVS, _PR_GET_SECCOMP, _PR_SET_SECCOMP, _FILTER = 38, 21, 22, 2
 _X32 = 0x40000000
-#: of clone: new namespaces of any sort; a thread
-_NAMESPACES, _THREAD = 0x7E020080, 0x00010000
+#: of clone: new namespaces of any sort
+_NAMESPACES = 0x7E020080
 #: the domains of the internet's sockets
 _INTERNET = (2, 10)
 
 #: call → its number on x86-64 and on 64-bit ARM; None: it is not there
 CALLS: dict[str, tuple[int | None, int | None]] = {
-    "socket": (41, 198), "clone": (56, 220), "clone3": (435, 435), "fork": (57, None), "vfork": (58, None),
+    "socket": (41, 198), "clone": (56, 220), "clone3": (435, 435),
     "prlimit64": (302, 261),
     # into other processes
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
@@ -55,7 +55,7 @@ CALLS: dict[str, tuple[int | None, int | None]] = {
     "sethostname": (170, 161), "setdomainname": (171, 162), "iopl": (172, None), "ioperm": (173, None),
 }  # fmt: skip
 #: calls with a rule of their own
-_RULED = frozenset({"socket", "clone", "clone3", "fork", "vfork", "prlimit64"})
+_RULED = frozenset({"socket", "clone", "clone3", "prlimit64"})
 _SIGNALS = frozenset(
     {"kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"}
 )  # fmt: skip
@@ -76,7 +76,7 @@ def missing() -> str | None:
     return None
 
 
-def program(*, strict: bool, network: bool, fork: bool, signals: bool) -> bytes:
+def program(*, strict: bool, network: bool, signals: bool) -> bytes:
     """The filter: what it refuses depends on what is not allowed. `signals`: nobody else keeps them in."""
     column, architecture = ARCHITECTURES[os.uname().machine]
     made = [_load(_ARCHITECTURE), _jump(_EQUAL, architecture, 1, 0), _return(_KILL), _load(_NUMBER)]
@@ -88,9 +88,8 @@ def program(*, strict: bool, network: bool, fork: bool, signals: bool) -> bytes:
     for name in sorted(denied):
         made += _when(CALLS[name][column], [_refuse(errno.EPERM)])
     made += _sockets(column, strict=strict, network=network)
-    if strict or not fork:
-        made += _clones(column, strict=strict, fork=fork)
     if strict:
+        made += _clones(column)
         own = [_load(_ARGUMENTS), _jump(_EQUAL, 0, 1, 0), _refuse(errno.EPERM), _return(_ALLOW)]
         made += _when(CALLS["prlimit64"][column], own)
     return b"".join([*made, _return(_ALLOW)])
@@ -118,17 +117,10 @@ def _sockets(column: int, *, strict: bool, network: bool) -> list[bytes]:
     return _when(CALLS["socket"][column], [*rule, _return(_ALLOW)])
 
 
-def _clones(column: int, *, strict: bool, fork: bool) -> list[bytes]:
-    """New processes. `clone3` hides its flags from filters: without it, everybody takes `clone`."""
-    made = _when(CALLS["clone3"][column], [_refuse(errno.ENOSYS)])
-    rule = [_load(_ARGUMENTS)]
-    if strict:
-        rule += [_jump(_ANY_BIT, _NAMESPACES, 0, 1), _refuse(errno.EPERM)]
-    if not fork:
-        rule += [_jump(_ANY_BIT, _THREAD, 1, 0), _refuse(errno.EAGAIN)]
-        for name in ("fork", "vfork"):
-            made += _when(CALLS[name][column], [_refuse(errno.EAGAIN)])
-    return made + _when(CALLS["clone"][column], [*rule, _return(_ALLOW)])
+def _clones(column: int) -> list[bytes]:
+    """No new namespaces. `clone3` hides its flags from filters: without it, everybody takes `clone`."""
+    rule = [_load(_ARGUMENTS), _jump(_ANY_BIT, _NAMESPACES, 0, 1), _refuse(errno.EPERM), _return(_ALLOW)]
+    return [*_when(CALLS["clone3"][column], [_refuse(errno.ENOSYS)]), *_when(CALLS["clone"][column], rule)]
 
 
 # --- the words of the program ----------------------------------------------------------------------------------------
