@@ -110,6 +110,10 @@ class Runner:
         outer = restrictions(caller.spec) if caller is not None else self.world.restrict
         return replace(call, spec=tightened(call.spec, outer)) if outer else call
 
+    def _is_held(self, move: RunTask) -> bool:
+        """Whether something may be forbidden to a task."""
+        return bool(self.world.restrict) or any(key in move.task.spec for key in ("network", "allow_hosts"))
+
     def _unable(self, move: RunTask, kind: ToolKind, call: Call) -> Output | None:
         """Why a task must not be tried: what it asks for would be left out in silence."""
         if not kind.keeps_network and (call.spec.get("network") == "off" or "allow_hosts" in call.spec):
@@ -253,7 +257,7 @@ class Runner:
             or move.task.auth is not None
             or iscoroutinefunction(run)
             or "timeout" in move.task.spec
-            or not kind.keeps_network
+            or (not kind.keeps_network and self._is_held(move))
         ):
             return None
         if self.frame.recorded_start != (move.task_run_id, move.attempt):
