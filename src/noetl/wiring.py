@@ -8,6 +8,7 @@ import random
 import secrets
 import time
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -51,9 +52,9 @@ def open_log(settings: Settings) -> EventLog:
     return SqliteLog(settings.home / "noetl.db", durability=settings.durability)
 
 
-def open_results(settings: Settings) -> FileResults:
+def open_results(settings: Settings, clock: Callable[[], float] = time.time) -> FileResults:
     """The result store of this machine."""
-    return FileResults(settings.home / "results", clock=time.time, sync=settings.durability == "power")
+    return FileResults(settings.home / "results", clock=clock, sync=settings.durability == "power")
 
 
 def open_house() -> House:
@@ -62,18 +63,40 @@ def open_house() -> House:
     return House(found, open_log(found))
 
 
+class Nature(msgspec.Struct, frozen=True):
+    """Time, ids and chance as a process gets them; trials bring their own."""
+
+    clock: Callable[[], float] = time.time
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    new_execution_id: Callable[[float], str] = new_execution_id
+    chance: Callable[[], float] = random.random
+
+
 class House:
     """A log, the service that decides, and the workshop that carries out."""
 
-    def __init__(self, settings: Settings, log: EventLog) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        log: EventLog,
+        *,
+        kinds: Kinds | None = None,
+        catalog: Catalog | None = None,
+        nature: Nature | None = None,
+        alone: bool = False,
+    ) -> None:
         self.settings = settings
         self.log = log
-        self.results = open_results(settings)
-        self.kinds = Kinds()
-        self.catalog = Catalog(self.kinds)
-        self.shop = Workshop(log, self.kinds, self._world, clock=time.time, moment=self._moment)
+        self.kinds = kinds or Kinds()
+        self.catalog = catalog or Catalog(self.kinds)
+        self.nature = nature or Nature()
+        clock, new_id = self.nature.clock, self.nature.new_id
+        self.results = open_results(settings, clock)
+        self.shop = Workshop(log, self.kinds, self._world, clock=clock, moment=self._moment)
         self.shop.office = self
-        self.service = Service(log, self.shop, clock=time.time, new_id=lambda: str(uuid.uuid4()))
+        self.service = Service(log, self.shop, clock=clock, new_id=new_id)
+        #: no other process may ask for anything, so nobody looks for it
+        self._alone = alone
         self._sources: dict[str, Source] = {}
         self._kept: set[str] = set()
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -82,7 +105,8 @@ class House:
         self._coming: set[str] = set()
 
     async def __aenter__(self) -> Self:
-        self._poller = asyncio.create_task(self._poll())
+        if not self._alone:
+            self._poller = asyncio.create_task(self._poll())
         return self
 
     async def __aexit__(
@@ -105,7 +129,7 @@ class House:
         if source.hash not in self._kept:
             self.log.keep_source(source)
             self._kept.add(source.hash)
-        execution_id = more.pop("execution_id", None) or new_execution_id(time.time())
+        execution_id = more.pop("execution_id", None) or self.child_id()
         self._sources[execution_id] = source
         await self.log.claim(execution_id)
         return await self.service.start(net, Open(execution_id, source.hash, payload, file=source.file, **more))
@@ -155,7 +179,7 @@ class House:
 
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
-        return new_execution_id(time.time())
+        return self.nature.new_execution_id(self.nature.clock())
 
     def broken(self, execution_id: str, error: BaseException) -> None:
         """Hear that a pipeline broke: a mistake of ours, or a store that does not write."""
@@ -217,12 +241,12 @@ class House:
         return LocalWorld(self._file(hot).parent, self.settings.environment, self._log_line, self.results)
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
-        stamp = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
+        stamp = datetime.fromtimestamp(self.nature.clock(), UTC).isoformat(timespec="milliseconds")
         line = Line(stamp, call.step, call.task, call.iteration, stream, text)
         self.log.write_lines(call.execution_id, [line])
 
     def _moment(self) -> Moment:
-        return Moment(time.time(), lambda: str(uuid.uuid4()), random.random())  # noqa: S311  jitter is no secret
+        return Moment(self.nature.clock(), self.nature.new_id, self.nature.chance())
 
     # --- other processes ---------------------------------------------------------------------------------------------
 
