@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, Entry] = {
     "fsck": Entry("fsck", "Look at runs", "Check that the recorded executions are whole and make sense."),
     "validate": Entry("validate", "Check", "Tell all problems of playbooks, with line, caret and fix."),
     "migrate": Entry("migrate", "Check", "Rewrite older dialects to the canonical one; comments are kept."),
+    "test": Entry("test", "Check", "Run the tests of playbooks: mocked tools, skipped time, kills."),
     "format": Entry("formatting", "Check", "Write playbooks in their one canonical spelling."),
     "explain": Entry("explain", "Look", "Say what a playbook means: its steps, its settings, its arcs."),
     "graph": Entry("graph", "Look", "Draw the steps and arcs of a playbook as SVG, Mermaid or DOT."),

@@ -47,6 +47,20 @@ class TrialLoop(asyncio.SelectorEventLoop):
         finally:
             self._held -= 1
 
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+        """What threads do takes the time that it takes."""
+        made: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
+        self._held += 1
+        made.add_done_callback(self._released)
+        return made
+
+    def _released(self, _made: asyncio.Future[Any]) -> None:
+        self._held -= 1
+
+    def finish(self) -> None:
+        """From now on time is real: what is left to do is to close what is open."""
+        self._held += 1
+
     def wait(self, timeout: float | None, look: Callable[[float | None], _Ready]) -> _Ready:
         """What became ready until the timeout; the selector's own `select` is `look`."""
         left = self._last - time.monotonic()

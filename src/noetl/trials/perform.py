@@ -110,7 +110,10 @@ class Performer:
         loop = TrialLoop(case.now, limit=case.limit)
         loop.set_exception_handler(_unheard)
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            return runner.run(_Run(self, case, stage, loop).run(death))
+            try:
+                return runner.run(_Run(self, case, stage, loop).run(death))
+            finally:
+                loop.finish()
 
 
 class _Run:
@@ -156,19 +159,18 @@ class _Run:
         async with self.house:
             post = Post(self.case.signals, self.house, log, self.loop, self.case.now)
             self.house.service.watchers.append(post.heard)
-            over: list[asyncio.Future[Any]] = [self.trouble, log.died]
             try:
                 hot = await self._begun(log)
                 post.begin(hot)
-                over.append(hot.finished)
+                over: list[asyncio.Future[Any]] = [self.trouble, log.died, hot.finished]
                 await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
+                if hot.finished.done():
+                    hot.finished.result()
             except StoreFailed:
                 if not log.died.done():
                     raise
             finally:
                 post.end()
-            if len(over) > 2 and hot.finished.done() and not log.died.done():
-                hot.finished.result()
             # What tools have started ends in its own time.
             with self.loop.real():
                 await self.house.shop.close()
