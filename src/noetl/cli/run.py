@@ -31,8 +31,11 @@ TERMINATED = 143
 @click.option("--payload", metavar="JSON|@FILE", help="What the run is given: laid over the playbook's workload.")
 @click.option("--set", "settings", metavar="a.b=1", multiple=True, help="One value of the payload; may be repeated.")
 @click.option("--legacy", is_flag=True, help="Accept older dialects as they are.")
+@click.option("--plan", "only_plan", is_flag=True, help="Say what would run, and run nothing.")
 @click.option("--json", "as_document", is_flag=True, help="Print one JSON document at the end and nothing else.")
-def command(*, file: str, payload: str | None, settings: tuple[str, ...], legacy: bool, as_document: bool) -> int:
+def command(
+    *, file: str, payload: str | None, settings: tuple[str, ...], legacy: bool, only_plan: bool, as_document: bool
+) -> int:
     """Run a playbook to its end, with progress on stderr.
 
     Every step is recorded as it happens: a run that is killed goes on with `noetl resume`. Ctrl-C cancels it for good, a
@@ -42,6 +45,10 @@ def command(*, file: str, payload: str | None, settings: tuple[str, ...], legacy
     from noetl.cli.payload import payload_of
 
     given = payload_of(payload, settings)
+    if only_plan:
+        from noetl.cli.plan import plan
+
+        return plan(one_file(file), given, legacy=legacy, as_data=as_document)
     data = read(one_file(file))
     return asyncio.run(_run(file, Path(file).absolute(), data, given, legacy=legacy, as_document=as_document))
 

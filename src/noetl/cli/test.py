@@ -29,7 +29,7 @@ FAILED, INVALID = 1, 2
 @click.option("--record", is_flag=True, help="Run what is not mocked for real, and keep the answers in a cassette.")
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Also write the results as JUnit XML.")
 @click.option("--json", "as_data", is_flag=True, help="Print one JSON document and nothing else.")
-def command(  # noqa: PLR0913  one for each option
+def command(
     *,
     files: tuple[str, ...],
     wanted: str | None,

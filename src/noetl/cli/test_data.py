@@ -80,11 +80,17 @@ def _suite(ran: Ran) -> str:
     counts = {word: sum(one.status == word for one in ran.results) for word in ("failed", "error", "skipped")}
     if ran.invalid:
         text = "".join(report.as_text(source, found) for source, found in ran.problems)
-        cases = [f'    <testcase name="the file itself">\n{_element("error", "the file is invalid", text)}    </testcase>\n']
+        cases = [
+            f'    <testcase name="the file itself">\n{_element("error", "the file is invalid", text)}    </testcase>\n'
+        ]
         counts["error"] = 1
     took = sum(one.seconds for one in ran.results)
-    numbers = f'tests="{len(cases)}" failures="{counts["failed"]}" errors="{counts["error"]}" skipped="{counts["skipped"]}"'
-    return f'  <testsuite name={_quoted(ran.source.name)} {numbers} time="{took:.3f}">\n{"".join(cases)}  </testsuite>\n'
+    numbers = (
+        f'tests="{len(cases)}" failures="{counts["failed"]}" errors="{counts["error"]}" skipped="{counts["skipped"]}"'
+    )
+    return (
+        f'  <testsuite name={_quoted(ran.source.name)} {numbers} time="{took:.3f}">\n{"".join(cases)}  </testsuite>\n'
+    )
 
 
 def _case(ran: Ran, result: Result) -> str:

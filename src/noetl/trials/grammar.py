@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from noetl.model.shape import Anything, Condition, Flag, Key, ListOf, MapOf, Number, OneOf, Record, Shape, Text, Use, Word
+from noetl.model.shape import (
+    Anything,
+    Condition,
+    Flag,
+    Key,
+    ListOf,
+    MapOf,
+    Number,
+    OneOf,
+    Record,
+    Shape,
+    Text,
+    Use,
+    Word,
+)
 
 #: how a list of mocks is gone through
 COUNTED = ("calls", "attempts", "visits", "iterations")

@@ -167,7 +167,9 @@ class Session:
             deaths = crash_everywhere(
                 done, lambda death: performer.perform(case, Stage(case, played, recording=False), death)
             )
-            failures += [Failure(case.span, f"{one.where} it ends otherwise: {one.message}") for one in deaths.differences]
+            failures += [
+                Failure(case.span, f"{one.where} it ends otherwise: {one.message}") for one in deaths.differences
+            ]
         return Result(case, "failed" if failures else "passed", tuple(failures), done, deaths)
 
 

@@ -32,7 +32,18 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 LIMIT = 60.0
 _EVERYWHERE = frozenset({"workload", "ctx", "execution_id", "now", "uuid"})
 #: what templates of mocks see
-MOCK_NAMES = _EVERYWHERE | {"step", "steps", "iter", "input", "output", "call", "_prev", "_task", "_attempt", "task_key"}
+MOCK_NAMES = _EVERYWHERE | {
+    "step",
+    "steps",
+    "iter",
+    "input",
+    "output",
+    "call",
+    "_prev",
+    "_task",
+    "_attempt",
+    "task_key",
+}
 #: what expectations see
 EXPECT_NAMES = frozenset({"it", "workload", "ctx", "output", "execution_id"})
 
