@@ -37,7 +37,7 @@ def _result(ran: Ran, result: Result) -> dict[str, Any]:
     if done is not None:
         made["run"] = {
             "status": done.state.status,
-            "output": done.state.output,
+            "output": done.output,
             "ctx": done.state.ctx,
             "error": done.state.error,
             "steps": {name: {"status": one.status, "runs": one.runs} for name, one in done.state.steps.items()},

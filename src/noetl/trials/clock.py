@@ -11,9 +11,12 @@ import asyncio
 import selectors
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 _Ready = list[tuple[selectors.SelectorKey, int]]
 
 
@@ -47,9 +50,11 @@ class TrialLoop(asyncio.SelectorEventLoop):
         finally:
             self._held -= 1
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[_Ts]], _T], *args: Unpack[_Ts]
+    ) -> asyncio.Future[_T]:
         """What threads do takes the time that it takes."""
-        made: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
+        made = super().run_in_executor(executor, func, *args)
         self._held += 1
         made.add_done_callback(self._released)
         return made

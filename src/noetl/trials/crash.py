@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from noetl.model.events import Event
-from noetl.model.state import Execution
 from noetl.trials.match import ABSENT, same, shown
 from noetl.trials.perform import Death, Performance
 
@@ -47,23 +46,24 @@ class Deaths(msgspec.Struct, frozen=True):
 
 def crash_everywhere(calm: Performance, again: Callable[[Death], Performance]) -> Deaths:
     """Kill a run at every write; `again` performs it anew with a death."""
-    expected = outcome(calm.state)
+    expected = outcome(calm)
     found = []
     deaths = [Death(write, after) for write in range(1, calm.writes + 1) for after in (False, True)]
     for death in deaths:
         done = again(death)
-        message = done.trouble.message if done.trouble is not None else _difference(expected, outcome(done.state))
+        message = done.trouble.message if done.trouble is not None else _difference(expected, outcome(done))
         if message is not None:
             found.append(Difference(done.died_at, death.after, message))
     return Deaths(len(deaths), tuple(found))
 
 
-def outcome(state: Execution) -> dict[str, Any]:
+def outcome(done: Performance) -> dict[str, Any]:
     """What a run came to, without what differs between any two runs."""
+    state = done.state
     made: dict[str, Any] = _masked(
         {
             "status": state.status,
-            "output": state.output,
+            "output": done.output,
             "ctx": state.ctx,
             "error": state.error,
             "stalled": state.stalled,

@@ -21,7 +21,7 @@ def unmet(expect: MapNode | None, name_at: tuple[int, int], done: Performance) -
     scopes = {
         "workload": done.state.workload,
         "ctx": done.state.ctx,
-        "output": done.state.output,
+        "output": done.output,
         "execution_id": done.state.execution_id,
     }
     for entry in expect.entries if expect is not None else ():
@@ -53,11 +53,12 @@ _Scopes = Mapping[str, Any]
 _Check = Callable[[Node, Performance, _Scopes], Iterator[Mismatch]]
 
 
-def _value(name: str) -> _Check:
-    def check(node: Node, done: Performance, scopes: _Scopes) -> Iterator[Mismatch]:
-        yield from mismatches(node, getattr(done.state, name), name, scopes)
+def _output(node: Node, done: Performance, scopes: _Scopes) -> Iterator[Mismatch]:
+    yield from mismatches(node, done.output, "output", scopes)
 
-    return check
+
+def _ctx(node: Node, done: Performance, scopes: _Scopes) -> Iterator[Mismatch]:
+    yield from mismatches(node, done.state.ctx, "ctx", scopes)
 
 
 def _seconds(node: Node, done: Performance, scopes: _Scopes) -> Iterator[Mismatch]:
@@ -187,8 +188,8 @@ def _error(node: Node, done: Performance, scopes: _Scopes) -> Iterator[Mismatch]
 
 
 _CHECKS: dict[str, _Check] = {
-    "output": _value("output"),
-    "ctx": _value("ctx"),
+    "output": _output,
+    "ctx": _ctx,
     "error": _error,
     "route": _route,
     "arcs": _arcs,

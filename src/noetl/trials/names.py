@@ -33,10 +33,14 @@ class _Check:
         self.steps = dict.fromkeys(net.steps)
         self.kinds = list(kinds)
         self.tasks: dict[str, None] = {}
+        #: calls of the workbook → what they call
+        self.workbook_calls: dict[str, str] = {}
         for step, task in all_tasks(net.playbook):
             self.tasks[task.name] = None
             if step is not None:
                 self.tasks[f"{step.name}.{task.name}"] = None
+            if step is not None and task.kind == "workbook":
+                self.workbook_calls |= dict.fromkeys((task.name, f"{step.name}.{task.name}"), str(task.config["task"]))
 
     def settings(self, node: MapNode) -> None:
         for entry in _entries(node, "mocks"):
@@ -58,6 +62,11 @@ class _Check:
     def expected(self, expect: MapNode) -> None:
         for entry in _entries(expect, "calls"):
             self.task(entry.key, entry.name)
+            called = self.workbook_calls.get(entry.name)
+            if called is not None:
+                message = f"`{entry.name}` calls the workbook, and is not told of itself"
+                fix = f"write the name of the workbook's task: `{called}`"
+                self.problems.error("wrong-value", message, span(entry.key), fix=fix)
         for key in ("steps", "arcs"):
             for entry in _entries(expect, key):
                 self.step(entry.key, entry.name)

@@ -44,6 +44,8 @@ class Performance(msgspec.Struct, frozen=True):
     state: Execution
     events: tuple[Event, ...]
     net: Net
+    #: what the run yields, in full where it lies in the result store
+    output: Any
     calls: tuple[Made, ...]
     #: how often something was written
     writes: int
@@ -125,6 +127,7 @@ class _Run:
         self.catalog = StageCatalog(performer.catalog, stage, performer.source.hash)
         self.ids, self.children = itertools.count(1), itertools.count(1)
         self.trouble: asyncio.Future[Trouble] = loop.create_future()
+        self.output: Any = None
         self.house: House
 
     async def run(self, death: Death | None) -> Performance:
@@ -148,7 +151,7 @@ class _Run:
         assert net is not None
         trouble = self.trouble.result() if self.trouble.done() else None
         calls, took = tuple(stage.made.values()), round(loop.time() - self.case.now, 3)
-        return Performance(state, tuple(log.read(ROOT)), net, calls, writes, took, trouble, died_at)
+        return Performance(state, tuple(log.read(ROOT)), net, self.output, calls, writes, took, trouble, died_at)
 
     async def _live(self, log: MortalLog) -> None:
         """Run until it is over, until it dies, or until something is wrong."""
@@ -166,6 +169,7 @@ class _Run:
                 await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
                 if hot.finished.done():
                     hot.finished.result()
+                    self.output = await self.house.output(hot)
             except StoreFailed:
                 if not log.died.done():
                     raise

@@ -149,7 +149,7 @@ class Stage:
         run = f"{playbook.path if playbook is not None else ''}:{call.key.partition('/')[2]}"
         if self.recording:
             output = await self._really(module, call, world)
-            self.cassette.keep(run, f"{call.step}.{call.task}", view, output)
+            self.cassette.keep(run, f"{call.step}.{call.task}", _clean(view, world), _clean(output, world))
             return output
         found = self.cassette.find(run, view)
         if isinstance(found, dict):
@@ -229,6 +229,12 @@ def view_of(kind: ToolKind, call: Call) -> dict[str, Any]:
         view["iteration"] = call.iteration
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(view, enc_hook=_plain))
     return plain
+
+
+def _clean(value: Any, world: World) -> Any:
+    """Data without the secrets that the execution's keychain has given out, where it has one."""
+    keychain = getattr(world, "keychain", None)
+    return value if keychain is None else keychain.redactor.clean(value)[0]
 
 
 def _plain(value: Any) -> Any:
