@@ -51,7 +51,7 @@ class TrialLoop(asyncio.SelectorEventLoop):
             self._held -= 1
 
     def run_in_executor(
-        self, executor: Executor | None, func: Callable[[Unpack[_Ts]], _T], *args: Unpack[_Ts]
+        self, executor: Executor | None, func: Callable[[Unpack[_Ts]], _T], *args: *_Ts
     ) -> asyncio.Future[_T]:
         """What threads do takes the time that it takes."""
         made = super().run_in_executor(executor, func, *args)

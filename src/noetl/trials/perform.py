@@ -159,6 +159,7 @@ class _Run:
         self.house = House(
             self.performer.settings, log, kinds=self.stage.kinds, catalog=self.catalog, nature=nature, alone=True
         )
+        self.stage.load = self.house.results.load
         async with self.house:
             post = Post(self.case.signals, self.house, log, self.loop, self.case.now)
             self.house.service.watchers.append(post.heard)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable, iscoroutinefunction
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from noetl.errors import TemplateError
 from noetl.model.kinds import ToolKind
 from noetl.model.net import Net
-from noetl.model.output import Output
+from noetl.model.output import Output, Spilled
 from noetl.model.playbook import Playbook, Step, Task
 from noetl.model.source import Span
 from noetl.model.state import parse_label
@@ -69,6 +69,7 @@ class Stage:
         self.loop: TrialLoop
         self.playbook_of: Callable[[str], Playbook | None]
         self.stop: Callable[[Trouble], None]
+        self.load: Callable[[Spilled], Awaitable[Any]]
         self.root = ""
 
     # --- the net -----------------------------------------------------------------------------------------------------
@@ -149,6 +150,8 @@ class Stage:
         run = f"{playbook.path if playbook is not None else ''}:{call.key.partition('/')[2]}"
         if self.recording:
             output = await self._really(module, call, world)
+            if isinstance(output["data"], Spilled):
+                output = {**output, "data": await self.load(output["data"])}
             self.cassette.keep(run, f"{call.step}.{call.task}", _clean(view, world), _clean(output, world))
             return output
         found = self.cassette.find(run, view)
