@@ -80,8 +80,11 @@ def problems_text(ran: Ran, *, colour: bool) -> str:
 def closing(results: list[Result], ran: list[Ran], seconds: float, *, colour: bool) -> str:
     """The last line."""
     counts = Counter(result.status for result in results)
-    parts = [painted(f"{counts[word]} {word}", _SIGNS[word][1], colour=colour)
-             for word in ("passed", "failed", "error", "skipped") if counts[word]]  # fmt: skip
+    parts = [
+        painted(count(counts[word], "error") if word == "error" else f"{counts[word]} {word}", style, colour=colour)
+        for word, (_, style) in _SIGNS.items()
+        if counts[word]
+    ]
     invalid = sum(one.invalid for one in ran)
     if invalid:
         parts.append(painted(f"{count(invalid, 'file')} invalid", "failed", colour=colour))

@@ -83,8 +83,8 @@ def _part(mock: Mock, asked: Asked) -> tuple[Mock, Asked]:
     else:
         index = getattr(asked, word)
     if index >= len(mock.parts):
-        count = f"{len(mock.parts)} of its {word}" if len(mock.parts) > 1 else f"one of its {word}"
-        raise NoAnswer(f"the mock speaks of {count}, and this is number {index + 1}: add one", mock.at)
+        items = f"{len(mock.parts)} items" if len(mock.parts) > 1 else "1 item"
+        raise NoAnswer(f"its `{word}` has {items}, and this is {word.removesuffix('s')} {index + 1}", mock.at)
     return mock.parts[index], asked
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from noetl.lang.checks.subject import all_tasks
 from noetl.lang.invariants import span
@@ -83,15 +83,15 @@ class _Check:
         # A task of a workbook may be named behind its call, as the log does.
         if name.partition(".")[0] in self.steps and name.rpartition(".")[2] in self.tasks:
             return
-        self.unknown("unknown-task", "task", at, name, self.tasks)
+        self.unknown("unknown-task", "task", at, name, [*self.tasks, *more])
 
     def step(self, at: Scalar, name: str) -> None:
         if name not in self.steps:
-            self.unknown("unknown-step", "step", at, name, self.steps)
+            self.unknown("unknown-step", "step", at, name, list(self.steps))
 
-    def unknown(self, code: str, what: str, at: Scalar, name: str, known: Mapping[str, None]) -> None:
+    def unknown(self, code: str, what: str, at: Scalar, name: str, known: list[str]) -> None:
         meant = nearest(name, known)
-        fix = f"did you mean `{meant}`?" if meant else f"it has: {', '.join(list(known)[:20])}"
+        fix = f"did you mean `{meant}`?" if meant else f"it has: {', '.join(known[:20])}"
         self.problems.error(code, f"the playbook has no {what} `{name}`", span(at), fix=fix)
 
 

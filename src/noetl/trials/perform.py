@@ -52,6 +52,8 @@ class Performance(msgspec.Struct, frozen=True):
     #: virtual seconds from start to end
     seconds: float
     trouble: Trouble | None = None
+    #: signals of which nobody wanted to hear before it was over
+    unsent: tuple[Sent, ...] = ()
     #: the last event that was durable when it died
     died_at: Event | None = None
 
@@ -128,6 +130,7 @@ class _Run:
         self.ids, self.children = itertools.count(1), itertools.count(1)
         self.trouble: asyncio.Future[Trouble] = loop.create_future()
         self.output: Any = None
+        self.unsent: tuple[Sent, ...] = ()
         self.house: House
 
     async def run(self, death: Death | None) -> Performance:
@@ -151,7 +154,9 @@ class _Run:
         assert net is not None
         trouble = self.trouble.result() if self.trouble.done() else None
         calls, took = tuple(stage.made.values()), round(loop.time() - self.case.now, 3)
-        return Performance(state, tuple(log.read(ROOT)), net, self.output, calls, writes, took, trouble, died_at)
+        return Performance(
+            state, tuple(log.read(ROOT)), net, self.output, calls, writes, took, trouble, self.unsent, died_at
+        )
 
     async def _live(self, log: MortalLog) -> None:
         """Run until it is over, until it dies, or until something is wrong."""
@@ -175,7 +180,7 @@ class _Run:
                 if not log.died.done():
                     raise
             finally:
-                post.end()
+                self.unsent = post.end()
             # What tools have started ends in its own time.
             with self.loop.real():
                 await self.house.shop.close()
@@ -256,11 +261,12 @@ class Post:
             self.left.remove(sent)
             self.house.service.post(hot.id, [Signal(sent.name, sent.data)])
 
-    def end(self) -> None:
-        """Send nothing more."""
-        self.left.clear()
+    def end(self) -> tuple[Sent, ...]:
+        """Send nothing more; what was not sent."""
+        left, self.left = tuple(self.left), []
         for timer in self.timers:
             timer.cancel()
+        return left
 
 
 def _unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -26,6 +26,8 @@ from noetl.trials.perform import Performance, Performer
 from noetl.trials.stage import Stage
 from noetl.trials.suite import Case, Suite, load_suite
 
+_UNSENT = "the signal `{}` was never sent: the run was over before anybody waited for it, or before its time"
+
 
 class Wishes(msgspec.Struct, frozen=True):
     """How a session goes."""
@@ -94,16 +96,9 @@ class Session:
         until: Callable[[], bool] = lambda: False,
     ) -> Ran:
         """Run the cases of a file, `until` it is enough; `heard` is told of each as soon as it is known."""
-        suite = load_suite(data, file, name)
-        problems: list[tuple[Source, tuple[Diagnostic, ...]]] = []
-        if suite.diagnostics:
-            problems.append((suite.source, suite.diagnostics))
-        loaded, source = self._playbook(suite, problems)
-        if source is None or loaded is None or loaded.net is None or not suite.cases:
-            return Ran(file, suite.source, tuple(problems))
-        strange = check_names(suite, loaded.net, self.catalog.kinds)
-        if strange:
-            return Ran(file, suite.source, ((suite.source, strange),))
+        suite, loaded, source, problems = self.prepared(file, data, name)
+        if problems or loaded is None or source is None:
+            return Ran(file, suite.source, problems)
         shelf = Shelf(file)
         ran = Ran(file, suite.source)
         results = []
@@ -117,6 +112,20 @@ class Session:
         return msgspec.structs.replace(
             ran, results=tuple(results), cassette=(shelf.path, text) if self.wishes.record else None
         )
+
+    def prepared(
+        self, file: Path, data: bytes, name: str
+    ) -> tuple[Suite, Loaded | None, PlaybookSource | None, tuple[tuple[Source, tuple[Diagnostic, ...]], ...]]:
+        """A test file with its playbook, and all that keeps it from running."""
+        suite = load_suite(data, file, name)
+        problems: list[tuple[Source, tuple[Diagnostic, ...]]] = []
+        if suite.diagnostics:
+            problems.append((suite.source, suite.diagnostics))
+        loaded, source = self._playbook(suite, problems)
+        if not problems and loaded is not None and loaded.net is not None:
+            strange = check_names(suite, loaded.net, self.catalog.kinds)
+            problems += [(suite.source, strange)] if strange else []
+        return suite, loaded, source, tuple(problems)
 
     def _playbook(self, suite: Suite, problems: list[Any]) -> tuple[Loaded | None, PlaybookSource | None]:
         if suite.playbook is None:
@@ -161,6 +170,7 @@ class Session:
                    suite.source.offset(case.span.end_line, case.span.end_column))  # fmt: skip
         wrong = unmet(case.expect, name_at, done)
         failures = [Failure(suite.source.span(*one.at), one.message, None, one.expected, one.got) for one in wrong]
+        failures += [Failure(one.span, _UNSENT.format(one.name)) for one in done.unsent]
         deaths = None
         if self.wishes.crash and not failures:
             played = shelf.cassette(case.name, recording=False)
@@ -181,3 +191,11 @@ def _payload(case: Case, loaded: Loaded) -> Iterator[Failure]:
     if schema is not None:
         for one in misfits(merged(playbook.workload, case.payload), schema):
             yield Failure(case.payload_at or case.span, f"{one.name}: {one.said}", "give another `payload`")
+
+
+def check_file(data: bytes, file: Path, name: str) -> Loaded:
+    """What is to be said about a test file without running it; its playbook's problems are told with the playbook."""
+    suite, _, _, problems = Session(Wishes(), Path(), {}).prepared(file, data, name)
+    return Loaded(
+        None, tuple(one for source, found in problems if source is suite.source for one in found), suite.source
+    )

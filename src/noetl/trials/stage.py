@@ -118,7 +118,7 @@ class Stage:
                 return await self._mocked(name, self.case.mocks[name], kind, call, view)
         except (NoAnswer, TemplateError) as error:
             at = error.at if isinstance(error, NoAnswer) else self.case.mocks[str(name)].at
-            await self._stop(Trouble(f"the mock of `{name}` has no answer: {error}", "change the mock", at))
+            await self._stop(Trouble(f"the mock of `{name}` has no answer: {error}", "add it to the mock", at))
         is_free = kind.effect_free or kind.name in _CALLERS
         if is_free or kind.name in self.case.real or any(name in self.case.real for name in names):
             return await self._really(module, call, world)
