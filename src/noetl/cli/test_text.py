@@ -26,7 +26,7 @@ def told(ran: Ran, result: Result, *, colour: bool) -> str:
     case = result.case
     line = f"{painted(sign, style, colour=colour)} {ran.source.name}: {visible(case.name)}"
     if result.status == "skipped":
-        return f"{line} (skipped{f': {visible(case.skip)}' if case.skip else ''})\n"
+        return f"{line} (skipped: {visible(case.skip or '')})\n"
     notes = [duration(result.seconds)]
     if result.done is not None and result.done.seconds >= 1:
         notes.append(f"{duration(result.done.seconds)} skipped")

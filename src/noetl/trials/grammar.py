@@ -136,7 +136,7 @@ def _root() -> Record:
         doc="What it says of its own goes before what the file says for all.",
         keys={
             "name": Key(_TEXT, "What is to hold, in words; unique in its file.", required=True),
-            "skip": Key(OneOf((Flag(), _TEXT)), "Leave it out; a text says why."),
+            "skip": Key(_TEXT, "Leave it out: why."),
             **setting,
             "signals": Key(ListOf(signal), "What is told to the run from outside."),
             "expect": Key(expect, "What must hold when the run is over."),
