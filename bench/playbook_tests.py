@@ -73,7 +73,12 @@ def seconds(folder: Path) -> float:
     environment = {**os.environ, "PYTHONPATH": str(SOURCES), "NOETL_HOME": str(folder / "home")}
     began = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "noetl", "test"], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "noetl", "test"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     took = time.perf_counter() - began
     if done.returncode or f"{CASES} passed" not in done.stdout:

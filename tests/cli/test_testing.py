@@ -115,7 +115,14 @@ def test_programs_get_one_document(noetl: Noetl, flows: Path) -> None:
     assert (done.code, document["passed"], document["failed"], document["skipped"]) == (2, 3, 1, 1)
     failed = next(one for one in document["tests"] if one["status"] == "failed")
     assert failed["failures"] == [
-        {"line": 4, "column": 40, "message": '`output` is "high", not "low"', "fix": None, "expected": "low", "got": "high"}
+        {
+            "line": 4,
+            "column": 40,
+            "message": '`output` is "high", not "low"',
+            "fix": None,
+            "expected": "low",
+            "got": "high",
+        }
     ]
     assert failed["run"]["steps"]["end"] == {"status": "done", "runs": 1}
     assert [one["step"] for one in failed["why"]] == ["start", "low", "end"]

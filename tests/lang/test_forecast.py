@@ -29,7 +29,9 @@ def one(**keys: str) -> str:
 
 
 def test_what_is_known_is_rendered_with_its_type() -> None:
-    found = task(one(url='"{{ workload.u }}/x"', json='{n: "{{ workload.n + 1 }}", l: "{{ workload.l }}"}'), u="h", n=1, l=[1])
+    found = task(
+        one(url='"{{ workload.u }}/x"', json='{n: "{{ workload.n + 1 }}", l: "{{ workload.l }}"}'), u="h", n=1, l=[1]
+    )
     assert found["with"] == {"url": "h/x", "json": {"n": 2, "l": [1]}}
 
 
@@ -56,7 +58,11 @@ def test_what_is_not_known_says_where_it_will_come_from() -> None:
 
 def test_secrets_are_masked_wherever_they_stand() -> None:
     found = task(
-        one(url="x", auth="api", headers='{A: "Bearer {{ keychain.api.token }}", B: "{{ keychain.api.token ~ workload.n }}"}')
+        one(
+            url="x",
+            auth="api",
+            headers='{A: "Bearer {{ keychain.api.token }}", B: "{{ keychain.api.token ~ workload.n }}"}',
+        )
         + "keychain: [{name: api, kind: bearer}]\n",
         n=1,
     )

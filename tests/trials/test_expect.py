@@ -75,7 +75,10 @@ def test_what_is_as_expected_passes(bench: Make, expected: str) -> None:
         ("{calls: {get: [{url: x}]}}", '`calls.get[0].url` is "http://x/3", not "x"'),
         ("{calls: {get: []}}", "`calls.get` has 1 item, not 0"),
         ("{events: [{name: step.failed}]}", "no such event after the start; there is no `step.failed` at all"),
-        ("{events: [{name: step.done, entity_id: c}]}", "no such event after the start; of the nearest `event.entity_id`"),
+        (
+            "{events: [{name: step.done, entity_id: c}]}",
+            "no such event after the start; of the nearest `event.entity_id`",
+        ),
         ("{events: [{name: workflow.finished}, {name: workflow.started}]}", "no such event after"),
         ("{no_events: [{name: step.done, entity_id: a}]}", "there is such an event:"),
         ("{stalled: [a]}", "`stalled` has no item, not 1"),

@@ -85,7 +85,9 @@ def test_answers_by_visit_and_by_call(bench: Make) -> None:
     for word in ("visits: ", ""):
         listed = "[{data: 1}, {data: 2}, {data: 3}]"
         mock = f"{{{word}{listed}}}" if word else listed
-        assert said(bench(VISITS).one(f"  mocks: {{fetch: {mock}}}\n  expect: {{output: 3, calls: {{fetch: 3}}}}")) == []
+        assert (
+            said(bench(VISITS).one(f"  mocks: {{fetch: {mock}}}\n  expect: {{output: 3, calls: {{fetch: 3}}}}")) == []
+        )
 
 
 def test_answers_by_iteration_whatever_comes_first(bench: Make) -> None:
@@ -197,7 +199,9 @@ def test_a_child_is_run_with_its_own_mocks_or_mocked_as_a_whole(bench: Make) -> 
     child = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: other, path: some/other}\nworkflow:\n"
     made.put("other.yaml", child + '- {step: call, tool: {kind: shell, cmd: "echo {{ workload.n }}"}}\n')
     assert said(made.one('  mocks: {"some/other:call.call": {data: 5}}\n  expect: {output: 5}')) == []
-    assert said(made.one('  mocks: {"other:call": {data: 6}}\n  expect: {output: 6, calls: {"some/other:call": 1}}')) == []
+    assert (
+        said(made.one('  mocks: {"other:call": {data: 6}}\n  expect: {output: 6, calls: {"some/other:call": 1}}')) == []
+    )
     assert said(made.one("  mocks: {call: {data: 7}}\n  expect: {output: 7}")) == []
     assert "has no mock" in said(made.one("  expect: {}"))[0]
 

@@ -225,7 +225,8 @@ def test_a_run_whose_end_depends_on_a_death_is_told_with_the_event(bench: Make) 
     result = made.one("  real: [shell]\n  expect: {output: {exit_code: 0}}", crash=True)
     assert result.status == "failed"
     assert any(
-        one.startswith("killed at the write behind event") and "task.started of count.count" in one for one in said(result)
+        one.startswith("killed at the write behind event") and "task.started of count.count" in one
+        for one in said(result)
     )
     assert "it ends otherwise: `output.stdout` is" in said(result)[0]
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from noetl.cli.loading import load_file, refuse
+from noetl.cli.files import one_file
+from noetl.cli.loading import load_data, refuse
 from noetl.cli.printing import as_json, in_colour, note, out, painted
-
-if TYPE_CHECKING:
-    from noetl.cli.files import Given
 
 #: how sure it is that a step runs, in words behind its name
 _RUNS = {"yes": "", "perhaps": "  perhaps", "on failure": "  only after a failure"}
@@ -19,14 +17,14 @@ _TAKEN = {"yes": "→", "perhaps": "?", "on failure": "✗", "no": "·"}
 _MOST = 160
 
 
-def plan(file: Given, payload: dict[str, Any], *, legacy: bool, as_data: bool) -> int:
+def plan(data: bytes, name: str, payload: dict[str, Any], *, legacy: bool, as_data: bool) -> int:
     """Print what would run; where the playbook or the payload is invalid, that."""
     from noetl.cli.payload import check_payload, strangers
     from noetl.lang.forecast import forecast
     from noetl.model.scope import merged
     from noetl.tools.registry import Kinds
 
-    loaded = load_file(file, legacy=legacy)
+    loaded = load_data(data, one_file(name).name, legacy=legacy)
     if loaded.net is None:
         refuse(loaded, json=as_data)
     refused = check_payload(loaded, payload)

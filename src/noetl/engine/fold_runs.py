@@ -188,7 +188,8 @@ def task_started(state: Execution, event: Event) -> None:
 
 def _suspend(state: Execution, event: Event, pipe: Pipe, wait: dict[str, Any]) -> None:
     signal = wait.get("signal")
-    pipe.wait = Wait(event.task_run_id or "", wait.get("until"), signal, wait.get("child"))
+    fixed = wait.get("fixed", False)
+    pipe.wait = Wait(event.task_run_id or "", wait.get("until"), signal, wait.get("child"), fixed=fixed)
     if signal is None:
         return
     queued = state.signals.get(signal)

@@ -78,6 +78,7 @@ EVENTS: Final[dict[str, About]] = {
             "return_step": "the step whose output counts, if not the usual one",
             "parent": "of a child: the execution and the task that wait for it",
             "depth": "how many executions stand above",
+            "rerun": "of a rerun: the execution it goes on from, behind which event, and when",
         },
     ),
     "playbook.request.evaluated": About(
@@ -173,6 +174,12 @@ EVENTS: Final[dict[str, About]] = {
     "execution.paused": About("workflow", "Nothing new starts until it is resumed.", {"request": "as above"}),
     "execution.resumed": About("workflow", "Work goes on.", {"request": "as above"}),
     "execution.cancelled": About("workflow", "Everything ends here.", {"why": "the reason", "request": "as above"}),
+    "execution.forked": About(
+        "workflow",
+        "What stands before was copied from another execution; from here on this one goes its own way.",
+        {"from": "that execution", "seq": "its last event that is kept", "playbook": "content hash of its playbook",
+         "pause": "seconds between that event and this one, which do not count for time limits"},
+    ),
     "workflow.finished": About(
         "workflow",
         "No token is left.",

@@ -24,6 +24,8 @@ class Wait(msgspec.Struct):
     child: dict[str, Any] | None = None
     #: what it waited for has come; the task goes on with this output
     answer: dict[str, Any] | None = None
+    #: `until` is a date, and not counted from when the task started
+    fixed: bool = False
 
 
 class Pipe(msgspec.Struct, tag="pipe"):
@@ -216,6 +218,8 @@ class Execution(msgspec.Struct):
     return_step: str | None = None
     parent: dict[str, Any] | None = None
     depth: int = 0
+    #: of a rerun: `execution_id` and `seq` of what it goes on from, and the time `at` which it was asked for
+    origin: dict[str, Any] | None = None
     #: what the execution would yield if it ended now, and whether a step that names itself the result said so
     output: Any = None
     output_final: bool = False

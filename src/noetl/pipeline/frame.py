@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.model.output import Output
+from noetl.model.output import Failure, Output
 from noetl.model.playbook import MAX_PAYLOAD, Step, Task
 from noetl.model.scope import Patch, of_scope, written
 
@@ -56,6 +56,8 @@ class Frame:
         self.number = 0
         #: the attempt that was recorded as started and has no end yet; it runs again, under the same name
         self.recorded_start: tuple[str, int] | None = None
+        #: the error with which the last task ended the pipeline, where the end itself is not recorded
+        self.failure: Failure | None = None
         #: what the task at which it stands last said of how far it is: another attempt may go on from there
         self.progress: dict[str, Any] | None = None
         #: when the next attempt may start, in seconds since the epoch

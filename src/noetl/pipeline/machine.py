@@ -78,6 +78,8 @@ def spoil(frame: Frame, problem: Failure) -> Finish:
 
 def proceed(frame: Frame, moment: Moment) -> Move:
     """The move after a sleep, or the first one after `resume`."""
+    if frame.failure is not None:
+        return _fail(frame, frame.failure, [])
     if frame.at_end:
         return _finish(frame, [])
     if frame.not_before is not None and frame.not_before > moment.now:
@@ -366,7 +368,9 @@ def _again(frame: Frame, event: Event) -> None:
         return
     if not (frame.task.silent or do == "skip"):
         frame.yield_output(payload["output"])
-    if do == "jump":
+    if do == "fail":
+        frame.failure = payload["error"]
+    elif do == "jump":
         frame.jumps += 1
         frame.visit(frame.positions[payload["to"]])
     elif do == "break":

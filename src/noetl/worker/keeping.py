@@ -42,6 +42,9 @@ class Rules(msgspec.Struct, frozen=True):
     schema: str | None
 
 
+_USUAL = Rules(_INLINE, None, {}, None)
+
+
 class Keeper:
     """Keeps the results of one pipeline."""
 
@@ -55,6 +58,8 @@ class Keeper:
         self.reads = readings(step, playbook)
 
     def _rules(self, spec: Mapping[str, Layered]) -> Rules:
+        if not any(key.startswith(("result.", "validate.")) for key in spec):
+            return _USUAL
         scopes = self.frame.scopes
         inline = render(spec["result.inline_max_bytes"].value, scopes) if "result.inline_max_bytes" in spec else _INLINE
         ttl = render(spec["result.ttl"].value, scopes) if "result.ttl" in spec else None
