@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from noetl.lang import load
 from noetl.lang.forecast import forecast
 from noetl.tools.registry import Kinds
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: planned}\nworkflow:\n"
 
 
@@ -156,3 +160,14 @@ def test_every_arc_of_an_inclusive_step_may_be_taken() -> None:
 def test_a_circle_is_told_once() -> None:
     steps = '- {step: a, tool: {kind: noop}, next: {arcs: [{step: a, when: "{{ ctx.n | default(0) < 3 }}"}, {step: end}]}}\n- {step: end}\n'
     assert [(step["name"], step["runs"]) for step in plan(steps)["steps"]] == [("a", "yes"), ("end", "perhaps")]
+
+
+@pytest.mark.parametrize(
+    "path", sorted([*EXAMPLES.glob("*.yaml"), *EXAMPLES.glob("later/*.yaml")]), ids=lambda one: one.stem
+)
+def test_every_example_has_a_plan_that_names_all_of_its_steps(path: Path) -> None:
+    loaded = load(path.read_text(encoding="utf-8"), Kinds())
+    assert loaded.net is not None
+    told = forecast(loaded.net, loaded.net.playbook.workload, Kinds())
+    assert sorted([*(step["name"] for step in told["steps"]), *told["not_run"]]) == sorted(loaded.net.steps)
+    assert "‹error" not in str(told)

@@ -224,6 +224,23 @@ keychain: [{name: api, kind: bearer, from: {env: NOBODY_HAS_THIS}}]
     assert said(bench(steps).one("  mocks: {get: {data: 1}}\n  expect: {output: 1}")) == []
 
 
+def test_where_a_secret_is_read_its_name_stands_instead(bench: Make) -> None:
+    steps = """
+- step: get
+  tool:
+    kind: http
+    url: "x/{{ workload.items[0] }}?key={{ keychain.api.token }}"
+    headers: {A: "{{ keychain.api.token | b64encode }}", B: "{{ workload.url }}"}
+keychain: [{name: api, kind: bearer, from: {env: NOBODY_HAS_THIS}}]
+"""
+    assert said(bench(steps).one("""
+  mocks: {get: {data: 1}}
+  expect:
+    calls:
+      get: [{url: "x/1?key=‹secret: keychain.api.token›", headers: {A: "‹secret: keychain.api.token›", B: "http://x"}}]
+""")) == []  # fmt: skip
+
+
 def test_a_large_answer_goes_through_the_result_store(bench: Make) -> None:
     steps = '\n- {step: get, tool: {kind: http, url: x}, set: {ctx.n: "{{ output.data.rows | length }}"}}\n'
     result = bench(steps).one("""

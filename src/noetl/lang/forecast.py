@@ -125,7 +125,8 @@ def _step(
     else:
         inside = inside.with_scopes(input={})
     made["tasks"] = _tasks(step.tasks, inside, kinds)
-    made["next"] = [_arc(way, _ended(step, sight, "step.done")) for way in ways]
+    ends = {ON_FAILURE: "step.failed"}
+    made["next"] = [_arc(way, _ended(step, sight, ends.get(way.taken, "step.done"))) for way in ways]
     return made
 
 

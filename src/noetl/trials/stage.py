@@ -27,6 +27,7 @@ from noetl.ports import Call, World
 from noetl.tools.registry import Kinds
 from noetl.trials.cassette import Cassette
 from noetl.trials.clock import TrialLoop
+from noetl.trials.masking import masked
 from noetl.trials.mocks import Asked, Mock, NoAnswer, delay_of, output_of, pick
 from noetl.trials.suite import Case
 
@@ -85,15 +86,18 @@ class Stage:
             name: replace(step, tasks=tasks(name, step.tasks)) for name, step in net.steps.items()
         }
         workbook = {name: tasks(None, given) for name, given in playbook.workbook.items()}
-        made = replace(playbook, steps=tuple(steps[step.name] for step in playbook.steps), workbook=workbook)
+        # Where nothing runs for real, nobody has to have the credentials.
+        needed = any(task.auth is not None or self.recording for step in steps.values() for task in step.tasks)
+        keychain = playbook.keychain if needed or self.case.real else ()
+        order = tuple(steps[step.name] for step in playbook.steps)
+        made = replace(playbook, steps=order, workbook=workbook, keychain=keychain)
         return replace(net, playbook=made, steps=steps)
 
     def _task(self, playbook: Playbook, step: str | None, task: Task, *, is_root: bool) -> Task:
         names = names_of(playbook, step, task.name, is_root=is_root)
         if any(name in self.case.mocks for name in names):
-            return replace(task, kind=PREFIX + task.kind, auth=None)
-        # Whoever is not run needs no credentials.
-        return task if self._runs(task.kind, names) else replace(task, auth=None)
+            return masked(replace(task, kind=PREFIX + task.kind))
+        return task if self._runs(task.kind, names) else masked(task)
 
     def _runs(self, kind: str, names: list[str]) -> bool:
         return self.recording or kind in self.case.real or any(name in self.case.real for name in names)
