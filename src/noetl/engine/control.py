@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from noetl.engine import admission, loops, routing, runs
+from noetl.engine import loops, routing, runs
 from noetl.engine.find import find_pipe, loop_at, pipes
 from noetl.engine.turn import Turn
 from noetl.model.orders import RunPipeline
@@ -45,14 +45,6 @@ def go_on(turn: Turn, run_id: str, path: Path) -> None:
     order(turn, turn.state.runs[run_id], path, find_pipe(turn.state, run_id, path))
 
 
-def look_again(turn: Turn) -> None:
-    """Something changed that parked tokens may have waited for."""
-    try:
-        routing.reconsider(turn)
-    except admission.Refused as refused:
-        turn.emit("next.evaluated", refused.step, {"event": "", "arcs": [], "error": refused.error}, parent=turn.last)
-
-
 def _signal(turn: Turn, request: Signal) -> None:
     waiting = turn.state.listeners.get(request.name) or ()
     first = waiting[0] if waiting else None
@@ -60,7 +52,7 @@ def _signal(turn: Turn, request: Signal) -> None:
     turn.emit("signal.received", turn.state.path, payload, parent=turn.last)
     if first is not None:
         go_on(turn, *first)
-    look_again(turn)
+    routing.look_again(turn)
 
 
 def _cancel(turn: Turn, request: Cancel) -> None:
@@ -84,7 +76,8 @@ def _resume(turn: Turn, request: Resume) -> None:
     for run in list(state.runs.values()):
         if run.loop is not None:
             loops.pump(turn, turn.outlook.steps[run.step], run)
-    look_again(turn)
+    if not state.boundaries:  # what ended meanwhile is routed first, which looks at the parked tokens too
+        routing.look_again(turn)
 
 
 def _due(turn: Turn, _request: Due) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from noetl.engine import fold_runs as runs
-from noetl.engine.find import find_pipe
 from noetl.model.events import Event, seconds
-from noetl.model.output import ok
-from noetl.model.scope import written
+from noetl.model.scope import of_scope, written
 from noetl.model.state import (
     Boundary,
     Execution,
@@ -96,16 +96,8 @@ def _patched(state: Execution, event: Event) -> None:
 
 
 def _signal(state: Execution, event: Event) -> None:
-    name, data = event.payload["signal"], event.payload["data"]
     _handled(state, event)
-    waiting = state.listeners.get(name)
-    if not waiting:
-        state.signals.setdefault(name, []).append(data)
-        return
-    run_id, path = waiting.pop(0)
-    pipe = find_pipe(state, run_id, path)
-    if pipe is not None and pipe.wait is not None:
-        pipe.wait.answer = ok(data)
+    runs.deliver(state, event.payload["signal"], event.payload["data"])
 
 
 # --- routing ---------------------------------------------------------------------------------------------------------
@@ -118,11 +110,11 @@ def _routed(state: Execution, event: Event) -> None:
         return
     bringer = next(one for one in state.boundaries if one.step_run_id == event.step_run_id)
     state.boundaries.remove(bringer)
-    state.bringer = bringer
-    for target, value in payload.get("set", {}).items():
-        state.ctx = written(state.ctx, tuple(target.split(".")[1:]), value)
-    taken = any(arc["taken"] for arc in payload["arcs"])
-    _output(state, bringer, leaf=not taken)
+    # Tokens carry the event that was offered, which of a loop is another than the one that ended it.
+    state.bringer = replace(bringer, name=payload["event"])
+    for target, value in of_scope(payload.get("set", {}), "ctx"):
+        state.ctx = written(state.ctx, target, value)
+    _output(state, bringer, leaf="terminate" in payload or not any(arc["taken"] for arc in payload["arcs"]))
     if payload.get("error") or payload.get("unrouted"):
         error = payload.get("error") or bringer.output["error"]
         state.failure = state.failure or {**error, "step": bringer.step}

@@ -9,7 +9,7 @@ from noetl.engine.turn import Turn
 from noetl.model.output import failure
 from noetl.model.requests import Open
 from noetl.model.scope import merged
-from noetl.model.state import Token
+from noetl.model.state import BEGINNING, Token
 
 
 def open_execution(turn: Turn, request: Open) -> None:
@@ -31,8 +31,7 @@ def open_execution(turn: Turn, request: Open) -> None:
     turn.emit("playbook.request.evaluated", playbook.path, {}, parent=turn.last)
     start = request.entry_step or turn.outlook.net.start
     turn.emit("workflow.started", playbook.path, {"step": start}, parent=turn.last)
-    event = {"name": "workflow.started", "status": "success", "step": None, "error": None, "output": None}
-    routing.arrive(turn, start, Token(None, event))
+    routing.arrive(turn, start, Token(None, BEGINNING))
 
 
 def _problem(turn: Turn, request: Open) -> dict[str, Any] | None:

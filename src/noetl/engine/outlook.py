@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from noetl.model.net import Net
-from noetl.model.playbook import Step, Task
-
-_HELPERS = frozenset({"done", "ok", "fail", "running", "loop_done", "all_done", "any_done"})
+from noetl.model.playbook import Step
 
 
 class Outlook:
@@ -41,26 +39,32 @@ class Outlook:
         """Whether a template of its pipeline reads the state of steps."""
         known = self._reads_steps.get(step.name)
         if known is None:
-            known = any(_reads_steps(value) for value in _pipeline_values(step.tasks))
-            known = self._reads_steps[step.name] = known or _reads_steps(step.output)
+            known = self._reads_steps[step.name] = any(_reads_steps(value) for value in _pipeline_values(step))
         return known
 
 
-def _pipeline_values(tasks: tuple[Task, ...]) -> Iterator[Any]:
-    for task in tasks:
+def _pipeline_values(step: Step) -> Iterator[Any]:
+    """Everything that a worker evaluates."""
+    yield step.output
+    loop = step.loop
+    while loop is not None:
+        yield loop.until
+        loop = loop.inner
+    for task in step.tasks:
         yield task.config
         yield task.input
         yield task.output
         yield from (one.value for one in task.set)
+        yield from (layered.value for layered in task.spec.values())
         for rule in task.policy.rules if task.policy is not None else ():
             yield rule.when
-            yield from (one.value for one in rule.then.set)
+            then = rule.then
+            yield from (then.attempts, then.delay, then.max_delay, then.message)
+            yield from (one.value for one in then.set)
 
 
 def _reads_steps(value: Any) -> bool:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return any(_reads_steps(part) for part in value.values())
     facts = getattr(value, "facts", None)
-    return facts is not None and (
-        any(read.path[0] == "steps" for read in facts.reads) or any(call.name in _HELPERS for call in facts.calls)
-    )
+    return facts is not None and any(read.path[0] == "steps" for read in facts.reads)

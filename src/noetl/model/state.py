@@ -112,13 +112,21 @@ class StepInfo(msgspec.Struct):
     #: `scheduled`, `running`, `done`, `failed`, `cancelled` or `skipped`
     status: str = "scheduled"
     run_id: str | None = None
-    #: how many of its runs are under way
-    active: int = 0
     started_at: str | None = None
     finished_at: str | None = None
     error: dict[str, Any] | None = None
     #: the counts of its loop
     loop: dict[str, int] | None = None
+
+
+#: the event that brings the first token
+BEGINNING: dict[str, Any] = {
+    "name": "workflow.started",
+    "status": "success",
+    "step": None,
+    "error": None,
+    "output": None,
+}
 
 
 class Token(msgspec.Struct):
