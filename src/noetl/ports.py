@@ -23,6 +23,14 @@ class StoreFailed(NoetlError):
     """The store cannot write or read (disk full, no permission, corrupted). What was durable before still is."""
 
 
+class ResultGone(NoetlError):
+    """A payload was removed: its time had run out."""
+
+
+class ResultDamaged(NoetlError):
+    """A payload is not what was stored."""
+
+
 class Summary(msgspec.Struct, frozen=True):
     """An execution as lists show it."""
 
@@ -139,6 +147,22 @@ class Call(msgspec.Struct, frozen=True):
     #: what templates of the task see: `workload`, `ctx`, `step`, `iter` …
     scopes: Mapping[str, Any]
     iteration: int | str | None = None
+    #: of a task that runs again after a crash: what it last said of its progress, see `World.progress`
+    progress: Mapping[str, Any] | None = None
+
+
+class Results(Protocol):
+    """Where large payloads lie. A reference is a map of `type`, `locator`, `auth_reference` and `meta`.
+
+    Whatever cannot be read raises ResultGone (it was removed), ResultDamaged (it is not what was stored) or another
+    NoetlError that says why.
+    """
+
+    async def read(self, reference: Mapping[str, Any]) -> Any:
+        """The payload, checked against its `sha256`."""
+
+    async def rows(self, reference: Mapping[str, Any], start: int, stop: int) -> list[Any]:
+        """The rows from `start` up to and without `stop`; fewer where there are no more."""
 
 
 class World(Protocol):
@@ -154,6 +178,16 @@ class World(Protocol):
 
     def log(self, call: Call, stream: str, text: str) -> None:
         """Keep what a task wrote to `stdout` or `stderr`; may hold several lines or a part of one."""
+
+    @property
+    def results(self) -> Results:
+        """The payloads that references lead to."""
+
+    def draft(self, suffix: str) -> Path:
+        """A new file beside the result store, for data that is to be handed over as `Spilled`; never shown to others."""
+
+    async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
+        """Record how far a task is; returns when that is durable. Who runs it again finds it in `Call.progress`."""
 
 
 class Tool(Protocol):

@@ -104,7 +104,12 @@ def test_a_closed_stdout_is_no_reason_to_fail(shell: Shell, files: Path, argumen
 
 def test_an_interruption_ends_with_130_and_no_traceback(shell: Shell) -> None:
     process = subprocess.Popen(
-        shell.command("validate", "-"), stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=shell.environment
+        shell.command("validate", "-"),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=shell.environment,
+        # A shell that starts the tests in the background ignores interruptions, and its children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
     )
     assert process.stderr is not None
     deadline = time.monotonic() + 20

@@ -146,6 +146,7 @@ APPLY: dict[str, Callable[[Execution, Event], None]] = {
     "step.failed": runs.step_ended,
     "step.cancelled": runs.step_cancelled,
     "task.started": runs.task_started,
+    "task.progress": runs.task_progress,
     "task.done": runs.task_done,
     "loop.started": runs.loop_started,
     "loop.iteration.started": runs.iteration_started,

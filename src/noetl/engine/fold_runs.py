@@ -226,6 +226,11 @@ def _unheard(wait: Wait, event: Event) -> tuple[str, Any] | None:
     return wait.signal, wait.answer["data"]
 
 
+def task_progress(state: Execution, event: Event) -> None:
+    """An attempt is still under way; what it said is for whoever runs it again."""
+    _pipe(state, event).seq = event.seq
+
+
 def task_done(state: Execution, event: Event) -> None:
     """An attempt has ended, and what it wrote is seen."""
     pipe = _pipe(state, event)

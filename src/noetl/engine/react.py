@@ -87,6 +87,11 @@ def _task_started(turn: Turn, fact: Fact, pipe: Pipe) -> None:
         control.go_on(turn, fact.step_run_id, parse_label(fact.iteration))
 
 
+def _task_progress(turn: Turn, fact: Fact, pipe: Pipe) -> None:
+    if pipe.is_open and fact.number == pipe.number:
+        turn.accept(fact, turn.state.runs[fact.step_run_id], pipe.seq)
+
+
 def _task_done(turn: Turn, fact: Fact, pipe: Pipe) -> None:
     if not pipe.is_open or fact.number != pipe.number:
         return
@@ -120,6 +125,7 @@ def _iteration_ended(turn: Turn, fact: Fact, pipe: Pipe) -> None:
 
 FACTS: dict[str, Callable[[Turn, Fact, Pipe], None]] = {
     "task.started": _task_started,
+    "task.progress": _task_progress,
     "task.done": _task_done,
     "step.done": _step_ended,
     "step.failed": _step_ended,

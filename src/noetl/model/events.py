@@ -114,6 +114,7 @@ EVENTS: Final[dict[str, About]] = {
         "A task is about to take effect.",
         {"wait": "what it waits for, when it holds no worker meanwhile", "input": "the workbook task's own input"},
     ),
+    "task.progress": About("task", "A long task says how far it is; it goes on from there after a crash.", {"progress": "in its own words"}),
     "task.done": About(
         "task",
         "One attempt at a task ended.",

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+import msgspec
+
+JSON: Final = "application/json"
+NDJSON: Final = "application/x-ndjson"
+PARQUET: Final = "application/vnd.apache.parquet"
 
 Output = dict[str, Any]
 Failure = dict[str, Any]
@@ -21,3 +27,12 @@ def failed(error: Failure, **helpers: Any) -> Output:
 def failure(kind: str, message: str, *, retryable: bool = False, **more: Any) -> Failure:
     """An error as data."""
     return {"kind": kind, "message": message, "retryable": retryable, **more}
+
+
+class Spilled(msgspec.Struct, frozen=True):
+    """Data of an output that a tool left in a file (see `World.draft`), because it may be too large to hold."""
+
+    path: str
+    content_type: str = JSON
+    #: how many rows, where it is a list
+    rows: int | None = None

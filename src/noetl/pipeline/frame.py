@@ -44,6 +44,8 @@ class Frame:
         self.number = 0
         #: the attempt that was recorded as started and has no end yet; it runs again, under the same name
         self.recorded_start: tuple[str, int] | None = None
+        #: what the task at which it stands last said of how far it is: another attempt may go on from there
+        self.progress: dict[str, Any] | None = None
         #: when the next attempt may start, in seconds since the epoch
         self.not_before: float | None = None
         #: when the attempt under way started
@@ -64,6 +66,7 @@ class Frame:
         self.counter = counter
         self.attempt = 1
         self.not_before = None
+        self.progress = None
         if not self.at_end:
             name = self.task.name
             visit = self.visits[name] = self.visits.get(name, 0) + 1

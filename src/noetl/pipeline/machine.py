@@ -304,6 +304,11 @@ def started_fact(frame: Frame, payload: dict[str, Any]) -> Fact:
     return _task_fact(frame, "task.started", payload, "in_progress")
 
 
+def progress_fact(frame: Frame, said: dict[str, Any]) -> Fact:
+    """The attempt under way says how far it is."""
+    return _task_fact(frame, "task.progress", {"progress": said}, "in_progress")
+
+
 def _done(frame: Frame, payload: dict[str, Any]) -> Fact:
     status = "error" if payload["output"]["error"] is not None else "success"
     return _task_fact(frame, "task.done", payload, status)
@@ -338,6 +343,8 @@ def resume(frame: Frame, recorded: Iterable[Event]) -> Frame:
             frame.number += 1
             frame.recorded_start = (event.task_run_id or "", event.attempt or 1)
             frame.since = datetime.fromisoformat(event.timestamp).timestamp()
+        elif event.name == "task.progress":
+            frame.progress = event.payload["progress"]
         elif event.name == "task.done":
             _again(frame, event)
     return frame

@@ -14,7 +14,14 @@ from noetl.pipeline.machine import RunTask
 from noetl.ports import Call
 
 
-def call_of(move: RunTask, kind: ToolKind, *, step: str, iteration: int | str | None) -> Call:
+def call_of(
+    move: RunTask,
+    kind: ToolKind,
+    *,
+    step: str,
+    iteration: int | str | None,
+    progress: Mapping[str, Any] | None = None,
+) -> Call:
     """What a tool is told. A TemplateError says that the task cannot be rendered."""
     task, scopes = move.task, move.scopes
     config = {name: _field(name, value, kind, scopes) for name, value in task.config.items()}
@@ -33,6 +40,7 @@ def call_of(move: RunTask, kind: ToolKind, *, step: str, iteration: int | str | 
         move.attempt,
         scopes,
         iteration,
+        progress,
     )
 
 

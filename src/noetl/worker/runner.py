@@ -7,7 +7,7 @@ its facts wait for the next report.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
 from noetl.ports import Call, World
 from noetl.worker.render import call_of
+from noetl.worker.world import LocalWorld
 
 #: facts that may wait for a later report
 _PATIENCE = 64
@@ -67,7 +68,9 @@ class Surroundings(Protocol):
 class Runner:
     """One pipeline."""
 
-    def __init__(self, order: RunPipeline, step: Step, playbook: Playbook, around: Surroundings, world: World) -> None:
+    def __init__(
+        self, order: RunPipeline, step: Step, playbook: Playbook, around: Surroundings, world: LocalWorld
+    ) -> None:
         self.order = order
         self.around = around
         self.world = world
@@ -137,6 +140,11 @@ class Runner:
         if facts:
             await self.around.report(facts)
 
+    async def _progress(self, said: Mapping[str, Any]) -> None:
+        self.frame.progress = dict(said)
+        self.waiting.append(machine.progress_fact(self.frame, self.frame.progress))
+        await self._report()
+
     # --- one task ----------------------------------------------------------------------------------------------------
 
     def _plainly(self, move: RunTask) -> Output | None:
@@ -154,19 +162,23 @@ class Runner:
         if self.frame.recorded_start != (move.task_run_id, move.attempt):
             self.waiting.append(machine.started_fact(self.frame, {}))
         try:
-            output: Output = run(call_of(move, kind, step=self.order.step, iteration=self.order.iteration), self.world)
+            output: Output = run(self._call(move, kind), self.world)
         except TemplateError as error:
             return failed(failure_of(error))
         except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
             return _broke(error)
         return output
 
+    def _call(self, move: RunTask, kind: ToolKind) -> Call:
+        order, progress = self.order, self.frame.progress
+        return call_of(move, kind, step=order.step, iteration=order.iteration, progress=progress)
+
     async def _task(self, move: RunTask) -> Move | None:
         """Run a task; None when it waits for something."""
         again = self.frame.recorded_start == (move.task_run_id, move.attempt)
         kind = self.around.tools[move.task.kind]
         try:
-            call = call_of(move, kind, step=self.order.step, iteration=self.order.iteration)
+            call = self._call(move, kind)
         except TemplateError as error:
             return await self._ended(failed(failure_of(error)), again=again)
         unable = self._unable(move)
@@ -206,6 +218,7 @@ class Runner:
         if run is None:
             return failed(failure("fail", f"`kind: {kind.name}` cannot be run by this version"))
         timeout = call.spec.get("timeout")
+        self.world.listeners[call.key] = self._progress
         try:
             async with asyncio.timeout(None if timeout is None else float(timeout)):
                 made = run(call, self.world)
@@ -216,6 +229,8 @@ class Runner:
             return failed(failure("timeout", message, retryable=True))
         except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
             return _broke(error)
+        finally:
+            del self.world.listeners[call.key]
 
     # --- the workbook ------------------------------------------------------------------------------------------------
 

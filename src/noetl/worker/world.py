@@ -19,6 +19,8 @@ class LocalWorld:
         self.folder = folder
         self.environment = environment
         self._log = log
+        #: task key → who hears of its progress
+        self.listeners: dict[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {}
         self._kept: dict[str, tuple[asyncio.Future[Any], Callable[[Any], Awaitable[None]]]] = {}
 
     async def resource(self, name: str, make: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[None]]) -> T:
@@ -34,6 +36,10 @@ class LocalWorld:
     def log(self, call: Call, stream: str, text: str) -> None:
         """Keep what a task wrote."""
         self._log(call, stream, text)
+
+    async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
+        """Record how far a task is."""
+        await self.listeners[call.key](said)
 
     def kill(self) -> None:
         """End kept processes at once."""
