@@ -21,7 +21,7 @@ from noetl.model.events import Fact
 from noetl.model.net import Net
 from noetl.model.orders import StartChild
 from noetl.model.output import Output, failed, failure, ok
-from noetl.model.requests import Cancel, ChildEnded, Due, Open, Posted
+from noetl.model.requests import Cancel, ChildEnded, Due, Open, Pause, Posted, Resume
 from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
 from noetl.ports import Call, EventLog, Line, Source, StoreFailed
@@ -150,6 +150,11 @@ class House:
         """Cancel a child execution."""
         self.service.post(execution_id, [Cancel("its parent was cancelled")])
 
+    def hold_child(self, execution_id: str, *, paused: bool) -> None:
+        """Pause a child execution with its parent, or let it go on; one that is as it should be is left alone."""
+        request = Pause(with_parent=True) if paused else Resume(with_parent=True)
+        self.service.post(execution_id, [request])
+
     def _later(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
@@ -187,6 +192,8 @@ class House:
                 parent={"execution_id": parent.id, "task_run_id": task_run_id},
                 depth=parent.state.depth + 1,
             )
+        # What the parent was told while the child was on its way has not reached it.
+        self.hold_child(execution_id, paused=parent.state.paused)
         await asyncio.shield(hot.finished)
         return output_of(hot.state)
 

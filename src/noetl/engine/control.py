@@ -8,7 +8,7 @@ from typing import Any
 from noetl.engine import loops, routing, runs
 from noetl.engine.find import find_pipe, loop_at, pipes
 from noetl.engine.turn import Turn
-from noetl.model.orders import RunPipeline
+from noetl.model.orders import HoldChild, RunPipeline
 from noetl.model.output import failed, failure, ok
 from noetl.model.requests import Cancel, ChildEnded, Due, Pause, Posted, Request, Resume, Signal
 from noetl.model.state import Path, Pipe, StepRun, label_of
@@ -64,15 +64,32 @@ def _numbered(request: Posted) -> dict[str, Any]:
 
 
 def _pause(turn: Turn, request: Pause) -> None:
-    if not turn.state.paused:
-        turn.emit("execution.paused", turn.state.path, _numbered(request), parent=turn.last)
+    by = _by(request)
+    if by.get("by", "request") not in turn.state.paused_by:
+        turn.emit("execution.paused", turn.state.path, _numbered(request) | by, parent=turn.last)
+        _hold_children(turn, paused=True)
+
+
+def _by(request: Pause | Resume) -> dict[str, str]:
+    return {"by": "parent"} if request.with_parent else {}
+
+
+def _hold_children(turn: Turn, *, paused: bool) -> None:
+    for run in turn.state.runs.values():
+        for _, pipe in pipes(run):
+            if pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
+                turn.orders.append(HoldChild(pipe.wait.child["execution_id"], paused))
 
 
 def _resume(turn: Turn, request: Resume) -> None:
     state = turn.state
-    if not state.paused:
+    by = _by(request)
+    if not state.paused_by or by.get("by", state.paused_by[0]) not in state.paused_by:
         return
-    turn.emit("execution.resumed", state.path, _numbered(request), parent=turn.last)
+    turn.emit("execution.resumed", state.path, _numbered(request) | by, parent=turn.last)
+    if state.paused_by:
+        return
+    _hold_children(turn, paused=False)
     for run in list(state.runs.values()):
         if run.loop is not None:
             loops.pump(turn, turn.outlook.steps[run.step], run)

@@ -61,7 +61,14 @@ def _started(state: Execution, event: Event) -> None:
 
 
 def _paused(state: Execution, event: Event) -> None:
-    state.paused = event.name == "execution.paused"
+    state.paused_by.append(event.payload.get("by", "request"))
+    _handled(state, event)
+
+
+def _resumed(state: Execution, event: Event) -> None:
+    # Who asks for one run to go on means it; a parent takes back no more than its own wish.
+    by = event.payload.get("by")
+    state.paused_by = [one for one in state.paused_by if by is not None and one != by]
     _handled(state, event)
 
 
@@ -158,7 +165,7 @@ APPLY: dict[str, Callable[[Execution, Event], None]] = {
     "workflow.synthesized": _synthesized,
     "signal.received": _signal,
     "execution.paused": _paused,
-    "execution.resumed": _paused,
+    "execution.resumed": _resumed,
     "execution.cancelled": _cancelled,
     "workflow.finished": _finished,
     "playbook.processed": _processed,

@@ -186,7 +186,8 @@ class Execution(msgspec.Struct):
     timestamp: str = ""
     #: `requested`, `running`, `completed`, `failed` or `cancelled`
     status: str = "requested"
-    paused: bool = False
+    #: who wants it paused: `request`, `parent` or both
+    paused_by: list[str] = []
     #: when the workflow started, in seconds since the epoch
     started: float = 0.0
     workload: dict[str, Any] = {}
@@ -221,6 +222,11 @@ class Execution(msgspec.Struct):
     synthesized: list[dict[str, Any]] = []
     error: dict[str, Any] | None = None
     stalled: list[str] = []
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing new may start."""
+        return bool(self.paused_by)
 
     @property
     def over(self) -> bool:
