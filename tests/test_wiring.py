@@ -72,7 +72,6 @@ def run(coroutine: Any) -> Any:
         ),
         ("- {step: a, tool: {kind: duckdb, query: SELECT 1}}", "fail", "cannot be run by this version"),
         ("- {step: a, tool: {kind: wait, until: tomorrow}}", "type", "cannot wait so"),
-        ("- {step: a, tool: {kind: workbook, task: w}}\nworkbook: {w: {kind: wait, seconds: 1}}", "fail", "cannot stand in a workbook"),
     ],
     ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no tool", "no time", "wait in a workbook"],
 )  # fmt: skip
@@ -182,7 +181,9 @@ def test_a_paused_run_starts_nothing_new_until_it_is_resumed(site: Site) -> None
 
 def test_children_pause_with_their_parent_and_go_on_with_it(site: Site) -> None:
     async def main() -> None:
-        site.write("child", "- {step: x, tool: {kind: wait, seconds: 0.1}, next: {arcs: [{step: end}]}}\n- {step: end}\n")
+        site.write(
+            "child", "- {step: x, tool: {kind: wait, seconds: 0.1}, next: {arcs: [{step: end}]}}\n- {step: end}\n"
+        )
         async with site.house() as house:
             loop = "loop: {in: [1, 2], iterator: i, spec: {mode: parallel}}"
             file = site.write("main", f"- {{step: a, {loop}, tool: {{kind: playbook, path: child}}}}\n")

@@ -18,6 +18,7 @@ KIND = ToolKind(
     input=InputRole.ARGUMENTS,
     output="the child's output",
     one_of=(("path",),),
+    suspends=True,
 )
 
 
