@@ -8,6 +8,7 @@ import pytest
 from corpus import HEAD
 from house import House, net_of
 
+from noetl.engine.reduce import reduced
 from noetl.model.events import Event, Fact
 from noetl.model.output import Output, failed, failure
 from noetl.model.requests import Due, Pause, Resume, Signal
@@ -319,3 +320,38 @@ def test_a_time_limit_may_come_from_the_input_and_must_be_a_number() -> None:
     made = run(steps, payload={"limit": "soon"})
     assert made.state.error is not None
     assert made.state.error["kind"] == "type"
+
+
+# --- opening ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_payload_that_breaks_the_schema_is_refused_before_anything_runs() -> None:
+    text = HEAD.replace("{name: test}", "{name: test, schema: {properties: {items: {type: array}}}}")
+    made = House(net_of(text + "- {step: a, tool: {kind: shell, cmd: x}}"), payload={"items": "none"})
+    made.run()
+    assert [event.name for event in made.events()] == [
+        "playbook.execution.requested",
+        "playbook.request.evaluated",
+        "playbook.processed",
+    ]
+    assert made.state.error is not None
+    assert (made.state.error["kind"], made.state.status) == ("payload-schema", "failed")
+    assert "workload.items" in made.state.error["message"]
+
+
+# --- reducers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "values", "expected"),
+    [
+        ("union", [[1, 2], 2, [True, {"a": 1}], {"a": 1}], [1, 2, True, {"a": 1}]),
+        ("append", [[1], [2]], [[1], [2]]),
+        ("merge", [{"a": {"b": 1, "c": 1}}, {"a": {"c": 2}}], {"a": {"b": 1, "c": 2}}),
+        ("count", [None, 0], 2),
+        ("first", [3, 1], 3),
+        ("last", [3, 1], 1),
+    ],
+)
+def test_a_reducer_makes_one_value_of_many(how: str, values: list[Any], expected: Any) -> None:
+    assert repr(reduced(how, values)) == repr(expected)  # in which true is not 1

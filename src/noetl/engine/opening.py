@@ -41,4 +41,14 @@ def _problem(turn: Turn, request: Open) -> dict[str, Any] | None:
     for name in (request.entry_step, request.return_step):
         if name is not None and name not in turn.outlook.steps:
             return failure("playbook", f"playbook `{turn.state.path}` has no step `{name}`")
-    return None
+    schema = turn.outlook.net.playbook.metadata.get("schema")
+    return None if schema is None else _misfit(turn, schema)
+
+
+def _misfit(turn: Turn, schema: Any) -> dict[str, Any] | None:
+    from noetl.lang.workload import misfits
+
+    wrong = misfits(turn.state.workload, schema)
+    if not wrong:
+        return None
+    return failure("payload-schema", "; ".join(f"{one.name}: {one.said}" for one in wrong[:10]))
