@@ -73,7 +73,7 @@ def run(coroutine: Any) -> Any:
         ("- {step: a, tool: {kind: duckdb, query: SELECT 1}}", "fail", "cannot be run by this version"),
         ("- {step: a, tool: {kind: wait, until: tomorrow}}", "type", "cannot wait so"),
     ],
-    ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no tool", "no time", "wait in a workbook"],
+    ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no tool", "no time"],
 )  # fmt: skip
 def test_what_cannot_work_ends_in_an_error_that_names_the_step(site: Site, steps: str, kind: str, said: str) -> None:
     state = run(site.run(steps, n=1))
