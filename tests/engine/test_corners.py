@@ -322,6 +322,18 @@ def test_a_time_limit_may_come_from_the_input_and_must_be_a_number() -> None:
     assert made.state.error["kind"] == "type"
 
 
+# --- children --------------------------------------------------------------------------------------------------------
+
+
+def test_a_child_that_does_not_end_in_time_is_cancelled_and_its_task_fails() -> None:
+    made = House(net_of(HEAD + "- {step: a, tool: {kind: playbook, path: other, spec: {timeout: 5}}}"))
+    made.children_end = False
+    made.run()
+    assert made.state.error is not None
+    assert (made.state.status, made.state.error["kind"], made.now) == ("failed", "timeout", 1_000_005.0)
+    assert made.stopped == ["id-1"]
+
+
 # --- opening ---------------------------------------------------------------------------------------------------------
 
 

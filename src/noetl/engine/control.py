@@ -8,7 +8,7 @@ from typing import Any
 from noetl.engine import loops, routing, runs
 from noetl.engine.find import find_pipe, loop_at, pipes
 from noetl.engine.turn import Turn
-from noetl.model.orders import HoldChild, RunPipeline
+from noetl.model.orders import HoldChild, RunPipeline, StopChild
 from noetl.model.output import failed, failure, ok
 from noetl.model.requests import Cancel, ChildEnded, Due, Pause, Posted, Request, Resume, Signal
 from noetl.model.state import Path, Pipe, StepRun, label_of
@@ -116,6 +116,10 @@ def _wake(turn: Turn, run: StepRun, path: Path, pipe: Pipe) -> None:
     output = ok()
     if wait.signal is not None:
         output = failed(failure("timeout", f"the signal `{wait.signal}` did not come in time"))
+    elif wait.child is not None:
+        said = f"playbook `{wait.child['path']}` did not end in time (`spec.timeout`)"
+        output = failed(failure("timeout", said, retryable=True))
+        turn.orders.append(StopChild(wait.child["execution_id"]))
     order(turn, run, path, pipe, output)
 
 

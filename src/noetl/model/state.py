@@ -16,7 +16,7 @@ Path = tuple[int, ...]
 
 
 class Wait(msgspec.Struct):
-    """What a suspended task waits for; exactly one of `until`, `signal` (perhaps with `until`) and `child`."""
+    """What a suspended task waits for: a signal, a child, or just a time; `until` is when it waits no longer."""
 
     task_run_id: str
     until: float | None = None
