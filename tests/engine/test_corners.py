@@ -232,6 +232,20 @@ def test_complete_when_and_until_may_ask_about_steps() -> None:
     assert made.state.ctx == {"one": 1, "two": 1}
 
 
+def test_a_loop_whose_list_is_being_stored_is_not_done_a_second_time_by_a_pause() -> None:
+    made = started("""
+- step: each
+  spec: {result: {inline_max_bytes: 10}}
+  loop: {in: [1, 2], iterator: n}
+  tool: {kind: shell, cmd: x}
+""")
+    while not named(made, "loop.done"):
+        made.tick()
+    made.happen(Pause())
+    made.happen(Resume())
+    assert len(named(made, "loop.done")) == 1
+
+
 # --- steps -----------------------------------------------------------------------------------------------------------
 
 

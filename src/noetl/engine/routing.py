@@ -106,7 +106,7 @@ def _effects(
         sight = scopes.of_boundary(turn, ended)
         sight |= {"ctx": ctx, "event": event}
         scopes.with_steps(turn, sight, arc.args, *(one.value for one in arc.set))
-        made = patch_of(arc.set, sight)
+        made = patch_of(arc.set, sight, most=turn.outlook.max_payload)
         patch = followed_by(patch, made)
         for path, value in of_scope(made, "ctx"):
             ctx = written(ctx, path, value)

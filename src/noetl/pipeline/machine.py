@@ -72,8 +72,21 @@ def begin(frame: Frame, moment: Moment) -> Move:
     return _run(frame, facts, moment)
 
 
+def close(frame: Frame, output: Output) -> Finish:
+    """The end of a step whose loop is over, with the loop's output."""
+    frame.output = output
+    return _finish(frame, [])
+
+
+def spoil(frame: Frame, problem: Failure) -> Finish:
+    """The end of a pipeline that could not begin."""
+    return _fail(frame, problem, [])
+
+
 def proceed(frame: Frame, moment: Moment) -> Move:
     """The move after a sleep, or the first one after `resume`."""
+    if frame.failure is not None:
+        return _fail(frame, frame.failure, [])
     if frame.at_end:
         return _finish(frame, [])
     if frame.not_before is not None and frame.not_before > moment.now:
@@ -83,30 +96,46 @@ def proceed(frame: Frame, moment: Moment) -> Move:
 
 def advance(frame: Frame, output: Output, moment: Moment) -> Move:
     """The move after a task has ended with an output."""
-    move = _judge(frame, output, moment)
+    return conclude(frame, shaped(frame, output, moment), moment)
+
+
+def shaped(frame: Frame, output: Output, moment: Moment) -> Output:
+    """A task's output as its own `output:` makes it."""
+    output = _with_meta(frame, output, moment)
+    if frame.task.output is None or output["error"] is not None:
+        return output
+    try:
+        return {**output, "data": render(frame.task.output, {**frame.scopes, "output": output})}
+    except TemplateError as error:
+        return failed(failure_of(error), **_helpers(output))
+
+
+def conclude(frame: Frame, output: Output, moment: Moment, recorded: Output | None = None) -> Move:
+    """The move after a shaped output; `recorded` is what the log gets of one whose data lies elsewhere."""
+    move = _judge(frame, output, moment, recorded)
     return _run(frame, list(move.facts), moment) if isinstance(move, _Next) else move
 
 
-def _judge(frame: Frame, output: Output, moment: Moment) -> Sleep | Finish | _Next:
+def _judge(frame: Frame, output: Output, moment: Moment, recorded: Output | None = None) -> Sleep | Finish | _Next:
     """What follows from an output, by the policy of its task."""
     task = frame.task
     frame.recorded_start = None
-    output = _with_meta(frame, output, moment)
     good = output["error"] is None
     patch: Patch = {}
     try:
         if good:
-            output, patch = _after_ok(frame, task, output)
+            patch = patch_of(task.set, {**frame.scopes, "output": output}, most=frame.max_payload) if task.set else {}
     except TemplateError as error:
-        output, good = failed(failure_of(error), **_helpers(output)), False
+        output, good, recorded = failed(failure_of(error), **_helpers(output)), False, None
     frame.write(patch)
     frame.scopes["output"] = output
+    noted = recorded or output
     try:
         chosen = choose(task, frame.scopes, good=good)
-        return _follow(frame, output, chosen, patch, moment)
+        return _follow(frame, output, noted, chosen, patch, moment)
     except TemplateError as error:
         problem = failure_of(error)
-        payload = {"output": output, "do": "fail", "error": problem} | ({"set": patch} if patch else {})
+        payload = {"output": noted, "do": "fail", "error": problem} | ({"set": patch} if patch else {})
         return _fail(frame, problem, [_done(frame, payload)])
 
 
@@ -122,27 +151,20 @@ def _helpers(output: Output) -> dict[str, Any]:
     return {key: value for key, value in output.items() if key not in ("status", "data", "ref", "error")}
 
 
-def _after_ok(frame: Frame, task: Task, output: Output) -> tuple[Output, dict[str, Any]]:
-    """The task's own `output:` and `set`."""
-    sight = {**frame.scopes, "output": output}
-    if task.output is not None:
-        output = {**output, "data": render(task.output, sight)}
-        sight["output"] = output
-    return output, patch_of(task.set, sight) if task.set else {}
-
-
 # --- what follows an output --------------------------------------------------------------------------------------------
 
 
-def _follow(frame: Frame, output: Output, chosen: Chosen, patch: Patch, moment: Moment) -> Sleep | Finish | _Next:
+def _follow(
+    frame: Frame, output: Output, noted: Output, chosen: Chosen, patch: Patch, moment: Moment
+) -> Sleep | Finish | _Next:
     """Do what the chosen rule says."""
     directive = chosen.directive
-    payload: dict[str, Any] = {"output": output, "do": directive.do}
+    payload: dict[str, Any] = {"output": noted, "do": directive.do}
     if chosen.rule is not None:
         payload["rule"] = chosen.rule
     delay, problem = _weigh(frame, directive, output, moment)
     if problem is None and directive.set:
-        extra = patch_of(directive.set, frame.scopes)
+        extra = patch_of(directive.set, frame.scopes, most=frame.max_payload)
         patch = followed_by(patch, extra)
         frame.write(extra)
     if directive.do == "fail":
@@ -240,13 +262,13 @@ def _advance_unstarted(frame: Frame, problem: Failure, facts: list[Fact], moment
     """
     if frame.recorded_start is None:
         facts = [*facts, started_fact(frame, {})]
-    move = _judge(frame, failed(problem), moment)
+    move = _judge(frame, shaped(frame, failed(problem), moment), moment)
     facts += move.facts
     return Sleep(moment.now, tuple(facts)) if isinstance(move, _Next) else replace(move, facts=tuple(facts))
 
 
 def _fail(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish:
-    error = {**problem, "task": frame.task.name}
+    error = {**problem, "task": frame.task.name if frame.tasks else None}
     output = {**failed(error), **_helpers(frame.scopes.get("output") or {})}
     if frame.iteration is None:
         facts.append(_fact(frame, "step.failed", {"output": output}, status="error"))
@@ -365,7 +387,9 @@ def _again(frame: Frame, event: Event) -> None:
         frame.discard_output()
     else:
         frame.yield_output(payload["output"])
-    if do == "jump":
+    if do == "fail":
+        frame.failure = payload["error"]
+    elif do == "jump":
         frame.jumps += 1
         frame.visit(frame.positions[payload["to"]])
     elif do == "break":
