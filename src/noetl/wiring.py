@@ -23,7 +23,7 @@ from noetl.model.events import Fact
 from noetl.model.net import Net
 from noetl.model.orders import StartChild
 from noetl.model.output import Output, failed, failure, ok
-from noetl.model.requests import Cancel, ChildEnded, Due, Open, Posted
+from noetl.model.requests import Cancel, ChildEnded, Due, Open, Pause, Posted, Resume
 from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
 from noetl.ports import OVER, Call, EventLog, Line, ResultGone, Source, StoreFailed, Summary
@@ -221,6 +221,11 @@ class House:
         else:
             self.service.post(execution_id, [Cancel(_WITHOUT_PARENT)])
 
+    def hold_child(self, execution_id: str, *, paused: bool) -> None:
+        """Pause a child execution with its parent, or let it go on; one that is as it should be is left alone."""
+        request = Pause(with_parent=True) if paused else Resume(with_parent=True)
+        self.service.post(execution_id, [request])
+
     def _later(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
@@ -233,6 +238,8 @@ class House:
             if self._starting.pop(execution_id):
                 self.stop_child(execution_id)
             if isinstance(found, Hot):
+                # What the parent was told while the child was on its way has not reached it.
+                self.hold_child(execution_id, paused=parent.state.paused)
                 await asyncio.shield(found.finished)
                 found = output_of(found.state)
             await self.service.record(parent.id, [ChildEnded(execution_id, found)])
