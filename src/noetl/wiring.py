@@ -29,6 +29,7 @@ from noetl.pipeline.frame import Moment
 from noetl.ports import OVER, Call, EventLog, Line, ResultGone, Source, StoreFailed, Summary
 from noetl.results.files import FileResults
 from noetl.server.catalog import Catalog
+from noetl.server.history import snapshot_of
 from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
 from noetl.tools.registry import Kinds
 from noetl.worker.local import Running, Workshop
@@ -134,8 +135,12 @@ class House:
         """Start an execution."""
         await self._keep(source)
         execution_id = more.pop("execution_id", None) or self.child_id()
-        await self.log.claim(execution_id)
-        return await self.service.start(net, Open(execution_id, source.hash, payload, file=source.file, **more))
+        self._coming.add(execution_id)
+        try:
+            await self.log.claim(execution_id)
+            return await self.service.start(net, Open(execution_id, source.hash, payload, file=source.file, **more))
+        finally:
+            self._coming.discard(execution_id)
 
     async def _keep(self, source: Source) -> None:
         if source.hash not in self._sources:
@@ -181,7 +186,7 @@ class House:
         self._coming.add(execution_id)
         try:
             await self.log.claim(execution_id)
-            snapshot = msgspec.msgpack.encode(fork.state) if len(fork.events) >= SNAPSHOT_EVERY else None
+            snapshot = snapshot_of(fork.state) if len(fork.events) >= SNAPSHOT_EVERY else None
             await self.log.append(fork.events, status=shown_status(fork.state), snapshot=snapshot)
             return await self.service.take_over(execution_id, net)
         finally:

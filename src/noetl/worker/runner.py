@@ -53,6 +53,9 @@ class Surroundings(Protocol):
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
 
+    def paused(self) -> bool:
+        """Whether nothing new may start."""
+
     async def sleep_until(self, when: float) -> None:
         """Sleep until a time in seconds since the epoch."""
 
@@ -138,6 +141,8 @@ class Runner:
             self.move = self._told(await self._kept(self.shaped))
         while self.move is not None and not isinstance(self.move, Finish):
             move = self.move
+            if isinstance(move, RunTask) and self.around.paused():
+                break  # it is ordered anew when that is over, and goes on behind what it has reported
             self.move = self._told(await self._sleep(move) if isinstance(move, Sleep) else await self._task(move))
         await self._report()
 
