@@ -245,6 +245,20 @@ def test_a_number_of_any_size_survives_a_snapshot(monkeypatch: pytest.MonkeyPatc
     asyncio.run(go())
 
 
+def test_a_playbook_that_calls_itself_several_times_over_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, site: Site
+) -> None:
+    monkeypatch.setattr("noetl.wiring.RECURSIONS", 20)
+    steps = """- step: start
+  loop: {in: [1, 2, 3], iterator: i, spec: {mode: parallel}}
+  tool: {kind: playbook, path: main}
+"""
+    state = asyncio.run(site.run(steps))
+    assert state.error is not None
+    assert state.error["cause"]["kind"] == "limit"
+    assert "calls itself; more than 20 runs" in state.error["cause"]["message"]
+
+
 def test_children_pause_with_their_parent_and_go_on_with_it(site: Site) -> None:
     async def main() -> None:
         site.write(

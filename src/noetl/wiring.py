@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from noetl.server.fork import Fork
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+#: how many executions may come of one that was started, where playbooks call themselves
+RECURSIONS = 10_000
 #: how often requests from other processes are looked for, in seconds
 POLL = 0.05
 _WITHOUT_PARENT = "its parent was cancelled"
@@ -106,6 +108,8 @@ class House:
         self._sources: dict[str, Source] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._poller: asyncio.Task[None] | None = None
+        #: the execution that was started → how many came of it because a playbook calls itself
+        self._recursions: dict[str, int] = {}
         #: claimed, not loaded yet: requests for them have to wait
         self._coming: set[str] = set()
         #: children on their way, and whether they are to be cancelled when they are there
@@ -269,6 +273,11 @@ class House:
             return failed(failure("playbook", f"the playbook {file} cannot be read: {error.strerror}"))
         if loaded.net is None:
             return failed(failure("playbook", f"the playbook {file} has errors: run `noetl validate {file}`"))
+        if self._runs_away(parent, source):
+            said = (
+                f"playbook `{child['path']}` calls itself; more than {RECURSIONS:,} runs came of one that was started"
+            )
+            return failed(failure("limit", said))
         return await self.start(
             source,
             loaded.net,
@@ -279,6 +288,17 @@ class House:
             parent={"execution_id": parent.id, "task_run_id": task_run_id},
             depth=parent.state.depth + 1,
         )
+
+    def _runs_away(self, parent: Running, source: Source) -> bool:
+        """Whether a playbook that calls itself has done so too often: several calls at each level soon fill a disk."""
+        state, above = parent.state, {parent.state.playbook}
+        while state.parent is not None and (around := self.service.hot.get(state.parent["execution_id"])) is not None:
+            state = around.state
+            above.add(state.playbook)
+        if source.hash not in above:
+            return False
+        self._recursions[state.execution_id] = count = self._recursions.get(state.execution_id, 0) + 1
+        return count > RECURSIONS
 
     def _file(self, hot: Running) -> Path:
         # The same text may lie in several folders; the execution knows from which it was run.
