@@ -176,8 +176,8 @@ EVENTS: Final[dict[str, About]] = {
         {"step": "which one", "steps": "the new ones, in the canonical language; the token goes to the first"},
     ),
     "signal.received": About("workflow", "A signal came from outside.", {"signal": "its name", "data": "its content", "request": "its number, from another process"}),
-    "execution.paused": About("workflow", "Nothing new starts until it is resumed.", {"request": "as above"}),
-    "execution.resumed": About("workflow", "Work goes on.", {"request": "as above"}),
+    "execution.paused": About("workflow", "Nothing new starts until it is resumed.", {"request": "as above", "by": "`parent` when it pauses with its parent"}),
+    "execution.resumed": About("workflow", "Work goes on.", {"request": "as above", "by": "`parent` when it goes on with its parent"}),
     "execution.cancelled": About("workflow", "Everything ends here.", {"why": "the reason", "request": "as above"}),
     "execution.forked": About(
         "workflow",

@@ -45,5 +45,7 @@ class ToolKind(msgspec.Struct, frozen=True):
     keeps_network: bool = False
     #: it runs in a process of its own, which `isolation` and `limits` bind
     has_process: bool = False
+    #: it is put away until what it waits for has come, which only a task of a step can be
+    suspends: bool = False
     #: other values than `spec` gives it when nobody says otherwise
     defaults: Mapping[str, object] = {}

@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-import msgspec
-
 from noetl.engine.outlook import Outlook
 from noetl.engine.react import open as open_execution
 from noetl.engine.react import pending, react
@@ -24,7 +22,7 @@ from noetl.model.plans import Planner
 from noetl.model.requests import Due, Open, Request
 from noetl.model.state import Execution
 from noetl.ports import EventLog
-from noetl.server.history import state_at
+from noetl.server.history import snapshot_of, state_at
 
 #: a snapshot is written whenever so many events have come since the last
 SNAPSHOT_EVERY = 5_000
@@ -186,7 +184,7 @@ class Service:
         state = hot.state
         snapshot = None
         if state.seq >= hot.next_snapshot:
-            snapshot = msgspec.msgpack.encode(state)
+            snapshot = snapshot_of(state)
             # A large state is written less often, so that an event costs the same however long the run is.
             hot.next_snapshot = state.seq + max(SNAPSHOT_EVERY, len(snapshot) // BYTES_PER_EVENT)
         await self.log.append(decision.events, status=shown_status(state), snapshot=snapshot)

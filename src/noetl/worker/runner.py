@@ -23,7 +23,7 @@ from noetl.model.kinds import ToolKind
 from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure, Output, Spilled, failed, failure
 from noetl.model.playbook import Playbook, Step
-from noetl.pipeline import machine
+from noetl.pipeline import facts, machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
 from noetl.ports import Call, World
@@ -55,6 +55,9 @@ class Surroundings(Protocol):
 
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
+
+    def paused(self) -> bool:
+        """Whether nothing new may start."""
 
     async def sleep_until(self, when: float) -> None:
         """Sleep until a time in seconds since the epoch."""
@@ -155,6 +158,8 @@ class Runner:
             self.move = self._told(await self._kept(self.shaped))
         while self.move is not None and not isinstance(self.move, Finish):
             move = self.move
+            if isinstance(move, RunTask) and self.around.paused():
+                break  # it is ordered anew when that is over, and goes on behind what it has reported
             self.move = self._told(await self._sleep(move) if isinstance(move, Sleep) else await self._task(move))
         await self._report()
 
@@ -242,7 +247,7 @@ class Runner:
 
     async def _progress(self, said: Mapping[str, Any]) -> None:
         self.frame.progress = dict(said)
-        self.waiting.append(machine.progress_fact(self.frame, self.frame.progress))
+        self.waiting.append(facts.progress_fact(self.frame, self.frame.progress))
         await self._report()
 
     # --- one task ----------------------------------------------------------------------------------------------------
@@ -261,7 +266,7 @@ class Runner:
         ):
             return None
         if self.frame.recorded_start != (move.task_run_id, move.attempt):
-            self.waiting.append(machine.started_fact(self.frame, {}))
+            self.waiting.append(facts.started_fact(self.frame, {}))
         try:
             output: Output = run(self._call(move, kind), self.world)
         except TemplateError as error:
@@ -285,7 +290,7 @@ class Runner:
         if suspend is not None:
             return await self._suspend(suspend(call, self.around.moment().now), call, again=again)
         if not again:
-            self.waiting.append(machine.started_fact(self.frame, {}))
+            self.waiting.append(facts.started_fact(self.frame, {}))
         if not kind.effect_free or len(self.waiting) > _PATIENCE:
             await self._report()
         return await self._conclude(await self._tool(kind, call))
@@ -293,7 +298,7 @@ class Runner:
     async def _ended(self, output: Output, *, again: bool) -> Move:
         """A task that ended before it started."""
         if not again:
-            self.waiting.append(machine.started_fact(self.frame, {}))
+            self.waiting.append(facts.started_fact(self.frame, {}))
         return machine.advance(self.frame, output, self.around.moment())
 
     async def _suspend(self, wait: dict[str, Any], call: Call, *, again: bool) -> Move | None:
@@ -304,7 +309,7 @@ class Runner:
             if forbidden := restrictions(call.spec):
                 wait["child"]["restrict"] = forbidden
         if not again:
-            self.waiting.append(machine.started_fact(self.frame, {"wait": wait}))
+            self.waiting.append(facts.started_fact(self.frame, {"wait": wait}))
         await self._report()
         return None
 
