@@ -14,6 +14,9 @@ from noetl.model.output import Output, Spilled
 
 T = TypeVar("T")
 
+#: what a summary's status is at the end
+OVER = frozenset({"completed", "failed", "cancelled"})
+
 
 class Conflict(NoetlError):
     """Somebody else has written to the execution's log meanwhile: load it again."""
@@ -89,8 +92,8 @@ class EventLog(Protocol):
     def snapshot(self, execution_id: str, *, upto: int | None = None) -> tuple[int, bytes] | None:
         """The latest snapshot, not later than `upto`, and its seq."""
 
-    def summaries(self, *, limit: int = 50, unfinished: bool = False) -> list[Summary]:
-        """The executions, the latest first."""
+    def summaries(self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None) -> list[Summary]:
+        """The executions, the latest first; of a `parent` its children, of the parent `""` those that have none."""
 
     def summary(self, execution_id: str) -> Summary | None:
         """One execution; None: there is none. A beginning of an id is enough; UsageError: it fits several."""
@@ -98,11 +101,14 @@ class EventLog(Protocol):
     async def claim(self, execution_id: str) -> bool:
         """Make this process the owner of an execution, unless another one that is alive owns it."""
 
-    def keep_source(self, source: Source) -> None:
+    async def keep_source(self, source: Source) -> None:
         """Keep the text of a playbook under its hash."""
 
     def source(self, content_hash: str) -> Source | None:
         """The playbook of a hash."""
+
+    def latest(self, path: str) -> Source | None:
+        """The playbook of the latest execution with that path."""
 
     def post(self, execution_id: str, body: bytes) -> None:
         """Leave a request for whoever owns the execution."""
@@ -199,6 +205,10 @@ class World(Protocol):
     folder: Path
     #: the environment for processes, without what holds credentials
     environment: Mapping[str, str]
+    #: what code that is confined must not see, wherever it lies: the home with the log
+    hidden: Sequence[Path]
+    #: what no task of the execution may do, whatever its spec says, by the keys of effective specs
+    restrict: Mapping[str, Any]
 
     async def resource(self, name: str, make: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[None]]) -> T:
         """Something to be made once and kept, such as connections."""

@@ -93,13 +93,13 @@ def _said(name: str, payload: dict[str, Any]) -> Any:
         return f"{error.get('kind')}: {error.get('message')}{again}"
     if name == "next.evaluated":
         return ", ".join(f"{arc['to']} {'taken' if arc['taken'] else 'refused'}" for arc in payload["arcs"])
-    if name in ("step.done", "task.done"):
-        return _yielded(payload["output"])
-    if name == "loop.iteration.done" and "ref" in payload:
-        return _yielded({**payload, "external": True})
+    if name in ("step.done", "task.done", "loop.iteration.done"):
+        return _yielded(payload.get("output") or {**payload, "external": "ref" in payload})
     if name == "task.started" and "wait" in payload:
         wait = payload["wait"]
         return wait_words(Wait("", wait.get("until"), wait.get("signal"), wait.get("child")))
+    if name == "workflow.synthesized":
+        return f"{payload['step']} plans {', '.join(step['step'] for step in payload['steps'])}"
     if name == "loop.started":
         return f"{items(payload['items'])}, {payload['mode']}"
     for key in ("why", "set", "signal", "loop", "data", "status", "from", "step"):
@@ -113,4 +113,4 @@ def _yielded(output: dict[str, Any]) -> Any:
 
     if output.get("external"):
         return f"{stored(output['ref'])}: {output['ref']['locator'].get('path', '')}"
-    return output["data"] if output["data"] is not None else ""
+    return output["data"] if output.get("data") is not None else ""

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noetl.errors import NoetlError, UsageError
+from noetl.ports import OVER
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from noetl.model.net import Net
-    from noetl.ports import EventLog, Summary
+    from noetl.ports import EventLog, Source, Summary
     from noetl.server.catalog import Catalog
 
 LAST = "last"
-OVER = frozenset({"completed", "failed", "cancelled"})
 #: how many a shell offers
 _OFFERED = 20
 
@@ -68,11 +68,11 @@ json_option = click.option("--json", "as_data", is_flag=True, help="As data, for
 def find(log: EventLog, given: str) -> Summary:
     """The execution that is meant by an id, by the beginning of one, or by `last`."""
     if given == LAST:
-        found = next((one for one in log.summaries() if one.parent is None), None)
-        if found is None:
+        latest = log.summaries(limit=1, parent="")
+        if not latest:
             raise UsageError("nothing has been run yet; `noetl run FILE` runs a playbook")
-        return found
-    found = log.summary(given) if given else None
+        return latest[0]
+    found = log.summary(given) if given.isascii() else None
     if found is not None:
         return found
     raise UsageError(f"there is no execution {given!r}; `noetl ps` lists them, and `last` is the latest")
@@ -89,16 +89,38 @@ def shown_status(summary: Summary) -> str:
 
 
 def net_of(log: EventLog, summary: Summary) -> Net | None:
-    """What was run; None: its text is not there any more, or cannot be read by this version."""
+    """The playbook that was run; None: its text is not there any more, or cannot be read by this version."""
     from noetl.cli.loading import collector_off
 
     source = log.source(summary.playbook)
     with collector_off():
-        return _catalog().net(source) if source is not None else None
+        return catalog().net(source) if source is not None else None
+
+
+def whole_net(log: EventLog, summary: Summary) -> Net | None:
+    """The same with the steps that the execution planned."""
+    from noetl.server.history import state_at
+
+    net = net_of(log, summary)
+    if net is None or all(step.router.synthesize is None for step in net.steps.values()):
+        return net
+    return catalog().grown(net, state_at(log, summary.execution_id).synthesized)
+
+
+def was_edited(source: Source) -> bool:
+    """Whether the file of a recorded playbook says something else by now; one that is gone says nothing."""
+    import hashlib
+    from pathlib import Path
+
+    try:
+        data = Path(source.file).read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(data).hexdigest() != source.hash
 
 
 @cache
-def _catalog() -> Catalog:
+def catalog() -> Catalog:
     """One for all executions of a command: most of them ran the same few playbooks."""
     from noetl.server.catalog import Catalog
     from noetl.tools.registry import Kinds
@@ -110,7 +132,7 @@ def _step_names(log: EventLog, summary: Summary) -> list[str]:
     """The steps of the playbook, and those that were made while it ran."""
     from noetl.server.history import state_at
 
-    net = net_of(log, summary)
+    net = whole_net(log, summary)
     return list(dict.fromkeys([*(net.steps if net is not None else ()), *state_at(log, summary.execution_id).steps]))
 
 

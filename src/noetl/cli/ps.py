@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from noetl.cli.executions import OVER, is_left, json_option, opened_log, shown_status
+from noetl.cli.executions import is_left, json_option, opened_log, shown_status
 from noetl.cli.printing import as_json, columns, in_colour, note, out
 from noetl.errors import NoetlError
+from noetl.ports import OVER
 
 if TYPE_CHECKING:
     from noetl.ports import EventLog, Summary
@@ -28,9 +29,7 @@ def command(*, limit: int, unfinished: bool, children: bool, as_data: bool) -> N
     `interrupted` is an execution whose process has gone before its end: `noetl resume ID` goes on with it.
     """
     with opened_log() as log:
-        # Children are told apart only afterwards; there may be many of them.
-        found = log.summaries(limit=limit if children else limit * 50, unfinished=unfinished)
-        shown = [one for one in found if children or one.parent is None][:limit]
+        shown = log.summaries(limit=limit, unfinished=unfinished, parent=None if children else "")
         origins = {one.execution_id: _origin(log, one) for one in shown}
     if as_data:
         out(as_json([{**to_builtins(one), "rerun": origins[one.execution_id]} for one in shown]))

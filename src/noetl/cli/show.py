@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.executions import OVER, execution_argument, find, is_left, json_option, opened_log, shown_status
+from noetl.cli.executions import execution_argument, find, is_left, json_option, opened_log, shown_status
 from noetl.cli.files import near
 from noetl.cli.printing import as_json, in_colour, out, painted
+from noetl.ports import OVER
 
 if TYPE_CHECKING:
     from noetl.model.state import Execution
@@ -35,7 +36,7 @@ def command(*, execution: str, as_data: bool) -> None:
 
 
 def _children(log: EventLog, execution_id: str) -> list[Summary]:
-    return [one for one in log.summaries(limit=10_000) if one.parent == execution_id]
+    return log.summaries(limit=1_000_000, parent=execution_id)
 
 
 def _document(summary: Summary, state: Execution, source: Source | None, children: list[Summary]) -> dict[str, Any]:

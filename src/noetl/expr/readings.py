@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from noetl.model.playbook import Playbook, Rule, Step, Task
+
+Of = TypeVar("Of")
 
 #: so many steps are remembered
 _MOST = 10_000
@@ -32,25 +34,34 @@ class Readings(msgspec.Struct, frozen=True):
     ref_server: bool
 
 
-#: by the identity of the step, which is kept alive
-_known: dict[int, tuple[Step, Readings]] = {}
+class _Known(Generic[Of]):
+    """Answers about parts of a playbook, by their identity, which is kept alive."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Any, Of]] = {}
+
+    def get(self, part: Any, find: Callable[[], Of]) -> Of:
+        known = self._found.get(id(part))
+        if known is None or known[0] is not part:
+            while len(self._found) >= _MOST:
+                del self._found[next(iter(self._found))]
+            known = self._found[id(part)] = (part, find())
+        return known[1]
+
+
+_of_steps: _Known[Readings] = _Known()
+_of_admissions: _Known[list[Way]] = _Known()
 
 
 def readings(step: Step, playbook: Playbook) -> Readings:
     """Who reads the results of a step."""
-    known = _known.get(id(step))
-    if known is None or known[0] is not step:
-        known = _known[id(step)] = (step, _find(step, playbook))
-        while len(_known) > _MOST:
-            del _known[next(iter(_known))]
-    return known[1]
+    return _of_steps.get(step, lambda: _find(step, playbook))
 
 
 def _find(step: Step, playbook: Playbook) -> Readings:
     server = list(_reads(_server_values(step)))
-    # An admission sees the event that brought the token, of whichever step that was.
-    server += [path for path in _reads(_admissions(playbook)) if path[0] == "event"]
-    pipeline = list(_reads(_pipeline_values(step)))
+    server += _of_admissions.get(playbook, lambda: _event_reads(playbook))
+    pipeline = list(_reads(pipeline_values(step)))
     outputs = [rest for path in server if (rest := _below_output(path)) is not None]
     inner = [rest for path in pipeline if (rest := _below_output(path)) is not None]
     return Readings(
@@ -121,12 +132,14 @@ def _server_values(step: Step) -> Iterator[Any]:
         yield step.router.synthesize.plan
 
 
-def _admissions(playbook: Playbook) -> Iterator[Any]:
-    for step in playbook.steps:
-        yield from (rule.when for rule in step.admission.rules or ())
+def _event_reads(playbook: Playbook) -> list[Way]:
+    """What admissions read of the event that brought the token, of whichever step that was."""
+    rules = (rule for step in playbook.steps for rule in step.admission.rules or ())
+    return [path for path in _reads(rule.when for rule in rules) if path[0] == "event"]
 
 
-def _pipeline_values(step: Step) -> Iterator[Any]:
+def pipeline_values(step: Step) -> Iterator[Any]:
+    """All that the worker may evaluate of a step."""
     yield from _end_values(step)
     for task in step.tasks:
         yield from task_values(task)

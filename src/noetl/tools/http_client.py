@@ -38,8 +38,8 @@ class Refused(Exception):
 class Client:
     """The connections of one execution. Tasks share them and nothing else: there is no jar for cookies."""
 
-    def __init__(self) -> None:
-        connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60)
+    def __init__(self, size: int) -> None:
+        connector = aiohttp.TCPConnector(limit=size, ttl_dns_cache=60)
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -49,9 +49,9 @@ class Client:
         )
 
     @classmethod
-    async def open(cls) -> Client:
-        """A client in the running event loop."""
-        return cls()
+    async def open(cls, size: int) -> Client:
+        """A client in the running event loop, of so many connections at once; 0: as many as are wanted."""
+        return cls(size)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -141,7 +141,8 @@ def _check_host(url: URL, spec: Mapping[str, Any]) -> None:
     if spec.get("network") == "off":
         raise Refused("http-transport", f"`network: off` does not let this task call {host}")
     if allowed is not None and not any(
-        pattern in (host, "*") or (pattern.startswith("*.") and host.endswith(pattern[1:])) for pattern in allowed
+        pattern in (host, "*") or (pattern.startswith("*.") and host.endswith(pattern[1:]))
+        for pattern in map(str.lower, allowed)
     ):
         raise Refused("http-transport", f"`allow_hosts` does not let this task call {host}")
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noetl.ports import Call, World
+    from noetl.tools.confine.bounds import Place
     from noetl.tools.processes import Capture
     from noetl.tools.spilling import TextSpool
 
@@ -37,13 +38,30 @@ KIND = ToolKind(
     input=InputRole.ARGUMENTS,
     output="`{stdout, stderr, exit_code}`; an exit code other than 0 is an error",
     one_of=(("cmd", "file"),),
+    keeps_network=True,
+    has_process=True,
     shell=frozenset({"cmd"}),
+    paths=frozenset({"file"}),
     aliases=("script",),
 )
 
 
 async def run(call: Call, world: World) -> Output:
     """Run the commands one after another until one fails; what they left in the background ends with the task."""
+    from noetl.tools.confine.bounds import Place, bounds_of, unenforceable
+
+    bounds = bounds_of(call.spec)
+    problem = unenforceable(bounds)
+    if problem is not None:
+        return failed(problem)
+    place = Place(bounds, world)
+    try:
+        return await _run(call, world, place)
+    finally:
+        place.close()
+
+
+async def _run(call: Call, world: World, place: Place) -> Output:
     import asyncio
 
     from noetl.tools.processes import Capture
@@ -52,8 +70,10 @@ async def run(call: Call, world: World) -> Output:
     spools = {stream: TextSpool(world, call.spill, tail=_TRIMMED) for stream in ("stdout", "stderr")}
     capture = Capture(call, world, spools)
     try:
-        code = await _run_all(call, world, capture)
+        code = await _run_all(call, world, place, capture)
         capture.finish()
+        if code is None:
+            return failed(failure("limit", f"the command has more than {call.spec['limits.processes']} processes"))
         if capture.exceeded:
             return failed(failure("limit", over_limit("what the command wrote", capture.limit)))
         if capture.broken is not None:
@@ -68,21 +88,27 @@ async def run(call: Call, world: World) -> Output:
             spool.close()
 
 
-async def _run_all(call: Call, world: World, capture: Capture) -> int:
-    """The exit code of the last command that ran."""
-    from noetl.tools.processes import Child, end
+async def _run_all(call: Call, world: World, place: Place, capture: Capture) -> int | None:
+    """The exit code of the last command that ran; None: it had too many processes."""
+    from noetl.tools.processes import Census, Child, Family, end
 
+    # Who has left the group of a command is not looked for at the end of each task, but at the end of the execution.
+    family = await world.resource("shell", Family.open, Family.close)
     children: list[Child] = []
-    code = 0
+    code, crowded = 0, False
     try:
-        environment = {**world.environment, **_variables(call)}
+        environment = {**place.environment, **_variables(call)}
         folder = world.folder / str(call.config.get("cwd") or "")
         for arguments in _commands(call, world.folder):
-            child = Child(_limited(arguments, call), folder=folder, environment=environment, capture=capture)
+            command = place.command(_limited(arguments, call))
+            child = Child(command, folder=folder, environment=environment, family=family)
+            child.capture = capture
             children.append(child)
-            code = await child.wait()
+            with Census(child, call) as census:
+                code = await child.wait()
+            crowded = census.exceeded
             child.drain()
-            if code or capture.exceeded:
+            if code or capture.exceeded or crowded:
                 break
     except (OSError, ValueError):
         raise
@@ -92,7 +118,7 @@ async def _run_all(call: Call, world: World, capture: Capture) -> int:
     finally:
         for child in children:
             child.close()
-    return code
+    return None if crowded else code
 
 
 def _data(world: World, spools: Mapping[str, TextSpool]) -> Any:
@@ -146,12 +172,15 @@ def _variables(call: Call) -> dict[str, str]:
 
 
 def _failed(call: Call, code: int, stdout: str, stderr: str) -> Output:
+    from noetl.tools.confine import REASON, REFUSED
     from noetl.tools.processes import OUT_OF_TIME, how_it_ended, signal_name
 
     # Shells tell of a signal by 128 and its number.
     if code in (OUT_OF_TIME, 128 - OUT_OF_TIME) and "limits.cpu_s" in call.spec:
         limit = call.spec["limits.cpu_s"]
         return failed(failure("limit", f"the command used more than {limit} s of processor time"))
+    if code == REFUSED and stderr.startswith(REASON):
+        return failed(failure("isolation", stderr.strip()))
     said = " | ".join(stderr.strip().splitlines()[-_LAST_LINES:])[-_TRIMMED:]
     message = f"the command {how_it_ended(code)}"
     more: dict[str, Any] = {"exit_code": code} if code > 0 else {"exit_code": 128 - code, "signal": signal_name(code)}

@@ -44,6 +44,9 @@ class Rules(msgspec.Struct, frozen=True):
     schema: str | None
 
 
+_USUAL = Rules(_INLINE, None, {}, None)
+
+
 class Keeper:
     """Keeps the results of one pipeline."""
 
@@ -57,6 +60,8 @@ class Keeper:
         self.reads = readings(step, playbook)
 
     def _rules(self, spec: Mapping[str, Layered]) -> Rules:
+        if not any(key.startswith(("result.", "validate.")) for key in spec):
+            return _USUAL
         scopes = self.frame.scopes
         inline = render(spec["result.inline_max_bytes"].value, scopes) if "result.inline_max_bytes" in spec else _INLINE
         ttl = render(spec["result.ttl"].value, scopes) if "result.ttl" in spec else None
@@ -89,7 +94,7 @@ class Keeper:
         return max(_SPILL, self._rules(task.spec).inline)
 
     def _is_read(self, task: Task) -> bool:
-        if task.name in self.reads.inside or "validate.output" in task.spec:
+        if task.name in self.reads.inside or "validate.output" in task.spec or self._is_checked():
             return True
         if self.frame.iteration is not None:
             return False  # the server sees the list that a loop makes, and nothing of its parts
@@ -105,6 +110,10 @@ class Keeper:
         except NoetlError as error:
             return failed(unreadable(error))
         return {key: value for key, value in {**output, "data": found}.items() if key != "external"}
+
+    def _is_checked(self) -> bool:
+        """Whether a schema is to be held against what the step yields."""
+        return "validate.output" in self.step.spec
 
     async def kept(self, output: Output) -> tuple[Output, Output | None]:
         """A shaped output with its reference, if it is to have one, and what is written down of it."""
@@ -247,7 +256,7 @@ class Keeper:
         parts = _parts(await self._filled(gather))
         output = ok(loop=dict(gather.counts))
         output["ref"] = await self.store.keep_list(self.execution_id, parts, ttl=rules.ttl)
-        if rules.select or self.reads.data or self.reads.at_end:
+        if rules.select or self.reads.data or self.reads.at_end or self._is_checked():
             return {**output, "data": await self.store.read(output["ref"])}
         return {**output, "external": True}
 
