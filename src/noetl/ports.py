@@ -183,6 +183,10 @@ class Part(msgspec.Struct, frozen=True):
 class ResultStore(Results, Protocol):
     """Results that can be added to."""
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The types of references that it makes: `blob`, `object_store`, `relational`, `nats`."""
+
     async def keep(
         self, execution_id: str, value: Any, *, ttl: float | None = None, schema: str | None = None
     ) -> dict[str, Any]:

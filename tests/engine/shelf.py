@@ -28,6 +28,7 @@ def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
 class Shelf:
     """Keeps payloads as bytes, by their hash. All shelves are one, as all executions of a machine have one store."""
 
+    kinds = frozenset({"blob"})
     payloads: ClassVar[dict[str, bytes]] = {}
 
     async def keep(

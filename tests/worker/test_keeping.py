@@ -223,3 +223,48 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_it_can_go_on(
             assert again.state.output == OUTPUTS["outputs and writes"]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "said"),
+    [
+        (
+            "store: nats",
+            "result",
+            "`spec.result.store: nats` is not there; there is `blob`, which `auto` takes as well",
+        ),
+        ("store: object_store", "result", "there is `blob`"),
+        ("store: relational", "result", "there is `blob`"),
+        ("ttl: soon", "type", "such as 24h, not 'soon'"),
+        ("ttl: ''", "type", "such as 24h"),
+        ("select: {n: '$['}", "template", "jsonpath"),
+    ],
+)
+@pytest.mark.parametrize("tool", ["{kind: noop, output: [1]}", "{kind: shell, cmd: 'echo 1'}"], ids=["noop", "shell"])
+def test_results_that_cannot_be_kept_so_fail_whatever_their_size(
+    site: Site, tool: str, result: str, kind: str, said: str
+) -> None:
+    state = asyncio.run(site.run(f"- {{step: a, spec: {{result: {{{result}}}}}, tool: {tool}}}\n"))
+    assert state.error is not None
+    assert (state.error["kind"], state.error["step"]) == (kind, "a")
+    assert said in state.error["message"]
+
+
+@pytest.mark.parametrize("store", ["auto", "blob"])
+def test_what_is_there_may_be_asked_for(site: Site, store: str) -> None:
+    steps = f"- {{step: a, spec: {{result: {{store: {store}, inline_max_bytes: 1}}}}, tool: {{kind: noop, output: [1, 2]}}, set: {{ctx.a_ref: '{{{{ output.ref }}}}'}}}}\n"
+    state = asyncio.run(site.run(steps))
+    assert state.ctx["a_ref"]["type"] == "blob"
+    assert state.output == {"ref": state.ctx["a_ref"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("$.items[*].id", [7]), ("$.items[0].id", 7), ("$.none[*]", []), ("$.none", None), ("$['total']", 1), ("$..id", [7])],
+)  # fmt: skip
+def test_what_is_selected_has_one_shape_whatever_the_data(site: Site, path: str, expected: Any) -> None:
+    steps = (
+        f'- {{step: a, spec: {{result: {{select: {{x: "{path}"}}}}}}, '
+        "tool: {kind: noop, output: {total: 1, items: [{id: 7}]}}, set: {ctx.x: '{{ output.data.x }}'}}\n"
+    )
+    assert asyncio.run(site.run(steps)).ctx == {"x": expected}

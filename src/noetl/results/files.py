@@ -69,6 +69,8 @@ class Found(msgspec.Struct, frozen=True):
 class FileResults:
     """The result store of one machine."""
 
+    kinds = frozenset({"blob"})
+
     def __init__(self, folder: Path, *, clock: Callable[[], float], sync: bool = False) -> None:
         self.folder = folder
         self.clock = clock

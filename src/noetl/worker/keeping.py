@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, TemplateError
 from noetl.expr.assign import failure_of, is_larger, render, too_large
 from noetl.expr.readings import Way, lifted, readings
 from noetl.expr.template import template
@@ -30,6 +31,8 @@ _INLINE = 65_536
 _SPILL = 1 << 20
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _SELECT = "result.select."
+#: a JSONPath that can lead to one place only
+_ONE_PLACE = re.compile(r"\$(\.[\w-]+|\[-?\d+\]|\['[^']*'\]|\[\"[^\"]*\"\])*")
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -42,6 +45,8 @@ class Rules(msgspec.Struct, frozen=True):
     select: Mapping[str, str]
     #: hash of the schema that the data was checked against
     schema: str | None
+    #: why nothing can be kept so
+    problem: Failure | None = None
 
 
 _USUAL = Rules(_INLINE, None, {}, None)
@@ -67,12 +72,16 @@ class Keeper:
         ttl = render(spec["result.ttl"].value, scopes) if "result.ttl" in spec else None
         select = {key[len(_SELECT) :]: str(one.value) for key, one in spec.items() if key.startswith(_SELECT)}
         schema = spec.get("validate.output")
-        return Rules(
-            int(inline),
-            None if ttl is None else seconds_of(ttl),
-            select,
-            None if schema is None else hash_of(schema.value),
-        )
+        kind = str(spec["result.store"].value) if "result.store" in spec else "auto"
+        problem = None if kind in ("auto", *self.store.kinds) else not_here(kind, self.store.kinds)
+        try:
+            seconds = None if ttl is None else seconds_of(ttl)
+        except ValueError:
+            seconds, problem = (
+                None,
+                failure("type", f"`spec.result.ttl` is seconds, or a text such as 24h, not {ttl!r}"),
+            )
+        return Rules(int(inline), seconds, select, None if schema is None else hash_of(schema.value), problem)
 
     # --- outputs of tasks ---------------------------------------------------------------------------------------------
 
@@ -80,7 +89,8 @@ class Keeper:
         """Whether an output has nothing that must be brought or stored."""
         if output["error"] is not None:
             return True
-        return not is_elsewhere(output) and not self._must_store(output, self._rules(self.frame.task.spec))
+        rules = self._rules(self.frame.task.spec)
+        return rules.problem is None and not is_elsewhere(output) and not self._must_store(output, rules)
 
     def _must_store(self, output: Output, rules: Rules) -> bool:
         if self.always or self.reads.ref_inside:
@@ -117,9 +127,11 @@ class Keeper:
 
     async def kept(self, output: Output) -> tuple[Output, Output | None]:
         """A shaped output with its reference, if it is to have one, and what is written down of it."""
+        rules = self._rules(self.frame.task.spec)
+        if rules.problem is not None and output["error"] is None:
+            return failed(rules.problem), None
         if output["error"] is not None or output.get("external"):
             return output, None
-        rules = self._rules(self.frame.task.spec)
         if isinstance(output["data"], Spilled):
             ref = await self._store(output["data"], rules)
             return {**output, "data": None, "ref": ref, "external": True}, None
@@ -244,10 +256,13 @@ class Keeper:
         output["ref"] = await self._reference(data)
         if not external:
             return replace(fact, payload={**fact.payload, "output": output})
-        shown = selected(data, rules.select) if rules.select else lifted(data, self.reads.data)
-        if is_larger(shown, self.most):
-            error = failure_of(too_large("what the step's `set` and arcs read of `output.data`", self.most))
-            return Fact("step.failed", fact.step_run_id, {"output": failed(error)}, "error", iteration=fact.iteration)
+        try:
+            shown = selected(data, rules.select) if rules.select else lifted(data, self.reads.data)
+            if is_larger(shown, self.most):
+                raise too_large("what the step's `set` and arcs read of `output.data`", self.most)
+        except TemplateError as error:
+            output = failed(failure_of(error))
+            return Fact("step.failed", fact.step_run_id, {"output": output}, "error", iteration=fact.iteration)
         return replace(fact, payload={**fact.payload, "output": {**output, "data": shown, "external": True}})
 
     async def gathered(self, gather: Gather) -> Output:
@@ -297,10 +312,18 @@ def _parts(gather: Gather) -> list[Part]:
 
 
 def selected(data: Any, select: Mapping[str, str]) -> dict[str, Any]:
-    """What `spec.result.select` shows of a payload: what each path leads to, a list where it leads to several."""
+    """What `spec.result.select` shows of a payload: of a path that leads to one place what is there, else a list."""
     asked = template("{{ data | jsonpath(path) }}")
     found = {name: asked.evaluate({"data": data, "path": path}) for name, path in select.items()}
-    return {name: (some[0] if len(some) == 1 else some or None) for name, some in found.items()}
+    return {
+        name: next(iter(some), None) if _ONE_PLACE.fullmatch(select[name]) else some for name, some in found.items()
+    }
+
+
+def not_here(kind: str, kinds: Iterable[str]) -> Failure:
+    """The error of asking for a store that this size of NoETL does not have."""
+    here = ", ".join(f"`{one}`" for one in sorted(kinds))
+    return failure("result", f"`spec.result.store: {kind}` is not there; there is {here}, which `auto` takes as well")
 
 
 def unreadable(error: NoetlError) -> Failure:
