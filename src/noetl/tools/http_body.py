@@ -118,7 +118,7 @@ def encoding_of(response: aiohttp.ClientResponse) -> str:
     """How its text is encoded; UTF-8 if that is not said, or nobody has heard of it."""
     said = response.charset or "utf-8"
     try:
-        b"".decode(said)
+        b"x".decode(said, "replace")  # of nothing at all, any name would do
     except LookupError:
         return "utf-8"
     return codecs.lookup(said).name

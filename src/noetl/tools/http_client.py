@@ -245,7 +245,7 @@ def _parsed(body: bytes, response: aiohttp.ClientResponse) -> tuple[Any, str]:
     if says_json(response) and encoding == "utf-8":
         try:
             return msgspec.json.decode(body), ""
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return body.decode("utf-8", "replace"), str(error)
     text = body.decode(encoding, "replace")
     try:
