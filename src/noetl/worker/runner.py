@@ -95,6 +95,8 @@ class Runner:
         self.waiting: list[Fact] = []
         #: what the log has of it, when it goes on
         self.recorded: list[Event] = []
+        #: the elements of loops over references that are at hand
+        self.rows: list[tuple[Any] | None] = []
         #: it has made its first move
         self.ready = False
         #: an output that is to be stored before it is concluded
@@ -177,10 +179,16 @@ class Runner:
             self.recorded = self.around.recorded(order)
         external = any("kept" in one.payload or one.payload.get("output", {}).get("external") for one in self.recorded)
         heavy_answer = order.answer is not None and not self.keeper.is_light(order.answer)
-        return not (order.rows or order.gather is not None or external or heavy_answer)
+        if order.gather is not None or external or heavy_answer:
+            return False
+        self.rows = [self.world.row_at_hand(row.ref, row.index) for row in order.rows]
+        return None not in self.rows
 
     def _first(self) -> Move | None:
         order, frame = self.order, self.frame
+        problem = self._take([found[0] for found in self.rows if found is not None])
+        if problem is not None:
+            return machine.spoil(frame, problem)
         if not order.begun:
             return machine.begin(frame, self.around.moment())
         machine.resume(frame, self.recorded)
@@ -209,22 +217,27 @@ class Runner:
         return await self._conclude(order.answer)
 
     async def _rows(self) -> Failure | None:
-        """Read the elements of loops over references, and evaluate the `input` that may read them."""
-        frame, step = self.frame, self.frame.step
+        """Read the elements of loops over references."""
         try:
-            for row in self.order.rows:
-                at = frame.scopes["iter"]
-                for _ in range(row.up):
-                    at = at["parent"]
-                at[row.iterator] = await self.world.row(row.ref, row.index)
-            if self.order.rows and step.input is not None:
-                frame.step_input = frame.scopes["input"] = render(step.input, frame.scopes)
-                return misfit(step.spec, "input", frame.step_input, f"step `{step.name}`")
-        except TemplateError as error:
-            return failure_of(error)
+            return self._take([await self.world.row(row.ref, row.index) for row in self.order.rows])
         except NoetlError as error:
             return unreadable(error)
-        return None
+
+    def _take(self, rows: list[Any]) -> Failure | None:
+        """Put the elements of loops over references in sight, and evaluate the `input` that may read them."""
+        frame, step = self.frame, self.frame.step
+        for row, value in zip(self.order.rows, rows, strict=True):
+            at = frame.scopes["iter"]
+            for _ in range(row.up):
+                at = at["parent"]
+            at[row.iterator] = value
+        if not rows or step.input is None:
+            return None
+        try:
+            frame.step_input = frame.scopes["input"] = render(step.input, frame.scopes)
+        except TemplateError as error:
+            return failure_of(error)
+        return misfit(step.spec, "input", frame.step_input, f"step `{step.name}`")
 
     async def _sleep(self, move: Sleep) -> Move:
         await self._report()
