@@ -1,0 +1,166 @@
+"""Redactor: takes the values of secrets out of whatever is about to be written. Pure, and told of every value first.
+
+A value is found in all its spellings (`model.spellings`). To look costs little where nothing is found, which is nearly
+always: what is to be written is encoded once and searched as a whole; only a hit makes it be taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, AnyStr, Generic
+
+import msgspec
+
+from noetl.model.secret import MASK
+from noetl.model.spellings import SHORTEST, spellings
+
+#: of a longer secret, a part this long is taken out where a text was cut off within it
+_PART = 8
+_LONG = 12
+_CUT = "…"
+
+
+class Redactor:
+    """The secrets that are known, and what is left of things without them."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._values: set[str] = set()
+        #: longest first: a longer one may hold a shorter one
+        self.patterns: tuple[str, ...] = ()
+        self.byte_patterns: tuple[bytes, ...] = ()
+        self._needles: tuple[bytes, ...] = ()
+        self._long: tuple[str, ...] = ()
+        self.add(*values)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to look for."""
+        return bool(self.patterns)
+
+    def add(self, *values: str) -> None:
+        """Know more secrets. Values under 4 characters are not looked for."""
+        new = {value for value in values if len(value) >= SHORTEST} - self._values
+        if not new:
+            return
+        self._values |= new
+        found = set(self.patterns).union(*map(spellings, new))
+        self.patterns = tuple(sorted(found, key=lambda form: (-len(form), form)))
+        self._long = tuple(value for value in sorted(self._values) if len(value) >= _LONG)
+        parts = {part for value in self._long for part in (value[:_PART], value[-_PART:])}
+        written = {_in_json(form) for form in found}
+        self._needles = tuple(sorted(written | {_in_json(part) for part in parts}))
+        plain = {form.encode("utf-8", "surrogatepass") for form in found}
+        wide = {value.encode(code, "surrogatepass") for value in self._values for code in ("utf-16-le", "utf-16-be")}
+        self.byte_patterns = tuple(sorted(written | plain | wide, key=lambda form: (-len(form), form)))
+
+    def clean(self, value: Any) -> tuple[Any, bool]:
+        """Data without secrets, keys of maps included, and whether there were any. What is clean comes back itself."""
+        if not self.patterns or value is None or isinstance(value, (bool, float)):
+            return value, False
+        encoded = msgspec.json.encode(value, enc_hook=str)
+        if not any(needle in encoded for needle in self._needles):
+            return value, False
+        cleaned = self._walk(value)
+        return cleaned, cleaned != value
+
+    def _walk(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self._walk(key): self._walk(part) for key, part in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._walk(part) for part in value]
+        if isinstance(value, int) and not isinstance(value, bool):
+            return MASK if str(value) in self._values else value
+        return value
+
+    def text(self, text: str) -> str:
+        """A text without secrets."""
+        for pattern in self.patterns:
+            if pattern in text:
+                text = text.replace(pattern, MASK)
+        for value in self._long:
+            text = _without_parts(text, value)
+        return text
+
+    def clean_bytes(self, data: bytes) -> tuple[bytes, bool]:
+        """Bytes without secrets, and whether there were any; of JSON and of text in UTF-8 or UTF-16."""
+        found = False
+        for pattern in self.byte_patterns:
+            if pattern in data:
+                data, found = data.replace(pattern, MASK.encode()), True
+        return data, found
+
+    def lines(self) -> Stream[str]:
+        """For text that comes in pieces."""
+        return Stream(self, "", MASK)
+
+    def bytes_in_pieces(self) -> Stream[bytes]:
+        """For bytes that come in pieces."""
+        return Stream(self, b"", MASK.encode())
+
+
+class Stream(Generic[AnyStr]):
+    """Redacts what comes in pieces: the end of a piece is held back for as long as it may be the beginning of a secret."""
+
+    def __init__(self, redactor: Redactor, empty: AnyStr, mask: AnyStr) -> None:
+        self._redactor = redactor
+        self._empty = empty
+        self._mask = mask
+        self._held = empty
+        #: whether a secret was found
+        self.found = False
+        self._known: tuple[AnyStr, ...] = ()
+        self._starts: dict[Any, list[AnyStr]] = {}
+        self._longest = 0
+
+    def feed(self, piece: AnyStr) -> AnyStr:
+        """What may be written now."""
+        self._learn()
+        text = self._clean(self._held + piece)
+        cut = self._open_end(text)
+        self._held = text[cut:]
+        return text[:cut]
+
+    def finish(self) -> AnyStr:
+        """The rest: nothing more comes."""
+        rest, self._held = self._held, self._empty
+        return rest
+
+    def _learn(self) -> None:
+        found: Any = self._redactor.patterns if isinstance(self._empty, str) else self._redactor.byte_patterns
+        if found is not self._known:
+            self._known = found
+            self._starts = {}
+            for pattern in self._known:
+                self._starts.setdefault(pattern[0], []).append(pattern)
+            self._longest = max(map(len, self._known), default=0)
+
+    def _clean(self, text: AnyStr) -> AnyStr:
+        for pattern in self._known:
+            if pattern in text:
+                text, self.found = text.replace(pattern, self._mask), True
+        return text
+
+    def _open_end(self, text: AnyStr) -> int:
+        """Where the beginning of a secret may stand that is not whole yet."""
+        for at in range(max(0, len(text) - self._longest + 1), len(text)):
+            candidates = self._starts.get(text[at])
+            if candidates and any(pattern.startswith(text[at:]) for pattern in candidates):
+                return at
+        return len(text)
+
+
+def _in_json(text: str) -> bytes:
+    """A text as it stands between the quotes of JSON."""
+    return msgspec.json.encode(text.encode("utf-8", "replace").decode())[1:-1]
+
+
+def _without_parts(text: str, value: str) -> str:
+    """What was cut off within a secret: its beginning at the end of a text, its end at the beginning."""
+    at = text.rfind(value[:_PART])
+    if at >= 0 and value.startswith(text[at:].removesuffix(_CUT)):
+        text = text[:at] + MASK + (_CUT if text.endswith(_CUT) else "")
+    at = text.find(value[-_PART:])
+    if at >= 0 and value.endswith(text[: at + _PART]):
+        text = MASK + text[at + _PART :]
+    return text
