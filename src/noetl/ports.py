@@ -189,6 +189,9 @@ class Keychain(Protocol):
     async def secret(self, provider: str, secret: str, key: str | None) -> Any:
         """A secret that no keychain declares."""
 
+    def close(self) -> None:
+        """Forget it all: the execution is over."""
+
 
 class Results(Protocol):
     """Where large payloads lie. A reference is a map of `type`, `locator`, `auth_reference` and `meta`.

@@ -22,9 +22,11 @@ from noetl.model.net import Net
 from noetl.model.orders import StartChild
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.requests import Cancel, ChildEnded, Due, Open, Posted
+from noetl.model.scope import merged
 from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
 from noetl.ports import Call, EventLog, Line, Source, StoreFailed
+from noetl.secrets.household import Keychains
 from noetl.server.catalog import Catalog
 from noetl.server.service import Hot, Service
 from noetl.tools.registry import Kinds
@@ -66,6 +68,7 @@ class House:
         self.shop = Workshop(log, self.kinds, self._world, clock=time.time, moment=self._moment)
         self.shop.office = self
         self.service = Service(log, self.shop, clock=time.time, new_id=lambda: str(uuid.uuid4()))
+        self.keychains = Keychains(settings, clock=time.time, new_id=lambda: str(uuid.uuid4()))
         self._sources: dict[str, Source] = {}
         self._kept: set[str] = set()
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -83,6 +86,7 @@ class House:
         if self._poller is not None:
             self._poller.cancel()
         await self.shop.close()
+        await self.keychains.close()
         await self.log.close()
 
     def kill(self) -> None:
@@ -100,7 +104,13 @@ class House:
         execution_id = more.pop("execution_id", None) or new_execution_id(time.time())
         self._sources[execution_id] = source
         await self.log.claim(execution_id)
-        return await self.service.start(net, Open(execution_id, source.hash, payload, file=source.file, **more))
+        workload = merged(net.playbook.workload, payload)
+        problem = await self.keychains.check(execution_id, net.playbook, workload, _folder(source))
+        request = Open(execution_id, source.hash, payload, file=source.file, problem=problem, **more)
+        hot = await self.service.start(net, request)
+        if hot.state.over:
+            self.keychains.forget(execution_id)
+        return hot
 
     async def resume(self, execution_id: str) -> Hot:
         """Go on with an execution that was interrupted."""
@@ -195,7 +205,9 @@ class House:
         return Path(hot.state.file or self._sources[hot.id].file).absolute()
 
     def _world(self, hot: Running) -> LocalWorld:
-        return LocalWorld(self._file(hot).parent, self.settings.environment, self._log_line)
+        folder = self._file(hot).parent
+        keychain = self.keychains.of(hot.id, hot.net.playbook, hot.state.workload, folder)
+        return LocalWorld(folder, self.keychains.environment, self._log_line, keychain)
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
         stamp = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
@@ -224,6 +236,10 @@ class House:
         with contextlib.suppress(NoetlError):
             await self.service.record(execution_id, [decode_request(body, number)])
             self.log.settle(number)
+
+
+def _folder(source: Source) -> Path:
+    return Path(source.file).absolute().parent
 
 
 def output_of(state: Execution) -> Output:

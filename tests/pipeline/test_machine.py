@@ -9,7 +9,7 @@ import pytest
 from noetl.lang import load
 from noetl.model.events import Event, Fact
 from noetl.model.output import Output, failed, failure, ok
-from noetl.pipeline import machine
+from noetl.pipeline import machine, replay
 from noetl.pipeline.backoff import LONGEST, delay_before
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
@@ -167,7 +167,7 @@ def test_what_was_recorded_is_enough_to_go_on(count: int) -> None:
     assert whole.end.name == "step.done"
     recorded = [fact for fact in whole.facts if fact.task is not None][: 2 * count]
     again = Driver(text)
-    machine.resume(again.frame, [_event(fact) for fact in recorded])
+    replay.resume(again.frame, [_event(fact) for fact in recorded])
     again.now = 10_000.0
     again.go_on(machine.proceed(again.frame, again.moment()), *outputs[len(recorded) // 2 :])
     assert again.end.name == "step.done"

@@ -6,14 +6,15 @@ always: what is to be written is encoded once and searched as a whole; only a hi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, AnyStr, Generic
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, AnyStr, Final, Generic
 
 import msgspec
 
-from noetl.model.secret import MASK
 from noetl.model.spellings import SHORTEST, spellings
 
+#: what stands where a secret stood
+MASK: Final = "[redacted]"
 #: of a longer secret, a part this long is taken out where a text was cut off within it
 _PART = 8
 _LONG = 12
@@ -92,21 +93,21 @@ class Redactor:
 
     def lines(self) -> Stream[str]:
         """For text that comes in pieces."""
-        return Stream(self, "", MASK)
+        return Stream(lambda: self.patterns, "", MASK)
 
     def bytes_in_pieces(self) -> Stream[bytes]:
         """For bytes that come in pieces."""
-        return Stream(self, b"", MASK.encode())
+        return Stream(lambda: self.byte_patterns, b"", MASK.encode())
 
 
 class Stream(Generic[AnyStr]):
     """Redacts what comes in pieces: the end of a piece is held back for as long as it may be the beginning of a secret."""
 
-    def __init__(self, redactor: Redactor, empty: AnyStr, mask: AnyStr) -> None:
-        self._redactor = redactor
-        self._empty = empty
-        self._mask = mask
-        self._held = empty
+    def __init__(self, patterns: Callable[[], tuple[AnyStr, ...]], empty: AnyStr, mask: AnyStr) -> None:
+        self._patterns: Callable[[], tuple[AnyStr, ...]] = patterns
+        self._empty: AnyStr = empty
+        self._mask: AnyStr = mask
+        self._held: AnyStr = empty
         #: whether a secret was found
         self.found = False
         self._known: tuple[AnyStr, ...] = ()
@@ -123,11 +124,12 @@ class Stream(Generic[AnyStr]):
 
     def finish(self) -> AnyStr:
         """The rest: nothing more comes."""
-        rest, self._held = self._held, self._empty
+        rest: AnyStr = self._held
+        self._held = self._empty
         return rest
 
     def _learn(self) -> None:
-        found: Any = self._redactor.patterns if isinstance(self._empty, str) else self._redactor.byte_patterns
+        found = self._patterns()
         if found is not self._known:
             self._known = found
             self._starts = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.model.output import Output
+from noetl.model.output import Failure, Output
 from noetl.model.playbook import Step, Task
 from noetl.model.scope import Patch, of_scope, written
 
@@ -46,6 +46,8 @@ class Frame:
         self.recorded_start: tuple[str, int] | None = None
         #: what the task at which it stands last said of how far it is: another attempt may go on from there
         self.progress: dict[str, Any] | None = None
+        #: what keeps any task from starting, such as a credential that is missing
+        self.problem: Failure | None = None
         #: when the next attempt may start, in seconds since the epoch
         self.not_before: float | None = None
         #: when the attempt under way started

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.model.secret import Secret
+from noetl.config import Secret
 from noetl.ports import NoCredential
 
 _BYTES = 32

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from itertools import chain
 from typing import Any, Final
 
 from noetl.errors import TemplateError
-from noetl.model.playbook import Credential
+from noetl.model.playbook import Credential, Playbook
 from noetl.model.redaction import Redactor
+from noetl.model.spellings import SHORTEST
 from noetl.ports import NoCredential
 from noetl.secrets.kinds import completed, fields_of, missing_in, secrets_in
 from noetl.secrets.sources import Sources
@@ -43,10 +46,21 @@ class ExecutionKeychain:
         self._kinds: dict[str, str] = {}
         self._resolved = False
         self._turn = asyncio.Lock()
+        #: who hears of new secrets, and of the end
+        self.on_found: Callable[[Collection[str]], None] = _nobody
+        self.on_close: Callable[[], None] = lambda: None
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._web.close()
+    def close(self) -> None:
+        """Forget it all."""
+        self.scope.clear()
+        self._tokens.clear()
+        self.on_close()
+
+    def _know(self, secrets: Iterable[str]) -> None:
+        """These are secrets from now on: before anybody else has them."""
+        found = [secret for secret in secrets if len(secret) >= SHORTEST]
+        self.redactor.add(*found)
+        self.on_found(found)
 
     # --- what is declared ----------------------------------------------------------------------------------------------
 
@@ -97,7 +111,7 @@ class ExecutionKeychain:
         """A secret that no entry declares."""
         found = _picked(await self._sources.fetch(provider or "store", secret), key, secret)
         fields = found if isinstance(found, Mapping) else {"value": found}
-        self.redactor.add(*secrets_in("generic", fields))
+        self._know(secrets_in("generic", fields))
         return found
 
     # --- one entry -----------------------------------------------------------------------------------------------------
@@ -125,14 +139,14 @@ class ExecutionKeychain:
         provider, secret = _source(entry, given)
         if provider == "store":
             kind, stored = self._sources.store.get(secret)
-            if "generic" not in (kind, entry.kind) and entry.kind != "secret_manager" and kind != entry.kind:
+            if "generic" not in (kind, entry.kind) and entry.kind not in ("secret_manager", kind):
                 raise NoCredential(f"the store has a `{kind}` of the name `{secret}`, not a `{entry.kind}`")
             found: Any = stored
         else:
             found = await self._sources.fetch(provider, secret, given.get("options"))
         found = _picked(found, given.get("key"), secret)
         fields = fields_of(entry.kind, found)
-        self.redactor.add(*secrets_in(entry.kind, fields))
+        self._know(secrets_in(entry.kind, fields))
         return fields
 
     async def _from_store(self, name: str) -> None:
@@ -144,7 +158,7 @@ class ExecutionKeychain:
 
     def _keep(self, name: str, kind: str, fields: Mapping[str, Any]) -> None:
         fields = completed(kind, fields)
-        self.redactor.add(*secrets_in(kind, fields))
+        self._know(secrets_in(kind, fields))
         lacking = missing_in(kind, fields)
         if lacking:
             names = ", ".join(f"`{part}`" for part in lacking)
@@ -156,23 +170,28 @@ class ExecutionKeychain:
 
     async def _with_token(self, name: str, *, instead_of: str | None = None) -> None:
         token = await self._tokens[name].get(instead_of=instead_of)
-        self.redactor.add(str(token["token"]))
+        self._know([str(token["token"])])
         self.scope[name] = {**self.scope[name], **token}
 
 
-def variables(entries: Collection[Credential]) -> set[str]:
-    """The environment variables that hold credentials, as far as the playbook says so itself."""
+def _nobody(_secrets: Collection[str]) -> None:
+    """There is nobody to tell."""
+
+
+def variables(playbook: Playbook) -> set[str]:
+    """The environment variables that hold credentials, as far as the playbook itself says which."""
     found = set()
-    for entry in entries:
-        constant = {
-            key: value.tree for key, value in entry.settings.items() if key != "from" and value.constant
-        }
-        provider, secret = ("", "")
-        if _names_a_source(entry, constant):
-            provider, secret = _source(entry, constant)
-        if provider == "env":
-            found.add(secret)
-    return {str(getattr(name, "source", name)) for name in found}
+    for entry in playbook.keychain:
+        given = {key: value.tree for key, value in entry.settings.items() if key != "from" and value.constant}
+        if _names_a_source(entry, given):
+            with suppress(NoCredential):
+                found.add(_source(entry, given))
+    tasks = [*(task for step in playbook.steps for task in step.tasks), *chain(*playbook.workbook.values())]
+    for task in tasks:
+        if task.kind == "secrets":
+            provider, secret = (task.config.get(key) for key in ("provider", "secret"))
+            found.add((str(getattr(provider, "tree", provider)), str(getattr(secret, "tree", secret))))
+    return {secret for provider, secret in found if provider == "env"}
 
 
 def _names_a_source(entry: Credential, given: Mapping[str, Any]) -> bool:
@@ -202,10 +221,5 @@ def _picked(found: Any, key: Any, secret: str) -> Any:
 
 def _reads(entry: Credential) -> list[str]:
     """The other entries that its templates read."""
-    found = []
-    for key, value in entry.settings.items():
-        if key != "from":
-            for read in value.facts.reads:
-                if read.path[0] == "keychain" and len(read.path) > 1:
-                    found.append(read.path[1])
-    return found
+    reads = [read for key, value in entry.settings.items() if key != "from" for read in value.facts.reads]
+    return [read.path[1] for read in reads if read.path[0] == "keychain" and len(read.path) > 1]

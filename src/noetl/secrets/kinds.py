@@ -48,8 +48,35 @@ _ALSO: Final = {
 }
 #: parts that say where and as whom: taking them out of every text would take out half of what it says
 _OPEN: Final = frozenset(
-    "host hostname port database dbname db schema user username sslmode region endpoint endpoint_url bucket account "
-    "token_url client_id scope audience header prefix token_type expires_at kind type name ssl".split()
+    [
+        "host",
+        "hostname",
+        "port",
+        "database",
+        "dbname",
+        "db",
+        "schema",
+        "user",
+        "username",
+        "sslmode",
+        "region",
+        "endpoint",
+        "endpoint_url",
+        "bucket",
+        "account",
+        "token_url",
+        "client_id",
+        "scope",
+        "audience",
+        "header",
+        "prefix",
+        "token_type",
+        "expires_at",
+        "kind",
+        "type",
+        "name",
+        "ssl",
+    ]
 )
 _EMPTY: Final = (None, "")
 

@@ -6,11 +6,11 @@ import os
 import stat
 from pathlib import Path
 
+from noetl.config import Secret
 from noetl.errors import UsageError
-from noetl.model.secret import Secret
+from noetl.ports import NoCredential
 from noetl.secrets.crypt import Key, key_of, new_key
 from noetl.secrets.files import read_private, write_private
-from noetl.ports import NoCredential
 
 _HEAD = "# The key of this folder's credentials. Without it they are lost; whoever has it can read them.\n"
 

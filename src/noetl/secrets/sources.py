@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from noetl.config import Secret
 from noetl.model.nearest import nearest
-from noetl.model.secret import Secret
 from noetl.ports import NoCredential
 from noetl.secrets.store import Store
 from noetl.secrets.web import Web

@@ -11,9 +11,9 @@ import msgspec
 
 from noetl.errors import UsageError
 from noetl.model.nearest import nearest
+from noetl.ports import NoCredential
 from noetl.secrets.crypt import Key, Sealed, new_key, rewrap, seal, unseal
 from noetl.secrets.files import only_one, read_private, write_private
-from noetl.ports import NoCredential
 from noetl.secrets.master import Master
 
 

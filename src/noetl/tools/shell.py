@@ -100,11 +100,12 @@ def _limited(arguments: list[str], call: Call) -> list[str]:
 
 
 def _variables(call: Call) -> dict[str, str]:
-    """The environment variables that the task gives: its input, and over it `env`."""
+    """The environment variables that the task gives: its credential's parts, its input, and over it `env`."""
     env = call.config.get("env") or {}
     if not isinstance(env, dict):
         raise ValueError(f"`env` must be a map, not {type(env).__name__}")  # noqa: TRY004  it is the author's error
-    return {name: as_text(value) for name, value in {**call.input, **env}.items()}
+    auth = {f"AUTH_{name.upper()}": value for name, value in (call.auth or {}).items()}
+    return {name: as_text(value) for name, value in {**auth, **call.input, **env}.items()}
 
 
 def _output(call: Call, code: int, stdout: str, stderr: str) -> Output:

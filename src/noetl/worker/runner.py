@@ -19,11 +19,13 @@ from noetl.model.events import Event, Fact
 from noetl.model.kinds import ToolKind
 from noetl.model.orders import RunPipeline
 from noetl.model.output import Output, failed, failure
-from noetl.model.playbook import Playbook, Step
+from noetl.model.playbook import Playbook, Step, Task
 from noetl.pipeline import machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
-from noetl.ports import Call, World
+from noetl.pipeline.replay import Replay
+from noetl.ports import Call, NoCredential, World
+from noetl.worker import auth
 from noetl.worker.render import call_of
 from noetl.worker.world import LocalWorld
 
@@ -77,24 +79,27 @@ class Runner:
         self.playbook = playbook
         moment = around.moment()
         functions = {"uuid": moment.new_id, "now": self._now}
-        self.frame = Frame(step, {**order.scopes, **functions}, run=order.step_run_id, iteration=order.iteration)
+        self.keychain = world.keychain
+        scopes = {**order.scopes, **functions, "keychain": self.keychain.scope}
+        self.frame = Frame(step, scopes, run=order.step_run_id, iteration=order.iteration)
         self.waiting: list[Fact] = []
         self.move: Move | None = None
+        #: the way back to where the pipeline was, of one that has begun before
+        self.replay: Replay | None = None
+        #: the credentials that templates of the step read
+        self.reading = auth.read_by(step, playbook) if self.keychain.declared else frozenset()
 
     def _now(self) -> str:
         from datetime import UTC, datetime
 
         return datetime.fromtimestamp(self.around.moment().now, UTC).isoformat()
 
-    def _unable(self, move: RunTask) -> Output | None:
-        """Why a task must not be tried: what it asks for would be left out in silence."""
-        if move.task.auth is None:
-            return None
-        message = "`auth` cannot be resolved by this version: the keychain is not there yet"
-        return failed(failure("credential", message))
-
     def sprint(self) -> bool:
         """Run as far as plain functions go; whether that was to the end. Most short pipelines need no more."""
+        if self.order.begun:
+            self.replay = Replay(self.frame, self.around.recorded(self.order))
+        if self.keychain.declared or not (self.replay is None or self.replay.done):
+            return False  # credentials have to be looked up first, or a task has to run again
         self.move = self._told(self._first())
         for _ in range(_PATIENCE):
             if self.move is None or isinstance(self.move, Finish):
@@ -109,10 +114,54 @@ class Runner:
 
     async def run(self) -> None:
         """Run the rest: to the end, or to a task that waits for something that holds no worker."""
+        if self.move is None:
+            self.move = self._told(await self._set_out())
         while self.move is not None and not isinstance(self.move, Finish):
             move = self.move
             self.move = self._told(await self._sleep(move) if isinstance(move, Sleep) else await self._task(move))
         await self._report()
+
+    async def _set_out(self) -> Move | None:
+        """The first move of a pipeline that needs credentials, or values that were redacted when they were recorded."""
+        await self._look_up()
+        while self.replay is not None and not self.replay.done:
+            if self._suspends(self.frame.task.kind):
+                self.replay.keep()  # what it waited for has come, and comes only once
+                continue
+            move = self.replay.next()
+            lost = self.replay.take(await self._again(move)) if isinstance(move, RunTask) else move
+            if lost is not None:
+                return machine.lose(self.frame, lost, self.around.moment())
+        return self._first()
+
+    async def _again(self, move: RunTask) -> Output:
+        """Run a task that has run before, for its output alone."""
+        kind = self.around.tools[move.task.kind]
+        try:
+            call = await auth.authorized(self._call(move, kind), move.task, self.keychain)
+        except TemplateError as error:
+            return failed(failure_of(error))
+        except NoCredential as error:
+            return failed(auth.failure_of(error))
+        return await self._tool(kind, call, move.task)
+
+    def _suspends(self, kind: str) -> Callable[[Call, float], dict[str, Any]] | None:
+        """How a kind says what it waits for; None: it is one that runs."""
+        return getattr(self.around.tools.module(kind), "suspend", None)
+
+    async def _look_up(self) -> None:
+        """Have the credentials that the next task may read; or know why there are none."""
+        try:
+            await self.keychain.ready(self.reading)
+        except NoCredential as error:
+            self.frame.problem = auth.failure_of(error)
+        else:
+            self.frame.problem = None
+
+    async def _advance(self, output: Output) -> Move:
+        if self.keychain.declared:
+            await self._look_up()
+        return machine.advance(self.frame, output, self.around.moment())
 
     def _told(self, move: Move | None) -> Move | None:
         if move is not None:
@@ -123,7 +172,6 @@ class Runner:
         order, frame = self.order, self.frame
         if not order.begun:
             return machine.begin(frame, self.around.moment())
-        machine.resume(frame, self.around.recorded(order))
         if order.answer is not None:
             if frame.recorded_start is None or frame.number != order.number:
                 return None  # it has been answered already
@@ -133,6 +181,8 @@ class Runner:
     async def _sleep(self, move: Sleep) -> Move:
         await self._report()
         await self.around.sleep_until(move.until)
+        if self.keychain.declared:
+            await self._look_up()
         return machine.proceed(self.frame, self.around.moment())
 
     async def _report(self) -> None:
@@ -178,27 +228,25 @@ class Runner:
         again = self.frame.recorded_start == (move.task_run_id, move.attempt)
         kind = self.around.tools[move.task.kind]
         try:
-            call = self._call(move, kind)
+            call = await auth.authorized(self._call(move, kind), move.task, self.keychain)
         except TemplateError as error:
             return await self._ended(failed(failure_of(error)), again=again)
-        unable = self._unable(move)
-        if unable is not None:
-            return await self._ended(unable, again=again)
-        suspend = getattr(self.around.tools.module(kind.name), "suspend", None)
+        except NoCredential as error:
+            return await self._ended(failed(auth.failure_of(error)), again=again)
+        suspend = self._suspends(kind.name)
         if suspend is not None:
             return await self._suspend(suspend(call, self.around.moment().now), again=again)
         if not again:
             self.waiting.append(machine.started_fact(self.frame, {}))
         if not kind.effect_free or len(self.waiting) > _PATIENCE:
             await self._report()
-        output = await self._tool(kind, call)
-        return machine.advance(self.frame, output, self.around.moment())
+        return await self._advance(await self._tool(kind, call, move.task))
 
     async def _ended(self, output: Output, *, again: bool) -> Move:
         """A task that ended before it started."""
         if not again:
             self.waiting.append(machine.started_fact(self.frame, {}))
-        return machine.advance(self.frame, output, self.around.moment())
+        return await self._advance(output)
 
     async def _suspend(self, wait: dict[str, Any], *, again: bool) -> Move | None:
         if "kind" in wait:
@@ -210,7 +258,16 @@ class Runner:
         await self._report()
         return None
 
-    async def _tool(self, kind: ToolKind, call: Call) -> Output:
+    async def _tool(self, kind: ToolKind, call: Call, task: Task) -> Output:
+        """Run the tool; once more with a new token if the one it had was refused."""
+        output = await self._once(kind, call)
+        try:
+            renewed = await auth.with_new_token(call, task, output, self.keychain)
+        except NoCredential as error:
+            return failed(auth.failure_of(error))
+        return output if renewed is None else await self._once(kind, renewed)
+
+    async def _once(self, kind: ToolKind, call: Call) -> Output:
         if kind.name == "workbook":
             return await self._workbook(call)
         run: Callable[[Call, World], Awaitable[Output] | Output] | None
@@ -231,13 +288,14 @@ class Runner:
             return _broke(error)
         finally:
             del self.world.listeners[call.key]
+            self.world.wrote(call)
 
     # --- the workbook ------------------------------------------------------------------------------------------------
 
     async def _workbook(self, call: Call) -> Output:
         """A task of the workbook: a pipeline of its own that sees nothing of its caller but `ctx` and its input."""
         tasks = self.playbook.workbook[str(call.config["task"])]
-        scopes = {key: call.scopes[key] for key in ("workload", "ctx", "execution_id", "now", "uuid")}
+        scopes = {key: call.scopes[key] for key in ("workload", "keychain", "ctx", "execution_id", "now", "uuid")}
         scopes |= {"input": dict(call.own_input), "step": {}}
         step = Step(name=call.step, at=tasks[0].at, tasks=tasks)
         frame = Frame(step, scopes, run=call.key.partition("/")[2], iteration=None)
@@ -247,7 +305,9 @@ class Runner:
                 await self.around.sleep_until(move.until)
                 move = machine.proceed(frame, self.around.moment())
                 continue
-            move = machine.advance(frame, await self._workbook_task(move, call), self.around.moment())
+            inner = await self._workbook_task(move, call)
+            await self._look_up()
+            move = machine.advance(frame, inner, self.around.moment())
         output: Output = move.facts[-1].payload["output"]
         return output
 
@@ -255,14 +315,14 @@ class Runner:
         kind = self.around.tools[move.task.kind]
         try:
             call = call_of(move, kind, step=outer.step, iteration=outer.iteration)
+            call = await auth.authorized(call, move.task, self.keychain)
         except TemplateError as error:
             return failed(failure_of(error))
-        unable = self._unable(move)
-        if unable is not None:
-            return unable
-        if getattr(self.around.tools.module(kind.name), "suspend", None) is not None:
+        except NoCredential as error:
+            return failed(auth.failure_of(error))
+        if self._suspends(kind.name) is not None:
             return failed(failure("fail", f"`kind: {kind.name}` cannot stand in a workbook: call it from the step"))
-        return await self._tool(kind, replace(call, task=f"{outer.task}.{call.task}"))
+        return await self._tool(kind, replace(call, task=f"{outer.task}.{call.task}"), move.task)
 
 
 def _broke(error: Exception) -> Output:

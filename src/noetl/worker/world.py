@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from noetl.ports import Call
+from noetl.model.redaction import Stream
+from noetl.ports import Call, Keychain
 
 T = TypeVar("T")
 
@@ -15,10 +16,19 @@ T = TypeVar("T")
 class LocalWorld:
     """Keeps what tools want kept for an execution, and closes it at the end."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str], log: Callable[[Call, str, str], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        log: Callable[[Call, str, str], None],
+        keychain: Keychain,
+    ) -> None:
         self.folder = folder
         self.environment = environment
+        self.keychain = keychain
         self._log = log
+        #: what tasks under way write, by their key: stream → what holds back the beginning of a secret
+        self._written: dict[str, dict[str, Stream[str]]] = {}
         #: task key → who hears of its progress
         self.listeners: dict[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {}
         self._kept: dict[str, tuple[asyncio.Future[Any], Callable[[Any], Awaitable[None]]]] = {}
@@ -33,9 +43,24 @@ class LocalWorld:
         found: T = await asyncio.shield(kept[0])
         return found
 
+    async def secret(self, provider: str, secret: str, key: str | None) -> Any:
+        """A secret by its name."""
+        return await self.keychain.secret(provider, secret, key)
+
     def log(self, call: Call, stream: str, text: str) -> None:
-        """Keep what a task wrote."""
-        self._log(call, stream, text)
+        """Keep what a task wrote, without secrets; one may lie across two pieces."""
+        redactor = self.keychain.redactor
+        if redactor or call.key in self._written:
+            streams = self._written.setdefault(call.key, {})
+            text = streams.setdefault(stream, redactor.lines()).feed(text)
+        if text:
+            self._log(call, stream, text)
+
+    def wrote(self, call: Call) -> None:
+        """A task is over: what was held back of its lines is no secret."""
+        for stream, held in self._written.pop(call.key, {}).items():
+            if rest := held.finish():
+                self._log(call, stream, rest)
 
     async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
         """Record how far a task is."""
@@ -56,6 +81,7 @@ class LocalWorld:
             else:
                 made.cancel()
         self._kept.clear()
+        self.keychain.close()
 
 
 async def _made(make: Callable[[], Awaitable[T]]) -> T:
