@@ -33,7 +33,6 @@ WAITING = {
         results/select-is-all-there-is results/select-lifts-fields results/size-is-compact-utf8
         spec-layering/loop-between-step-and-task spec-layering/result-limits tools/input-configures-wait-and-resolve
         """,
-    "the keychain": "keychain/bearer-from-env keychain/missing-fails-the-execution keychain/never-stored",
     "dynamic nodes": """
         dynamic/default-kinds dynamic/invalid-plan-fails-the-step dynamic/plan-before-arcs
         dynamic/synthesize
