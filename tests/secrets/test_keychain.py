@@ -258,7 +258,7 @@ async def test_a_token_that_is_not_given_is_told_without_the_secret(desk: Desk) 
     desk.environment["CLIENT_SECRET"] = "cs-wrong-1234"
     server = TokenStandIn("noetl", "cs-55aa-77")
     async with serving(*server.routes()) as url:
-        with pytest.raises(NoCredential, match="no token for `oauth` .*401 invalid_client") as told:
+        with pytest.raises(NoCredential, match=r"no token for `oauth` .*401 invalid_client") as told:
             await desk.keychain(OAUTH, url=url).credential("oauth")
         assert not told.value.retryable
         assert "cs-wrong" not in str(told.value)

@@ -110,8 +110,9 @@ class ExecutionKeychain:
     async def secret(self, provider: str, secret: str, key: str | None) -> Any:
         """A secret that no entry declares."""
         found = _picked(await self._sources.fetch(provider or "store", secret), key, secret)
-        fields = found if isinstance(found, Mapping) else {"value": found}
-        self._know(secrets_in("generic", fields))
+        # A text may hold a map, whose parts somebody may take out of it.
+        self._know(secrets_in("generic", {"value": found} if isinstance(found, str) else {}))
+        self._know(secrets_in("generic", fields_of("generic", found)))
         return found
 
     # --- one entry -----------------------------------------------------------------------------------------------------

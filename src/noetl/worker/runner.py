@@ -31,6 +31,10 @@ from noetl.worker.world import LocalWorld
 
 #: facts that may wait for a later report
 _PATIENCE = 64
+_NO_SECRETS_IN_PAYLOADS = (
+    "the `input` of a child playbook is recorded, and this one holds a secret: "
+    "declare the credential in the child's own `keychain` instead"
+)
 
 
 class Tools(Protocol):
@@ -252,6 +256,8 @@ class Runner:
         if "kind" in wait:
             return await self._ended(failed(wait), again=again)
         if "child" in wait:
+            if self.keychain.redactor.clean(wait["child"]["payload"])[1]:
+                return await self._ended(failed(failure("credential", _NO_SECRETS_IN_PAYLOADS)), again=again)
             wait["child"]["execution_id"] = self.around.child_id()
         if not again:
             self.waiting.append(machine.started_fact(self.frame, {"wait": wait}))
