@@ -228,6 +228,9 @@ class World(Protocol):
     def draft(self, suffix: str) -> Path:
         """A new file beside the result store, for data that is to be handed over as `Spilled`; never shown to others."""
 
+    def is_secret(self, text: str) -> bool:
+        """Whether a text holds a secret, so that it must be no argument of a process: everybody can read those."""
+
     async def secret(self, provider: str, secret: str, key: str | None) -> Any:
         """A secret by its name, known to be one from now on; NoCredential: there is none."""
 

@@ -68,10 +68,11 @@ def test_keys_of_maps_and_numbers_are_looked_at_too() -> None:
     )
 
 
-def test_values_under_four_characters_are_not_looked_for() -> None:
+def test_values_under_four_characters_are_not_looked_for_in_other_text() -> None:
     redactor = Redactor(["abc", ""])
-    assert not redactor
-    assert redactor.clean({"a": "abc"}) == ({"a": "abc"}, False)
+    assert redactor.clean({"a": ["abcd", "an abc", ""], "abc": 1}) == ({"a": ["abcd", "an abc", ""], MASK: 1}, True)
+    assert redactor.clean(["xabcx"]) == (["xabcx"], False)
+    assert redactor.lines().feed("an abc") == "an abc"
 
 
 def test_a_secret_of_several_lines_is_found_line_by_line() -> None:

@@ -26,6 +26,8 @@ class Redactor:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: set[str] = set()
+        #: too short to be looked for in other text
+        self._short: set[str] = set()
         #: longest first: a longer one may hold a shorter one
         self.patterns: tuple[str, ...] = ()
         self.byte_patterns: tuple[bytes, ...] = ()
@@ -35,27 +37,30 @@ class Redactor:
 
     def __bool__(self) -> bool:
         """Whether there is anything to look for."""
-        return bool(self.patterns)
+        return bool(self._values or self._short)
 
     def add(self, *values: str) -> None:
-        """Know more secrets. Values under 4 characters are not looked for."""
+        """Know more secrets. One of less than 4 characters is a secret by itself, and not looked for in other text."""
         new = {value for value in values if len(value) >= SHORTEST} - self._values
-        if not new:
+        short = {value for value in values if 0 < len(value) < SHORTEST} - self._short
+        if not new and not short:
             return
         self._values |= new
+        self._short |= short
         found = set(self.patterns).union(*map(spellings, new))
         self.patterns = tuple(sorted(found, key=lambda form: (-len(form), form)))
         self._long = tuple(value for value in sorted(self._values) if len(value) >= _LONG)
         parts = {part for value in self._long for part in (value[:_PART], value[-_PART:])}
         written = {_in_json(form) for form in found}
-        self._needles = tuple(sorted(written | {_in_json(part) for part in parts}))
+        whole = {b'"%b"' % _in_json(value) for value in self._short}
+        self._needles = tuple(sorted(written | whole | {_in_json(part) for part in parts}))
         plain = {form.encode("utf-8", "surrogatepass") for form in found}
         wide = {value.encode(code, "surrogatepass") for value in self._values for code in ("utf-16-le", "utf-16-be")}
         self.byte_patterns = tuple(sorted(written | plain | wide, key=lambda form: (-len(form), form)))
 
     def clean(self, value: Any) -> tuple[Any, bool]:
         """Data without secrets, keys of maps included, and whether there were any. What is clean comes back itself."""
-        if not self.patterns or value is None or isinstance(value, (bool, float)):
+        if not self or value is None or isinstance(value, (bool, float)):
             return value, False
         encoded = msgspec.json.encode(value, enc_hook=str)
         if not any(needle in encoded for needle in self._needles):
@@ -76,6 +81,8 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A text without secrets."""
+        if text in self._short:
+            return MASK
         for pattern in self.patterns:
             if pattern in text:
                 text = text.replace(pattern, MASK)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Iterator
-from html import escape
-from urllib.parse import quote, quote_plus
 
 #: a value that is shorter is not looked for: it would be found everywhere
 SHORTEST = 4
@@ -24,7 +21,7 @@ def spellings(secret: str) -> set[str]:
 def _forms(secret: str) -> Iterator[str]:
     if len(secret) < SHORTEST:
         return
-    for text in (secret, *_lines(secret)):
+    for text in (secret, " ".join(secret.split()), *_lines(secret)):
         yield text
         yield text[::-1]
         yield from _escaped(text)
@@ -48,6 +45,9 @@ def _lines(secret: str) -> Iterator[str]:
 
 
 def _escaped(text: str) -> Iterator[str]:
+    import json  # slow to import, as the others are, and most runs have no secrets
+    from html import escape
+
     for escaped in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
         yield escaped
         yield escaped.replace("/", "\\/")
@@ -61,6 +61,8 @@ def _escaped(text: str) -> Iterator[str]:
 
 
 def _in_addresses(secret: str) -> Iterator[str]:
+    from urllib.parse import quote, quote_plus
+
     for safe in _SAFE:
         encoded = quote(secret, safe=safe, errors="replace")
         yield encoded

@@ -46,15 +46,20 @@ class Replay:
         """The output of that task; the failure that ends the way back, if it did not yield what it yielded before."""
         event = self._events[self._at]
         if output["error"] is not None:
-            return _failed_now(event, output["error"])
+            return self._failed_now(output["error"])
         try:
             output, patch = self._values(event, output)
         except TemplateError as error:
-            return _failed_now(event, failure_of(error))
+            return self._failed_now(failure_of(error))
         _apply(self.frame, event, output, patch)
         self._at += 1
         self._go_on()
         return None
+
+    def _failed_now(self, error: Failure) -> Failure:
+        """What is told of a task that had gone well and does not any more."""
+        why = "had to run again, for what it yielded is secret and not recorded, and failed"
+        return {**error, "message": f"task `{self.frame.task.name}` {why}: {error['message']}"}
 
     def keep(self) -> None:
         """Go on with what was recorded of that task: it cannot be run again."""
@@ -118,13 +123,6 @@ def wanted(events: Sequence[Event]) -> set[int]:
             output_in_sight = output_in_sight and not keeps
             overwritten |= payload.get("set", {}).keys()
     return found
-
-
-def _failed_now(event: Event, error: Failure) -> Failure:
-    """What is told of a task that had gone well and does not any more."""
-    task = event.entity_id.rpartition(".")[2]
-    why = f"task `{task}` had to run again, for what it yielded is secret and not recorded, and failed"
-    return {**error, "message": f"{why}: {error['message']}"}
 
 
 def _apply(frame: Frame, event: Event, output: dict[str, Any], patch: Patch) -> None:

@@ -26,6 +26,13 @@ def open_store(settings: Settings, clock: Callable[[], float]) -> Store:
     return Store(settings.home / "credentials.json", master, clock)
 
 
+def _dump_no_core() -> None:
+    """What is in memory now must not be written by a crash, neither ours nor that of a tool."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
 class Keychains:
     """One for each execution, made when it starts or is gone on with."""
 
@@ -78,6 +85,7 @@ class Keychains:
 
     def _hide_values(self, secrets: Collection[str]) -> None:
         """The same with variables that hold a secret under another name, alone or in an address."""
+        _dump_no_core()
         for name, value in list(self.environment.items()):
             if any(secret == value or (len(secret) >= _TELLING and secret in value) for secret in secrets):
                 del self.environment[name]

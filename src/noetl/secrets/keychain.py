@@ -58,9 +58,9 @@ class ExecutionKeychain:
 
     def _know(self, secrets: Iterable[str]) -> None:
         """These are secrets from now on: before anybody else has them."""
-        found = [secret for secret in secrets if len(secret) >= SHORTEST]
+        found = list(secrets)
         self.redactor.add(*found)
-        self.on_found(found)
+        self.on_found([secret for secret in found if len(secret) >= SHORTEST])
 
     # --- what is declared ----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from noetl.model.spellings import SHORTEST
+
 
 class Kind(msgspec.Struct, frozen=True):
     """The parts of a kind of credential."""
@@ -78,6 +80,8 @@ _OPEN: Final = frozenset(
         "ssl",
     ]
 )
+#: parts that are nothing else than secret
+_SURELY: Final = frozenset({"token", "password", "value", "client_secret", "secret_access_key"})
 _EMPTY: Final = (None, "")
 
 
@@ -147,7 +151,8 @@ def secrets_in(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
     alone = kind == "basic" and fields.get("password") in _EMPTY
     for name, value in fields.items():
         if name not in _OPEN or (alone and name == "username"):
-            yield from _texts(value)
+            # What is short and not sure to be a secret may as well be a setting: `retries: "3"`.
+            yield from (text for text in _texts(value) if len(text) >= SHORTEST or name in _SURELY)
     if kind == "basic":
         yield f"{fields.get('username', '')}:{fields.get('password', '')}"
     if kind == "postgres_credential" and isinstance(fields.get("dsn"), str):

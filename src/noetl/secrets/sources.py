@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Final
@@ -126,4 +125,6 @@ async def _from_plugin(provider: str, secret: str, options: Mapping[str, Any]) -
 
 @cache
 def _plugins() -> dict[str, Any]:
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
+
     return {entry.name: entry for entry in entry_points(group=GROUP)}

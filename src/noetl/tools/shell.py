@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from noetl.model.kinds import InputRole, ToolKind
@@ -51,7 +52,10 @@ async def run(call: Call, world: World) -> Output:
         environment = {**world.environment, **_variables(call)}
         folder = world.folder / str(call.config.get("cwd") or "")
         for arguments in _commands(call, world.folder):
-            child = Child(_limited(arguments, call), folder=folder, environment=environment, capture=capture)
+            with _unseen(arguments, world) as (seen, files):
+                child = Child(
+                    _limited(seen, call), folder=folder, environment=environment, files=files, capture=capture
+                )
             children.append(child)
             code = await child.wait()
             child.drain()
@@ -84,6 +88,23 @@ def _commands(call: Call, folder: Path) -> Iterator[list[str]]:
     commands = call.config.get("cmd")
     for command in commands if isinstance(commands, list) else [commands]:
         yield [_SHELL, "-c", as_text(command)]
+
+
+@contextmanager
+def _unseen(arguments: list[str], world: World) -> Iterator[tuple[list[str], list[int]]]:
+    """The same, with a command that holds a secret in a file that has no name, and not among the arguments."""
+    import os
+
+    if arguments[1:2] != ["-c"] or not world.is_secret(arguments[2]) or not hasattr(os, "memfd_create"):
+        yield arguments, []
+        return
+    file = os.memfd_create("command", 0)
+    try:
+        with os.fdopen(os.dup(file), "wb") as opened:
+            opened.write(arguments[2].encode())
+        yield [_SHELL, f"/proc/self/fd/{file}"], [file]
+    finally:
+        os.close(file)
 
 
 def _limited(arguments: list[str], call: Call) -> list[str]:

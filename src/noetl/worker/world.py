@@ -43,6 +43,10 @@ class LocalWorld:
         found: T = await asyncio.shield(kept[0])
         return found
 
+    def is_secret(self, text: str) -> bool:
+        """Whether a text holds a secret."""
+        return self.keychain.redactor.clean(text)[1]
+
     async def secret(self, provider: str, secret: str, key: str | None) -> Any:
         """A secret by its name."""
         return await self.keychain.secret(provider, secret, key)
