@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +78,7 @@ class House:
         after_write: bool = False,
     ) -> None:
         self.net = net
+        self.id = "x"
         self.random = random.Random(seed)
         self.tool = tool or (lambda call: ok({"key": call.key}))
         self.faults = faults
@@ -98,7 +99,7 @@ class House:
     # --- the server --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        request = Open("x", "hash", self.payload)
+        request = Open(self.id, "hash", self.payload)
         self.state, decision = open_execution(self.outlook, request, self.now, self.new_id)
         self.write(decision)
 
@@ -144,7 +145,7 @@ class House:
         if not self.log:
             self.start()
             return
-        self.state = replay("x", self.events())
+        self.state = replay(self.id, self.events())
         if not self.state.over:
             self.dispatch(pending(self.outlook, self.state, self.now, self.new_id))
             self.happen(Due())
@@ -255,6 +256,17 @@ class House:
     def run(self, most: int = 20_000) -> Execution:
         """Run to the end; dying on the way means starting again."""
         self._alive(self.start)
+        return self.run_on(most)
+
+    def go_on(self, events: Iterable[Event]) -> Execution:
+        """Run to its end what begins with these events."""
+        self.log = [encode(event) for event in events]
+        self.id = self.events()[0].execution_id
+        self._alive(self.restart)
+        return self.run_on()
+
+    def run_on(self, most: int = 20_000) -> Execution:
+        """Run to the end what has started."""
         for _ in range(most):
             if self.state.over or not self._alive(self.tick):
                 break
@@ -275,7 +287,7 @@ class House:
         """The invariants of a log."""
         events = self.events()
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
-        assert msgspec.msgpack.encode(replay("x", events)) == msgspec.msgpack.encode(self.state)
+        assert msgspec.msgpack.encode(replay(self.id, events)) == msgspec.msgpack.encode(self.state)
         ends = [(e.task_run_id, e.attempt) for e in events if e.name == "task.done"]
         assert len(ends) == len(set(ends)), "an attempt ended twice"
         stamps = [event.timestamp for event in events]
@@ -283,7 +295,7 @@ class House:
         if self.state.over:
             assert not self.state.runs
             assert events[-1].name == "playbook.processed"
-        half = Execution("x")
+        half = Execution(self.id)
         for event in events[: len(events) // 2]:
             apply(half, event)
         copy = msgspec.msgpack.decode(msgspec.msgpack.encode(half), type=Execution)

@@ -105,6 +105,15 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
+def is_unicode(text: str) -> bool:
+    """Whether an argument can be written down; bytes that are no UTF-8 come as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def near(file: str) -> str:
     """A file as seen from the current folder, where it lies in it."""
     path = Path(file)

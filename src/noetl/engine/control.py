@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from noetl.engine import admission, loops, routing, runs
+from noetl.engine import admission, loops, routing, runs, scopes
 from noetl.engine.find import find_pipe, loop_at, pipes
 from noetl.engine.turn import Turn
 from noetl.model.orders import RunPipeline
@@ -28,15 +28,19 @@ def order(turn: Turn, run: StepRun, path: Path, pipe: Pipe | None, answer: dict[
     The answer is not recorded here: what the pipeline makes of it is.
     """
     step = turn.outlook.steps[run.step]
+    if run.loop is not None and run.loop.gathering:
+        turn.orders.append(loops.gathering(turn, step, run))
+        return
     loop = loop_at(run, path) if path else None
+    rows = scopes.rows_of(turn, run, path)
     sight = runs.pipeline_scopes(turn, step, run, loop, path)
     if answer is None and pipe is not None and pipe.wait is not None:
         answer = pipe.wait.answer
     if pipe is None:
-        turn.orders.append(RunPipeline(run.id, run.step, label_of(path), sight))
+        turn.orders.append(RunPipeline(run.id, run.step, label_of(path), sight, rows=rows))
         return
     turn.orders.append(
-        RunPipeline(run.id, run.step, label_of(path), sight, answer, pipe.number, pipe.begun, pipe.since)
+        RunPipeline(run.id, run.step, label_of(path), sight, answer, pipe.number, pipe.begun, pipe.since, rows)
     )  # fmt: skip
 
 

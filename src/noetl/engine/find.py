@@ -30,7 +30,7 @@ def find_pipe(state: Execution, run_id: str | None, path: Path) -> Pipe | None:
 
 def pipes(run: StepRun) -> Iterator[tuple[Path, Pipe | None]]:
     """The pipelines of a run that are under way, with their iterations; None: it has not begun."""
-    if run.loop is None:
+    if run.loop is None or run.loop.gathering:
         yield (), run.pipe
         return
     waiting = [run.loop]

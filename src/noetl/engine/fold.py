@@ -8,9 +8,10 @@ only takes effect.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from noetl.engine import fold_runs as runs
-from noetl.engine.find import find_pipe
+from noetl.engine.find import find_pipe, pipes
 from noetl.model.events import Event, seconds
 from noetl.model.output import ok
 from noetl.model.scope import written
@@ -49,6 +50,7 @@ def _requested(state: Execution, event: Event) -> None:
     state.parent = payload.get("parent")
     state.depth = payload.get("depth", 0)
     state.file = payload.get("file")
+    state.origin = payload.get("rerun")
 
 
 def _evaluated(state: Execution, event: Event) -> None:
@@ -73,6 +75,22 @@ def _cancelled(state: Execution, event: Event) -> None:
     state.terminated = "cancelled"
     _handled(state, event)
     state.error = {"kind": "cancelled", "message": event.payload["why"], "step": None}
+
+
+def _forked(state: Execution, event: Event) -> None:
+    """The time between the run that is gone on with and this one does not count: what was due moves by it."""
+    pause = event.payload["pause"]
+    state.started += pause
+    for run in state.runs.values():
+        run.due = run.due + pause if run.due is not None else None
+        for _, pipe in pipes(run):
+            wait = pipe.wait if pipe is not None else None
+            if wait is not None and wait.until is not None and not wait.fixed:
+                wait.until += pause
+    for info in state.steps.values():
+        if info.active and info.started_at is not None:
+            moved = datetime.fromisoformat(info.started_at) + timedelta(seconds=pause)
+            info.started_at = moved.isoformat(timespec="microseconds")
 
 
 def _finished(state: Execution, event: Event) -> None:
@@ -134,7 +152,9 @@ def _output(state: Execution, ended: Boundary, *, leaf: bool) -> None:
     """The execution's output is that of `end`, or of the step it was asked for, or of the last leaf."""
     final = ended.step == (state.return_step or "end")
     if final or (leaf and not state.output_final and ended.name == "step.done"):
-        state.output = ended.output["data"]
+        external = ended.output.get("external")
+        state.output_ref = ended.output["ref"] if external else None
+        state.output = {"ref": state.output_ref} if external else ended.output["data"]
         state.output_final = state.output_final or final
 
 
@@ -168,6 +188,7 @@ APPLY: dict[str, Callable[[Execution, Event], None]] = {
     "execution.paused": _paused,
     "execution.resumed": _paused,
     "execution.cancelled": _cancelled,
+    "execution.forked": _forked,
     "workflow.finished": _finished,
     "playbook.processed": _processed,
 }

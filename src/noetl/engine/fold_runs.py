@@ -188,7 +188,8 @@ def task_started(state: Execution, event: Event) -> None:
 
 def _suspend(state: Execution, event: Event, pipe: Pipe, wait: dict[str, Any]) -> None:
     signal = wait.get("signal")
-    pipe.wait = Wait(event.task_run_id or "", wait.get("until"), signal, wait.get("child"))
+    fixed = wait.get("fixed", False)
+    pipe.wait = Wait(event.task_run_id or "", wait.get("until"), signal, wait.get("child"), fixed=fixed)
     if signal is None:
         return
     queued = state.signals.get(signal)
@@ -248,15 +249,26 @@ def iteration_ended(state: Execution, event: Event) -> None:
     """An iteration is over."""
     path = parse_label(event.iteration)
     loop = loop_at(state.runs[event.step_run_id or ""], path)
-    del loop.running[path[-1]]
+    inner = loop.running.pop(path[-1])
     if event.name == "loop.iteration.done":
         loop.succeeded += 1
-        loop.results[path[-1]] = event.payload["data"]
+        _keep_result(loop, path[-1], inner, event.payload)
         loop.stopped = loop.stopped or bool(event.payload.get("until"))
     else:
         loop.failed += 1
         loop.error = loop.error or event.payload["error"]
         loop.stopped = loop.stopped or bool(event.payload.get("stop"))
+
+
+def _keep_result(loop: LoopRun, index: int, inner: Pipe | LoopRun, payload: dict[str, Any]) -> None:
+    """What an iteration yielded: in the event, in the result store, or what its own loop has gathered."""
+    if isinstance(inner, LoopRun):
+        loop.refs |= {f"{index}.{label}": ref for label, ref in inner.refs.items()}
+        loop.results[index] = inner.results
+        return
+    loop.results[index] = payload["data"]
+    if "ref" in payload:
+        loop.refs[str(index)] = payload["ref"]
 
 
 def loop_done(state: Execution, event: Event) -> None:
@@ -265,4 +277,7 @@ def loop_done(state: Execution, event: Event) -> None:
     run.seq = event.seq
     assert run.loop is not None
     run.loop.running.clear()
+    if event.payload.get("gather"):
+        run.loop.gathering = True
+        run.pipe = Pipe(event.seq, event.seq, run.input)
     _forget_waits(state, run.id)

@@ -27,7 +27,7 @@ def open(outlook: Outlook, request: Open, now: float, new_id: NewId) -> tuple[Ex
     """Start an execution."""
     turn = Turn(outlook, Execution(request.execution_id), now, new_id)
     open_execution(turn, request)
-    _settle(turn)
+    settle(turn)
     return turn.state, turn.decision
 
 
@@ -39,15 +39,20 @@ def react(
     for one in happened:
         if state.over:
             break
-        if isinstance(one, Fact):
-            _fact(turn, one)
-        else:
-            control.handle(turn, one)
-        _settle(turn)
+        happen(turn, one)
     return turn.decision
 
 
-def _settle(turn: Turn) -> None:
+def happen(turn: Turn, one: Fact | Request) -> None:
+    """Let one thing happen, to its last consequence."""
+    if isinstance(one, Fact):
+        _fact(turn, one)
+    else:
+        control.handle(turn, one)
+    settle(turn)
+
+
+def settle(turn: Turn) -> None:
     """Route what has ended, and end the execution when nothing is left."""
     state = turn.state
     while state.boundaries and not state.paused and not state.over:

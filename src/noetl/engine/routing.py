@@ -109,7 +109,7 @@ def _effects(
         sight = scopes.of_boundary(turn, ended)
         sight |= {"ctx": ctx, "event": event}
         scopes.with_steps(turn, sight, arc.args, *(one.value for one in arc.set))
-        for target, value in patch_of(arc.set, sight).items():
+        for target, value in patch_of(arc.set, sight, most=turn.outlook.max_payload).items():
             patch[target] = value
             ctx = written(dict(ctx), tuple(target.split(".")[1:]), value) if target.startswith("ctx.") else ctx
         tokens.append(Token(ended.step, event, render(arc.args, sight)))

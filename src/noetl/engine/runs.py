@@ -60,13 +60,15 @@ def end(turn: Turn, run: StepRun, output: Output, *, fact: Fact | None = None) -
     step = turn.outlook.steps[run.step]
     good = output["error"] is None
     patch: dict[str, Any] = {}
-    if step.set:
+    # What `set` would read was too large to be shown here: it has failed already.
+    unseen = not good and output["error"]["kind"] == "payload-too-large"
+    if step.set and not unseen:
         ended = Boundary(run.step, run.id, run.seq, "", output, run.step_vars, run.input)
         sight = scopes.with_steps(turn, scopes.of_boundary(turn, ended), *(one.value for one in step.set))
         if run.args is not None:
             sight["args"] = run.args
         try:
-            patch = patch_of(step.set, sight, lenient=not good)
+            patch = patch_of(step.set, sight, lenient=not good, most=turn.outlook.max_payload)
         except TemplateError as error:
             if good:
                 output, good, fact = failed(failure_of(error)), False, None

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from noetl.engine.turn import Turn
+from noetl.model.orders import RowOf
 from noetl.model.state import Boundary, Execution, LoopRun, Path, StepInfo, StepRun
 
 
@@ -110,10 +111,25 @@ def iter_scope(turn: Turn, run: StepRun, path: Path) -> dict[str, Any]:
     scope: dict[str, Any] = {}
     for index in path:
         assert declared is not None
-        inner = {declared.iterator: loop.items[index], "index": index}
+        inner: dict[str, Any] = {"index": index}
+        if isinstance(loop.items, list):  # else only the worker reads it
+            inner[declared.iterator] = loop.items[index]
         scope = {**inner, "parent": scope} if scope else inner
         declared, loop = declared.inner, loop.running.get(index)
     return scope
+
+
+def rows_of(turn: Turn, run: StepRun, path: Path) -> tuple[RowOf, ...]:
+    """The elements that the worker has to read before an iteration."""
+    declared = turn.outlook.steps[run.step].loop
+    loop: Any = run.loop
+    rows: list[RowOf] = []
+    for depth, index in enumerate(path):
+        assert declared is not None
+        if not isinstance(loop.items, list):
+            rows.append(RowOf(len(path) - 1 - depth, declared.iterator, loop.items, index))
+        declared, loop = declared.inner, loop.running.get(index)
+    return tuple(rows)
 
 
 def of_boundary(turn: Turn, ended: Boundary) -> dict[str, Any]:

@@ -113,6 +113,9 @@ class Turn:
             iteration,
             attempt,
         )
+        return self._keep(event)
+
+    def _keep(self, event: Event) -> Event:
         self.events.append(event)
         apply(self.state, event)
         return event

@@ -21,6 +21,8 @@ class Open(msgspec.Struct, frozen=True):
     depth: int = 0
     #: the playbook's file; relative paths start at its folder
     file: str | None = None
+    #: of a rerun: `execution_id`, `seq` and `at`, see `model.state.Execution.origin`
+    rerun: dict[str, Any] | None = None
     #: why it cannot start, where the server found that out
     problem: dict[str, Any] | None = None
 

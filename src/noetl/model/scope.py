@@ -36,3 +36,17 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         below = made.get(key)
         made[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return made
+
+
+def beyond(base: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+    """What has to be laid over a map, as `merged` does it, to make the whole."""
+    made = {}
+    for key, value in whole.items():
+        below = base.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            value = beyond(below, value)  # noqa: PLW2901  the part of it that counts
+            if value:
+                made[key] = value
+        elif key not in base or below != value:
+            made[key] = value
+    return made

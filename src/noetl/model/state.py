@@ -24,6 +24,8 @@ class Wait(msgspec.Struct):
     child: dict[str, Any] | None = None
     #: what it waited for has come; the task goes on with this output
     answer: dict[str, Any] | None = None
+    #: `until` is a date, and not counted from when the task started
+    fixed: bool = False
 
 
 class Pipe(msgspec.Struct, tag="pipe"):
@@ -48,7 +50,8 @@ class LoopRun(msgspec.Struct, tag="loop"):
     """One pass over a list; inner loops have one per iteration around them."""
 
     path: Path
-    items: list[Any]
+    #: what it goes over: a list, or the reference to one
+    items: list[Any] | dict[str, Any]
     #: `sequential` or `parallel`
     mode: str
     ctx: dict[str, Any]
@@ -65,6 +68,15 @@ class LoopRun(msgspec.Struct, tag="loop"):
     error: dict[str, Any] | None = None
     #: writes for reducers: target → index → value
     writes: dict[str, dict[int, Any]] = {}
+    #: results that lie in the result store: index (of an inner loop's `"2.0"`) → reference
+    refs: dict[str, dict[str, Any]] = {}
+    #: all of its iterations are over; the list they made is being stored
+    gathering: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many iterations it has."""
+        return len(self.items) if isinstance(self.items, list) else int(self.items["meta"]["rows"])
 
     @property
     def started(self) -> int:
@@ -79,7 +91,7 @@ class LoopRun(msgspec.Struct, tag="loop"):
     def counts(self) -> dict[str, int]:
         """What `output.loop` and `complete_when` see."""
         return {
-            "total": len(self.items),
+            "total": self.total,
             "completed": self.completed,
             "succeeded": self.succeeded,
             "failed": self.failed,
@@ -206,9 +218,13 @@ class Execution(msgspec.Struct):
     return_step: str | None = None
     parent: dict[str, Any] | None = None
     depth: int = 0
+    #: of a rerun: `execution_id` and `seq` of what it goes on from, and the time `at` which it was asked for
+    origin: dict[str, Any] | None = None
     #: what the execution would yield if it ended now, and whether a step that names itself the result said so
     output: Any = None
     output_final: bool = False
+    #: where that lies, when it is too large for the log
+    output_ref: dict[str, Any] | None = None
     #: the synthesised steps, in the words of the language
     synthesized: list[dict[str, Any]] = []
     error: dict[str, Any] | None = None

@@ -58,15 +58,28 @@ def begin(frame: Frame, moment: Moment) -> Move:
     """The first move."""
     facts = [] if frame.iteration is not None else [_fact(frame, "step.started", {}, status="in_progress")]
     if not frame.tasks:
-        return _finish(frame, facts, moment)
+        return _finish(frame, facts)
     frame.visit(0)
     return _run(frame, facts, moment)
 
 
+def close(frame: Frame, output: Output) -> Finish:
+    """The end of a step whose loop is over, with the loop's output."""
+    frame.output = output
+    return _finish(frame, [])
+
+
+def spoil(frame: Frame, problem: Failure) -> Finish:
+    """The end of a pipeline that could not begin."""
+    return _fail(frame, problem, [])
+
+
 def proceed(frame: Frame, moment: Moment) -> Move:
     """The move after a sleep, or the first one after a replay."""
+    if frame.failure is not None:
+        return _fail(frame, frame.failure, [])
     if frame.at_end:
-        return _finish(frame, [], moment)
+        return _finish(frame, [])
     if frame.not_before is not None and frame.not_before > moment.now:
         return Sleep(frame.not_before, ())
     return _run(frame, [], moment)
@@ -74,26 +87,42 @@ def proceed(frame: Frame, moment: Moment) -> Move:
 
 def advance(frame: Frame, output: Output, moment: Moment) -> Move:
     """The move after a task has ended with an output."""
+    return conclude(frame, shaped(frame, output, moment), moment)
+
+
+def shaped(frame: Frame, output: Output, moment: Moment) -> Output:
+    """A task's output as its own `output:` makes it."""
+    output = _with_meta(frame, output, moment)
+    if frame.task.output is None or output["error"] is not None:
+        return output
+    try:
+        return {**output, "data": render(frame.task.output, {**frame.scopes, "output": output})}
+    except TemplateError as error:
+        return failed(failure_of(error), **_helpers(output))
+
+
+def conclude(frame: Frame, output: Output, moment: Moment, recorded: Output | None = None) -> Move:
+    """The move after a shaped output; `recorded` is what the log gets of one whose data lies elsewhere."""
     task = frame.task
     frame.recorded_start = None
-    output = _with_meta(frame, output, moment)
     good = output["error"] is None
     patch: Patch = {}
     try:
         if good:
-            output, patch = after_ok(frame, task, output)
+            patch = patch_of(task.set, {**frame.scopes, "output": output}, most=frame.max_payload) if task.set else {}
     except TemplateError as error:
-        output, good = failed(failure_of(error), **_helpers(output)), False
+        output, good, recorded = failed(failure_of(error), **_helpers(output)), False, None
     before = frame.scopes.get("output")
     frame.write(patch)
     frame.scopes["output"] = output
+    noted = recorded or output
     try:
         chosen = choose(task, frame.scopes, good=good)
-        return _follow(frame, output, chosen, patch, moment, before)
+        return _follow(frame, output, noted, chosen, patch, moment, before)
     except TemplateError as error:
         problem = failure_of(error)
-        payload = {"output": output, "do": "fail", "error": problem} | ({"set": patch} if patch else {})
-        return _fail(frame, problem, [_done(frame, payload)], moment)
+        payload = {"output": noted, "do": "fail", "error": problem} | ({"set": patch} if patch else {})
+        return _fail(frame, problem, [_done(frame, payload)])
 
 
 def _with_meta(frame: Frame, output: Output, moment: Moment) -> Output:
@@ -108,34 +137,27 @@ def _helpers(output: Output) -> dict[str, Any]:
     return {key: value for key, value in output.items() if key not in ("status", "data", "ref", "error")}
 
 
-def after_ok(frame: Frame, task: Task, output: Output) -> tuple[Output, dict[str, Any]]:
-    """The task's own `output:` and `set`."""
-    sight = {**frame.scopes, "output": output}
-    if task.output is not None:
-        output = {**output, "data": render(task.output, sight)}
-        sight["output"] = output
-    return output, patch_of(task.set, sight) if task.set else {}
-
-
 # --- what follows an output --------------------------------------------------------------------------------------------
 
 
-def _follow(frame: Frame, output: Output, chosen: Chosen, patch: Patch, moment: Moment, before: Any) -> Move:
+def _follow(
+    frame: Frame, output: Output, noted: Output, chosen: Chosen, patch: Patch, moment: Moment, before: Any
+) -> Move:
     """Do what the chosen rule says."""
     directive = chosen.directive
-    payload: dict[str, Any] = {"output": output, "do": directive.do}
+    payload: dict[str, Any] = {"output": noted, "do": directive.do}
     if chosen.rule is not None:
         payload["rule"] = chosen.rule
     delay, problem = _weigh(frame, directive, output, moment)
     if problem is None and directive.set:
-        extra = patch_of(directive.set, frame.scopes)
+        extra = patch_of(directive.set, frame.scopes, most=frame.max_payload)
         patch = {**patch, **extra}
         frame.write(extra)
     if patch:
         payload["set"] = patch
     if problem is not None:
         payload |= {"do": "fail", "error": problem}
-        return _fail(frame, problem, [_done(frame, payload)], moment)
+        return _fail(frame, problem, [_done(frame, payload)])
     if directive.do == "jump":
         payload["to"] = directive.to
     elif directive.do == "retry":
@@ -178,9 +200,9 @@ def _move(frame: Frame, directive: Directive, output: Output, fact: Fact, delay:
         frame.not_before = moment.now + delay
         return Sleep(frame.not_before, (fact,)) if delay > 0 else _run(frame, [fact], moment)
     if directive.do == "break":
-        return _finish(frame, [fact], moment)
+        return _finish(frame, [fact])
     frame.visit(frame.positions[str(directive.to)] if directive.do == "jump" else frame.counter + 1)
-    return _finish(frame, [fact], moment) if frame.at_end else _run(frame, [fact], moment)
+    return _finish(frame, [fact]) if frame.at_end else _run(frame, [fact], moment)
 
 
 def _retry(frame: Frame, directive: Directive, output: Output, moment: Moment) -> tuple[float, Failure | None]:
@@ -243,9 +265,8 @@ def _advance_unstarted(frame: Frame, problem: Failure, facts: list[Fact], moment
     return msgspec.structs.replace(move, facts=(*facts, *move.facts))
 
 
-def _fail(frame: Frame, problem: Failure, facts: list[Fact], moment: Moment) -> Finish:
-    assert moment.now >= 0
-    error = {**problem, "task": frame.task.name}
+def _fail(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish:
+    error = {**problem, "task": frame.task.name if frame.tasks else None}
     if frame.iteration is None:
         output = {**failed(error), **_helpers(frame.scopes.get("output") or {})}
         facts.append(_fact(frame, "step.failed", {"output": output}, status="error"))
@@ -255,7 +276,7 @@ def _fail(frame: Frame, problem: Failure, facts: list[Fact], moment: Moment) -> 
     return Finish(tuple(facts))
 
 
-def _finish(frame: Frame, facts: list[Fact], moment: Moment) -> Finish:
+def _finish(frame: Frame, facts: list[Fact]) -> Finish:
     """The pipeline ended well: the step's output is that of the last task that counted."""
     output = frame.output or ok()
     if output["error"] is not None:
@@ -271,7 +292,7 @@ def _finish(frame: Frame, facts: list[Fact], moment: Moment) -> Finish:
             facts.append(_fact(frame, "loop.iteration.done", _iterations_end(frame, output)))
     except TemplateError as error:
         frame.counter = min(frame.counter, len(frame.tasks) - 1)
-        return _fail(frame, failure_of(error), facts, moment)
+        return _fail(frame, failure_of(error), facts)
     return Finish(tuple(facts))
 
 
@@ -320,8 +341,3 @@ def _task_fact(frame: Frame, name: str, payload: dict[str, Any], status: str) ->
 
 def _fact(frame: Frame, name: str, payload: dict[str, Any], status: str = "success") -> Fact:
     return Fact(name, frame.run, payload, status, iteration=frame.iteration)
-
-
-def lose(frame: Frame, problem: Failure, moment: Moment) -> Finish:
-    """The pipeline cannot be brought back to where it was: it ends here, failed."""
-    return _fail(frame, problem, [], moment)

@@ -16,7 +16,7 @@ from noetl.model.events import Event
 from noetl.model.output import Failure, Output
 from noetl.model.scope import Patch
 from noetl.pipeline.frame import Frame
-from noetl.pipeline.machine import RunTask, after_ok, prepare
+from noetl.pipeline.machine import RunTask, prepare
 
 #: the place in a list of redacted ones that stands for the output; the others are targets of `set`
 OUTPUT = "output"
@@ -43,7 +43,7 @@ class Replay:
         return prepare(self.frame)
 
     def take(self, output: Output) -> Failure | None:
-        """The output of that task; the failure that ends the way back, if it did not yield what it yielded before."""
+        """The shaped output of that task; the failure that ends the way back, if it does not go well any more."""
         event = self._events[self._at]
         if output["error"] is not None:
             return self._failed_now(output["error"])
@@ -88,14 +88,16 @@ class Replay:
     def _values(self, event: Event, output: Output) -> tuple[Output, Patch]:
         """What the task yields and writes, with recorded values wherever those are the real ones."""
         frame, payload = self.frame, event.payload
-        output, fresh = after_ok(frame, frame.task, {**output, "meta": payload["output"].get("meta", {})})
+        recorded = payload["output"]
+        output = {**output, "ref": recorded["ref"], "meta": recorded.get("meta", {})}
+        sight = {**frame.scopes, "output": output}
+        fresh = patch_of(frame.task.set, sight)
         policy, rule = frame.task.policy, payload.get("rule")
-        if policy is not None and rule is not None and policy.rules[rule].then.set:
-            sight = {**frame.scopes, "output": output}
-            fresh = {**fresh, **patch_of(policy.rules[rule].then.set, sight)}
-        recorded = payload.get("set", {})
+        if policy is not None and rule is not None:
+            fresh |= patch_of(policy.rules[rule].then.set, sight)
         redacted = payload["redacted"]
-        return output, {key: fresh.get(key, value) if key in redacted else value for key, value in recorded.items()}
+        patch = payload.get("set", {})
+        return output, {key: fresh.get(key, value) if key in redacted else value for key, value in patch.items()}
 
 
 def resume(frame: Frame, recorded: Iterable[Event]) -> Frame:
@@ -112,6 +114,8 @@ def wanted(events: Sequence[Event]) -> set[int]:
         if event.name != "task.done":
             continue
         payload = event.payload
+        if payload["do"] == "fail":
+            return set()  # the pipeline has ended, and nobody reads anything any more
         keeps = payload["do"] not in ("skip", "retry")
         redacted = set(payload.get("redacted", ())) if payload["output"]["error"] is None else set()
         if not (keeps and output_in_sight):
@@ -138,7 +142,9 @@ def _apply(frame: Frame, event: Event, output: dict[str, Any], patch: Patch) -> 
         return
     if not (frame.task.silent or do == "skip"):
         frame.yield_output(output)
-    if do == "jump":
+    if do == "fail":
+        frame.failure = payload["error"]
+    elif do == "jump":
         frame.jumps += 1
         frame.visit(frame.positions[payload["to"]])
     elif do == "break":

@@ -17,12 +17,19 @@ PAGE = 10_000
 
 def state_at(log: EventLog, execution_id: str, *, upto: int | None = None) -> Execution:
     """The state that the log yields, at its end or at an earlier event."""
-    found = log.snapshot(execution_id, upto=upto)
-    state = Execution(execution_id) if found is None else read_snapshot(found[1])
+    state = _begun(log, execution_id, upto)
     limit = None if upto is None else upto - state.seq
     for event in log.read(execution_id, after=state.seq, limit=limit):
         apply(state, event)
     return state
+
+
+def _begun(log: EventLog, execution_id: str, upto: int | None) -> Execution:
+    found = log.snapshot(execution_id, upto=upto)
+    try:
+        return Execution(execution_id) if found is None else read_snapshot(found[1])
+    except msgspec.MsgspecError:  # damaged, or of another version: the events are the truth
+        return Execution(execution_id)
 
 
 def read_snapshot(body: bytes) -> Execution:

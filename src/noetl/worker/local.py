@@ -16,7 +16,8 @@ from noetl.model.state import Execution, parse_label
 from noetl.pipeline.frame import Moment
 from noetl.ports import EventLog
 from noetl.worker.redacting import redacted
-from noetl.worker.runner import Runner, Tools
+from noetl.worker.runner import Runner
+from noetl.worker.surroundings import Tools
 from noetl.worker.world import LocalWorld
 
 Key = tuple[str, str, int | str | None]

@@ -9,24 +9,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
-from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of
+from noetl.errors import NoetlError, TemplateError
+from noetl.expr.assign import failure_of, render
 from noetl.model.events import Event, Fact
 from noetl.model.kinds import ToolKind
 from noetl.model.orders import RunPipeline
-from noetl.model.output import Output, failed, failure
+from noetl.model.output import Failure, Output, Spilled, failed, failure
 from noetl.model.playbook import Playbook, Step, Task
 from noetl.pipeline import machine
-from noetl.pipeline.frame import Frame, Moment
+from noetl.pipeline.frame import Frame
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
-from noetl.pipeline.replay import Replay
+from noetl.pipeline.replay import Replay, resume
 from noetl.ports import Call, NoCredential, World
 from noetl.worker import auth
+from noetl.worker.keeping import Keeper, is_elsewhere, unreadable
 from noetl.worker.render import call_of
+from noetl.worker.surroundings import Surroundings
 from noetl.worker.world import LocalWorld
 
 #: facts that may wait for a later report
@@ -35,40 +37,6 @@ _NO_SECRETS_IN_PAYLOADS = (
     "the `input` of a child playbook is recorded, and this one holds a secret: "
     "declare the credential in the child's own `keychain` instead"
 )
-
-
-class Tools(Protocol):
-    """The installed tools."""
-
-    def __getitem__(self, name: str) -> ToolKind:
-        """What a kind says of itself."""
-
-    def module(self, name: str) -> Any:
-        """The module that runs it."""
-
-
-class Surroundings(Protocol):
-    """What a runner needs from its process."""
-
-    tools: Tools
-
-    def moment(self) -> Moment:
-        """The time now, and chance."""
-
-    def child_id(self) -> str:
-        """The id of an execution that is to be started."""
-
-    async def sleep_until(self, when: float) -> None:
-        """Sleep until a time in seconds since the epoch."""
-
-    async def report(self, facts: list[Fact]) -> None:
-        """Hand over facts; returns when they are durable."""
-
-    def post(self, facts: list[Fact]) -> None:
-        """Hand over facts, without waiting."""
-
-    def recorded(self, order: RunPipeline) -> list[Event]:
-        """What the log has of the order's pipeline."""
 
 
 class Runner:
@@ -84,14 +52,24 @@ class Runner:
         moment = around.moment()
         functions = {"uuid": moment.new_id, "now": self._now}
         self.keychain = world.keychain
-        scopes = {**order.scopes, **functions, "keychain": self.keychain.scope}
-        self.frame = Frame(step, scopes, run=order.step_run_id, iteration=order.iteration)
-        self.waiting: list[Fact] = []
-        self.move: Move | None = None
-        #: the way back to where the pipeline was, of one that has begun before
-        self.replay: Replay | None = None
+        self.frame = Frame(
+            step,
+            {**order.scopes, **functions, "keychain": self.keychain.scope},
+            run=order.step_run_id,
+            iteration=order.iteration,
+            max_payload=playbook.max_payload,
+        )
+        self.keeper = Keeper(world.results, playbook, step, self.frame)
         #: the credentials that templates of the step read
         self.reading = auth.read_by(step, playbook) if self.keychain.declared else frozenset()
+        self.waiting: list[Fact] = []
+        #: what the log has of it, when it goes on
+        self.recorded: list[Event] = []
+        #: it has made its first move
+        self.ready = False
+        #: an output that is to be stored before it is concluded
+        self.shaped: Output | None = None
+        self.move: Move | None = None
 
     def _now(self) -> str:
         from datetime import UTC, datetime
@@ -100,43 +78,106 @@ class Runner:
 
     def sprint(self) -> bool:
         """Run as far as plain functions go; whether that was to the end. Most short pipelines need no more."""
-        if self.order.begun:
-            self.replay = Replay(self.frame, self.around.recorded(self.order))
-        if self.keychain.declared or not (self.replay is None or self.replay.done):
-            return False  # credentials have to be looked up first, or a task has to run again
+        if not self._is_ready():
+            return False
+        self.ready = True
         self.move = self._told(self._first())
         for _ in range(_PATIENCE):
             if self.move is None or isinstance(self.move, Finish):
+                if not all(map(self.keeper.may_go, self.waiting)):
+                    return False
                 if self.waiting:
                     self.around.post(self.waiting)
                 return True
             output = self._plainly(self.move) if isinstance(self.move, RunTask) else None
             if output is None:
                 return False
-            self.move = self._told(machine.advance(self.frame, output, self.around.moment()))
+            output = machine.shaped(self.frame, output, self.around.moment())
+            if not self.keeper.is_light(output):
+                self.shaped = output
+                return False
+            self.move = self._told(machine.conclude(self.frame, output, self.around.moment()))
         return False
 
     async def run(self) -> None:
         """Run the rest: to the end, or to a task that waits for something that holds no worker."""
-        if self.move is None:
-            self.move = self._told(await self._set_out())
+        if not self.ready:
+            self.move = self._told(await self._prepared())
+        elif self.shaped is not None:
+            self.move = self._told(await self._kept(self.shaped))
         while self.move is not None and not isinstance(self.move, Finish):
             move = self.move
             self.move = self._told(await self._sleep(move) if isinstance(move, Sleep) else await self._task(move))
         await self._report()
 
-    async def _set_out(self) -> Move | None:
-        """The first move of a pipeline that needs credentials, or values that were redacted when they were recorded."""
+    def _told(self, move: Move | None) -> Move | None:
+        if move is not None:
+            self.waiting.extend(move.facts)
+        return move
+
+    # --- the first move ----------------------------------------------------------------------------------------------
+
+    def _is_ready(self) -> bool:
+        """Whether it can begin at once: nothing is to be read from the result store, and no credential looked up."""
+        order = self.order
+        if order.begun:
+            self.recorded = self.around.recorded(order)
+        elsewhere = any(
+            "kept" in one.payload or "redacted" in one.payload or one.payload.get("output", {}).get("external")
+            for one in self.recorded
+        )
+        heavy_answer = order.answer is not None and not self.keeper.is_light(order.answer)
+        return not (order.rows or order.gather is not None or elsewhere or heavy_answer or self.keychain.declared)
+
+    def _first(self) -> Move | None:
+        order, frame = self.order, self.frame
+        if not order.begun:
+            return machine.begin(frame, self.around.moment())
+        resume(frame, self.recorded)
+        if order.answer is not None:
+            if frame.recorded_start is None or frame.number != order.number:
+                return None  # it has been answered already
+            return machine.advance(frame, order.answer, self.around.moment())
+        return machine.proceed(frame, self.around.moment())
+
+    async def _prepared(self) -> Move | None:
+        """The first move of a pipeline that needs credentials, or something that the log does not have."""
+        order, frame = self.order, self.frame
+        if order.gather is not None:
+            return machine.close(frame, await self.keeper.gathered(order.gather))
         await self._look_up()
-        while self.replay is not None and not self.replay.done:
+        problem = await self._rows()
+        if problem is None and order.begun:
+            problem = await self._brought_back()
+        if problem is not None:
+            return machine.spoil(frame, problem)
+        if not order.begun:
+            return machine.begin(frame, self.around.moment())
+        await self.keeper.remembered()
+        if order.answer is None:
+            return machine.proceed(frame, self.around.moment())
+        if frame.recorded_start is None or frame.number != order.number:
+            return None  # it has been answered already
+        return await self._conclude(order.answer)
+
+    async def _brought_back(self) -> Failure | None:
+        """Bring the frame to where the log ends; tasks whose values were redacted there run again on the way."""
+        replay = Replay(self.frame, await self.keeper.refilled(self.recorded))
+        while not replay.done:
             if self._suspends(self.frame.task.kind):
-                self.replay.keep()  # what it waited for has come, and comes only once
+                replay.keep()  # what it waited for has come, and comes only once
                 continue
-            move = self.replay.next()
-            lost = self.replay.take(await self._again(move)) if isinstance(move, RunTask) else move
-            if lost is not None:
-                return machine.lose(self.frame, lost, self.around.moment())
-        return self._first()
+            await self.keeper.remembered()
+            move = replay.next()
+            if not isinstance(move, RunTask):
+                return move
+            output = await self.keeper.brought(await self._again(move))
+            output = machine.shaped(self.frame, output, self.around.moment())
+            if output["error"] is None and is_elsewhere(output):
+                replay.keep()  # nobody reads it
+            elif (lost := replay.take(output)) is not None:
+                return lost
+        return None
 
     async def _again(self, move: RunTask) -> Output:
         """Run a task that has run before, for its output alone."""
@@ -151,10 +192,14 @@ class Runner:
 
     def _suspends(self, kind: str) -> Callable[[Call, float], dict[str, Any]] | None:
         """How a kind says what it waits for; None: it is one that runs."""
-        return getattr(self.around.tools.module(kind), "suspend", None)
+        found: Callable[[Call, float], dict[str, Any]] | None
+        found = getattr(self.around.tools.module(kind), "suspend", None)
+        return found
 
     async def _look_up(self) -> None:
-        """Have the credentials that the next task may read; or know why there are none."""
+        """Have the credentials that the next task may read, or know why it cannot start."""
+        if not self.keychain.declared:
+            return
         try:
             await self.keychain.ready(self.reading)
         except NoCredential as error:
@@ -162,37 +207,43 @@ class Runner:
         else:
             self.frame.problem = None
 
-    async def _advance(self, output: Output) -> Move:
-        if self.keychain.declared:
-            await self._look_up()
-        return machine.advance(self.frame, output, self.around.moment())
-
-    def _told(self, move: Move | None) -> Move | None:
-        if move is not None:
-            self.waiting.extend(move.facts)
-        return move
-
-    def _first(self) -> Move | None:
-        order, frame = self.order, self.frame
-        if not order.begun:
-            return machine.begin(frame, self.around.moment())
-        if order.answer is not None:
-            if frame.recorded_start is None or frame.number != order.number:
-                return None  # it has been answered already
-            return machine.advance(frame, order.answer, self.around.moment())
-        return machine.proceed(frame, self.around.moment())
+    async def _rows(self) -> Failure | None:
+        """Read the elements of loops over references, and evaluate the `input` that may read them."""
+        frame, step = self.frame, self.frame.step
+        try:
+            for row in self.order.rows:
+                at = frame.scopes["iter"]
+                for _ in range(row.up):
+                    at = at["parent"]
+                at[row.iterator] = await self.world.row(row.ref, row.index)
+            if self.order.rows and step.input is not None:
+                frame.step_input = frame.scopes["input"] = render(step.input, frame.scopes)
+        except TemplateError as error:
+            return failure_of(error)
+        except NoetlError as error:
+            return unreadable(error)
+        return None
 
     async def _sleep(self, move: Sleep) -> Move:
         await self._report()
         await self.around.sleep_until(move.until)
-        if self.keychain.declared:
-            await self._look_up()
+        await self._look_up()
         return machine.proceed(self.frame, self.around.moment())
+
+    async def _conclude(self, output: Output) -> Move:
+        """What follows from a task's output."""
+        brought = await self.keeper.brought(output)
+        return await self._kept(machine.shaped(self.frame, brought, self.around.moment()))
+
+    async def _kept(self, shaped: Output) -> Move:
+        output, recorded = await self.keeper.kept(shaped)
+        await self._look_up()
+        return machine.conclude(self.frame, output, self.around.moment(), recorded)
 
     async def _report(self) -> None:
         facts, self.waiting = self.waiting, []
         if facts:
-            await self.around.report(facts)
+            await self.around.report([await self.keeper.written_down(fact) for fact in facts])
 
     async def _progress(self, said: Mapping[str, Any]) -> None:
         self.frame.progress = dict(said)
@@ -244,13 +295,14 @@ class Runner:
             self.waiting.append(machine.started_fact(self.frame, {}))
         if not kind.effect_free or len(self.waiting) > _PATIENCE:
             await self._report()
-        return await self._advance(await self._tool(kind, call, move.task))
+        return await self._conclude(await self._tool(kind, call, move.task))
 
     async def _ended(self, output: Output, *, again: bool) -> Move:
         """A task that ended before it started."""
         if not again:
             self.waiting.append(machine.started_fact(self.frame, {}))
-        return await self._advance(output)
+        await self._look_up()
+        return machine.advance(self.frame, output, self.around.moment())
 
     async def _suspend(self, wait: dict[str, Any], *, again: bool) -> Move | None:
         if "kind" in wait:
@@ -328,7 +380,10 @@ class Runner:
             return failed(auth.failure_of(error))
         if self._suspends(kind.name) is not None:
             return failed(failure("fail", f"`kind: {kind.name}` cannot stand in a workbook: call it from the step"))
-        return await self._tool(kind, replace(call, task=f"{outer.task}.{call.task}"), move.task)
+        output = await self._tool(kind, replace(call, task=f"{outer.task}.{call.task}"), move.task)
+        if isinstance(output["data"], Spilled):
+            output = {**output, "data": await self.world.results.load(output["data"])}
+        return output
 
 
 def _broke(error: Exception) -> Output:

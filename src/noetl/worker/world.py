@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from noetl.model.redaction import Stream
-from noetl.ports import Call, Keychain
+from noetl.ports import Call, Keychain, ResultDamaged, ResultStore
+from noetl.worker.redacting import CleanResults
 
 T = TypeVar("T")
+#: rows of a reference are read so many at a time, and so many blocks of them are kept
+_ROWS, _BLOCKS = 1_000, 4
 
 
 class LocalWorld:
@@ -21,9 +24,14 @@ class LocalWorld:
         folder: Path,
         environment: Mapping[str, str],
         log: Callable[[Call, str, str], None],
+        results: ResultStore,
         keychain: Keychain,
     ) -> None:
         self.folder = folder
+        #: nothing secret is stored
+        self.results = CleanResults(results, keychain.redactor)
+        #: the rows that a loop over a reference is at: (where they lie, from which on) → rows
+        self._rows: dict[tuple[str, int], asyncio.Future[list[Any]]] = {}
         self.environment = environment
         self.keychain = keychain
         self._log = log
@@ -65,6 +73,24 @@ class LocalWorld:
         for stream, held in self._written.pop(call.key, {}).items():
             if rest := held.finish():
                 self._log(call, stream, rest)
+
+    def draft(self, suffix: str) -> Path:
+        """A new file for what is to be spilled."""
+        return self.results.draft(suffix)
+
+    async def row(self, reference: Mapping[str, Any], index: int) -> Any:
+        """One element of what a reference leads to; they are read many at a time."""
+        start = index - index % _ROWS
+        key = (str(reference["locator"]), start)
+        if key not in self._rows:
+            # Parallel iterations are close to each other: two blocks are enough, a few more do no harm.
+            while len(self._rows) >= _BLOCKS:
+                del self._rows[next(iter(self._rows))]
+            self._rows[key] = asyncio.ensure_future(self.results.rows(reference, start, start + _ROWS))
+        rows = await asyncio.shield(self._rows[key])
+        if index - start >= len(rows):
+            raise ResultDamaged(f"there is no row {index:,} where {key[0]} leads to")
+        return rows[index - start]
 
     async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
         """Record how far a task is."""
