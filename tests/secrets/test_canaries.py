@@ -1,4 +1,4 @@
-"""240 random secrets through every tool and failure path: none is found in any byte of the home, nor in any output."""
+"""260 random secrets through every tool and failure path: none is found in any byte of the home, nor in any output."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ PYTHON_NOT_JSON = "def main(values):\n    return {v: {v} for v in values.values(
 PYTHON_HANGS = (
     "import time\ndef main(values):\n    print(' '.join(values.values()), end='', flush=True)\n    time.sleep(60)\n"
 )
+PYTHON_LARGE = "def main(values):\n    rows = [list(values.values()), 'x' * 1000] * 200\n    return {'rows': rows, 'some': rows[0]}\n"
 SHELL_LEAK = 'for n in 0 1 2 3 4 5 6 7 8 9; do eval "v=\\$c$n"; printf "%s" "$v" | cut -c1-7 | tr -d "\\n"; sleep 0.01; printf "%s\\n" "$v" | cut -c8-; printf "%s\\n" "$v" >&2; done'
 
 
@@ -125,6 +126,8 @@ def steps() -> dict[str, dict[str, Any]]:
         "template": {"kind": "noop", "input": {"n": "{{ keychain.K.c0 + 1 }}", "m": "{{ keychain.K[keychain.K.c1] }}"}},
         "ruled": {"kind": "noop", "input": {"text": each, "b64": "{{ keychain.K.c2 | b64encode }}"}, "output": "{{ input }}", "spec": {"policy": {"rules": [{"else": {"then": {"do": "fail", "message": "no {{ output.data }}"}}}]}}},
         "secrets": {"kind": "secrets", "provider": "PROVIDER", "secret": "PLACE"},
+        "large": {"kind": "python", "input": values, "code": PYTHON_LARGE, "set": {"step.big": "{{ output.data.rows }}", "ctx.some": "{{ output.data.some }}"}},
+        "rows": {"kind": "python", "input": values, "code": "def main(values):\n    return [{'n': n, **values} for n in range(2000)]\n", "spec": {"result": {"select": {"first": "$[0]"}}}},
         "no_secret": {"kind": "secrets", "provider": "env", "secret": one},
         "plugin": {"kind": "canary_plugin", "text": each},
         "plugin_breaks": {"kind": "canary_plugin", "text": each, "breaks": True},
@@ -278,7 +281,7 @@ def test_no_secret_reaches_a_byte_of_the_home_or_of_any_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes], echo: str
 ) -> None:
     secrets = canaries(PER_STEP * len(steps()))
-    assert len(set(secrets)) == 240
+    assert len(set(secrets)) == 260
     home = tmp_path / "home"
     monkeypatch.setenv("NOETL_HOME", str(home))
     monkeypatch.setenv("VAULT_ADDR", echo)
@@ -308,8 +311,9 @@ def test_no_secret_reaches_a_byte_of_the_home_or_of_any_output(
     assert out.count(b"[redacted]") > 500
     places = {str(file.relative_to(home)): file.read_bytes() for file in home.rglob("*") if file.is_file()}
     assert "noetl.db" in places
+    assert any(name.startswith("results/") for name in places)
     assert hits({**places, "stdout": out, "stderr": err}, secrets) == []
     ended = json.loads(re.search(rb'^\{"execution_id".*$', out, re.MULTILINE)[0])  # type: ignore[index]
     assert {name: info["status"] for name, info in ended["steps"].items() if info["status"] == "done"}.keys() == {
-        "noop", "python", "auth_python", "http", "shell", "workbook", "secrets", "plugin", "end"
+        "noop", "python", "auth_python", "http", "shell", "workbook", "secrets", "large", "rows", "plugin", "end"
     }  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from services import TokenStandIn, serving
+from test_canaries import streams
 
 from noetl.config import Settings
 from noetl.engine.fold import replay
@@ -28,7 +29,8 @@ TOKEN = "tok-93af-5521-zz"
 
 
 def see_that_it_is_nowhere(home: Path) -> None:
-    assert [path for path in home.rglob("*") if path.is_file() and TOKEN.encode() in path.read_bytes()] == []
+    files = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    assert [path for path, data in files.items() if any(TOKEN.encode() in one for one in streams(data))] == []
 
 
 class Site:
@@ -327,6 +329,47 @@ async def test_a_killed_run_goes_on_with_the_real_value_and_only_what_was_redact
     assert (site.folder / "ran.txt").read_text().split() == ["count", "login", "other", "login"]
     see_that_it_is_nowhere(site.folder / "home")
     assert TOKEN not in done.stdout + done.stderr
+
+
+LARGE = """
+keychain: [{name: api, kind: bearer, from: {env: API_TOKEN}}]
+workflow:
+  - step: start
+    tool:
+      - name: fetch
+        kind: python
+        input: {token: "{{ keychain.api.token }}"}
+        code: |
+          def main(token):
+              open("ran.txt", "a").write("fetch\\n")
+              return {"rows": [token] * 10000, "plain": ["x" * 100] * 2000}
+        set: {step.rows: "{{ output.data.rows }}", step.plain: "{{ output.data.plain }}"}
+      - name: plain
+        kind: python
+        code: |
+          def main():
+              open("ran.txt", "a").write("plain\\n")
+              return ["y" * 100] * 2000
+      - {name: pause, kind: wait, seconds: 0.01}
+      - name: use
+        kind: python
+        input: {rows: "{{ step.rows }}", plain: "{{ step.plain }}"}
+        code: |
+          def main(rows, plain):
+              return [len(rows), rows[-1][:4], len(plain)]
+"""
+
+
+async def test_large_values_with_secrets_are_stored_without_them_and_fetched_again_after_a_wait(site: Site) -> None:
+    state = await site.run(LARGE)
+    assert state.status == "completed", state.error
+    assert state.output == [10000, TOKEN[:4], 2000]
+    assert (site.folder / "ran.txt").read_text().split() == ["fetch", "plain", "fetch"]
+    done = next(payload for payload in site.events if "redacted" in payload)
+    assert done["redacted"] == ["output", "step.rows"]
+    assert done["output"]["external"]
+    assert done["output"]["ref"]["meta"]["redacted"]
+    assert "redacted" not in done["kept"]["step.plain"]["meta"]
 
 
 async def test_a_credential_that_is_gone_when_a_run_goes_on_is_told(site: Site) -> None:

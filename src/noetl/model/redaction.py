@@ -31,8 +31,11 @@ class Redactor:
         #: longest first: a longer one may hold a shorter one
         self.patterns: tuple[str, ...] = ()
         self.byte_patterns: tuple[bytes, ...] = ()
-        self._needles: tuple[bytes, ...] = ()
-        self._long: tuple[str, ...] = ()
+        self._known: frozenset[str] = frozenset()
+        #: the beginnings and ends of long secrets → those
+        self._parts: dict[str, list[str]] = {}
+        #: all that is looked for, the longest first, and how it stands in JSON
+        self._needles: dict[str, bytes] = {}
         self.add(*values)
 
     def __bool__(self) -> bool:
@@ -47,14 +50,16 @@ class Redactor:
             return
         self._values |= new
         self._short |= short
-        found = set(self.patterns).union(*map(spellings, new))
-        self.patterns = tuple(sorted(found, key=lambda form: (-len(form), form)))
-        self._long = tuple(value for value in sorted(self._values) if len(value) >= _LONG)
-        parts = {part for value in self._long for part in (value[:_PART], value[-_PART:])}
-        written = {_in_json(form) for form in found}
-        whole = {b'"%b"' % _in_json(value) for value in self._short}
-        self._needles = tuple(sorted(written | whole | {_in_json(part) for part in parts}))
-        plain = {form.encode("utf-8", "surrogatepass") for form in found}
+        self._known = self._known.union(*map(spellings, new))
+        self.patterns = tuple(sorted(self._known, key=_longest_first))
+        for value in new:
+            for part in (value[:_PART], value[-_PART:]) if len(value) >= _LONG else ():
+                self._parts.setdefault(part, []).append(value)
+        looked_for = sorted({*self.patterns, *self._parts}, key=_longest_first)
+        self._needles = {form: _in_json(form) for form in looked_for}
+        written = {self._needles[form] for form in self.patterns}
+        self._needles |= {value: b'"%b"' % _in_json(value) for value in self._short}
+        plain = {form.encode("utf-8", "surrogatepass") for form in self.patterns}
         wide = {value.encode(code, "surrogatepass") for value in self._values for code in ("utf-16-le", "utf-16-be")}
         self.byte_patterns = tuple(sorted(written | plain | wide, key=lambda form: (-len(form), form)))
 
@@ -63,31 +68,39 @@ class Redactor:
         if not self or value is None or isinstance(value, (bool, float)):
             return value, False
         encoded = msgspec.json.encode(value, enc_hook=str)
-        if not any(needle in encoded for needle in self._needles):
+        # Only what is somewhere in it is looked for everywhere in it.
+        found = [form for form, needle in self._needles.items() if needle in encoded]
+        if not found:
             return value, False
-        cleaned = self._walk(value)
+        cleaned = self._walk(value, sorted(found, key=len, reverse=True))
         return cleaned, cleaned != value
 
-    def _walk(self, value: Any) -> Any:
+    def _walk(self, value: Any, forms: list[str]) -> Any:
         if isinstance(value, str):
-            return self.text(value)
+            return self._without(value, forms)
         if isinstance(value, Mapping):
-            return {self._walk(key): self._walk(part) for key, part in value.items()}
+            return {self._walk(key, forms): self._walk(part, forms) for key, part in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self._walk(part) for part in value]
+            return [self._walk(part, forms) for part in value]
         if isinstance(value, int) and not isinstance(value, bool):
             return MASK if str(value) in self._values else value
         return value
 
     def text(self, text: str) -> str:
         """A text without secrets."""
+        return self._without(text, [form for form in self._needles if form in text])
+
+    def _without(self, text: str, forms: Iterable[str]) -> str:
+        """A text without these: a form, or the part of a long secret that was cut off."""
         if text in self._short:
             return MASK
-        for pattern in self.patterns:
-            if pattern in text:
-                text = text.replace(pattern, MASK)
-        for value in self._long:
-            text = _without_parts(text, value)
+        for form in forms:
+            if form not in text:
+                continue
+            if form in self._known:
+                text = text.replace(form, MASK)
+            for value in self._parts.get(form, ()):
+                text = _without_parts(text, value)
         return text
 
     def clean_bytes(self, data: bytes) -> tuple[bytes, bool]:
@@ -157,6 +170,10 @@ class Stream(Generic[AnyStr]):
             if candidates and any(pattern.startswith(text[at:]) for pattern in candidates):
                 return at
         return len(text)
+
+
+def _longest_first(form: str) -> tuple[int, str]:
+    return -len(form), form
 
 
 def _in_json(text: str) -> bytes:
