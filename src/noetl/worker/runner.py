@@ -61,7 +61,11 @@ class Runner:
         )
         self.keeper = Keeper(world.results, playbook, step, self.frame)
         #: the credentials that templates of the step read
-        self.reading = auth.read_by(step, playbook) if self.keychain.declared else frozenset()
+        self.reading: frozenset[str] = frozenset()
+        if self.keychain.declared:
+            if step.name not in world.reading:
+                world.reading[step.name] = auth.read_by(step, playbook)
+            self.reading = world.reading[step.name]
         self.waiting: list[Fact] = []
         #: what the log has of it, when it goes on
         self.recorded: list[Event] = []

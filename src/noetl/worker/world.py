@@ -34,6 +34,8 @@ class LocalWorld:
         self._rows: dict[tuple[str, int], asyncio.Future[list[Any]]] = {}
         self.environment = environment
         self.keychain = keychain
+        #: step → the credentials that its templates read
+        self.reading: dict[str, frozenset[str]] = {}
         self._log = log
         #: what tasks under way write, by their key: stream → what holds back the beginning of a secret
         self._written: dict[str, dict[str, Stream[str]]] = {}
