@@ -79,9 +79,8 @@ def run(coroutine: Any) -> Any:
         ("- {step: a, tool: {kind: wait, until: tomorrow}}", "type", "cannot wait so"),
         ("- {step: a, tool: {kind: wait, seconds: '{{ workload.n * 1e12 }}'}}", "type", "beyond the year 9999"),
         ("- {step: a, tool: {kind: wait, signal: s, timeout: '{{ 10 ** 400 }}'}}", "type", "cannot wait so"),
-        ("- {step: a, tool: {kind: workbook, task: w}}\nworkbook: {w: {kind: wait, seconds: 1}}", "fail", "cannot stand in a workbook"),
     ],
-    ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no tool", "no time", "too late", "no number", "wait in a workbook"],
+    ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no tool", "no time", "too late", "no number"],
 )  # fmt: skip
 def test_what_cannot_work_ends_in_an_error_that_names_the_step(site: Site, steps: str, kind: str, said: str) -> None:
     state = run(site.run(steps, n=1))
@@ -176,6 +175,34 @@ def test_a_paused_run_starts_nothing_new_until_it_is_resumed(site: Site) -> None
             assert hot.state.runs["a-1"].loop.started == 1
             await house.service.record(hot.id, [Resume()])
             await asyncio.wait_for(hot.finished, 5)
+            assert hot.state.status == "completed"
+
+    run(main())
+
+
+def test_children_pause_with_their_parent_and_go_on_with_it(site: Site) -> None:
+    async def main() -> None:
+        site.write(
+            "child", "- {step: x, tool: {kind: wait, seconds: 0.1}, next: {arcs: [{step: end}]}}\n- {step: end}\n"
+        )
+        async with site.house() as house:
+            loop = "loop: {in: [1, 2], iterator: i, spec: {mode: parallel}}"
+            file = site.write("main", f"- {{step: a, {loop}, tool: {{kind: playbook, path: child}}}}\n")
+            source, loaded = house.catalog.read(file)
+            assert loaded.net is not None
+            hot = await house.start(source, loaded.net, {})
+            await house.service.record(hot.id, [Pause()])  # the children are still on their way
+            while len(house.service.hot) < 3:
+                await asyncio.sleep(0.01)
+            children = [one.state for one in house.service.hot.values() if one is not hot]
+            await asyncio.sleep(0.4)
+            assert [(one.paused, "end" in one.steps) for one in children] == [(True, False)] * 2
+            await house.service.record(children[0].execution_id, [Pause()])
+            await house.service.record(hot.id, [Resume()])
+            await asyncio.sleep(0.2)
+            assert [one.status for one in children] == ["running", "completed"], "one was paused for itself"
+            await house.service.record(children[0].execution_id, [Resume()])
+            await asyncio.wait_for(asyncio.shield(hot.finished), 5)
             assert hot.state.status == "completed"
 
     run(main())

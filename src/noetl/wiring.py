@@ -8,6 +8,7 @@ import random
 import secrets
 import time
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +23,7 @@ from noetl.model.events import Fact
 from noetl.model.net import Net
 from noetl.model.orders import StartChild
 from noetl.model.output import Output, failed, failure, ok
-from noetl.model.requests import Cancel, ChildEnded, Due, Open, Posted
+from noetl.model.requests import Cancel, ChildEnded, Due, Open, Pause, Posted, Resume
 from noetl.model.scope import merged
 from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
@@ -57,9 +58,9 @@ def open_log(settings: Settings) -> EventLog:
     return SqliteLog(settings.home / "noetl.db", durability=settings.durability)
 
 
-def open_results(settings: Settings) -> FileResults:
+def open_results(settings: Settings, clock: Callable[[], float] = time.time) -> FileResults:
     """The result store of this machine."""
-    return FileResults(settings.home / "results", clock=time.time, sync=settings.durability == "power")
+    return FileResults(settings.home / "results", clock=clock, sync=settings.durability == "power")
 
 
 def open_house() -> House:
@@ -68,19 +69,41 @@ def open_house() -> House:
     return House(found, open_log(found))
 
 
+class Nature(msgspec.Struct, frozen=True):
+    """Time, ids and chance as a process gets them; trials bring their own."""
+
+    clock: Callable[[], float] = time.time
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    new_execution_id: Callable[[float], str] = new_execution_id
+    chance: Callable[[], float] = random.random
+
+
 class House:
     """A log, the service that decides, and the workshop that carries out."""
 
-    def __init__(self, settings: Settings, log: EventLog) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        log: EventLog,
+        *,
+        kinds: Kinds | None = None,
+        catalog: Catalog | None = None,
+        nature: Nature | None = None,
+        alone: bool = False,
+    ) -> None:
         self.settings = settings
         self.log = log
-        self.results = open_results(settings)
-        self.kinds = Kinds()
-        self.catalog = Catalog(self.kinds)
-        self.shop = Workshop(log, self.kinds, self._world, clock=time.time, moment=self._moment)
+        self.kinds = kinds or Kinds()
+        self.catalog = catalog or Catalog(self.kinds)
+        self.nature = nature or Nature()
+        clock, new_id = self.nature.clock, self.nature.new_id
+        self.results = open_results(settings, clock)
+        self.shop = Workshop(log, self.kinds, self._world, clock=clock, moment=self._moment)
         self.shop.office = self
-        self.service = Service(log, self.shop, clock=time.time, new_id=lambda: str(uuid.uuid4()))
-        self.keychains = Keychains(settings, clock=time.time, new_id=lambda: str(uuid.uuid4()))
+        self.service = Service(log, self.shop, clock=clock, new_id=new_id)
+        self.keychains = Keychains(settings, clock=clock, new_id=new_id)
+        #: no other process may ask for anything, so nobody looks for it
+        self._alone = alone
         #: the playbooks that were run here, by their hash
         self._sources: dict[str, Source] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -91,7 +114,8 @@ class House:
         self._starting: dict[str, bool] = {}
 
     async def __aenter__(self) -> Self:
-        self._poller = asyncio.create_task(self._poll())
+        if not self._alone:
+            self._poller = asyncio.create_task(self._poll())
         return self
 
     async def __aexit__(
@@ -113,7 +137,7 @@ class House:
     async def start(self, source: Source, net: Net, payload: dict[str, Any], **more: Any) -> Hot:
         """Start an execution."""
         await self._keep(source)
-        execution_id = more.pop("execution_id", None) or new_execution_id(time.time())
+        execution_id = more.pop("execution_id", None) or self.child_id()
         await self.log.claim(execution_id)
         workload = merged(net.playbook.workload, payload)
         problem = await self.keychains.check(execution_id, net.playbook, workload, _folder(source))
@@ -189,7 +213,7 @@ class House:
 
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
-        return new_execution_id(time.time())
+        return self.nature.new_execution_id(self.nature.clock())
 
     def broken(self, execution_id: str, error: BaseException) -> None:
         """Hear that a pipeline broke: a mistake of ours, or a store that does not write."""
@@ -207,6 +231,11 @@ class House:
         else:
             self.service.post(execution_id, [Cancel(_WITHOUT_PARENT)])
 
+    def hold_child(self, execution_id: str, *, paused: bool) -> None:
+        """Pause a child execution with its parent, or let it go on; one that is as it should be is left alone."""
+        request = Pause(with_parent=True) if paused else Resume(with_parent=True)
+        self.service.post(execution_id, [request])
+
     def _later(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
@@ -219,6 +248,8 @@ class House:
             if self._starting.pop(execution_id):
                 self.stop_child(execution_id)
             if isinstance(found, Hot):
+                # What the parent was told while the child was on its way has not reached it.
+                self.hold_child(execution_id, paused=parent.state.paused)
                 await asyncio.shield(found.finished)
                 found = output_of(found.state)
             await self.service.record(parent.id, [ChildEnded(execution_id, found)])
@@ -264,12 +295,12 @@ class House:
         return LocalWorld(folder, self.keychains.environment, self._log_line, self.results, keychain)
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
-        stamp = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
+        stamp = datetime.fromtimestamp(self.nature.clock(), UTC).isoformat(timespec="milliseconds")
         line = Line(stamp, call.step, call.task, call.iteration, stream, text)
         self.log.write_lines(call.execution_id, [line])
 
     def _moment(self) -> Moment:
-        return Moment(time.time(), lambda: str(uuid.uuid4()), random.random())  # noqa: S311  jitter is no secret
+        return Moment(self.nature.clock(), self.nature.new_id, self.nature.chance())
 
     # --- other processes ---------------------------------------------------------------------------------------------
 

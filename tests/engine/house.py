@@ -24,7 +24,7 @@ from noetl.expr.assign import failure_of
 from noetl.lang import load
 from noetl.model.events import Event, Fact, decode, encode
 from noetl.model.net import Net
-from noetl.model.orders import RunPipeline, StartChild, StopPipelines, WakeAt
+from noetl.model.orders import RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.requests import ChildEnded, Due, Open, Request, Signal
 from noetl.model.state import Execution, parse_label
@@ -89,6 +89,9 @@ class House:
         self.pipes: dict[tuple[str, Any], Pipe] = {}
         self.alarms: list[float] = []
         self.signals: list[Signal] = []
+        #: whether a child ends as soon as it starts
+        self.children_end = True
+        self.stopped: list[str] = []
         self.writes = 0
         self.die_at, self.after_write = die_at, after_write
         self.deaths = 0
@@ -131,7 +134,9 @@ class House:
                         del self.pipes[key]
             elif isinstance(order, WakeAt):
                 self.alarms.append(order.at)
-            elif isinstance(order, StartChild):
+            elif isinstance(order, StopChild):
+                self.stopped.append(order.execution_id)
+            elif isinstance(order, StartChild) and self.children_end:
                 self.happen(ChildEnded(order.child["execution_id"], ok({"child": order.child["path"]})))
 
     def events(self) -> list[Event]:

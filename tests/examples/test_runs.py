@@ -233,7 +233,9 @@ def test_a_crawl_visits_every_page_once_with_pauses(home: Home, shop: Any) -> No
     assert found["duration_ms"] >= 8 * 20
 
 
-def test_credentials_are_used_by_a_loop_with_one_token_and_written_nowhere(home: Home, shop: Any, tmp_path: Path) -> None:
+def test_credentials_are_used_by_a_loop_with_one_token_and_written_nowhere(
+    home: Home, shop: Any, tmp_path: Path
+) -> None:
     found = home.run("credentials", api_url=shop.url)
     assert (found["status"], found["error"]["kind"]) == ("failed", "credential")
     home.environment["SHOP_CLIENT_SECRET"] = "open-sesame"

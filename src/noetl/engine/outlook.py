@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from noetl.expr.readings import readings, task_values
+from noetl.expr.readings import pipeline_values, readings
 from noetl.model.net import Net
 from noetl.model.playbook import Step
 
 #: the default of `spec.result.inline_max_bytes`
 _INLINE = 65_536
-_HELPERS = frozenset({"done", "ok", "fail", "running", "loop_done", "all_done", "any_done"})
 
 
 class Outlook:
@@ -60,17 +60,15 @@ class Outlook:
         """Whether a template of its pipeline reads the state of steps."""
         known = self._reads_steps.get(step.name)
         if known is None:
-            values = [value for task in step.tasks for value in task_values(task)]
+            values = list(pipeline_values(step))
             # The worker evaluates the `input` of a loop over a reference.
-            values += [step.output, step.input if step.loop is not None else None]
+            values.append(step.input if step.loop is not None else None)
             known = self._reads_steps[step.name] = any(map(_reads_steps, values))
         return known
 
 
 def _reads_steps(value: Any) -> bool:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return any(_reads_steps(part) for part in value.values())
     facts = getattr(value, "facts", None)
-    return facts is not None and (
-        any(read.path[0] == "steps" for read in facts.reads) or any(call.name in _HELPERS for call in facts.calls)
-    )
+    return facts is not None and any(read.path[0] == "steps" for read in facts.reads)

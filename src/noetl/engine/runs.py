@@ -15,7 +15,7 @@ from noetl.model.events import Fact
 from noetl.model.orders import StopChild, StopPipelines
 from noetl.model.output import Output, failed
 from noetl.model.playbook import Step
-from noetl.model.state import Boundary, LoopRun, Path, Pipe, StepRun
+from noetl.model.state import Boundary, LoopRun, Path, Pipe, StepRun, label_of
 
 
 def pipeline_scopes(
@@ -39,6 +39,18 @@ def pipeline_scopes(
     if turn.outlook.reads_steps(step):
         sight["steps"] = scopes.steps_scope(turn)
     return sight
+
+
+def input_of(step: Step, sight: dict[str, Any]) -> dict[str, Any]:
+    """What a step receives; a TemplateError says why it cannot be told."""
+    found = render(step.input, sight)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        error = TemplateError(f"the `input` of step `{step.name}` must be a map, not {type(found).__name__}")
+        error.kind = "type"
+        raise error
+    return found
 
 
 # --- ending ----------------------------------------------------------------------------------------------------------
@@ -91,9 +103,9 @@ def cancel_run(turn: Turn, run: StepRun, why: str) -> None:
     turn.emit("step.cancelled", run.step, {"why": why}, parent=run.seq, run=run.id)
 
 
-def stop(turn: Turn, run: StepRun) -> None:
-    """Order everything that works for a run to end."""
-    turn.orders.append(StopPipelines(run.id))
-    for _, pipe in pipes(run):
-        if pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
+def stop(turn: Turn, run: StepRun, path: Path = ()) -> None:
+    """Order everything that works for a run, or for one of its iterations, to end."""
+    turn.orders.append(StopPipelines(run.id, label_of(path)))
+    for at, pipe in pipes(run):
+        if at[: len(path)] == path and pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
             turn.orders.append(StopChild(pipe.wait.child["execution_id"]))

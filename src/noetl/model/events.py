@@ -172,8 +172,8 @@ EVENTS: Final[dict[str, About]] = {
     "ctx.patched": About("workflow", "`ctx` was written.", {"set": "path → value", "step": "by which step"}),
     "workflow.synthesized": About("workflow", "A step asked for new nodes.", {"steps": "the nodes"}),
     "signal.received": About("workflow", "A signal came from outside.", {"signal": "its name", "data": "its content", "request": "its number, from another process"}),
-    "execution.paused": About("workflow", "Nothing new starts until it is resumed.", {"request": "as above"}),
-    "execution.resumed": About("workflow", "Work goes on.", {"request": "as above"}),
+    "execution.paused": About("workflow", "Nothing new starts until it is resumed.", {"request": "as above", "by": "`parent` when it pauses with its parent"}),
+    "execution.resumed": About("workflow", "Work goes on.", {"request": "as above", "by": "`parent` when it goes on with its parent"}),
     "execution.cancelled": About("workflow", "Everything ends here.", {"why": "the reason", "request": "as above"}),
     "execution.forked": About(
         "workflow",

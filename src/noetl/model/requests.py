@@ -47,12 +47,15 @@ class Pause(msgspec.Struct, frozen=True, tag=True):
     """Start nothing new."""
 
     number: int = 0
+    #: because the parent does
+    with_parent: bool = False
 
 
 class Resume(msgspec.Struct, frozen=True, tag=True):
-    """Go on."""
+    """Go on; with the parent, only from a pause that was the parent's."""
 
     number: int = 0
+    with_parent: bool = False
 
 
 class Due(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ Path = tuple[int, ...]
 
 
 class Wait(msgspec.Struct):
-    """What a suspended task waits for; exactly one of `until`, `signal` (perhaps with `until`) and `child`."""
+    """What a suspended task waits for: a signal, a child, or just a time; `until` is when it waits no longer."""
 
     task_run_id: str
     until: float | None = None
@@ -124,13 +124,21 @@ class StepInfo(msgspec.Struct):
     #: `scheduled`, `running`, `done`, `failed`, `cancelled` or `skipped`
     status: str = "scheduled"
     run_id: str | None = None
-    #: how many of its runs are under way
-    active: int = 0
     started_at: str | None = None
     finished_at: str | None = None
     error: dict[str, Any] | None = None
     #: the counts of its loop
     loop: dict[str, int] | None = None
+
+
+#: the event that brings the first token
+BEGINNING: dict[str, Any] = {
+    "name": "workflow.started",
+    "status": "success",
+    "step": None,
+    "error": None,
+    "output": None,
+}
 
 
 class Token(msgspec.Struct):
@@ -190,7 +198,8 @@ class Execution(msgspec.Struct):
     timestamp: str = ""
     #: `requested`, `running`, `completed`, `failed` or `cancelled`
     status: str = "requested"
-    paused: bool = False
+    #: who wants it paused: `request`, `parent` or both
+    paused_by: list[str] = []
     #: when the workflow started, in seconds since the epoch
     started: float = 0.0
     workload: dict[str, Any] = {}
@@ -229,6 +238,11 @@ class Execution(msgspec.Struct):
     synthesized: list[dict[str, Any]] = []
     error: dict[str, Any] | None = None
     stalled: list[str] = []
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing new may start."""
+        return bool(self.paused_by)
 
     @property
     def over(self) -> bool:

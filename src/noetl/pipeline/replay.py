@@ -14,7 +14,7 @@ from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, patch_of
 from noetl.model.events import Event
 from noetl.model.output import Failure, Output
-from noetl.model.scope import Patch
+from noetl.model.scope import Patch, followed_by
 from noetl.pipeline.frame import Frame
 from noetl.pipeline.machine import RunTask, prepare
 
@@ -90,11 +90,11 @@ class Replay:
         frame, payload = self.frame, event.payload
         recorded = payload["output"]
         output = {**output, "ref": recorded["ref"], "meta": recorded.get("meta", {})}
-        sight = {**frame.scopes, "output": output}
-        fresh = patch_of(frame.task.set, sight)
+        fresh = patch_of(frame.task.set, {**frame.scopes, "output": output})
         policy, rule = frame.task.policy, payload.get("rule")
         if policy is not None and rule is not None:
-            fresh |= patch_of(policy.rules[rule].then.set, sight)
+            frame.write(fresh)
+            fresh = followed_by(fresh, patch_of(policy.rules[rule].then.set, {**frame.scopes, "output": output}))
         redacted = payload["redacted"]
         patch = payload.get("set", {})
         return output, {key: fresh.get(key, value) if key in redacted else value for key, value in patch.items()}
@@ -140,7 +140,9 @@ def _apply(frame: Frame, event: Event, output: dict[str, Any], patch: Patch) -> 
         frame.attempt += 1
         frame.not_before = datetime.fromisoformat(event.timestamp).timestamp() + payload["delay"]
         return
-    if not (frame.task.silent or do == "skip"):
+    if frame.task.silent or do == "skip":
+        frame.discard_output()
+    else:
         frame.yield_output(output)
     if do == "fail":
         frame.failure = payload["error"]

@@ -21,6 +21,7 @@ KIND = ToolKind(
     input=InputRole.CONFIGURES,
     output="what the signal carried",
     one_of=(("seconds", "until", "signal"),),
+    suspends=True,
     effect_free=True,
 )
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from noetl.errors import NoetlError
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
-from noetl.model.orders import Order, RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
+from noetl.model.orders import HoldChild, Order, RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
 from noetl.model.redaction import Redactor
 from noetl.model.state import Execution, parse_label
 from noetl.pipeline.frame import Moment
@@ -61,6 +61,9 @@ class Office(Protocol):
     def stop_child(self, execution_id: str) -> None:
         """Cancel a child execution."""
 
+    def hold_child(self, execution_id: str, *, paused: bool) -> None:
+        """Pause a child execution, or let it go on."""
+
 
 class Workshop:
     """All pipelines that run in this process."""
@@ -101,6 +104,8 @@ class Workshop:
                 self.office.start_child(hot, order)
             elif isinstance(order, StopChild):
                 self.office.stop_child(order.execution_id)
+            elif isinstance(order, HoldChild):
+                self.office.hold_child(order.execution_id, paused=order.paused)
 
     def ended(self, hot: Running) -> None:
         """Let go of what was kept for an execution."""
