@@ -77,8 +77,12 @@ def close(frame: Frame, output: Output) -> Finish:
 
 
 def spoil(frame: Frame, problem: Failure) -> Finish:
-    """The end of a pipeline that could not begin."""
-    return _fail(frame, problem, [])
+    """The end of a pipeline that could not begin, or go on; an attempt that was under way ends with it."""
+    facts = []
+    frame.counter = min(frame.counter, max(0, len(frame.tasks) - 1))
+    if frame.recorded_start is not None:
+        facts.append(_done(frame, {"output": failed(problem), "do": "fail", "error": problem}))
+    return _fail(frame, problem, facts)
 
 
 def proceed(frame: Frame, moment: Moment) -> Move:

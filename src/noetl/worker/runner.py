@@ -151,8 +151,8 @@ class Runner:
             return machine.close(frame, await self.keeper.gathered(order.gather))
         await self._look_up()
         problem = await self._rows()
-        if problem is None and order.begun:
-            problem = await self._brought_back()
+        if order.begun:
+            problem = await self._brought_back(problem)
         if problem is not None:
             return machine.spoil(frame, problem)
         if not order.begun:
@@ -164,24 +164,26 @@ class Runner:
             return None  # it has been answered already
         return await self._conclude(order.answer)
 
-    async def _brought_back(self) -> Failure | None:
+    async def _brought_back(self, problem: Failure | None) -> Failure | None:
         """Bring the frame to where the log ends; tasks whose values were redacted there run again on the way."""
         replay = Replay(self.frame, await self.keeper.refilled(self.recorded))
         while not replay.done:
-            if self._suspends(self.frame.task.kind):
-                replay.keep()  # what it waited for has come, and comes only once
+            # What a task waited for has come, and comes only once; with a problem nothing runs any more.
+            if problem is not None or self._suspends(self.frame.task.kind):
+                replay.keep()
                 continue
             await self.keeper.remembered()
             move = replay.next()
             if not isinstance(move, RunTask):
-                return move
+                problem = move
+                continue
             output = await self.keeper.brought(await self._again(move))
             output = machine.shaped(self.frame, output, self.around.moment())
             if output["error"] is None and is_elsewhere(output):
                 replay.keep()  # nobody reads it
-            elif (lost := replay.take(output)) is not None:
-                return lost
-        return None
+            else:
+                problem = replay.take(output)
+        return problem
 
     async def _again(self, move: RunTask) -> Output:
         """Run a task that has run before, for its output alone."""
