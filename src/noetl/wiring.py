@@ -22,7 +22,7 @@ from noetl.expr.assign import is_larger
 from noetl.model.events import Fact
 from noetl.model.net import Net
 from noetl.model.orders import StartChild
-from noetl.model.output import Output, failed, failure, ok
+from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.requests import Cancel, ChildEnded, Due, Open, Pause, Posted, Resume
 from noetl.model.scope import merged
 from noetl.model.state import Execution
@@ -31,6 +31,7 @@ from noetl.ports import OVER, Call, EventLog, Line, ResultGone, Source, StoreFai
 from noetl.results.files import FileResults
 from noetl.secrets.household import Keychains
 from noetl.server.catalog import Catalog
+from noetl.server.history import snapshot_of
 from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
 from noetl.tools.registry import Kinds
 from noetl.worker.local import Running, Workshop
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from noetl.server.fork import Fork
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+#: how many executions may come of one that was started, where playbooks call themselves
+RECURSIONS = 10_000
 #: how often requests from other processes are looked for, in seconds
 POLL = 0.05
 _WITHOUT_PARENT = "its parent was cancelled"
@@ -100,7 +103,7 @@ class House:
         self.results = open_results(settings, clock)
         self.shop = Workshop(log, self.kinds, self._world, clock=clock, moment=self._moment)
         self.shop.office = self
-        self.service = Service(log, self.shop, clock=clock, new_id=new_id)
+        self.service = Service(log, self.shop, self.catalog, clock=clock, new_id=new_id)
         self.keychains = Keychains(settings, clock=clock, new_id=new_id)
         #: no other process may ask for anything, so nobody looks for it
         self._alone = alone
@@ -108,6 +111,8 @@ class House:
         self._sources: dict[str, Source] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._poller: asyncio.Task[None] | None = None
+        #: the execution that was started → how many came of it because a playbook calls itself
+        self._recursions: dict[str, int] = {}
         #: claimed, not loaded yet: requests for them have to wait
         self._coming: set[str] = set()
         #: children on their way, and whether they are to be cancelled when they are there
@@ -138,11 +143,13 @@ class House:
         """Start an execution."""
         await self._keep(source)
         execution_id = more.pop("execution_id", None) or self.child_id()
-        await self.log.claim(execution_id)
-        workload = merged(net.playbook.workload, payload)
-        problem = await self.keychains.check(execution_id, net.playbook, workload, _folder(source))
-        request = Open(execution_id, source.hash, payload, file=source.file, problem=problem, **more)
-        hot = await self.service.start(net, request)
+        self._coming.add(execution_id)
+        try:
+            await self.log.claim(execution_id)
+            more["problem"] = more.get("problem") or await self.keychains.check(execution_id, net, source, payload)
+            hot = await self.service.start(net, Open(execution_id, source.hash, payload, file=source.file, **more))
+        finally:
+            self._coming.discard(execution_id)
         if hot.state.over:
             self.keychains.forget(execution_id)
         return hot
@@ -191,7 +198,7 @@ class House:
         self._coming.add(execution_id)
         try:
             await self.log.claim(execution_id)
-            snapshot = msgspec.msgpack.encode(fork.state) if len(fork.events) >= SNAPSHOT_EVERY else None
+            snapshot = snapshot_of(fork.state) if len(fork.events) >= SNAPSHOT_EVERY else None
             await self.log.append(fork.events, status=shown_status(fork.state), snapshot=snapshot)
             return await self.service.take_over(execution_id, net)
         finally:
@@ -274,6 +281,11 @@ class House:
             return failed(failure("playbook", f"the playbook {file} cannot be read: {error.strerror}"))
         if loaded.net is None:
             return failed(failure("playbook", f"the playbook {file} has errors: run `noetl validate {file}`"))
+        if self._runs_away(parent, source):
+            said = (
+                f"playbook `{child['path']}` calls itself; more than {RECURSIONS:,} runs came of one that was started"
+            )
+            return failed(failure("limit", said))
         return await self.start(
             source,
             loaded.net,
@@ -283,7 +295,20 @@ class House:
             return_step=child.get("return_step"),
             parent={"execution_id": parent.id, "task_run_id": task_run_id},
             depth=parent.state.depth + 1,
+            restrict=child.get("restrict", {}),
+            problem=_payload_problem(loaded.net, child["payload"]),
         )
+
+    def _runs_away(self, parent: Running, source: Source) -> bool:
+        """Whether a playbook that calls itself has done so too often: several calls at each level soon fill a disk."""
+        state, above = parent.state, {parent.state.playbook}
+        while state.parent is not None and (around := self.service.hot.get(state.parent["execution_id"])) is not None:
+            state = around.state
+            above.add(state.playbook)
+        if source.hash not in above:
+            return False
+        self._recursions[state.execution_id] = count = self._recursions.get(state.execution_id, 0) + 1
+        return count > RECURSIONS
 
     def _file(self, hot: Running) -> Path:
         # The same text may lie in several folders; the execution knows from which it was run.
@@ -292,7 +317,9 @@ class House:
     def _world(self, hot: Running) -> LocalWorld:
         folder = self._file(hot).parent
         keychain = self.keychains.of(hot.id, hot.net.playbook, hot.state.workload, folder)
-        return LocalWorld(folder, self.keychains.environment, self._log_line, self.results, keychain)
+        seen, hidden = self.keychains.environment, [self.settings.home]
+        restrict = hot.state.restrict
+        return LocalWorld(folder, seen, self._log_line, self.results, keychain, hidden=hidden, restrict=restrict)
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
         stamp = datetime.fromtimestamp(self.nature.clock(), UTC).isoformat(timespec="milliseconds")
@@ -323,8 +350,15 @@ class House:
             self.log.settle(number)
 
 
-def _folder(source: Source) -> Path:
-    return Path(source.file).absolute().parent
+def _payload_problem(net: Net, payload: dict[str, Any]) -> Failure | None:
+    """Why a child cannot start with what it is given, as `noetl run` would tell it."""
+    schema = net.playbook.metadata.get("schema")
+    if schema is None:
+        return None
+    from noetl.lang.workload import misfits
+
+    wrong = [f"{one.name}: {one.said}" for one in misfits(merged(net.playbook.workload, payload), schema)]
+    return failure("schema", f"its payload does not fit its schema: {'; '.join(wrong[:5])}") if wrong else None
 
 
 def is_orphan(log: EventLog, summary: Summary) -> bool:

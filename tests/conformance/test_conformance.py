@@ -23,10 +23,6 @@ CASES = sorted((HERE / "cases").rglob("*.yaml"))
 COMMAND = [sys.executable, "-m", "noetl"]
 #: what is not there yet → the cases that need it, as area/name
 WAITING = {
-    "dynamic nodes": """
-        dynamic/default-kinds dynamic/invalid-plan-fails-the-step dynamic/plan-before-arcs
-        dynamic/synthesize
-        """,
     "duckdb": """
         legacy/habit-tool-keys scopes/input-is-environment-or-parameters tools/duckdb-identifiers tools/duckdb-params
         tools/duckdb-quoted-literal tools/duckdb-rows tools/error-kinds

@@ -94,11 +94,20 @@ def _resume(turn: Turn, request: Resume) -> None:
     if state.paused_by:
         return
     _hold_children(turn, paused=False)
+    _go_on_everywhere(turn)
     for run in list(state.runs.values()):
         if run.loop is not None and not run.loop.gathering:
             loops.pump(turn, turn.outlook.steps[run.step], run)
     if not state.boundaries:  # what ended meanwhile is routed first, which looks at the parked tokens too
         routing.look_again(turn)
+
+
+def _go_on_everywhere(turn: Turn) -> None:
+    """Order the pipelines that stopped between two tasks to go on; those that never did take no notice."""
+    for run in turn.state.runs.values():
+        for path, pipe in pipes(run):
+            if pipe is None or pipe.wait is None:
+                order(turn, run, path, pipe)
 
 
 def _due(turn: Turn, _request: Due) -> None:

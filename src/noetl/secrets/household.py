@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from noetl.config import Settings
+from noetl.model.net import Net
 from noetl.model.output import Failure, failure
 from noetl.model.playbook import Playbook
+from noetl.model.scope import merged
+from noetl.ports import Source
 from noetl.secrets.keychain import ExecutionKeychain, variables
 from noetl.secrets.master import Master
 from noetl.secrets.sources import Sources, Vault
@@ -33,6 +36,11 @@ def _dump_no_core() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
+def folder_of(source: Source) -> Path:
+    """Where relative paths of a playbook start."""
+    return Path(source.file).absolute().parent
+
+
 class Keychains:
     """One for each execution, made when it starts or is gone on with."""
 
@@ -46,14 +54,13 @@ class Keychains:
         #: what tools may see: never a variable that some playbook here takes a credential from
         self.environment: dict[str, str] = dict(settings.environment)
 
-    async def check(
-        self, execution_id: str, playbook: Playbook, workload: Mapping[str, Any], folder: Path
-    ) -> Failure | None:
+    async def check(self, execution_id: str, net: Net, source: Source, payload: Mapping[str, Any]) -> Failure | None:
         """Why an execution cannot start: what its playbook declares is not there."""
+        playbook = net.playbook
         self._hide(playbook)
         if not playbook.keychain:
             return None
-        keychain = self.of(execution_id, playbook, workload, folder)
+        keychain = self.of(execution_id, playbook, merged(playbook.workload, payload), folder_of(source))
         problem = await keychain.check()
         if problem is None:
             return None

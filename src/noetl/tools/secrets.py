@@ -27,6 +27,7 @@ KIND = ToolKind(
     output="the secret, redacted wherever it is written",
     one_of=(("secret",),),
     name_means="secret",
+    keeps_network=True,  # it reaches nobody but the places that whoever runs the worker has set up
 )
 
 

@@ -137,14 +137,16 @@ class Workshop:
     def _run(self, hot: Running, order: RunPipeline) -> None:
         key = (hot.id, order.step_run_id, order.iteration)
         if key in self.tasks.get(hot.id, ()):
-            # A task may be answered before the pipeline that asked has put its tools away.
-            if order.answer is not None:
+            # A task may be answered, and a pause may end, before the pipeline has put its tools away.
+            if key not in self.next or order.answer is not None:
                 self.next[key] = (hot, order)
+            return
+        if hot.state.paused and order.answer is None and order.gather is None:
             return
         world = self.worlds.get(hot.id)
         if world is None:
             world = self.worlds[hot.id] = self.make_world(hot)
-        around = _Around(self, hot.id, world.keychain.redactor)
+        around = _Around(self, hot, world.keychain.redactor)
         runner = Runner(order, hot.net.steps[order.step], hot.net.playbook, around, world)
         try:
             if runner.sprint():
@@ -214,10 +216,11 @@ class Workshop:
 class _Around:
     """What a runner sees of the workshop."""
 
-    def __init__(self, shop: Workshop, execution_id: str, redactor: Redactor) -> None:
+    def __init__(self, shop: Workshop, hot: Running, redactor: Redactor) -> None:
         self.shop = shop
+        self.hot = hot
         self.redactor = redactor
-        self.execution_id = execution_id
+        self.execution_id = hot.id
         self.tools = shop.tools
 
     def moment(self) -> Moment:
@@ -225,6 +228,9 @@ class _Around:
 
     def child_id(self) -> str:
         return self.shop.office.child_id()
+
+    def paused(self) -> bool:
+        return self.hot.state.paused
 
     async def sleep_until(self, when: float) -> None:
         await asyncio.sleep(max(0.0, when - self.shop.clock()))

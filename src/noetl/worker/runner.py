@@ -6,28 +6,25 @@ its facts wait for the next report.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from inspect import isawaitable, iscoroutinefunction
+from collections.abc import Mapping
+from inspect import iscoroutinefunction
 from typing import Any
-
-from msgspec.structs import replace
 
 from noetl.errors import NoetlError, TemplateError
 from noetl.expr.assign import failure_of, render
+from noetl.lang.fitting import misfit
+from noetl.lang.layering import restrictions
 from noetl.model.events import Event, Fact
-from noetl.model.kinds import ToolKind
 from noetl.model.orders import RunPipeline
-from noetl.model.output import Failure, Output, Spilled, failed, failure
-from noetl.model.playbook import Playbook, Step, Task
-from noetl.pipeline import machine
+from noetl.model.output import Failure, Output, failed, failure
+from noetl.model.playbook import Playbook, Step
+from noetl.pipeline import facts, machine
 from noetl.pipeline.frame import Frame
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
 from noetl.pipeline.replay import Replay, resume
-from noetl.ports import Call, NoCredential, World
-from noetl.worker import auth
+from noetl.ports import Call
+from noetl.worker.caller import Caller, broke
 from noetl.worker.keeping import Keeper, is_elsewhere, unreadable
-from noetl.worker.render import call_of
 from noetl.worker.surroundings import Surroundings
 from noetl.worker.world import LocalWorld
 
@@ -60,12 +57,7 @@ class Runner:
             max_payload=playbook.max_payload,
         )
         self.keeper = Keeper(world.results, playbook, step, self.frame)
-        #: the credentials that templates of the step read
-        self.reading: frozenset[str] = frozenset()
-        if self.keychain.declared:
-            if step.name not in world.reading:
-                world.reading[step.name] = auth.read_by(step, playbook)
-            self.reading = world.reading[step.name]
+        self.caller = Caller(order, step, playbook, around, world, self._progress)
         self.waiting: list[Fact] = []
         #: what the log has of it, when it goes on
         self.recorded: list[Event] = []
@@ -111,6 +103,8 @@ class Runner:
             self.move = self._told(await self._kept(self.shaped))
         while self.move is not None and not isinstance(self.move, Finish):
             move = self.move
+            if isinstance(move, RunTask) and self.around.paused():
+                break  # it is ordered anew when that is over, and goes on behind what it has reported
             self.move = self._told(await self._sleep(move) if isinstance(move, Sleep) else await self._task(move))
         await self._report()
 
@@ -169,7 +163,7 @@ class Runner:
         replay = Replay(self.frame, await self.keeper.refilled(self.recorded))
         while not replay.done:
             # What a task waited for has come, and comes only once; with a problem nothing runs any more.
-            if problem is not None or self._suspends(self.frame.task.kind):
+            if problem is not None or self.caller.suspends(self.frame.task.kind):
                 replay.keep()
                 continue
             await self.keeper.remembered()
@@ -187,31 +181,12 @@ class Runner:
 
     async def _again(self, move: RunTask) -> Output:
         """Run a task that has run before, for its output alone."""
-        kind = self.around.tools[move.task.kind]
-        try:
-            call = await auth.authorized(self._call(move, kind), move.task, self.keychain)
-        except TemplateError as error:
-            return failed(failure_of(error))
-        except NoCredential as error:
-            return failed(auth.failure_of(error))
-        return await self._tool(kind, call, move.task)
-
-    def _suspends(self, kind: str) -> Callable[[Call, float], dict[str, Any]] | None:
-        """How a kind says what it waits for; None: it is one that runs."""
-        found: Callable[[Call, float], dict[str, Any]] | None
-        found = getattr(self.around.tools.module(kind), "suspend", None)
-        return found
+        call = await self.caller.ready(move, None)
+        return await self.caller.run(call, move.task) if isinstance(call, Call) else call
 
     async def _look_up(self) -> None:
         """Have the credentials that the next task may read, or know why it cannot start."""
-        if not self.keychain.declared:
-            return
-        try:
-            await self.keychain.ready(self.reading)
-        except NoCredential as error:
-            self.frame.problem = auth.failure_of(error)
-        else:
-            self.frame.problem = None
+        self.frame.problem = await self.caller.problem()
 
     async def _rows(self) -> Failure | None:
         """Read the elements of loops over references, and evaluate the `input` that may read them."""
@@ -224,6 +199,7 @@ class Runner:
                 at[row.iterator] = await self.world.row(row.ref, row.index)
             if self.order.rows and step.input is not None:
                 frame.step_input = frame.scopes["input"] = render(step.input, frame.scopes)
+                return misfit(step.spec, "input", frame.step_input, f"step `{step.name}`")
         except TemplateError as error:
             return failure_of(error)
         except NoetlError as error:
@@ -253,7 +229,7 @@ class Runner:
 
     async def _progress(self, said: Mapping[str, Any]) -> None:
         self.frame.progress = dict(said)
-        self.waiting.append(machine.progress_fact(self.frame, self.frame.progress))
+        self.waiting.append(facts.progress_fact(self.frame, self.frame.progress))
         await self._report()
 
     # --- one task ----------------------------------------------------------------------------------------------------
@@ -268,129 +244,52 @@ class Runner:
             or move.task.auth is not None
             or iscoroutinefunction(run)
             or "timeout" in move.task.spec
+            or (not kind.keeps_network and self.caller.is_held(move.task))
         ):
             return None
         if self.frame.recorded_start != (move.task_run_id, move.attempt):
-            self.waiting.append(machine.started_fact(self.frame, {}))
+            self.waiting.append(facts.started_fact(self.frame, {}))
         try:
-            output: Output = run(self._call(move, kind), self.world)
+            output: Output = run(self.caller.call(move, self.frame.progress), self.world)
         except TemplateError as error:
             return failed(failure_of(error))
         except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
-            return _broke(error)
+            return broke(error)
         return output
-
-    def _call(self, move: RunTask, kind: ToolKind) -> Call:
-        order, progress = self.order, self.frame.progress
-        return call_of(move, kind, step=order.step, iteration=order.iteration, progress=progress)
 
     async def _task(self, move: RunTask) -> Move | None:
         """Run a task; None when it waits for something."""
         again = self.frame.recorded_start == (move.task_run_id, move.attempt)
         kind = self.around.tools[move.task.kind]
-        try:
-            call = await auth.authorized(self._call(move, kind), move.task, self.keychain)
-        except TemplateError as error:
-            return await self._ended(failed(failure_of(error)), again=again)
-        except NoCredential as error:
-            return await self._ended(failed(auth.failure_of(error)), again=again)
-        suspend = self._suspends(kind.name)
+        call = await self.caller.ready(move, self.frame.progress)
+        if not isinstance(call, Call):
+            return await self._ended(call, again=again)
+        suspend = self.caller.suspends(kind.name)
         if suspend is not None:
-            return await self._suspend(suspend(call, self.around.moment().now), again=again)
+            return await self._suspend(suspend(call, self.around.moment().now), call, again=again)
         if not again:
-            self.waiting.append(machine.started_fact(self.frame, {}))
+            self.waiting.append(facts.started_fact(self.frame, {}))
         if not kind.effect_free or len(self.waiting) > _PATIENCE:
             await self._report()
-        return await self._conclude(await self._tool(kind, call, move.task))
+        return await self._conclude(await self.caller.run(call, move.task))
 
     async def _ended(self, output: Output, *, again: bool) -> Move:
         """A task that ended before it started."""
         if not again:
-            self.waiting.append(machine.started_fact(self.frame, {}))
+            self.waiting.append(facts.started_fact(self.frame, {}))
         await self._look_up()
         return machine.advance(self.frame, output, self.around.moment())
 
-    async def _suspend(self, wait: dict[str, Any], *, again: bool) -> Move | None:
+    async def _suspend(self, wait: dict[str, Any], call: Call, *, again: bool) -> Move | None:
         if "kind" in wait:
             return await self._ended(failed(wait), again=again)
         if "child" in wait:
             if self.keychain.redactor.clean(wait["child"]["payload"])[1]:
                 return await self._ended(failed(failure("credential", _NO_SECRETS_IN_PAYLOADS)), again=again)
             wait["child"]["execution_id"] = self.around.child_id()
+            if forbidden := restrictions(call.spec):
+                wait["child"]["restrict"] = forbidden
         if not again:
-            self.waiting.append(machine.started_fact(self.frame, {"wait": wait}))
+            self.waiting.append(facts.started_fact(self.frame, {"wait": wait}))
         await self._report()
         return None
-
-    async def _tool(self, kind: ToolKind, call: Call, task: Task) -> Output:
-        """Run the tool; once more with a new token if the one it had was refused."""
-        output = await self._once(kind, call)
-        try:
-            renewed = await auth.with_new_token(call, task, output, self.keychain)
-        except NoCredential as error:
-            return failed(auth.failure_of(error))
-        return output if renewed is None else await self._once(kind, renewed)
-
-    async def _once(self, kind: ToolKind, call: Call) -> Output:
-        if kind.name == "workbook":
-            return await self._workbook(call)
-        run: Callable[[Call, World], Awaitable[Output] | Output] | None
-        run = getattr(self.around.tools.module(kind.name), "run", None)
-        if run is None:
-            return failed(failure("fail", f"`kind: {kind.name}` cannot be run by this version"))
-        timeout = call.spec.get("timeout")
-        self.world.listeners[call.key] = self._progress
-        try:
-            async with asyncio.timeout(None if timeout is None else float(timeout)):
-                made = run(call, self.world)
-                output: Output = await made if isawaitable(made) else made
-                return output
-        except TimeoutError:
-            message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`spec.timeout`)"
-            return failed(failure("timeout", message, retryable=True))
-        except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
-            return _broke(error)
-        finally:
-            del self.world.listeners[call.key]
-            self.world.wrote(call)
-
-    # --- the workbook ------------------------------------------------------------------------------------------------
-
-    async def _workbook(self, call: Call) -> Output:
-        """A task of the workbook: a pipeline of its own that sees nothing of its caller but `ctx` and its input."""
-        tasks = self.playbook.workbook[str(call.config["task"])]
-        scopes = {key: call.scopes[key] for key in ("workload", "keychain", "ctx", "execution_id", "now", "uuid")}
-        scopes |= {"input": dict(call.own_input), "step": {}}
-        step = Step(name=call.step, at=tasks[0].at, tasks=tasks)
-        frame = Frame(step, scopes, run=call.key.partition("/")[2], iteration=None)
-        move = machine.begin(frame, self.around.moment())
-        while not isinstance(move, Finish):
-            if isinstance(move, Sleep):
-                await self.around.sleep_until(move.until)
-                move = machine.proceed(frame, self.around.moment())
-                continue
-            inner = await self._workbook_task(move, call)
-            await self._look_up()
-            move = machine.advance(frame, inner, self.around.moment())
-        output: Output = move.facts[-1].payload["output"]
-        return output
-
-    async def _workbook_task(self, move: RunTask, outer: Call) -> Output:
-        kind = self.around.tools[move.task.kind]
-        try:
-            call = call_of(move, kind, step=outer.step, iteration=outer.iteration)
-            call = await auth.authorized(call, move.task, self.keychain)
-        except TemplateError as error:
-            return failed(failure_of(error))
-        except NoCredential as error:
-            return failed(auth.failure_of(error))
-        if self._suspends(kind.name) is not None:
-            return failed(failure("fail", f"`kind: {kind.name}` cannot stand in a workbook: call it from the step"))
-        output = await self._tool(kind, replace(call, task=f"{outer.task}.{call.task}"), move.task)
-        if isinstance(output["data"], Spilled):
-            output = {**output, "data": await self.world.results.load(output["data"])}
-        return output
-
-
-def _broke(error: Exception) -> Output:
-    return failed(failure("tool-crashed", f"the tool broke: {type(error).__name__}: {error}"))

@@ -31,6 +31,9 @@ class Surroundings(Protocol):
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
 
+    def paused(self) -> bool:
+        """Whether nothing new may start."""
+
     async def sleep_until(self, when: float) -> None:
         """Sleep until a time in seconds since the epoch."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from noetl.model.redaction import Stream
@@ -26,6 +27,9 @@ class LocalWorld:
         log: Callable[[Call, str, str], None],
         results: ResultStore,
         keychain: Keychain,
+        *,
+        hidden: Sequence[Path] = (),
+        restrict: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.folder = folder
         #: nothing secret is stored
@@ -36,6 +40,8 @@ class LocalWorld:
         self.keychain = keychain
         #: step → the credentials that its templates read
         self.reading: dict[str, frozenset[str]] = {}
+        self.hidden = hidden
+        self.restrict = restrict
         self._log = log
         #: what tasks under way write, by their key: stream → what holds back the beginning of a secret
         self._written: dict[str, dict[str, Stream[str]]] = {}
