@@ -195,7 +195,8 @@ class House:
         return Path(hot.state.file or self._sources[hot.id].file).absolute()
 
     def _world(self, hot: Running) -> LocalWorld:
-        return LocalWorld(self._file(hot).parent, self.settings.environment, self._log_line)
+        drafts = self.settings.home / "results" / "drafts"
+        return LocalWorld(self._file(hot).parent, self.settings.environment, self._log_line, drafts)
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
         stamp = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from inspect import isawaitable
@@ -26,6 +28,8 @@ class Workshop:
         self.folder = folder
         self.environment: Mapping[str, str] = {"PATH": os.environ["PATH"], "HOME": str(folder)}
         self.written: list[tuple[str, str, str]] = []
+        #: what tasks said of their progress, in order
+        self.said: list[dict[str, Any]] = []
         self._kept: dict[str, tuple[asyncio.Task[Any], Callable[[Any], Awaitable[None]]]] = {}
 
     async def resource(self, name: str, make: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[None]]) -> T:
@@ -36,6 +40,14 @@ class Workshop:
 
     def log(self, call: Call, stream: str, text: str) -> None:
         self.written.append((call.task, stream, text))
+
+    def draft(self, suffix: str) -> Path:
+        drafts = self.folder / ".drafts"
+        drafts.mkdir(exist_ok=True)
+        return drafts / f"{uuid.uuid4().hex}{suffix}"
+
+    async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
+        self.said.append(json.loads(json.dumps(said)))
 
     async def close(self) -> None:
         kept, self._kept = self._kept, {}

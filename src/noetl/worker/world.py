@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,8 +16,11 @@ T = TypeVar("T")
 class LocalWorld:
     """Keeps what tools want kept for an execution, and closes it at the end."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str], log: Callable[[Call, str, str], None]) -> None:
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str], log: Callable[[Call, str, str], None], drafts: Path
+    ) -> None:
         self.folder = folder
+        self._drafts = drafts
         self.environment = environment
         self._log = log
         #: task key → who hears of its progress
@@ -36,6 +40,11 @@ class LocalWorld:
     def log(self, call: Call, stream: str, text: str) -> None:
         """Keep what a task wrote."""
         self._log(call, stream, text)
+
+    def draft(self, suffix: str) -> Path:
+        """A new file beside the result store."""
+        self._drafts.mkdir(parents=True, exist_ok=True)
+        return self._drafts / f"{uuid.uuid4().hex}{suffix}"
 
     async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
         """Record how far a task is."""

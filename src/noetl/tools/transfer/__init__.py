@@ -73,4 +73,5 @@ KIND = ToolKind(
     output="`{rows, chunks, bytes, targets: […]}`",
     one_of=(("source",), ("targets",)),
     sql=frozenset({"query"}),
+    late=frozenset({"source", "targets"}),
 )
