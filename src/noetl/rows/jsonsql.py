@@ -27,6 +27,19 @@ def json_row(columns: Sequence[tuple[str, Any]]) -> str:
     return "json_object(" + ", ".join(f"{literal(key)}, {_value(name(key), kind, key)}" for key, kind in columns) + ")"
 
 
+def text_row(columns: Sequence[tuple[str, Any]]) -> str:
+    """The columns of a SELECT whose values are written as text, such as CSV: as in JSON, but numbers in full."""
+    return ", ".join(f"{_text(name(key), kind, key)} AS {name(key)}" for key, kind in columns)
+
+
+def _text(text: str, kind: Any, column: str) -> str:
+    if kind.id in _TIMES or kind.id in _ZONED or kind.id == "blob":
+        return _value(text, kind, column)
+    if kind.id in ("list", "array", "struct", "map", "union"):
+        return f"to_json({_nested(text, kind, column)})"
+    return text
+
+
 def _value(text: str, kind: Any, column: str) -> str:
     """An expression that `to_json` writes as it should be; the same text where it does so anyway."""
     made = _scalar(text, kind.id, kind, column)
