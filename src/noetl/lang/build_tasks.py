@@ -134,7 +134,8 @@ class TaskBuilder:
             config[entry.name] = plain(entry.value) if entry.name in literal else self.sites.value(entry.value, place)
         if single and kind is not None and kind.name_means and "name" in node:
             config.setdefault(kind.name_means, plain(node.get("name")))
-        return _with_late(config, kind)
+        made: dict[str, Any] = _with_late(config, kind)
+        return made
 
     def setting(self, node: Node, place: Place) -> Any:
         """A value of a spec: plain data in which templates are compiled."""

@@ -150,7 +150,8 @@ class Host:
     async def call(self, function: str, given: Mapping[str, Any]) -> Reply:
         """Call a function of the host, `module:name`. CallFailed: it failed, or the host is gone."""
         number = next(self._numbers)
-        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
         try:
             self._send({"id": number, "do": function, "given": given})
             return await answer

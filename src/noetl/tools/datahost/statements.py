@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
-
 from noetl.rows.jsonsql import json_row
 from noetl.rows.parquetsql import parquet_row
 from noetl.tools.datahost.databases import opened
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
-from noetl.tools.plain import plain
 
 _ROWS_AT_ONCE = 1_000
 #: words that begin what a table can be made of as it is
@@ -45,9 +42,7 @@ def run(running: Running, given: dict[str, Any]) -> tuple[dict[str, Any], bytes]
         return found
 
 
-def _rows(
-    connection: Any, statement: Any, params: list[Any], given: dict[str, Any]
-) -> tuple[dict[str, Any], bytes]:
+def _rows(connection: Any, statement: Any, params: list[Any], given: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     if statement.type.name != "SELECT":
         return {}, _fetched(connection, statement, params, given["limit"])
     # The result becomes a table first: it may be too large to be held, and can be asked for its size in there.
@@ -82,19 +77,14 @@ def _spilled(connection: Any, columns: list[tuple[str, Any]], given: dict[str, A
 
 def _fetched(connection: Any, statement: Any, params: list[Any], limit: int) -> bytes:
     """Rows of what is no SELECT, such as `INSERT … RETURNING`; there are few."""
-    made = connection.execute(statement, params)
     if statement.type.name in _COUNTS and not _RETURNING.search(statement.query):
+        connection.execute(statement, params)
         return b"[]"
-    columns = [column[0] for column in made.description or ()]
-    parsed = [at for at, column in enumerate(made.description or ()) if str(column[1]) == "JSON"]
-    rows = []
-    while some := made.fetchmany(_ROWS_AT_ONCE):
-        for row in some:
-            values = list(row)
-            for at in parsed:
-                values[at] = msgspec.json.decode(values[at]) if values[at] is not None else None
-            rows.append(plain(dict(zip(columns, values, strict=True))))
-    body = msgspec.json.encode(rows)
+    made = connection.sql(statement.query, params=params) if params else connection.sql(statement.query)
+    if made is None:
+        return b"[]"
+    found = made.project(json_row(list(zip(made.columns, made.types, strict=True)))).fetchall()
+    body = ("[" + ",".join(row[0] for row in found) + "]").encode()
     if len(body) > limit:
         raise Failing("limit", f"the result has {len(body):,} bytes as JSON; the limit is {limit:,}")
     return body

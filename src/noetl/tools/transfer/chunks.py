@@ -12,8 +12,8 @@ from noetl.rows.duck import literal, name
 from noetl.rows.jsonsql import json_row
 
 _AT_ONCE = 10_000
-#: bytes of one JSON object at most, as DuckDB is told
-_LARGEST_OBJECT = 64 * 1024 * 1024
+#: bytes of one JSON object, at least
+_OBJECT = 65_536
 
 
 class Chunk:
@@ -49,6 +49,9 @@ class Chunk:
         while some := connection.fetchmany(_AT_ONCE):
             found += [row[0].encode() for row in some]
         return found
+
+    def forget(self) -> None:
+        """Remove what was written for SQL to read."""
 
     def rows(self, connection: Any) -> list[Any]:
         """Each row as a value."""
@@ -88,8 +91,13 @@ class Lines(Chunk):
 
     def relation(self, connection: Any, types: Mapping[str, str]) -> str:  # noqa: ARG002
         wanted = {**self._types, **types}
-        options = f"format = 'newline_delimited', maximum_object_size = {_LARGEST_OBJECT}"
+        options = f"format = 'newline_delimited', maximum_object_size = {self._largest}"
         return f"read_json({literal(str(self.path))}, {options}, columns = {_types(wanted, wanted)})"
+
+    @property
+    def _largest(self) -> int:
+        """What DuckDB makes room for: no object is larger than the file."""
+        return max(_OBJECT, self.path.stat().st_size + 1)
 
     def doubtful(self, connection: Any, column: str) -> tuple[str, str]:
         return self.relation(connection, dict.fromkeys(self._types, "JSON")), f"{name(column)} ->> '$'"
@@ -100,7 +108,7 @@ class Lines(Chunk):
     def keys(self, connection: Any) -> set[str]:
         """All keys that its rows have."""
         query = "SELECT DISTINCT unnest(json_keys(json)) FROM read_ndjson_objects($1, maximum_object_size = $2)"
-        found = connection.execute(query, [str(self.path), _LARGEST_OBJECT]).fetchall()
+        found = connection.execute(query, [str(self.path), self._largest]).fetchall()
         return {row[0] for row in found}
 
 
@@ -142,7 +150,6 @@ class Values(Chunk):
         return self._lines
 
     def forget(self) -> None:
-        """Remove what was written for SQL to read."""
         if self._lines is not None:
             self._lines.path.unlink(missing_ok=True)
 

@@ -33,7 +33,7 @@ class Feed:
         if plan.source["kind"] == "data":
             self.stable = True
             data = plan.source.get("data")
-            if is_reference(data):
+            if data is not None and is_reference(data):
                 self.total = data["meta"].get("rows")
             else:
                 self._hand = rows_at(data, plan.source.get("path"), "data")

@@ -18,7 +18,14 @@ from noetl.tools.datahost.databases import config_of
 
 _SIZE = 10_000
 _MODES = ("insert", "append", "upsert", "replace")
-_FORMATS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".parquet": "parquet"}
+_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "json",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".parquet": "parquet",
+}
 #: what each kind cannot do without
 _SOURCES = {"data": ("data",), "file": ("path",), "duckdb": (), "http": ("url",)}
 _TARGETS = {"file": ("path",), "duckdb": ("file", "table"), "http": ("url",)}
@@ -72,9 +79,11 @@ def plan_of(call: Call, world: World) -> Plan:
 def _end(given: Any, what: str, kinds: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise Unfit(f"the {what} must be a map, not {type(given).__name__}")
-    kind = given.get("kind")
+    kind = str(given.get("kind"))
     if kind not in kinds:
-        raise Unfit(f"`kind: {kind}` as {what} of a transfer cannot be run by this version; it knows {', '.join(kinds)}")
+        raise Unfit(
+            f"`kind: {kind}` as {what} of a transfer cannot be run by this version; it knows {', '.join(kinds)}"
+        )
     lacking = [key for key in kinds[kind] if given.get(key) in (None, "") and key != "data"]
     if lacking:
         raise Unfit(f"the {what} of kind `{kind}` needs `{lacking[0]}`")

@@ -19,7 +19,12 @@ async def send(call: Call, world: World, reply: Reply, *, key: str, auth: Any) -
     for number, request in enumerate(requests):
         body = reply.blob[at : at + request["size"]]
         at += request["size"]
-        config = {"url": request["url"], "method": request["method"], "headers": request["headers"], "body": body.decode()}
+        config = {
+            "url": request["url"],
+            "method": request["method"],
+            "headers": request["headers"],
+            "body": body.decode(),
+        }
         own = key if len(requests) == 1 else f"{key}/{number}"
         sent = with_auth(replace(call, kind="http", config=config, key=own), auth)
         output = await http.run(sent, world)

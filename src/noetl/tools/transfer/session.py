@@ -14,7 +14,6 @@ import msgspec
 from noetl.expr import template
 from noetl.tools.datahost.databases import connect
 from noetl.tools.datahost.host import Running
-from noetl.tools.transfer.chunks import Values
 from noetl.tools.transfer.diagnosis import explained
 from noetl.tools.transfer.mapping import reads_data
 from noetl.tools.transfer.sources import Fed, Read, Source, source_of
@@ -84,7 +83,7 @@ class Session:
         if self._reading is None:
             self._reading = self.source.chunks(running, position)
             self.index = index - 1
-        if self.now is not None and isinstance(self.now.chunk, Values):
+        if self.now is not None:
             self.now.chunk.forget()
         self.now = next(self._reading, None)
         if self.now is None:
@@ -111,7 +110,12 @@ class Session:
         assert self.now is not None
         assert self.source is not None
         chunk, total = self.now.chunk, self.source.total
-        about: dict[str, Any] = {"index": self.index, "size": chunk.size, "first": not self.index, "last": self.now.last}
+        about: dict[str, Any] = {
+            "index": self.index,
+            "size": chunk.size,
+            "first": not self.index,
+            "last": self.now.last,
+        }
         if total is not None:
             about["total"] = -(-total // self.size)
         if self._with_data[at]:
@@ -131,7 +135,9 @@ class Session:
 
     def _is_parquet(self, at: int) -> bool:
         given = self.targets[at].given
-        return given.get("format") == "parquet" or (given.get("format") is None and ".parquet" in str(given.get("path")))
+        return given.get("format") == "parquet" or (
+            given.get("format") is None and ".parquet" in str(given.get("path"))
+        )
 
     def close(self) -> None:
         for target in self.targets:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import msgspec
 
@@ -96,7 +96,8 @@ class Text(Source):
         self._lines = given["format"] != "csv"
         self.identity = identity_of(self._path)
         self.whole = self._path.stat().st_size if not self._zipped else None
-        self._start, self._options, self._quote = 0, "", None
+        self._start, self._options = 0, ""
+        self._quote: bytes | None = None
         self._types = self._sample() if self._lines else self._sniff(running)
 
     @property
@@ -104,7 +105,8 @@ class Text(Source):
         return self._path.suffix == ".gz"
 
     def _open(self) -> IO[bytes]:
-        return gzip.open(self._path, "rb") if self._zipped else self._path.open("rb")
+        made = gzip.open(self._path, "rb") if self._zipped else self._path.open("rb")
+        return cast("IO[bytes]", made)
 
     def _sample(self) -> dict[str, str]:
         rows = []
@@ -224,7 +226,7 @@ def _array(path: Path, running: Running, given: Mapping[str, Any], *, scratch: P
     """A JSON file that is an array: its objects are written one a line first."""
     lines = scratch / "array.ndjson"
     with opened(running, None, given["config"]) as connection, lines.open("wb") as file:
-        query = "SELECT json(json) FROM read_json_objects($1, format = 'auto', maximum_object_size = 67108864)"
+        query = "SELECT json(json) FROM read_json_objects($1, format = 'auto')"
         connection.execute(query, [str(path)])
         while some := connection.fetchmany(_AT_ONCE):
             file.write(b"".join(row[0].encode() + b"\n" for row in some))

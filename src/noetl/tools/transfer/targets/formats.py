@@ -141,8 +141,7 @@ class CsvText(Format):
         if chunk.in_sql and not projection.per_row:
             mapped = projection.of(chunk, given.about, given.connection)
             self._settle(header, [one.name for one in mapped.columns], mapped.chunk, given.connection)
-            for text in _csv_of(mapped, self.columns or [], given, header=header):
-                file.write(text)
+            file.write(_csv_of(mapped, self.columns or [], given, header=header))
             return
         rows = projection.rows(chunk, given.about, given.connection)
         text = io.StringIO()
@@ -167,7 +166,7 @@ class CsvText(Format):
         if isinstance(chunk, Lines) and not header:
             surplus |= chunk.keys(connection) - set(chunk.columns())
         if surplus:
-            raise self._surplus(sorted(surplus)[0], chunk.first + 1)
+            raise self._surplus(min(surplus), chunk.first + 1)
 
     def _surplus(self, key: str, row: int) -> Failing:
         has = ", ".join(f"`{column}`" for column in self.columns or ())
@@ -243,16 +242,14 @@ def bodies(given: Given, projection: Projection) -> Sequence[bytes]:
     return given.chunk.bodies(given.connection, ", ".join(_chosen(one) for one in mapped.columns))
 
 
-def _csv_of(mapped: Mapped, columns: list[str], given: Given, *, header: bool) -> Sequence[bytes]:
+def _csv_of(mapped: Mapped, columns: list[str], given: Given, *, header: bool) -> bytes:
     """A chunk as CSV, made by DuckDB; text that came out of CSV is written as it was."""
     chunk, connection = mapped.chunk, given.connection
     types = chunk.columns()
     as_written = dict.fromkeys(types, "VARCHAR") if isinstance(chunk, Csv) else {}
     source = chunk.relation(connection, as_written)
     by_name = {one.name: one for one in mapped.columns}
-    chosen = ", ".join(
-        _chosen(by_name[key]) if key in by_name else f"NULL AS {name(key)}" for key in columns
-    )
+    chosen = ", ".join(_chosen(by_name[key]) if key in by_name else f"NULL AS {name(key)}" for key in columns)
     path = Path(given.scratch) / f"csv-{id(mapped)}"
     try:
         described = connection.execute(f"SELECT {chosen} FROM {source} LIMIT 0").description
@@ -260,7 +257,7 @@ def _csv_of(mapped: Mapped, columns: list[str], given: Given, *, header: bool) -
         query = f"SELECT {row} FROM (SELECT {chosen} FROM {source})"
         head = "true" if header else "false"
         connection.execute(f"COPY ({query}) TO {literal(str(path))} (FORMAT csv, HEADER {head})")
-        return [path.read_bytes()]
+        return path.read_bytes()
     except Exception as error:
         raise explained(error, chunk, connection, {**types, **as_written}) from error
     finally:

@@ -104,7 +104,7 @@ class Table(Target):
                 raise explained(error, mapped.chunk, connection, wanted) from error
             finally:
                 if mapped.chunk is not given.chunk:
-                    mapped.chunk.forget()  # type: ignore[attr-defined]  a mapping yields values
+                    mapped.chunk.forget()
         self.chunks = given.index + 1
         self.rows += given.chunk.size
         return {}, b""
