@@ -70,7 +70,7 @@ def run(coroutine: Any) -> Any:
             "jump-limit",
             "more than 50 times",
         ),
-        ("- {step: a, tool: {kind: duckdb, query: SELECT 1}}", "fail", "cannot be run by this version"),
+        ("- {step: a, tool: {kind: postgres, query: SELECT 1}}", "fail", "cannot be run by this version"),
         ("- {step: a, tool: {kind: wait, until: tomorrow}}", "type", "cannot wait so"),
         ("- {step: a, tool: {kind: workbook, task: w}}\nworkbook: {w: {kind: wait, seconds: 1}}", "fail", "cannot stand in a workbook"),
     ],

@@ -10,6 +10,8 @@ from typing import Any
 
 from noetl.rows.duck import literal, name
 
+#: begins the message where a value cannot be written at all
+NOT_JSON = "not JSON: "
 #: what JSON holds as DuckDB writes it
 _PLAIN = frozenset(
     "boolean tinyint smallint integer bigint utinyint usmallint uinteger ubigint varchar uuid enum date time "  # noqa: SIM905
@@ -50,7 +52,7 @@ def _scalar(text: str, sort: str, kind: Any, column: str) -> str | None:
     if sort in _PLAIN:
         return text
     if sort in ("double", "float"):
-        refusal = literal(f"noetl: the column {name(column)} holds a number that JSON has no form for: ")
+        refusal = literal(f"{NOT_JSON}the column {name(column)} holds a number that JSON has no form for: ")
         return f"CASE WHEN isfinite({text}) OR {text} IS NULL THEN {text} ELSE error({refusal} || {text}) END"
     if sort in _TIMES:
         return f"replace(CAST({text} AS VARCHAR), ' ', 'T')"

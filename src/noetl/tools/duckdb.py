@@ -70,8 +70,9 @@ def file_of(call: Call, world: World) -> str | None:
     return str((world.folder / str(file)).absolute()) if file and file != ":memory:" else None
 
 
-def _statements(call: Call) -> list[tuple[str, list[Any]]]:
+def _statements(call: Call) -> list[tuple[str, str, list[Any]]]:
+    """Of each statement its first word, its text and its parameters."""
     from noetl.tools.datahost.binding import rendered
 
     query = call.config.get("query") or call.config.get("command")
-    return [rendered(one) for one in query.statements()] if query is not None else []
+    return [("".join(one.verbs), *rendered(one)) for one in query.statements()] if query is not None else []

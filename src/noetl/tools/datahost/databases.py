@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,9 +15,15 @@ from noetl.tools.datahost.host import Running
 
 #: how long a file that somebody else uses is waited for
 _PATIENCE_S = 30.0
+#: of the machine's memory, what a database may use when nobody says otherwise
+MUCH = "50%"
+#: what is set when a database is open; DuckDB minds the order, but not when it opens one
+_THEN = "then"
+_opening = threading.Lock()
+_open: dict[str, _Open] = {}
 
 
-def config_of(spec: Mapping[str, Any], *, memory: str = "50%") -> dict[str, Any]:
+def config_of(spec: Mapping[str, Any], *, memory: str = MUCH) -> dict[str, Any]:
     """The settings of a database for a task with this spec: what restricts it, no statement can undo."""
     config: dict[str, Any] = {
         "autoinstall_known_extensions": False,
@@ -27,46 +34,105 @@ def config_of(spec: Mapping[str, Any], *, memory: str = "50%") -> dict[str, Any]
     offline = spec.get("network") == "off" or spec.get("allow_hosts") is not None
     if limit:
         config["memory_limit"] = f"{limit}MB"
-    if strict or offline:
-        # Without access to what is outside no extension can be loaded, and nothing else knows of networks.
-        config["enable_external_access"] = False
-    if offline and not strict:
-        config["allowed_directories"] = ["/"]
-    if strict or offline or limit:
+    # Without access to what is outside no extension can be loaded, and nothing else knows of networks.
+    if strict:
+        config |= {"enable_external_access": False, "lock_configuration": True}
+    elif offline:
+        config[_THEN] = (
+            "SET allowed_directories = ['/']; SET enable_external_access = false; SET lock_configuration = true"
+        )
+    elif limit:
         config["lock_configuration"] = True
     return config
+
+
+def _restrictions(config: dict[str, Any]) -> dict[str, Any]:
+    """What tasks that share a database must have in common: all but the memory, unless that is limited."""
+    free = "lock_configuration" not in config
+    return {key: value for key, value in config.items() if not (free and key == "memory_limit")}
+
+
+class _Open:
+    """A database that tasks of this process have open, and how many."""
+
+    def __init__(self, connection: Any, config: dict[str, Any]) -> None:
+        self.connection, self.config, self.users = connection, config, 0
+
+    def join(self, config: dict[str, Any]) -> None:
+        """Somebody else uses it as well; who needs more memory gets it."""
+        self.users += 1
+        memory = config["memory_limit"]
+        if memory == MUCH != self.config["memory_limit"]:
+            self.connection.execute(f"SET memory_limit = '{memory}'")
+            self.config["memory_limit"] = memory
+
+
+class Database:
+    """One task's way into a database; to be closed."""
+
+    def __init__(self, running: Running, file: str | None, config: Mapping[str, Any]) -> None:
+        self._file = file or ":memory:"
+        wanted = {**config, "temp_directory": str(running.scratch / "spill")}
+        self.connection = self._private(wanted) if file is None else _shared(running, self._file, wanted)
+
+    def _private(self, config: dict[str, Any]) -> Any:
+        then = config.pop(_THEN, None)
+        connection = duckdb().connect(":memory:", config=config)
+        if then:
+            connection.execute(then)
+        return connection
+
+    def close(self) -> None:
+        """Let go; a file is closed with its last user."""
+        self.connection.close()
+        if self._file == ":memory:":
+            return
+        with _opening:
+            found = _open[self._file]
+            found.users -= 1
+            if not found.users:
+                found.connection.close()
+                del _open[self._file]
 
 
 @contextlib.contextmanager
 def opened(running: Running, file: str | None, config: Mapping[str, Any]) -> Iterator[Any]:
     """A connection to a database, closed behind it; without a file to an empty one in memory."""
-    connection = _connect(running, file or ":memory:", {**config, "temp_directory": str(running.scratch / "spill")})
+    database = Database(running, file, config)
     try:
-        with running.using(connection):
-            yield connection
+        with running.using(database.connection):
+            yield database.connection
     finally:
-        connection.close()
+        database.close()
 
 
-def connect(running: Running, file: str | None, config: Mapping[str, Any]) -> Any:
-    """The same for longer than a call; to be closed by whoever asks."""
-    return _connect(running, file or ":memory:", {**config, "temp_directory": str(running.scratch / "spill")})
-
-
-def _connect(running: Running, file: str, config: dict[str, Any]) -> Any:
-    module = duckdb()
-    if file != ":memory:":
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
+def _shared(running: Running, file: str, config: dict[str, Any]) -> Any:
+    """A connection of its own to a file; one that is used in another way, or elsewhere, is waited for."""
+    Path(file).parent.mkdir(parents=True, exist_ok=True)
     give_up, pause = time.monotonic() + _PATIENCE_S, 0.01
     while True:
         try:
-            return module.connect(file, config=config)
-        except module.Error as error:
+            with _opening:
+                found = _open.get(file) or _opened(file, config)
+                if _restrictions(found.config) == _restrictions(config):
+                    found.join(config)
+                    return found.connection.cursor()
+            why = "another task uses it under other restrictions"
+        except duckdb().IOException as error:
             if not is_locked(error):
                 raise
-            if time.monotonic() > give_up:
-                message = f"`{file}` is used by another process, for {_PATIENCE_S:g} s now: {error}"
-                raise Failing("sql", message, retryable=True) from None
+            why = str(error)
+        if time.monotonic() > give_up:
+            raise Failing("sql", f"`{file}` is in use, for {_PATIENCE_S:g} s now: {why}", retryable=True)
         running.check()
         time.sleep(pause)
         pause = min(2 * pause, 0.5)
+
+
+def _opened(file: str, config: dict[str, Any]) -> _Open:
+    settings = {key: value for key, value in config.items() if key != _THEN}
+    connection = duckdb().connect(file, config=settings)
+    if _THEN in config:
+        connection.execute(config[_THEN])
+    made = _open[file] = _Open(connection, config)
+    return made

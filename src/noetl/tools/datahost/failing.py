@@ -8,9 +8,10 @@ from typing import Any
 
 from noetl.errors import TemplateError
 from noetl.rows.duck import NoDuckDB
+from noetl.rows.jsonsql import NOT_JSON
 
 _TECHNICAL = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
-_LOCKED = ("Could not set lock on file", "different configuration than existing")
+_LOCKED = ("Could not set lock on file",)
 _FULL = "No space left on device"
 
 
@@ -55,6 +56,8 @@ def of_duckdb(error: BaseException) -> Failing:
         return Failing("limit", f"more memory than it may use (`spec.limits.memory_mb`): {_TECHNICAL.sub('', first)}")
     if _FULL in said:
         return Failing("sql", f"the disk is full: {said.splitlines()[0]}", retryable=True)
+    if NOT_JSON in said:
+        return Failing("result-not-json", said.partition(NOT_JSON)[2].splitlines()[0])
     if name == "InterruptException":
         return Failing("cancelled", "it was interrupted")
     return Failing("sql", said, retryable=name == "TransactionException" or is_locked(error))

@@ -97,7 +97,10 @@ class Hosts:
         except OSError as error:
             found = failure("tool-crashed", f"no process for the task: {error}", retryable=True)
             raise CallFailed(found) from None
-        self._all = {one for one in self._all if one.usable} | {host}
+        gone = {one for one in self._all if not one.usable}
+        self._all = (self._all - gone) | {host}
+        for one in gone:
+            await one.end()
         return host
 
     def kill(self) -> None:

@@ -24,16 +24,16 @@ def run(running: Running, given: dict[str, Any]) -> tuple[dict[str, Any], bytes]
     """Run statements, each with its parameters; the rows, or where they are."""
     with opened(running, given["file"], given["config"]) as connection:
         parsed = [
-            (statement, params)
-            for text, params in given["statements"]
+            (statement, params, verb)
+            for verb, text, params in given["statements"]
             for statement in connection.extract_statements(text)
         ]
         if not parsed:
             return {}, b"[]"
-        together = len(parsed) > 1 and not any(one.type.name in _ALONE for one, _ in parsed)
+        together = len(parsed) > 1 and not any(one.type.name in _ALONE for one, _, _ in parsed)
         if together:
             connection.execute("BEGIN")
-        for statement, params in parsed[:-1]:
+        for statement, params, _ in parsed[:-1]:
             running.check()
             connection.execute(statement, params)
         found = _rows(connection, *parsed[-1], given)
@@ -42,14 +42,13 @@ def run(running: Running, given: dict[str, Any]) -> tuple[dict[str, Any], bytes]
         return found
 
 
-def _rows(connection: Any, statement: Any, params: list[Any], given: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    if statement.type.name != "SELECT":
+def _rows(
+    connection: Any, statement: Any, params: list[Any], verb: str, given: dict[str, Any]
+) -> tuple[dict[str, Any], bytes]:
+    if statement.type.name != "SELECT" or verb not in _TABULAR:
         return {}, _fetched(connection, statement, params, given["limit"])
     # The result becomes a table first: it may be too large to be held, and can be asked for its size in there.
-    text = statement.query
-    word = re.match(r"[\s(]*(\w*)", text)
-    tabular = text if word and word[1].upper() in _TABULAR else f"FROM (\n{text}\n)"
-    connection.execute(f"CREATE TEMP TABLE noetl_result AS {tabular}", params)
+    connection.execute(f"CREATE TEMP TABLE noetl_result AS {statement.query}", params)
     return _result(connection, given)
 
 

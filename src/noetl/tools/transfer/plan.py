@@ -17,6 +17,8 @@ from noetl.tools.datahost.binding import rendered
 from noetl.tools.datahost.databases import config_of
 
 _SIZE = 10_000
+#: a database that rows only pass through needs little
+_MEMORY = "100MB"
 _MODES = ("insert", "append", "upsert", "replace")
 _FORMATS = {
     ".csv": "csv",
@@ -72,7 +74,7 @@ def plan_of(call: Call, world: World) -> Plan:
         stream=chunk.get("mode") == "stream",
         token=hashlib.sha256(call.key.encode()).hexdigest()[:16],
         scopes=_scopes(targets, call.scopes),
-        config={key: part for key, part in config_of(call.spec).items() if part != "50%"},
+        config=config_of(call.spec, memory=_MEMORY),
     )
 
 

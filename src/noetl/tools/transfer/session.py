@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from noetl.expr import template
-from noetl.tools.datahost.databases import connect
+from noetl.tools.datahost.databases import Database
 from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.diagnosis import explained
 from noetl.tools.transfer.mapping import reads_data
@@ -21,8 +21,6 @@ from noetl.tools.transfer.targets import target_of
 from noetl.tools.transfer.targets.target import Given, Surroundings, Target
 
 _sessions: dict[str, Session] = {}
-#: a database for going through rows needs little
-_MEMORY = "100MB"
 
 
 def unpacked(tree: Any) -> Any:
@@ -41,7 +39,7 @@ class Session:
         self.scratch = Path(running.scratch / uuid.uuid4().hex)
         self.scratch.mkdir()
         self.size: int = given["size"]
-        self.config: dict[str, Any] = {"memory_limit": _MEMORY, **given["config"]}
+        self.config: dict[str, Any] = given["config"]
         self.scopes = {**given["scopes"], "now": _now, "uuid": lambda: str(uuid.uuid4())}
         self.targets = [target_of(unpacked(one), self._around(given, at)) for at, one in enumerate(given["targets"])]
         self.source: Source | None = None
@@ -128,7 +126,7 @@ class Session:
             return None
         with self._opening:
             if self._connection is None:
-                self._connection = connect(running, None, self.config)
+                self._connection = Database(running, None, self.config).connection
             if at not in self._cursors:
                 self._cursors[at] = self._connection.cursor()
             return self._cursors[at]

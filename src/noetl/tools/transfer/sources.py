@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
@@ -10,7 +11,7 @@ from typing import IO, Any, NamedTuple, cast
 import msgspec
 
 from noetl.rows.duck import literal, names
-from noetl.tools.datahost.databases import connect, opened
+from noetl.tools.datahost.databases import opened
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.chunks import Chunk, Csv, Lines, Staged, Values
@@ -105,8 +106,9 @@ class Text(Source):
         return self._path.suffix == ".gz"
 
     def _open(self) -> IO[bytes]:
-        made = gzip.open(self._path, "rb") if self._zipped else self._path.open("rb")
-        return cast("IO[bytes]", made)
+        if self._zipped:
+            return cast("IO[bytes]", gzip.open(self._path, "rb"))
+        return self._path.open("rb")
 
     def _sample(self) -> dict[str, str]:
         rows = []
@@ -169,17 +171,14 @@ class Query(Source):
 
     def __init__(self, query: str, params: list[Any], running: Running, *, given: Mapping[str, Any], size: int) -> None:
         self._size = size
-        self._stage = given["scratch"] / f"stage{len(list(given['scratch'].glob('stage*')))}.duckdb"
-        connection = connect(running, given.get("file"), given["config"])
-        try:
-            with running.using(connection):
-                connection.execute(f"ATTACH {literal(str(self._stage))} AS noetl_stage")
-                connection.execute(f"CREATE TABLE noetl_stage.main.staged AS {query}", params)
-                self.total = connection.execute("SELECT count(*) FROM noetl_stage.main.staged").fetchone()[0]
-                described = connection.execute("SELECT * FROM noetl_stage.main.staged LIMIT 0").description
-                connection.execute("DETACH noetl_stage")
-        finally:
-            connection.close()
+        self._stage = given["scratch"] / f"stage_{uuid.uuid4().hex}.duckdb"
+        alias = f"noetl_staging_{uuid.uuid4().hex}"
+        with opened(running, given.get("file"), given["config"]) as connection:
+            connection.execute(f"ATTACH {literal(str(self._stage))} AS {alias}")
+            connection.execute(f"CREATE TABLE {alias}.main.staged AS {query}", params)
+            self.total = connection.execute(f"SELECT count(*) FROM {alias}.main.staged").fetchone()[0]
+            described = connection.execute(f"SELECT * FROM {alias}.main.staged LIMIT 0").description
+            connection.execute(f"DETACH {alias}")
         self._types = {column[0]: str(column[1]) for column in described}
 
     def chunks(self, running: Running, position: Mapping[str, Any]) -> Iterator[Read]:  # noqa: ARG002

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from noetl.rows.duck import literal, name, names
-from noetl.tools.datahost.databases import connect
+from noetl.tools.datahost.databases import Database
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.diagnosis import explained
@@ -33,6 +33,7 @@ class Table(Target):
         self._schema = schema[-1] if schema else "main"
         self._file: str = given["file"]
         self._keys: list[str] = given.get("key") or []
+        self._database: Any = None
         self._connection: Any = None
         self._in_transaction = False
         self._known: dict[str, str] | None = None
@@ -56,7 +57,8 @@ class Table(Target):
     # --- taking it up --------------------------------------------------------------------------------------------------
 
     def open(self, running: Running) -> int:
-        self._connection = connect(running, self._file, self.around.config)
+        self._database = Database(running, self._file, self.around.config)
+        self._connection = self._database.connection
         with _catalogue, running.using(self._connection):
             _marking[self._file] = _marking.get(self._file, 0) + 1
             if self._schema != "main":
@@ -239,7 +241,7 @@ class Table(Target):
         if self._connection is not None:
             with _catalogue:
                 _marking[self._file] -= 1
-            self._connection.close()
+            self._database.close()
             self._connection = None
 
     def _rollback(self) -> None:
