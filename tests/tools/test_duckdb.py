@@ -260,13 +260,12 @@ POSITIONS = {
 async def through(world: Workshop, position: str, value: str) -> Any:
     workload = {"v": value, "list": [value, "nothing"], "map": {"v": value}}
     guarded = f"CREATE TABLE canary AS SELECT 1 AS n; {POSITIONS[position]}"
-    found = await rows(
+    return await rows(
         world,
         guarded,
         workload=workload,
         params={"v": "{{ workload.v }}"} if ":v" in guarded or "%(" in guarded else {},
     )
-    return found
 
 
 @pytest.mark.parametrize("position", POSITIONS)

@@ -19,6 +19,8 @@ _PATIENCE_S = 30.0
 MUCH = "50%"
 #: what is set when a database is open; DuckDB minds the order, but not when it opens one
 _THEN = "then"
+#: what stands behind the checksum at the beginning of every database
+_MAGIC = b"DUCK"
 _opening = threading.Lock()
 _open: dict[str, _Open] = {}
 
@@ -130,6 +132,10 @@ def _shared(running: Running, file: str, config: dict[str, Any]) -> Any:
 
 
 def _opened(file: str, config: dict[str, Any]) -> _Open:
+    with contextlib.suppress(FileNotFoundError), Path(file).open("rb") as found:
+        head = found.read(12)
+        if head and not head.endswith(_MAGIC):  # DuckDB would take data for a database that is in memory
+            raise Failing("sql", f"`{file}` is no DuckDB database")
     settings = {key: value for key, value in config.items() if key != _THEN}
     connection = duckdb().connect(file, config=settings)
     if _THEN in config:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from noetl.tools.datahost.failing import Failing, failure_of
@@ -34,6 +36,22 @@ def explained(error: Exception, chunk: Chunk, connection: Any, wanted: Mapping[s
         return place
     rows = f"rows {chunk.first + 1:,} to {chunk.first + chunk.size:,}"
     return Failing(**{**found, "message": f"{said} (among {rows})"})
+
+
+def uneven(path: Path, header: str) -> Failing | None:
+    """The first row of a CSV file that has not as many columns as its header; DuckDB takes such a file for one column."""
+    delimiter = next((one for one in ",;\t|" if one in header), None)
+    if delimiter is None:
+        return None
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        reader = csv.reader(file, delimiter=delimiter)
+        wanted = len(next(reader, []))
+        for number, row in enumerate((one for one in reader if one), 1):
+            if len(row) != wanted:
+                shown = delimiter.join(row)[:200]
+                message = f"row {number:,} has {len(row)} columns, the others have {wanted}: {shown!r}"
+                return Failing("type", message, row=number)
+    return None
 
 
 def _ragged(said: str, chunk: Chunk) -> Failing | None:

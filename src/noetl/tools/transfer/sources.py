@@ -15,6 +15,7 @@ from noetl.tools.datahost.databases import opened
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.chunks import Chunk, Csv, Lines, Staged, Values
+from noetl.tools.transfer.diagnosis import uneven
 from noetl.tools.transfer.sampling import SAMPLE, columns_of
 from noetl.tools.transfer.splitting import pieces
 
@@ -126,6 +127,9 @@ class Text(Source):
                 [str(self._path)],
             ).fetchone()
         delimiter, quote, escape, newline, comment, skipped, header, columns, dates, times = found
+        problem = uneven(self._path, columns[0]["name"]) if len(columns) == 1 and not self._zipped else None
+        if problem is not None:
+            raise problem
         quote, escape = (None if part in (_NONE, None, "") else part for part in (quote, escape))
         if comment not in (_NONE, None, "") or skipped or escape not in (None, quote) or newline == "\\r":
             raise Unsplittable
