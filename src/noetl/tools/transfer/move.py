@@ -66,8 +66,9 @@ class Move:
     def __init__(self, call: Call, world: World, plan: Plan, host: Host) -> None:
         self._call, self._world, self._plan, self._host = call, world, plan, host
         self._session = uuid.uuid4().hex
-        self._before = msgspec.convert(dict(call.progress), Progress) if call.progress else None
-        self._now = self._before or Progress()
+        #: whether an earlier attempt may have done something
+        self._again = call.progress is not None
+        self._now = msgspec.convert(dict(call.progress), Progress) if call.progress else Progress()
         self._feed = Feed(call, world, plan) if plan.source["kind"] in _FED else None
         self._parts: AsyncIterator[list[Any]] | None = None
         #: by target: chunks it has from earlier attempts; what went wrong where that is only a warning
@@ -132,11 +133,11 @@ class Move:
 
     async def _position(self, identity: Any) -> None:
         """Where to begin: behind what every target has, or at the start again."""
-        now, before = self._now, self._before
+        now, before = self._now, self._now.identity
         now.identity = identity
-        if before is None and not any(self._has):
+        if not self._again and not any(self._has):
             return
-        if self._is_stable(identity):
+        if self._is_stable(before, identity):
             if min(self._has) < now.chunks:
                 now.position, now.rows, now.chunks = {}, 0, 0
             return
@@ -151,13 +152,13 @@ class Move:
         now.position, now.rows, now.chunks, now.bytes = {}, 0, 0, 0
         self._has = [0] * len(self._has)
 
-    def _is_stable(self, identity: Any) -> bool:
+    def _is_stable(self, before: Any, identity: Any) -> bool:
         """Whether the source brings the same rows in the same order again."""
         if self._feed is not None:
             return self._feed.stable
         if self._plan.source["kind"] == "duckdb":
             return bool(self._plan.source["order_by"])
-        return self._before is None or self._before.identity in (None, identity)
+        return before in (None, identity)
 
     # --- chunks ----------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ brought a second time after a crash is known. With `replace` the chunks go to a 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -194,7 +195,6 @@ class Table(Target):
                 self._do(f"DELETE FROM {_MARKERS} WHERE transfer = $1", [self.around.token])
                 self._do("COMMIT")
                 self._in_transaction = False
-            self._tidy()
         locator = {"file": self._file, "table": f"{self._schema}.{self._name}"}
         meta = {"content_type": "application/vnd.duckdb", "rows": self.rows}
         return {"type": "relational", "locator": locator, "auth_reference": None, "meta": meta}
@@ -226,7 +226,7 @@ class Table(Target):
 
     def _tidy(self) -> None:
         """The markers go with the last transfer that needs them."""
-        if _marking.get(self._file) == 1 and self._one(f"SELECT 1 FROM {_MARKERS}") is None:
+        if not _marking[self._file] and self._one(f"SELECT 1 FROM {_MARKERS}") is None:
             self._do(f"DROP TABLE {_MARKERS}")
 
     def abort(self, running: Running) -> None:
@@ -235,12 +235,13 @@ class Table(Target):
             if self._staging:
                 self._do(f"DROP TABLE IF EXISTS {self._table}")
             self._do(f"DELETE FROM {_MARKERS} WHERE transfer = $1", [self.around.token])
-            self._tidy()
 
     def close(self) -> None:
         if self._connection is not None:
             with _catalogue:
                 _marking[self._file] -= 1
+                with contextlib.suppress(Exception):  # it does no harm where it is
+                    self._tidy()
             self._database.close()
             self._connection = None
 
