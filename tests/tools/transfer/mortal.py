@@ -18,10 +18,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from workshop import Workshop  # noqa: E402  it lies beside the tests
+from workshop import Workshop
 
-from noetl.ports import Call  # noqa: E402
-from noetl.tools.transfer import move  # noqa: E402
+from noetl.ports import Call
+from noetl.tools.transfer import move
 
 
 class Mortal(Workshop):

@@ -58,7 +58,8 @@ def _groups(file: IO[bytes], quote: bytes | None) -> Iterator[list[bytes]]:
     """Lists of rows, each with the end of its line."""
     rest = b""
     while block := file.read(_BLOCK):
-        lines = (rest + block).splitlines(keepends=True) if b"\r" not in block else _lines(rest + block)
+        text = rest + block
+        lines = text.splitlines(keepends=True) if b"\r" not in text else _lines(text)
         rest = b"" if lines and lines[-1].endswith(b"\n") else (lines.pop() if lines else b"")
         if quote is not None and any(line.count(quote) & 1 for line in lines):
             lines, rest = _joined(lines, quote, rest)
