@@ -73,6 +73,8 @@ class Pace:
 
 def _part(said: dict[str, Any]) -> float | None:
     """What part of the whole is done, where that can be known."""
+    if not said["rows"]:
+        return 0.0
     if said.get("total"):
         return min(1.0, float(said["rows"]) / float(said["total"]))
     part = said.get("part")

@@ -87,6 +87,7 @@ def _asked(source: str, start: int, stop: int | None, before: str = "") -> list[
     limit = "" if stop is None else f"LIMIT {max(0, stop - start)}"
     try:
         with module.connect(":memory:", config={"memory_limit": _MEMORY}) as connection:
+            connection.execute("SET enable_progress_bar = false")  # it would be drawn on our stdout
             if before:
                 connection.execute(before)
             described = connection.execute(f"SELECT * FROM {source} LIMIT 0").description

@@ -407,3 +407,11 @@ async def test_without_duckdb_values_still_go_to_text_files_and_apis(world: Work
     assert (await move(world, data(), *files))["rows"] == 25
     found = await failing(world, data(), {"kind": "file", "path": "o.parquet"})
     assert "noetl[duckdb]" in found["message"]
+
+
+async def test_long_rows_get_the_memory_they_need(world: Workshop) -> None:
+    rows = [{"id": n, "text": "x" * 300_000} for n in range(120)]
+    (world.folder / "in.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    targets = [{"kind": "duckdb", "file": "o.duckdb", "table": "t"}, {"kind": "file", "path": "o.parquet"}]
+    assert (await move(world, {"kind": "file", "path": "in.ndjson"}, *targets))["rows"] == 120
+    assert asked(world, "SELECT sum(length(text)) FROM t") == [(36_000_000,)]

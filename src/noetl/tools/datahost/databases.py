@@ -17,6 +17,10 @@ from noetl.tools.datahost.host import Running
 _PATIENCE_S = 30.0
 #: of the machine's memory, what a database may use when nobody says otherwise
 MUCH = "50%"
+#: a database that rows only pass through needs little, unless they are long
+LITTLE, LITTLE_BYTES = "80MB", 80_000_000
+#: how often rows are in memory while they are read, sorted out and written
+_TIMES = 8
 #: what is set when a database is open; DuckDB minds the order, but not when it opens one
 _THEN = "then"
 #: what stands behind the checksum at the beginning of every database
@@ -75,6 +79,10 @@ class Database:
     def __init__(self, running: Running, file: str | None, config: Mapping[str, Any]) -> None:
         self._file = file or ":memory:"
         wanted = {**config, "temp_directory": str(running.scratch / "spill")}
+        #: bytes for which there is room, where that is not for the task's spec to say
+        self._room = (
+            LITTLE_BYTES if config.get("memory_limit") == LITTLE and "lock_configuration" not in config else None
+        )
         self.connection = self._private(wanted) if file is None else _shared(running, self._file, wanted)
 
     def _private(self, config: dict[str, Any]) -> Any:
@@ -83,6 +91,13 @@ class Database:
         if then:
             connection.execute(then)
         return connection
+
+    def make_room(self, size: int) -> None:
+        """Let it use the memory that so many bytes of rows need, once there are more than usual."""
+        needed = LITTLE_BYTES // 2 + _TIMES * size
+        if self._room is not None and needed > self._room:
+            self._room = needed
+            self.connection.execute(f"SET memory_limit = '{needed} bytes'")
 
     def close(self) -> None:
         """Let go; a file is closed with its last user."""

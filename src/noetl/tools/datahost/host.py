@@ -100,6 +100,7 @@ class Host:
 
 def main(channel: int, scratch: str) -> None:
     """Serve, in the folder of the playbook."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # DuckDB draws bars there, and nobody looks
     folder = Path(scratch)
     folder.mkdir(parents=True, exist_ok=True)
     try:

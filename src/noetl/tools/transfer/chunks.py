@@ -23,9 +23,11 @@ class Chunk:
     in_sql = True
     is_json = False
 
-    def __init__(self, rows: int, first: int) -> None:
+    def __init__(self, rows: int, first: int, size: int) -> None:
         self.size = rows
         self.first = first
+        #: about how long it is
+        self.bytes = size
 
     def columns(self) -> dict[str, str]:
         """The columns with the types that the source gives them."""
@@ -63,7 +65,7 @@ class Csv(Chunk):
     """Lines of a CSV file, in a file of their own and without a header."""
 
     def __init__(self, path: Path, rows: int, first: int, types: dict[str, str], options: str) -> None:
-        super().__init__(rows, first)
+        super().__init__(rows, first, path.stat().st_size)
         self._path, self._types, self._options = path, types, options
 
     def columns(self) -> dict[str, str]:
@@ -83,7 +85,7 @@ class Lines(Chunk):
     is_json = True
 
     def __init__(self, path: Path, rows: int, first: int, types: dict[str, str]) -> None:
-        super().__init__(rows, first)
+        super().__init__(rows, first, path.stat().st_size)
         self.path, self._types = path, types
 
     def columns(self) -> dict[str, str]:
@@ -119,7 +121,7 @@ class Values(Chunk):
     is_json = True
 
     def __init__(self, rows: list[Any], first: int, scratch: Path, types: dict[str, str] | None = None) -> None:
-        super().__init__(len(rows), first)
+        super().__init__(len(rows), first, len(msgspec.json.encode(rows)))
         self._rows, self._scratch, self._types = rows, scratch, types
         self._lines: Lines | None = None
 
@@ -157,8 +159,8 @@ class Values(Chunk):
 class Staged(Chunk):
     """A range of a table in a database of its own, which any connection may attach to read."""
 
-    def __init__(self, stage: Path, first: int, rows: int, types: dict[str, str]) -> None:
-        super().__init__(rows, first)
+    def __init__(self, stage: Path, first: int, rows: int, size: int, types: dict[str, str]) -> None:
+        super().__init__(rows, first, size)
         self._stage, self._types = stage, types
 
     def columns(self) -> dict[str, str]:

@@ -14,11 +14,9 @@ from noetl.expr.embedded.sqlquery import Query
 from noetl.expr.value import value
 from noetl.ports import Call, World
 from noetl.tools.datahost.binding import rendered
-from noetl.tools.datahost.databases import config_of
+from noetl.tools.datahost.databases import LITTLE, config_of
 
 _SIZE = 10_000
-#: a database that rows only pass through needs little
-_MEMORY = "100MB"
 _MODES = ("insert", "append", "upsert", "replace")
 _FORMATS = {
     ".csv": "csv",
@@ -48,7 +46,9 @@ class Plan(msgspec.Struct):
     token: str
     #: what the targets' templates read
     scopes: dict[str, Any]
+    #: settings of databases, and the memory of one in which a query of the author runs
     config: dict[str, Any]
+    memory: str
 
     @property
     def uses_databases(self) -> bool:
@@ -74,7 +74,8 @@ def plan_of(call: Call, world: World) -> Plan:
         stream=chunk.get("mode") == "stream",
         token=hashlib.sha256(call.key.encode()).hexdigest()[:16],
         scopes=_scopes(targets, call.scopes),
-        config=config_of(call.spec, memory=_MEMORY),
+        config=config_of(call.spec, memory=LITTLE),
+        memory=config_of(call.spec)["memory_limit"],
     )
 
 

@@ -43,9 +43,10 @@ class Session:
         self.scopes = {**given["scopes"], "now": _now, "uuid": lambda: str(uuid.uuid4())}
         self.targets = [target_of(unpacked(one), self._around(given, at)) for at, one in enumerate(given["targets"])]
         self.source: Source | None = None
-        self._given_source = {**given["source"], "config": self.config}
+        # A query of the author may need anything.
+        self._given_source = {**given["source"], "config": {**self.config, "memory_limit": given["memory"]}}
         self._with_data = [reads_data([one.given[key] for key in one.given]) for one in self.targets]
-        self._connection: Any = None
+        self._database: Database | None = None
         self._cursors: dict[int, Any] = {}
         self._opening = threading.Lock()
         self._reading: Iterator[Read] | None = None
@@ -125,10 +126,12 @@ class Session:
         if isinstance(self.source, Fed) and self.targets[at].given["kind"] != "duckdb" and not self._is_parquet(at):
             return None
         with self._opening:
-            if self._connection is None:
-                self._connection = Database(running, None, self.config).connection
+            if self._database is None:
+                self._database = Database(running, None, self.config)
+            assert self.now is not None
+            self._database.make_room(self.now.chunk.bytes * len(self.targets))
             if at not in self._cursors:
-                self._cursors[at] = self._connection.cursor()
+                self._cursors[at] = self._database.connection.cursor()
             return self._cursors[at]
 
     def _is_parquet(self, at: int) -> bool:
@@ -142,8 +145,8 @@ class Session:
             target.close()
         if self.source is not None:
             self.source.close()
-        if self._connection is not None:
-            self._connection.close()
+        if self._database is not None:
+            self._database.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 

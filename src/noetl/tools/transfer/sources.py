@@ -184,12 +184,15 @@ class Query(Source):
             described = connection.execute(f"SELECT * FROM {alias}.main.staged LIMIT 0").description
             connection.execute(f"DETACH {alias}")
         self._types = {column[0]: str(column[1]) for column in described}
+        self._bytes = self._stage.stat().st_size
 
     def chunks(self, running: Running, position: Mapping[str, Any]) -> Iterator[Read]:  # noqa: ARG002
         total = self.total or 0
         for first in range(int(position.get("rows", 0)), total, self._size):
             rows = min(self._size, total - first)
-            yield Read(Staged(self._stage, first, rows, self._types), first + rows >= total, {"rows": first + rows})
+            size = self._bytes * rows // total
+            chunk = Staged(self._stage, first, rows, size, self._types)
+            yield Read(chunk, first + rows >= total, {"rows": first + rows})
 
     def close(self) -> None:
         self._stage.unlink(missing_ok=True)

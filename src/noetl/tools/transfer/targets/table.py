@@ -94,6 +94,7 @@ class Table(Target):
         with running.using(self._connection) as connection:
             mapped = self.projection.of(given.chunk, given.about, given.connection)
             types = self._types(mapped)
+            self._database.make_room(given.chunk.bytes)
             if not self._in_transaction:
                 self._do("BEGIN")
                 self._in_transaction = True
