@@ -14,6 +14,9 @@ from noetl.errors import NoetlError
 from noetl.model.requests import Cancel, Pause, Resume, Signal
 from noetl.model.state import Execution
 from noetl.ports import StoreFailed
+from noetl.server.history import read_snapshot
+from noetl.server.service import Hot
+from noetl.stores.locks import WriteLock
 from noetl.stores.sqlite import SqliteLog
 from noetl.wiring import House, encode_request
 
@@ -35,14 +38,17 @@ class Site:
     def house(self) -> House:
         return House(self.settings, SqliteLog(self.settings.home / "noetl.db"))
 
+    async def start(self, house: House, file: Path, **payload: Any) -> Hot:
+        source, loaded = house.catalog.read(file)
+        assert loaded.net is not None, loaded.diagnostics
+        return await house.start(source, loaded.net, payload)
+
     async def run(self, steps: str, **payload: Any) -> Execution:
         async with self.house() as house:
             return await self.run_in(house, self.write("main", steps), **payload)
 
     async def run_in(self, house: House, file: Path, **payload: Any) -> Execution:
-        source, loaded = house.catalog.read(file)
-        assert loaded.net is not None, loaded.diagnostics
-        hot = await house.start(source, loaded.net, payload)
+        hot = await self.start(house, file, **payload)
         await asyncio.wait_for(asyncio.shield(hot.finished), 20)
         assert replay(hot.id, house.log.read(hot.id)) == hot.state
         return hot.state
@@ -72,9 +78,10 @@ def run(coroutine: Any) -> Any:
         ),
         ("- {step: a, tool: {kind: postgres, query: SELECT 1}}", "fail", "cannot be run by this version"),
         ("- {step: a, tool: {kind: wait, until: tomorrow}}", "type", "cannot wait so"),
-        ("- {step: a, tool: {kind: workbook, task: w}}\nworkbook: {w: {kind: wait, seconds: 1}}", "fail", "cannot stand in a workbook"),
+        ("- {step: a, tool: {kind: wait, seconds: '{{ workload.n * 1e12 }}'}}", "type", "beyond the year 9999"),
+        ("- {step: a, tool: {kind: wait, signal: s, timeout: '{{ 10 ** 400 }}'}}", "type", "cannot wait so"),
     ],
-    ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no tool", "no time", "wait in a workbook"],
+    ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no tool", "no time", "too late", "no number"],
 )  # fmt: skip
 def test_what_cannot_work_ends_in_an_error_that_names_the_step(site: Site, steps: str, kind: str, said: str) -> None:
     state = run(site.run(steps, n=1))
@@ -113,9 +120,7 @@ def test_a_store_that_fails_ends_the_run_and_keeps_what_was_written(
             file = site.write(
                 "main", "- {step: a, tool: {kind: wait, seconds: 0.05}, next: {arcs: [{step: end}]}}\n- {step: end}\n"
             )
-            source, loaded = house.catalog.read(file)
-            assert loaded.net is not None
-            hot = await house.start(source, loaded.net, {})
+            hot = await site.start(house, file)
             written = len(house.log.read(hot.id))
 
             async def full(*_arguments: Any, **_more: Any) -> None:
@@ -140,9 +145,7 @@ def test_a_request_that_was_not_settled_takes_effect_once(site: Site) -> None:
             "- {step: a, tool: {kind: wait, signal: go}, next: {arcs: [{step: b}]}}\n- {step: b, tool: {kind: wait, signal: go, timeout: 0.3}}\n",
         )
         async with site.house() as house:
-            source, loaded = house.catalog.read(file)
-            assert loaded.net is not None
-            hot = await house.start(source, loaded.net, {})
+            hot = await site.start(house, file)
             house.log.settle = lambda _number: None  # type: ignore[method-assign]  # the process dies just before
             house.log.post(hot.id, encode_request(Signal("go", 1)))
             while "b-1" not in hot.state.runs:
@@ -166,9 +169,7 @@ def test_a_paused_run_starts_nothing_new_until_it_is_resumed(site: Site) -> None
                 "main",
                 "- {step: a, loop: {in: [1, 2, 3], iterator: i}, tool: {kind: wait, seconds: 0.05}, next: {arcs: [{step: b}]}}\n- {step: b, tool: {kind: noop}}\n",
             )
-            source, loaded = house.catalog.read(file)
-            assert loaded.net is not None
-            hot = await house.start(source, loaded.net, {})
+            hot = await site.start(house, file)
             await house.service.record(hot.id, [Pause()])
             await asyncio.sleep(0.3)
             assert hot.state.runs["a-1"].loop is not None
@@ -180,14 +181,118 @@ def test_a_paused_run_starts_nothing_new_until_it_is_resumed(site: Site) -> None
     run(main())
 
 
+def test_a_pipeline_stops_between_two_tasks_when_it_is_paused_and_goes_on_behind_them(site: Site) -> None:
+    file = site.write(
+        "pages",
+        """- step: fetch
+  set: {ctx.pages: "{{ step.page }}"}
+  tool:
+  - {name: first, kind: noop, set: {step.page: 0}}
+  - name: page
+    kind: shell
+    cmd: "echo page >> pages.txt; sleep 0.05"
+    spec:
+      policy:
+        rules:
+        - {when: "{{ step.page < 7 }}", then: {do: jump, to: page, set: {step.page: "{{ step.page + 1 }}"}}}
+        - else: {then: {do: continue}}
+""",
+    )
+    pages = site.folder / "pages.txt"
+
+    async def go() -> None:
+        async with site.house() as house:
+            hot = await site.start(house, file)
+            while not pages.exists():
+                await asyncio.sleep(0.01)
+            await house.service.record(hot.id, [Pause()])
+            await house.shop.settle()
+            written = pages.read_text()
+            assert written.count("page") < 8
+            await asyncio.sleep(0.2)
+            assert pages.read_text() == written
+        async with site.house() as house:  # another process takes it over while it is paused
+            hot = await house.resume(hot.id)
+            await asyncio.sleep(0.2)
+            assert pages.read_text() == written
+            await house.service.record(hot.id, [Resume()])
+            await asyncio.wait_for(hot.finished, 20)
+            assert (hot.state.status, hot.state.ctx) == ("completed", {"pages": 7})
+        assert pages.read_text() == "page\n" * 8
+
+    asyncio.run(go())
+
+
+def test_a_number_of_any_size_survives_a_snapshot(monkeypatch: pytest.MonkeyPatch, site: Site) -> None:
+    monkeypatch.setattr("noetl.server.service.SNAPSHOT_EVERY", 5)
+    steps = """- step: start
+  tool: {kind: noop, set: {ctx.large: "{{ 10 ** 30 }}"}}
+  next: {arcs: [{step: more}]}
+- step: more
+  loop: {in: "{{ range(20) | list }}", iterator: i}
+  tool: {kind: noop}
+"""
+
+    async def go() -> None:
+        state = await site.run(steps)
+        assert state.ctx == {"large": 10**30}
+        log = SqliteLog(site.settings.home / "noetl.db")
+        found = log.snapshot(state.execution_id)
+        assert found is not None
+        assert read_snapshot(found[1]).ctx == state.ctx
+        await log.close()
+
+    asyncio.run(go())
+
+
+def test_a_playbook_that_calls_itself_several_times_over_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, site: Site
+) -> None:
+    monkeypatch.setattr("noetl.wiring.RECURSIONS", 20)
+    steps = """- step: start
+  loop: {in: [1, 2, 3], iterator: i, spec: {mode: parallel}}
+  tool: {kind: playbook, path: main}
+"""
+    state = asyncio.run(site.run(steps))
+    assert state.error is not None
+    assert state.error["cause"]["kind"] == "limit"
+    assert "calls itself; more than 20 runs" in state.error["cause"]["message"]
+
+
+def test_children_pause_with_their_parent_and_go_on_with_it(site: Site) -> None:
+    async def main() -> None:
+        site.write(
+            "child", "- {step: x, tool: {kind: wait, seconds: 0.1}, next: {arcs: [{step: end}]}}\n- {step: end}\n"
+        )
+        async with site.house() as house:
+            loop = "loop: {in: [1, 2], iterator: i, spec: {mode: parallel}}"
+            file = site.write("main", f"- {{step: a, {loop}, tool: {{kind: playbook, path: child}}}}\n")
+            source, loaded = house.catalog.read(file)
+            assert loaded.net is not None
+            hot = await house.start(source, loaded.net, {})
+            await house.service.record(hot.id, [Pause()])  # the children are still on their way
+            while len(house.service.hot) < 3:
+                await asyncio.sleep(0.01)
+            children = [one.state for one in house.service.hot.values() if one is not hot]
+            await asyncio.sleep(0.4)
+            assert [(one.paused, "end" in one.steps) for one in children] == [(True, False)] * 2
+            await house.service.record(children[0].execution_id, [Pause()])
+            await house.service.record(hot.id, [Resume()])
+            await asyncio.sleep(0.2)
+            assert [one.status for one in children] == ["running", "completed"], "one was paused for itself"
+            await house.service.record(children[0].execution_id, [Resume()])
+            await asyncio.wait_for(asyncio.shield(hot.finished), 5)
+            assert hot.state.status == "completed"
+
+    run(main())
+
+
 def test_cancelling_kills_the_tools_and_the_children(site: Site) -> None:
     async def main() -> None:
         site.write("child", "- {step: x, tool: {kind: shell, cmd: 'sleep 0.5; touch late'}}\n")
         async with site.house() as house:
             file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
-            source, loaded = house.catalog.read(file)
-            assert loaded.net is not None
-            hot = await house.start(source, loaded.net, {})
+            hot = await site.start(house, file)
             while len(house.service.hot) < 2:
                 await asyncio.sleep(0.01)
             child = next(one for one in house.service.hot.values() if one is not hot)
@@ -269,3 +374,117 @@ def test_what_is_not_there_yet_fails_and_is_never_left_out_in_silence(site: Site
     state = run(site.run(steps))
     assert state.error is not None
     assert (state.error["kind"], state.error["step"]) == (kind, "a")
+
+
+def test_a_child_that_is_still_on_its_way_is_cancelled_with_its_parent(site: Site) -> None:
+    async def main() -> None:
+        site.write("child", "- {step: x, tool: {kind: wait, signal: never}}\n")
+        async with site.house() as house:
+            file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
+            claim, on_its_way, go_on = house.log.claim, asyncio.Event(), asyncio.Event()
+            hot = await site.start(house, file)
+
+            async def slow(execution_id: str) -> bool:
+                on_its_way.set()
+                await go_on.wait()
+                return await claim(execution_id)
+
+            house.log.claim = slow  # type: ignore[method-assign]
+            await asyncio.wait_for(on_its_way.wait(), 5)
+            await house.service.record(hot.id, [Cancel()])
+            go_on.set()
+            while not (found := house.log.summaries(parent=hot.id)) or found[0].status == "running":
+                await asyncio.sleep(0.01)
+            assert found[0].status == "cancelled"
+
+    run(asyncio.wait_for(main(), 10))
+
+
+def test_a_playbook_whose_folder_has_gone_calls_no_other_and_says_so(site: Site, tmp_path: Path) -> None:
+    async def main() -> Execution:
+        async with site.house() as house:
+            folder = tmp_path / "books"
+            folder.mkdir()
+            file = folder / "main.yaml"
+            file.write_text(HEAD % "main" + "- {step: a, tool: {kind: playbook, path: child}}\n")
+            data = file.read_bytes()
+            file.unlink()
+            folder.rmdir()
+            source, loaded = house.catalog.read(file, data)
+            assert loaded.net is not None
+            hot = await house.start(source, loaded.net, {})
+            await asyncio.wait_for(hot.finished, 5)
+            return hot.state
+
+    state = run(main())
+    assert state.error["message"].startswith("there is no playbook `child` in")
+
+
+def test_a_child_that_cannot_be_written_fails_nobody_and_both_can_be_resumed(site: Site) -> None:
+    async def main() -> None:
+        site.write("child", "- {step: x, tool: {kind: wait, seconds: 0.2}}\n")
+        file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
+        async with site.house() as house:
+            hot = await site.start(house, file)
+            append = house.log.append
+
+            async def full(events: Any, **more: Any) -> None:
+                if events[0].execution_id != hot.id:
+                    raise StoreFailed("the disk is full")
+                await append(events, **more)
+
+            house.log.append = full  # type: ignore[method-assign]
+            with pytest.raises(StoreFailed, match="disk is full"):
+                await asyncio.wait_for(hot.finished, 5)
+        async with site.house() as house:
+            again = await house.resume(hot.id)
+            await asyncio.wait_for(again.finished, 5)
+            assert again.state.status == "completed"
+
+    run(main())
+
+
+def test_what_is_remembered_of_runs_does_not_grow_with_them(site: Site) -> None:
+    async def main() -> None:
+        site.write("child", "- {step: x, tool: {kind: noop}}\n")
+        loop = "{in: '{{ range(20) | list }}', iterator: i, spec: {mode: parallel}}"
+        file = site.write("main", f"- {{step: a, loop: {loop}, tool: {{kind: playbook, path: child}}}}\n")
+        async with site.house() as house:
+            assert (await site.run_in(house, file)).status == "completed"
+            kept = {name: len(value) for name, value in vars(house).items() if isinstance(value, (dict, set, list))}
+            assert max(kept.values()) <= 2  # the two playbooks
+
+    run(main())
+
+
+def test_a_child_whose_parent_ended_without_it_is_cancelled_when_it_is_resumed(site: Site) -> None:
+    async def main() -> None:
+        site.write("child", "- {step: x, tool: {kind: wait, signal: never}}\n")
+        file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
+        async with site.house() as house:
+            hot = await site.start(house, file)
+            while not (found := house.log.summaries(parent=hot.id)):
+                await asyncio.sleep(0.01)
+            house.stop_child = lambda _child: None  # type: ignore[method-assign]  # the process dies just before
+            await house.service.record(hot.id, [Cancel()])
+        async with site.house() as house:
+            child = await house.resume(found[0].execution_id)
+            await asyncio.wait_for(child.finished, 5)
+            assert child.state.status == "cancelled"
+
+    run(main())
+
+
+def test_another_process_that_holds_the_store_does_not_stop_what_runs_here(site: Site) -> None:
+    async def main() -> None:
+        file = site.write("main", "- {step: a, tool: {kind: noop}}\n")
+        async with site.house() as house:
+            lock = WriteLock(site.settings.home / "noetl.db.lock")
+            assert lock.taken()
+            starting = asyncio.ensure_future(site.start(house, file))
+            await asyncio.wait_for(asyncio.sleep(0.1), 1)
+            assert not starting.done()
+            lock.close()
+            await asyncio.wait_for((await starting).finished, 5)
+
+    run(main())

@@ -12,6 +12,8 @@ from noetl.errors import UsageError
 
 #: names of variables that may hold credentials of ours; no tool sees them
 _OURS = ("NOETL_KEY", "NOETL_TOKEN")
+#: variables of larger installations, and the value of each that asks for nothing more than this machine
+_LARGER = {"NOETL_SERVER": "", "NOETL_STORE": "", "NOETL_BUS": "local", "NOETL_RESULTS": ""}
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -27,9 +29,21 @@ class Settings(msgspec.Struct, frozen=True):
 def settings() -> Settings:
     """The settings of this process."""
     env = os.environ
-    home = Path(env["NOETL_HOME"]) if env.get("NOETL_HOME") else Path.home() / ".noetl"
+    for name, harmless in _LARGER.items():
+        if env.get(name) not in (None, "", harmless):
+            # To run here what was meant for elsewhere would be worse than not to run it.
+            raise UsageError(f"{name} is set, but this version keeps to this machine and NOETL_HOME; unset {name}")
     seen = {name: value for name, value in env.items() if name not in _OURS}
     durability = env.get("NOETL_DURABILITY") or "process"
     if durability not in ("process", "power"):
         raise UsageError(f"NOETL_DURABILITY is {durability!r}; write `process`, or `power` to survive a power cut")
-    return Settings(home.expanduser().absolute(), "power" if durability == "power" else "process", seen)
+    return Settings(_home(env.get("NOETL_HOME")), "power" if durability == "power" else "process", seen)
+
+
+def _home(given: str | None) -> Path:
+    try:
+        home = Path(given).expanduser() if given else Path.home() / ".noetl"
+    except RuntimeError:
+        where = f"the user of NOETL_HOME={given} is not known" if given else "there is no home folder"
+        raise UsageError(f"{where}; set NOETL_HOME to a folder for what is recorded") from None
+    return home.absolute()

@@ -10,9 +10,12 @@ import msgspec
 
 from noetl.errors import NoetlError
 from noetl.model.events import Event
-from noetl.model.output import Output
+from noetl.model.output import Output, Spilled
 
 T = TypeVar("T")
+
+#: what a summary's status is at the end
+OVER = frozenset({"completed", "failed", "cancelled"})
 
 
 class Conflict(NoetlError):
@@ -89,8 +92,8 @@ class EventLog(Protocol):
     def snapshot(self, execution_id: str, *, upto: int | None = None) -> tuple[int, bytes] | None:
         """The latest snapshot, not later than `upto`, and its seq."""
 
-    def summaries(self, *, limit: int = 50, unfinished: bool = False) -> list[Summary]:
-        """The executions, the latest first."""
+    def summaries(self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None) -> list[Summary]:
+        """The executions, the latest first; of a `parent` its children, of the parent `""` those that have none."""
 
     def summary(self, execution_id: str) -> Summary | None:
         """One execution; None: there is none. A beginning of an id is enough; UsageError: it fits several."""
@@ -98,11 +101,14 @@ class EventLog(Protocol):
     async def claim(self, execution_id: str) -> bool:
         """Make this process the owner of an execution, unless another one that is alive owns it."""
 
-    def keep_source(self, source: Source) -> None:
+    async def keep_source(self, source: Source) -> None:
         """Keep the text of a playbook under its hash."""
 
     def source(self, content_hash: str) -> Source | None:
         """The playbook of a hash."""
+
+    def latest(self, path: str) -> Source | None:
+        """The playbook of the latest execution with that path."""
 
     def post(self, execution_id: str, body: bytes) -> None:
         """Leave a request for whoever owns the execution."""
@@ -163,6 +169,31 @@ class Results(Protocol):
 
     async def rows(self, reference: Mapping[str, Any], start: int, stop: int) -> list[Any]:
         """The rows from `start` up to and without `stop`; fewer where there are no more."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Some elements of a list, or one that lies in the store already."""
+
+    items: list[Any] | None = None
+    ref: dict[str, Any] | None = None
+
+
+class ResultStore(Results, Protocol):
+    """Results that can be added to."""
+
+    async def keep(
+        self, execution_id: str, value: Any, *, ttl: float | None = None, schema: str | None = None
+    ) -> dict[str, Any]:
+        """Store a value, or what a tool spilled, and give its reference; it is durable when this returns."""
+
+    async def keep_list(self, execution_id: str, parts: Sequence[Part], *, ttl: float | None = None) -> dict[str, Any]:
+        """The same of a list, some of whose elements may be stored already; those are not read."""
+
+    def draft(self, suffix: str) -> Path:
+        """A new file on the same disk, for what is to be spilled."""
+
+    async def load(self, spilled: Spilled) -> Any:
+        """What a tool spilled, as a value; its file is gone after that."""
 
 
 class World(Protocol):

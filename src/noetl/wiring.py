@@ -8,32 +8,42 @@ import random
 import secrets
 import time
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from noetl.config import Settings, settings
 from noetl.errors import NoetlError
+from noetl.expr.assign import is_larger
 from noetl.model.events import Fact
 from noetl.model.net import Net
 from noetl.model.orders import StartChild
 from noetl.model.output import Output, failed, failure, ok
-from noetl.model.requests import Cancel, ChildEnded, Due, Open, Posted
+from noetl.model.requests import Cancel, ChildEnded, Due, Open, Pause, Posted, Resume
 from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
-from noetl.ports import Call, EventLog, Line, Source, StoreFailed
+from noetl.ports import OVER, Call, EventLog, Line, ResultGone, Source, StoreFailed, Summary
+from noetl.results.files import FileResults
 from noetl.server.catalog import Catalog
-from noetl.server.service import Hot, Service
+from noetl.server.history import snapshot_of
+from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
 from noetl.tools.registry import Kinds
 from noetl.worker.local import Running, Workshop
 from noetl.worker.world import LocalWorld
 
+if TYPE_CHECKING:
+    from noetl.server.fork import Fork
+
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+#: how many executions may come of one that was started, where playbooks call themselves
+RECURSIONS = 10_000
 #: how often requests from other processes are looked for, in seconds
 POLL = 0.05
+_WITHOUT_PARENT = "its parent was cancelled"
 
 
 def new_execution_id(now: float) -> str:
@@ -49,32 +59,65 @@ def open_log(settings: Settings) -> EventLog:
     return SqliteLog(settings.home / "noetl.db", durability=settings.durability)
 
 
+def open_results(settings: Settings, clock: Callable[[], float] = time.time) -> FileResults:
+    """The result store of this machine."""
+    return FileResults(settings.home / "results", clock=clock, sync=settings.durability == "power")
+
+
 def open_house() -> House:
     """A house as the environment describes it."""
     found = settings()
     return House(found, open_log(found))
 
 
+class Nature(msgspec.Struct, frozen=True):
+    """Time, ids and chance as a process gets them; trials bring their own."""
+
+    clock: Callable[[], float] = time.time
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    new_execution_id: Callable[[float], str] = new_execution_id
+    chance: Callable[[], float] = random.random
+
+
 class House:
     """A log, the service that decides, and the workshop that carries out."""
 
-    def __init__(self, settings: Settings, log: EventLog) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        log: EventLog,
+        *,
+        kinds: Kinds | None = None,
+        catalog: Catalog | None = None,
+        nature: Nature | None = None,
+        alone: bool = False,
+    ) -> None:
         self.settings = settings
         self.log = log
-        self.kinds = Kinds()
-        self.catalog = Catalog(self.kinds)
-        self.shop = Workshop(log, self.kinds, self._world, clock=time.time, moment=self._moment)
+        self.kinds = kinds or Kinds()
+        self.catalog = catalog or Catalog(self.kinds)
+        self.nature = nature or Nature()
+        clock, new_id = self.nature.clock, self.nature.new_id
+        self.results = open_results(settings, clock)
+        self.shop = Workshop(log, self.kinds, self._world, clock=clock, moment=self._moment)
         self.shop.office = self
-        self.service = Service(log, self.shop, clock=time.time, new_id=lambda: str(uuid.uuid4()))
+        self.service = Service(log, self.shop, clock=clock, new_id=new_id)
+        #: no other process may ask for anything, so nobody looks for it
+        self._alone = alone
+        #: the playbooks that were run here, by their hash
         self._sources: dict[str, Source] = {}
-        self._kept: set[str] = set()
         self._tasks: set[asyncio.Future[Any]] = set()
         self._poller: asyncio.Task[None] | None = None
+        #: the execution that was started → how many came of it because a playbook calls itself
+        self._recursions: dict[str, int] = {}
         #: claimed, not loaded yet: requests for them have to wait
         self._coming: set[str] = set()
+        #: children on their way, and whether they are to be cancelled when they are there
+        self._starting: dict[str, bool] = {}
 
     async def __aenter__(self) -> Self:
-        self._poller = asyncio.create_task(self._poll())
+        if not self._alone:
+            self._poller = asyncio.create_task(self._poll())
         return self
 
     async def __aexit__(
@@ -94,13 +137,19 @@ class House:
 
     async def start(self, source: Source, net: Net, payload: dict[str, Any], **more: Any) -> Hot:
         """Start an execution."""
-        if source.hash not in self._kept:
-            self.log.keep_source(source)
-            self._kept.add(source.hash)
-        execution_id = more.pop("execution_id", None) or new_execution_id(time.time())
-        self._sources[execution_id] = source
-        await self.log.claim(execution_id)
-        return await self.service.start(net, Open(execution_id, source.hash, payload, file=source.file, **more))
+        await self._keep(source)
+        execution_id = more.pop("execution_id", None) or self.child_id()
+        self._coming.add(execution_id)
+        try:
+            await self.log.claim(execution_id)
+            return await self.service.start(net, Open(execution_id, source.hash, payload, file=source.file, **more))
+        finally:
+            self._coming.discard(execution_id)
+
+    async def _keep(self, source: Source) -> None:
+        if source.hash not in self._sources:
+            await self.log.keep_source(source)
+            self._sources[source.hash] = source
 
     async def resume(self, execution_id: str) -> Hot:
         """Go on with an execution that was interrupted."""
@@ -111,14 +160,41 @@ class House:
         net = self.catalog.net(source)
         if net is None:
             raise NoetlError(f"the playbook of {summary.execution_id} can no longer be read: {source.file}")
-        self._sources[summary.execution_id] = source
+        self._sources[source.hash] = source
         self._coming.add(summary.execution_id)
         try:
             if not await self.log.claim(summary.execution_id):
                 raise NoetlError(f"execution {summary.execution_id} is being run by another process")
-            return await self.service.take_over(summary.execution_id, net)
+            hot = await self.service.take_over(summary.execution_id, net)
         finally:
             self._coming.discard(summary.execution_id)
+        if is_orphan(self.log, summary):  # the process ended between the end of the parent and its own
+            self.service.post(hot.id, [Cancel(_WITHOUT_PARENT)])
+        return hot
+
+    async def output(self, hot: Hot) -> Any:
+        """What an execution yielded: in full as far as `max_payload_bytes` goes, else its reference."""
+        state, most = hot.state, hot.net.playbook.max_payload
+        if state.output_ref is None:
+            return state.output
+        with contextlib.suppress(ResultGone):
+            found = await self.results.read(state.output_ref)
+            if not is_larger(found, most):
+                return found
+        return state.output
+
+    async def adopt(self, fork: Fork, source: Source, net: Net) -> Hot:
+        """Go on with an execution that begins as another one did; its log is written as a whole, or not at all."""
+        execution_id = fork.state.execution_id
+        await self._keep(source)
+        self._coming.add(execution_id)
+        try:
+            await self.log.claim(execution_id)
+            snapshot = snapshot_of(fork.state) if len(fork.events) >= SNAPSHOT_EVERY else None
+            await self.log.append(fork.events, status=shown_status(fork.state), snapshot=snapshot)
+            return await self.service.take_over(execution_id, net)
+        finally:
+            self._coming.discard(execution_id)
 
     # --- what the workshop asks for ------------------------------------------------------------------------------------
 
@@ -136,7 +212,7 @@ class House:
 
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
-        return new_execution_id(time.time())
+        return self.nature.new_execution_id(self.nature.clock())
 
     def broken(self, execution_id: str, error: BaseException) -> None:
         """Hear that a pipeline broke: a mistake of ours, or a store that does not write."""
@@ -144,11 +220,20 @@ class House:
 
     def start_child(self, hot: Running, order: StartChild) -> None:
         """Start a child execution, or go on with it."""
+        self._starting[order.child["execution_id"]] = False
         self._later(self._child(hot, order))
 
     def stop_child(self, execution_id: str) -> None:
-        """Cancel a child execution."""
-        self.service.post(execution_id, [Cancel("its parent was cancelled")])
+        """Cancel a child execution, now or as soon as it is there."""
+        if execution_id in self._starting:
+            self._starting[execution_id] = True
+        else:
+            self.service.post(execution_id, [Cancel(_WITHOUT_PARENT)])
+
+    def hold_child(self, execution_id: str, *, paused: bool) -> None:
+        """Pause a child execution with its parent, or let it go on; one that is as it should be is left alone."""
+        request = Pause(with_parent=True) if paused else Resume(with_parent=True)
+        self.service.post(execution_id, [request])
 
     def _later(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)
@@ -156,55 +241,79 @@ class House:
         task.add_done_callback(self._tasks.discard)
 
     async def _child(self, parent: Running, order: StartChild) -> None:
-        child = order.child
+        execution_id = order.child["execution_id"]
         try:
-            output = await self._childs_output(parent, child, order.task_run_id)
-        except NoetlError as error:
-            output = failed(failure("playbook", f"playbook `{child['path']}` could not be run: {error}"))
-        with contextlib.suppress(NoetlError):  # a store that fails is heard of by whoever waits for the parent
-            await self.service.record(parent.id, [ChildEnded(child["execution_id"], output)])
+            found = await self._childs_run(parent, order.child, order.task_run_id)
+            if self._starting.pop(execution_id):
+                self.stop_child(execution_id)
+            if isinstance(found, Hot):
+                # What the parent was told while the child was on its way has not reached it.
+                self.hold_child(execution_id, paused=parent.state.paused)
+                await asyncio.shield(found.finished)
+                found = output_of(found.state)
+            await self.service.record(parent.id, [ChildEnded(execution_id, found)])
+        except Exception as error:  # noqa: BLE001  as of a pipeline that breaks: nobody may wait for ever
+            # That the child has not ended is no failure of it: both can be gone on with.
+            self.broken(parent.id, error)
+        finally:
+            self._starting.pop(execution_id, None)
 
-    async def _childs_output(self, parent: Running, child: dict[str, Any], task_run_id: str) -> Output:
+    async def _childs_run(self, parent: Running, child: dict[str, Any], task_run_id: str) -> Hot | Output:
+        """The child as it runs; or why there is none."""
         execution_id = child["execution_id"]
         if self.log.summary(execution_id) is not None:
-            hot = self.service.hot.get(execution_id) or await self.resume(execution_id)
-        else:
-            near = self._file(parent)
-            file = self.catalog.find(child["path"], near=near)
-            if file is None:
-                where = near.parent
-                return failed(failure("playbook", f"there is no playbook `{child['path']}` in {where}"))
-            source, loaded = self.catalog.read(file, legacy=self._sources[parent.id].legacy)
-            if loaded.net is None:
-                return failed(failure("playbook", f"the playbook {file} has errors: run `noetl validate {file}`"))
-            hot = await self.start(
-                source,
-                loaded.net,
-                child["payload"],
-                execution_id=execution_id,
-                entry_step=child.get("entry_step"),
-                return_step=child.get("return_step"),
-                parent={"execution_id": parent.id, "task_run_id": task_run_id},
-                depth=parent.state.depth + 1,
+            return self.service.hot.get(execution_id) or await self.resume(execution_id)
+        near = self._file(parent)
+        file = self.catalog.find(child["path"], near=near)
+        if file is None:
+            return failed(failure("playbook", f"there is no playbook `{child['path']}` in {near.parent}"))
+        try:
+            source, loaded = self.catalog.read(file, legacy=self._sources[parent.state.playbook].legacy)
+        except OSError as error:
+            return failed(failure("playbook", f"the playbook {file} cannot be read: {error.strerror}"))
+        if loaded.net is None:
+            return failed(failure("playbook", f"the playbook {file} has errors: run `noetl validate {file}`"))
+        if self._runs_away(parent, source):
+            said = (
+                f"playbook `{child['path']}` calls itself; more than {RECURSIONS:,} runs came of one that was started"
             )
-        await asyncio.shield(hot.finished)
-        return output_of(hot.state)
+            return failed(failure("limit", said))
+        return await self.start(
+            source,
+            loaded.net,
+            child["payload"],
+            execution_id=execution_id,
+            entry_step=child.get("entry_step"),
+            return_step=child.get("return_step"),
+            parent={"execution_id": parent.id, "task_run_id": task_run_id},
+            depth=parent.state.depth + 1,
+        )
+
+    def _runs_away(self, parent: Running, source: Source) -> bool:
+        """Whether a playbook that calls itself has done so too often: several calls at each level soon fill a disk."""
+        state, above = parent.state, {parent.state.playbook}
+        while state.parent is not None and (around := self.service.hot.get(state.parent["execution_id"])) is not None:
+            state = around.state
+            above.add(state.playbook)
+        if source.hash not in above:
+            return False
+        self._recursions[state.execution_id] = count = self._recursions.get(state.execution_id, 0) + 1
+        return count > RECURSIONS
 
     def _file(self, hot: Running) -> Path:
         # The same text may lie in several folders; the execution knows from which it was run.
-        return Path(hot.state.file or self._sources[hot.id].file).absolute()
+        return Path(hot.state.file or self._sources[hot.state.playbook].file).absolute()
 
     def _world(self, hot: Running) -> LocalWorld:
-        drafts = self.settings.home / "results" / "drafts"
-        return LocalWorld(self._file(hot).parent, self.settings.environment, self._log_line, drafts)
+        return LocalWorld(self._file(hot).parent, self.settings.environment, self._log_line, self.results)
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
-        stamp = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
+        stamp = datetime.fromtimestamp(self.nature.clock(), UTC).isoformat(timespec="milliseconds")
         line = Line(stamp, call.step, call.task, call.iteration, stream, text)
         self.log.write_lines(call.execution_id, [line])
 
     def _moment(self) -> Moment:
-        return Moment(time.time(), lambda: str(uuid.uuid4()), random.random())  # noqa: S311  jitter is no secret
+        return Moment(self.nature.clock(), self.nature.new_id, self.nature.chance())
 
     # --- other processes ---------------------------------------------------------------------------------------------
 
@@ -227,9 +336,17 @@ class House:
             self.log.settle(number)
 
 
+def is_orphan(log: EventLog, summary: Summary) -> bool:
+    """Whether an execution was started by one that is over."""
+    parent = log.summary(summary.parent) if summary.parent is not None else None
+    return parent is not None and parent.status in OVER
+
+
 def output_of(state: Execution) -> Output:
     """What a child's end means to its caller."""
     if state.status == "completed":
+        if state.output_ref is not None:
+            return {**ok(), "ref": state.output_ref, "external": True}
         return ok(state.output)
     # Of a failure that has come up through several playbooks, the one at the bottom says what is wrong.
     error = state.error or {}

@@ -150,3 +150,16 @@ def test_a_step_of_an_interrupted_run_is_interrupted_too(noetl: Noetl, start: Ca
     assert re.search(r"^ask +interrupted", shown, re.MULTILINE)
     assert "`noetl resume " in shown
     assert " is interrupted" in noetl("why", "last").out
+
+
+def test_the_latest_run_is_found_behind_all_the_children_it_started(noetl: Noetl, folder: Path) -> None:
+    head = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkflow:\n"
+    (folder / "kid.yaml").write_text(head % "kid" + "  - {step: a, tool: {kind: noop}}\n")
+    loop = "{in: '{{ range(60) | list }}', iterator: i, spec: {mode: parallel}}"
+    many = f"  - {{step: a, loop: {loop}, tool: {{kind: playbook, path: kid}}}}\n"
+    (folder / "many.yaml").write_text(head % "many" + many)
+    assert noetl("run", "many.yaml", "--json").code == 0
+    shown = json.loads(noetl("show", "last", "--json").out)
+    assert (shown["path"], len(shown["children"])) == ("many", 60)
+    assert len(json.loads(noetl("ps", "-n", "1", "--json").out)) == 1
+    assert len(json.loads(noetl("ps", "-n", "100", "--children", "--json").out)) == 61

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,3 +127,80 @@ def test_an_older_playbook_is_refused_by_the_name_it_was_given_and_with_a_comman
     assert "`noetl migrate 'old one.yaml'` rewrites it" in done.err
     assert "FILE" not in done.err
     assert str(folder) not in done.err
+
+
+def test_a_playbook_that_was_run_before_is_run_again_by_its_path(noetl: Noetl, folder: Path) -> None:
+    file = folder / "nightly.yaml"
+    file.write_text(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: nightly, path: etl/nightly}\nworkflow:\n"
+        "  - {step: a, tool: {kind: shell, cmd: 'printf %s \"$PWD\"', output: '{{ output.data.stdout }}'}}\n"
+    )
+    assert noetl("run", "nightly.yaml", "--json").code == 0
+    again = noetl("run", "etl/nightly")
+    assert again.code == 0
+    assert again.err.startswith("runs what was recorded of nightly.yaml\n")
+    assert str(folder) in again.err  # relative paths still start at its folder
+    file.write_text(file.read_text().replace("printf", "false; printf"))
+    again = noetl("run", "etl/nightly")
+    assert again.code == 0
+    assert "it was edited since, `noetl run nightly.yaml` runs it as it is now" in again.err
+    file.unlink()
+    again = noetl("run", "etl/nightly", "--json")
+    assert (json.loads(again.out)["status"], again.err) == ("completed", "")
+
+
+def test_a_path_that_nobody_ran_is_refused_and_makes_no_home(noetl: Noetl, home: Path) -> None:
+    done = noetl("run", "etl/unknown")
+    assert (done.code, done.out) == (2, "")
+    assert "etl/unknown: there is no such file" in done.err
+    assert "nor was a playbook run under that path" in done.err
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "choice.yaml", "--set", "a=\udcff"),
+        ("run", "choice.yaml", "--payload", '{"a": "\udcff"}'),
+        ("run", "choice.yaml", "--payload", "[" * 100_000),
+        ("run", "\udcff.yaml"),
+        ("run", "\udcff"),
+        ("show", "\udcff"),
+        ("signal", "last", "\udcff"),
+        ("signal", "last", "ok", "[" * 100_000),
+    ],
+    ids=["set", "payload", "deep payload", "file", "path", "execution", "signal", "deep signal"],
+)
+def test_arguments_that_nobody_can_read_are_refused_without_a_traceback(
+    noetl: Noetl, folder: Path, arguments: tuple[str, ...]
+) -> None:
+    (folder / "\udcff.yaml").write_text((folder / "choice.yaml").read_text())
+    assert noetl("run", "choice.yaml", "--json").code == 0
+    done = noetl(*arguments)
+    assert done.code == 2
+    assert done.err.startswith("noetl: ")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full"])
+def test_a_run_goes_on_when_nobody_can_be_told(shell: Shell, home: Path, closed: str) -> None:
+    command = ["sh", "-c", f'"$@" {closed}', "sh", *shell.command("run", "slow.yaml")]
+    environment = {**shell.environment, "NOETL_HOME": str(home)}
+    assert subprocess.run(command, check=False, env=environment, timeout=30).returncode == 0
+    assert "completed" in shell("ps", NOETL_HOME=str(home)).out
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("NOETL_HOME", "~nobody-of-that-name/x", "NOETL_HOME"),
+        ("NOETL_SERVER", "http://elsewhere", "unset NOETL_SERVER"),
+        ("NOETL_STORE", "postgresql://elsewhere", "unset NOETL_STORE"),
+    ],
+)
+def test_a_setting_that_cannot_be_kept_is_refused_before_anything_runs(
+    noetl: Noetl, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    done = noetl("run", "choice.yaml")
+    assert done.code == 2
+    assert said in done.err

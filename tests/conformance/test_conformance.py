@@ -23,16 +23,6 @@ CASES = sorted((HERE / "cases").rglob("*.yaml"))
 COMMAND = [sys.executable, "-m", "noetl"]
 #: what is not there yet → the cases that need it, as area/name
 WAITING = {
-    "results by reference": """
-        examples/doc001-set-levels results/data-is-real-inside-the-pipeline results/externalised-above-the-limit
-        results/externalised-data-is-lifted results/inline-limit-is-settable results/lifting-too-much-is-an-error
-        results/loop-over-a-reference results/output-of-a-run-by-reference results/output-of-a-run-in-full
-        results/paths-are-lifted-for-the-server results/payload-through-a-reference-at-run-time
-        results/payload-too-large results/ref-is-never-null results/reference-crosses-a-child-playbook
-        results/reference-into-a-plain-name-at-run-time results/resolve-hydrates results/rows-are-parquet
-        results/select-is-all-there-is results/select-lifts-fields results/size-is-compact-utf8
-        spec-layering/loop-between-step-and-task spec-layering/result-limits tools/input-configures-wait-and-resolve
-        """,
     "the keychain": "keychain/bearer-from-env keychain/missing-fails-the-execution keychain/never-stored",
     "dynamic nodes": """
         dynamic/default-kinds dynamic/invalid-plan-fails-the-step dynamic/plan-before-arcs

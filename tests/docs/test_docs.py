@@ -119,6 +119,40 @@ def test_the_playbooks_about_errors_do_what_the_page_says(tmp_path: Path, monkey
     assert "guard failed" in noetl(tmp_path, "run", "guard.yaml")
 
 
+def test_the_tests_that_are_shown_pass_and_say_what_the_page_says(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "howto" / "test-a-playbook.md").read_text(encoding="utf-8")
+    playbook, tests = (text for language, text in FENCE.findall(page) if language == "yaml")
+    (tmp_path / "refund.yaml").write_text(playbook)
+    (tmp_path / "refund.test.yaml").write_text(tests)
+    took = re.compile(r"\b[\d.]+ m?s\b")
+    shown = took.sub("…", page)
+    assert took.sub("…", noetl(tmp_path, "test")) in shown
+    assert "4 passed" in noetl(tmp_path, "test", "--crash-everywhere")
+    assert noetl(tmp_path, "run", "--plan", "refund.yaml", "--set", "amount=20") in page
+    (tmp_path / "refund.test.yaml").write_text(tests.replace("route: [start, pay]", "route: [start, ask]"))
+    assert took.sub("…", noetl(tmp_path, "test", "-k", "small")).partition("\n\n1 failed")[0] in shown
+
+
+def test_a_run_is_gone_on_with_and_compared_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
+    page = (ROOT / "docs" / "howto" / "rerun-and-compare.md").read_text(encoding="utf-8")
+    [orders] = [text for language, text in FENCE.findall(page) if language == "yaml"]
+    fixed = orders.replace("100 // discount", "100 // discount if discount else 0")
+    for file, text in (("orders", orders), ("fixed", fixed), ("renamed", fixed.replace("start", "begin"))):
+        (tmp_path / f"{file}.yaml").write_text(text)
+    assert "orders failed" in noetl(tmp_path, "run", "orders.yaml")
+    first = re.findall(r"[0-9a-z]{16}", noetl(tmp_path, "ps"))[0]
+    fork = ("rerun", "last", "--from", "price[2]", "--with")
+    shown = re.findall(r"[0-9a-z]{16}", page)[0]
+    assert noetl(tmp_path, *fork, "fixed.yaml", "--plan").replace(first, shown) in page
+    assert noetl(tmp_path, *fork, "renamed.yaml", "--plan") in page
+    assert "output: [25,50,0]" in noetl(tmp_path, *fork, "fixed.yaml", "--yes")
+    assert (tmp_path / "done.txt").read_text() == "fetched\n"
+    said = noetl(tmp_path, "diff", first, "last")
+    assert "behind price-1" in said
+    assert "+            return 100 // discount if discount else 0" in said
+
+
 def test_the_count_of_the_readme_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

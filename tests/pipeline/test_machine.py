@@ -203,3 +203,51 @@ def test_a_task_is_told_its_name_its_attempt_and_its_key() -> None:
     move = driver.run()
     assert isinstance(move, RunTask)
     assert (move.scopes["_task"], move.scopes["_attempt"], move.scopes["task_key"]) == ("a", 1, "x/a-1/a")
+
+
+def test_the_set_of_a_rule_that_fails_is_applied() -> None:
+    driver = Driver(policy("{else: {then: {do: fail, message: 'no {{ ctx.why }}', set: {ctx.why: luck}}}}"))
+    driver.run(ERROR)
+    done = next(fact for fact in driver.facts if fact.name == "task.done")
+    assert done.payload["set"] == {"ctx.why": "luck"}
+    assert driver.end.payload["output"]["error"]["message"] == "no luck: 503"
+
+
+def test_what_a_skipped_task_tried_before_is_forgotten_too() -> None:
+    driver = Driver(
+        policy("{else: {then: {do: continue}}}").replace(
+            "name: two, kind: http, url: u",
+            "name: two, kind: http, url: u, spec: {policy: {rules: ["
+            + RETRY
+            + ", {else: {then: {do: skip}}}]}}}, {name: three, kind: http, url: '{{ output.data }}'",
+        )
+    )
+    move = driver.run(ok("first"), ERROR, ok("second"))
+    assert isinstance(move, RunTask)
+    assert move.scopes["output"]["data"] == "first"
+    again = driver.new_frame()
+    machine.resume(again, [_event(fact) for fact in driver.facts if fact.task is not None])
+    assert again.scopes["output"]["data"] == "first"
+
+
+@pytest.mark.parametrize("then", ["do: jump, to: one", "do: retry, attempts: 200000, delay: 0"])
+def test_a_task_that_can_never_start_is_given_up_like_any_other(then: str) -> None:
+    rules = "[{when: '{{ _attempt < 3000 }}', then: {" + then + "}}]"
+    driver = Driver(
+        "- {step: a, spec: {policy: {max_jumps: 3000}}, tool: [{name: one, kind: python, code: 'def main(): pass', "
+        "input: {n: '{{ ctx.none }}'}, spec: {policy: {on_unmatched: fail, rules: " + rules + "}}}]}"
+    )
+    move = driver.run()
+    assert isinstance(move, Finish)
+    assert driver.end.name == "step.failed"
+
+
+def test_writes_are_recorded_in_the_order_in_which_they_were_made() -> None:
+    driver = Driver(
+        "- {step: a, tool: {kind: http, url: u, set: {ctx.a: {}, ctx.a.b: 1}, "
+        "spec: {policy: {rules: [{else: {then: {do: continue, set: {ctx.a: {c: 2}}}}}]}}}}"
+    )
+    driver.run(ok())
+    again = driver.new_frame()
+    machine.resume(again, [_event(fact) for fact in driver.facts if fact.task is not None])
+    assert again.scopes["ctx"] == driver.frame.scopes["ctx"] == {"a": {"c": 2}}

@@ -154,6 +154,18 @@ class EventLogContract:
         assert [one.execution_id for one in log.summaries(limit=2)] == ["a", "c"]
         assert [one.execution_id for one in log.summaries(unfinished=True)] == ["a", "b"]
 
+    async def test_children_can_be_told_from_those_that_have_no_parent(self, log: EventLog) -> None:
+        await log.append(events("a", 1, 1), status="running")
+        for name, status in (("a1", "completed"), ("a2", "running")):
+            await log.append(events(name, 1, 1, parent={"execution_id": "a"}), status=status)
+        await log.append(events("b", 1, 1), status="running")
+        await log.append(events("b1", 1, 1, parent={"execution_id": "b"}), status="running")
+        assert [one.execution_id for one in log.summaries(limit=1, parent="")] == ["b"]
+        assert [one.execution_id for one in log.summaries(parent="")] == ["b", "a"]
+        assert [one.execution_id for one in log.summaries(parent="a")] == ["a2", "a1"]
+        assert [one.execution_id for one in log.summaries(parent="a", unfinished=True)] == ["a2"]
+        assert log.summaries(parent="a1") == []
+
     async def test_the_beginning_of_an_id_is_enough_if_it_fits_one(self, log: EventLog) -> None:
         for name in ("abc1", "abc", "abd", "b%"):
             await log.append(events(name, 1, 1), status="running")
@@ -235,12 +247,19 @@ class EventLogContract:
     async def test_a_playbook_is_kept_under_its_hash(self, log: EventLog, beside: EventLog) -> None:
         source = Source("hash", "text: ü\n", "books/one.yaml", legacy=True)
         assert log.source("hash") is None
-        log.keep_source(source)
-        log.keep_source(source)
+        await log.keep_source(source)
+        await log.keep_source(source)
         assert log.source("hash") == beside.source("hash") == source
         moved = Source("hash", "text: ü\n", "books/two.yaml", legacy=True)
-        beside.keep_source(moved)
+        await beside.keep_source(moved)
         assert log.source("hash") == moved
+
+    async def test_a_playbook_is_found_by_the_path_it_ran_under(self, log: EventLog) -> None:
+        for number, name in enumerate(("x", "y")):
+            await log.keep_source(Source(name, f"text {number}", "one.yaml"))
+            await log.append(events(name, 1, 1, playbook=name), status="running")
+        assert log.latest("books/one") == log.source("y")
+        assert log.latest("books/other") is None
 
     async def test_lines_can_be_followed(self, log: EventLog) -> None:
         assert log.lines("x") == []

@@ -271,6 +271,31 @@ async def test_connections_are_used_again_and_cookies_are_not(world: Workshop) -
     assert len(set(peers)) == 1
 
 
+async def test_there_are_no_more_connections_at_once_than_the_size_of_the_pool(world: Workshop) -> None:
+    now, most = 0, 0
+
+    async def visit(_request: web.Request) -> web.Response:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.05)
+        now -= 1
+        return web.Response()
+
+    async def visits(spec: dict[str, Any]) -> int:
+        nonlocal most
+        most = 0
+        await asyncio.gather(*(world.run("http", url=url, spec=spec) for _ in range(8)))
+        return most
+
+    async with serving(web.get("/", visit)) as url:
+        assert await visits({"pool_size": 2}) == 2
+        assert await visits({}) == 8
+        output = await world.run("http", url=url, spec={"pool_size": "two"})
+        assert output["error"]["kind"] == "type"
+        await world.close()
+
+
 @pytest.fixture
 def self_signed(tmp_path: Path) -> ssl.SSLContext:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"

@@ -241,18 +241,32 @@ os.rename("pids.new", "pids")
 """
 
 
+async def escaped(world: Workshop) -> list[int]:
+    """The processes that `ESCAPE` starts, once they are there."""
+    pids, daemon = world.folder / "pids", world.folder / "daemon"
+    await until(lambda: pids.exists() and daemon.exists())
+    await until(lambda: daemon.read_text() != "")
+    return [int(pid) for pid in f"{pids.read_text()} {daemon.read_text()}".split()]
+
+
 async def test_a_cancelled_task_leaves_nothing_running(world: Workshop) -> None:
     task = asyncio.create_task(world.python(ESCAPE + "time.sleep(600)"))
-    pids = world.folder / "pids"
-    await until(lambda: pids.exists() and (world.folder / "daemon").exists())
-    await until(lambda: (world.folder / "daemon").read_text() != "")
-    family = [int(pid) for pid in (pids.read_text() + " " + (world.folder / "daemon").read_text()).split()]
+    family = await escaped(world)
     assert all(map(alive, family))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     await until(lambda: not any(map(alive, family)))  # a kill takes a moment
     assert await data(world, "return 'next'") == "next"
+
+
+async def test_hosts_can_be_killed_at_once_with_all_that_they_started(world: Workshop) -> None:
+    task = asyncio.create_task(world.python(ESCAPE + "time.sleep(600)"))
+    family = await escaped(world)
+    pool = await world.resource("python", None, None)  # type: ignore[arg-type]
+    pool.kill()
+    await until(lambda: not any(map(alive, family)))
+    assert (await task)["error"]["kind"] == "tool-crashed"
 
 
 async def test_what_a_crashed_task_left_is_ended(world: Workshop) -> None:
@@ -288,6 +302,11 @@ asyncio.run(Workshop(Path({str(tmp_path)!r})).python("import os, subprocess\\n"
         ("while True: pass", {"limits.cpu_s": 0.1}, "processor time"),
         ("while True: print('x' * 1000)", {"limits.output_bytes": 100_000}, "100,000 bytes"),
         ("return 'x' * 100_001", {"limits.output_bytes": 100_000}, "100,003 bytes"),
+        (
+            "import os, time\nfor _ in range(4): os.fork() or time.sleep(600)\ntime.sleep(600)",
+            {"limits.processes": 3},
+            "than 3 processes",
+        ),
     ],
 )
 async def test_a_limit_holds(world: Workshop, code: str, limits: dict[str, Any], words: str) -> None:

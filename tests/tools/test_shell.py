@@ -121,9 +121,42 @@ async def test_a_cancelled_command_leaves_nothing_running(world: Workshop) -> No
     assert [pid for pid in family if alive(pid)] == []
 
 
+async def test_what_has_left_the_group_of_its_command_ends_with_the_execution(world: Workshop) -> None:
+    cmd = "setsid sleep 600 >/dev/null 2>&1 & echo $!; (setsid sh -c 'echo $$ >&3; exec sleep 601' >/dev/null 2>&1 &) 3>&1"
+    output = await world.run("shell", cmd=cmd + "; sleep 0.2")
+    escaped = [int(pid) for pid in output["data"]["stdout"].split()]
+    assert len(escaped) == 2
+    await world.close()
+    assert [pid for pid in escaped if alive(pid)] == []
+
+
+@pytest.mark.parametrize("spec", [{"network": "off"}, {"isolation": "strict"}])
+@pytest.mark.parametrize(
+    "given", [{"kind": "shell", "cmd": "touch done"}, {"kind": "python", "code": "open('done', 'w')"}]
+)
+async def test_what_a_process_cannot_be_held_to_fails_and_is_never_left_out_in_silence(
+    world: Workshop, spec: dict[str, Any], given: dict[str, Any]
+) -> None:
+    output = await world.run(**given, spec=spec)
+    assert "cannot be kept" in output["error"]["message"]
+    assert not (world.folder / "done").exists()
+
+
+async def test_a_limit_of_processes_lets_so_many_be_started(world: Workshop) -> None:
+    cmd = "for _ in 1 2 3; do sleep 0.3 & done; wait; printf done"
+    output = await world.run("shell", cmd=cmd, spec={"limits.processes": 3})
+    assert output["data"]["stdout"] == "done"
+
+
 @pytest.mark.parametrize(
     ("cmd", "limits", "words"),
     [
+        (
+            "for _ in 1 2 3 4; do (sleep 600; true) & done; setsid sleep 600 & wait",
+            {"limits.processes": 3},
+            "than 3 processes",
+        ),
+        ("for n in $(seq 40); do (sleep 600; true) & done; wait", {"limits.processes": 8}, "than 8 processes"),
         ("yes", {"limits.output_bytes": 100_000}, "100,000 bytes"),
         ("while :; do :; done", {"limits.cpu_s": 0}, "processor time"),
     ],

@@ -124,6 +124,8 @@ def _prepare_output() -> None:
     """What is written to a file or a pipe is UTF-8, whatever the terminal speaks."""
     if sys.stdout is None:
         _drop_output()  # `noetl … >&-`
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

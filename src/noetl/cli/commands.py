@@ -16,9 +16,10 @@ class Entry(NamedTuple):
 #: the variable in which the completion script of a shell says what it asks
 COMPLETION = "_NOETL_COMPLETE"
 COMMANDS: Mapping[str, Entry] = {
-    "init": Entry("init", "Start", "Write a starter project: a playbook, editor settings, a README."),
+    "init": Entry("init", "Start", "Write a starter project: a playbook, its tests, editor settings."),
     "run": Entry("run", "Run", "Run a playbook to its end; every step is recorded as it happens."),
     "resume": Entry("resume", "Run", "Go on with an interrupted run, exactly where it was."),
+    "rerun": Entry("rerun", "Run", "Run again from a step or an event; what came before is kept."),
     "cancel": Entry("cancel", "Run", "End an execution, of this or of another process."),
     "pause": Entry("pause", "Run", "Start nothing new in an execution until it is unpaused."),
     "unpause": Entry("unpause", "Run", "Let a paused execution go on."),
@@ -29,13 +30,15 @@ COMMANDS: Mapping[str, Entry] = {
     "events": Entry("events", "Look at runs", "Print everything that happened in an execution, in order."),
     "logs": Entry("logs", "Look at runs", "Print what the tools of an execution wrote."),
     "state": Entry("state", "Look at runs", "Show the state of an execution, now or at any event of its past."),
+    "diff": Entry("diff", "Look at runs", "Hold two executions against each other: route, steps, values."),
     "fsck": Entry("fsck", "Look at runs", "Check that the recorded executions are whole and make sense."),
     "validate": Entry("validate", "Check", "Tell all problems of playbooks, with line, caret and fix."),
     "migrate": Entry("migrate", "Check", "Rewrite older dialects to the canonical one; comments are kept."),
+    "test": Entry("test", "Check", "Run the tests of playbooks: mocked tools, skipped time, kills."),
     "format": Entry("formatting", "Check", "Write playbooks in their one canonical spelling."),
     "explain": Entry("explain", "Look", "Say what a playbook means: its steps, its settings, its arcs."),
     "graph": Entry("graph", "Look", "Draw the steps and arcs of a playbook as SVG, Mermaid or DOT."),
-    "schema": Entry("schema", "Set up", "Print the JSON Schema of playbooks, for editors."),
+    "schema": Entry("schema", "Set up", "Print the JSON Schema of playbooks or their tests, for editors."),
     "completion": Entry("completion", "Set up", "Print the completion script for bash, zsh or fish."),
     "help": Entry("help", "Set up", "Help about a command, or about the code of a message."),
 }

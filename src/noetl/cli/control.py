@@ -7,9 +7,10 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from noetl.cli.executions import OVER, find, net_of, opened_log
+from noetl.cli.executions import find, net_of, opened_log
 from noetl.cli.printing import as_json, note, out
 from noetl.errors import NoetlError
+from noetl.ports import OVER
 
 if TYPE_CHECKING:
     from noetl.model.requests import Posted
@@ -71,6 +72,7 @@ async def _at_once(log: EventLog, summary: Summary, request: Posted, event: str)
     """Nobody runs it: become its owner for a moment, and record what follows. None: somebody does by now."""
     from noetl.model.requests import Cancel
     from noetl.server.aside import take_effect
+    from noetl.wiring import encode_request
 
     if not await log.claim(summary.execution_id):
         return None
@@ -83,6 +85,8 @@ async def _at_once(log: EventLog, summary: Summary, request: Posted, event: str)
     for name in children:
         child = log.summary(name)
         if child is not None and child.status not in OVER:
-            await _at_once(log, child, Cancel("its parent was cancelled"), event)
+            cancel = Cancel("its parent was cancelled")
+            if await _at_once(log, child, cancel, event) is None:  # somebody runs it for itself
+                log.post(name, encode_request(cancel))
     recorded = [one.seq for one in log.read(summary.execution_id, after=summary.seq) if one.name == event]
     return ("this process", recorded[0]) if recorded else ("nobody", None)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noetl.errors import NoetlError, UsageError
+from noetl.ports import OVER
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from noetl.model.net import Net
-    from noetl.ports import EventLog, Summary
+    from noetl.ports import EventLog, Source, Summary
     from noetl.server.catalog import Catalog
 
 LAST = "last"
-OVER = frozenset({"completed", "failed", "cancelled"})
 #: how many a shell offers
 _OFFERED = 20
 
@@ -57,10 +57,9 @@ def _offered(_context: click.Context, _argument: click.Parameter, begun: str) ->
     return [one for one in offered if one.value.startswith(begun)]
 
 
-def execution_argument(*, required: bool = True) -> Callable[[Any], Any]:
+def execution_argument(name: str = "execution", shown: str = "ID", *, required: bool = True) -> Callable[[Any], Any]:
     """The argument ID of a command."""
-    name = "ID" if required else "[ID]"
-    return click.argument("execution", metavar=name, required=required, shell_complete=_offered)
+    return click.argument(name, metavar=shown if required else f"[{shown}]", required=required, shell_complete=_offered)
 
 
 json_option = click.option("--json", "as_data", is_flag=True, help="As data, for programs.")
@@ -69,11 +68,11 @@ json_option = click.option("--json", "as_data", is_flag=True, help="As data, for
 def find(log: EventLog, given: str) -> Summary:
     """The execution that is meant by an id, by the beginning of one, or by `last`."""
     if given == LAST:
-        found = next((one for one in log.summaries() if one.parent is None), None)
-        if found is None:
+        latest = log.summaries(limit=1, parent="")
+        if not latest:
             raise UsageError("nothing has been run yet; `noetl run FILE` runs a playbook")
-        return found
-    found = log.summary(given) if given else None
+        return latest[0]
+    found = log.summary(given) if given.isascii() else None
     if found is not None:
         return found
     raise UsageError(f"there is no execution {given!r}; `noetl ps` lists them, and `last` is the latest")
@@ -96,6 +95,18 @@ def net_of(log: EventLog, summary: Summary) -> Net | None:
     source = log.source(summary.playbook)
     with collector_off():
         return _catalog().net(source) if source is not None else None
+
+
+def was_edited(source: Source) -> bool:
+    """Whether the file of a recorded playbook says something else by now; one that is gone says nothing."""
+    import hashlib
+    from pathlib import Path
+
+    try:
+        data = Path(source.file).read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(data).hexdigest() != source.hash
 
 
 @cache

@@ -51,11 +51,12 @@ def _meant(name: str) -> Iterator[Given]:
     if name == STDIN or not path.is_dir():
         yield one_file(name)
         return
-    playbooks = [Given(str(file), file) for file in sorted(_yaml_files(path)) if _is_playbook(file)]
+    playbooks = [Given(str(file), file) for file in sorted(yaml_files(path)) if _is_playbook(file)]
     yield from playbooks or [Given(name, path, is_folder=True)]
 
 
-def _yaml_files(folder: Path) -> Iterator[Path]:
+def yaml_files(folder: Path) -> Iterator[Path]:
+    """All YAML files in a folder and below, less those of other people."""
     for root, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]
         yield from (Path(root, name) for name in files if name.endswith(_ENDINGS))
@@ -101,6 +102,15 @@ def _is_text(data: bytes) -> bool:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
+        return False
+    return True
+
+
+def is_unicode(text: str) -> bool:
+    """Whether an argument can be written down; bytes that are no UTF-8 come as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
         return False
     return True
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.executions import OVER
+from noetl.ports import OVER
 
 if TYPE_CHECKING:
     from noetl.ports import EventLog, Summary

@@ -57,7 +57,7 @@ class Lines:
         for run in state.runs.values():
             over = run.loop.completed if run.loop is not None else 0
             self._since[hot.id, run.id] = now, over
-            at = f" at {over:,}/{len(run.loop.items):,}" if run.loop is not None else ""
+            at = f" at {over:,}/{run.loop.total:,}" if run.loop is not None else ""
             self._write(hot, now, f"{run.step} goes on{at}")
 
     def _write(self, hot: Hot, at: float, said: str) -> None:
@@ -71,7 +71,7 @@ class Lines:
         for run in hot.state.runs.values():
             if run.loop is None:
                 continue
-            total, over = len(run.loop.items), run.loop.completed
+            total, over = run.loop.total, run.loop.completed
             since, before = self._since.setdefault((hot.id, run.id), (now, over))
             if over > before and now > since:
                 speed = (over - before) / (now - since)

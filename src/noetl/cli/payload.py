@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from noetl.cli.files import is_unicode
 from noetl.errors import UsageError
 from noetl.lang import Loaded
 from noetl.model.diagnostics import Diagnostic, Severity
@@ -25,6 +26,8 @@ def payload_of(given: str | None, settings: tuple[str, ...]) -> dict[str, Any]:
     """The payload that `--payload` and `--set` describe."""
     payload = _parsed(given) if given is not None else {}
     for one in settings:
+        if not is_unicode(one):
+            raise UsageError(f"--set {one!a}: this is not UTF-8")
         name, equals, text = one.partition("=")
         if not equals or not all(name.split(".")):
             raise UsageError(f"--set {one}: write it as name=value, such as --set limit=10 or --set db.host=local")
@@ -41,8 +44,8 @@ def _parsed(given: str) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"--payload: {name} cannot be read ({error})") from None
     try:
-        found = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+        found = from_json(text)
+    except ValueError as error:
         raise UsageError(f"{name}: this is not JSON ({error})") from None
     if not isinstance(found, dict):
         raise UsageError(f"{name}: a payload is a map, such as '{{\"limit\": 10}}'")
@@ -52,9 +55,21 @@ def _parsed(given: str) -> dict[str, Any]:
 def _value(text: str) -> Any:
     """A value as JSON where it is JSON, else as text."""
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+        return from_json(text)
+    except ValueError:
         return text
+
+
+def from_json(text: str) -> Any:
+    """The value of a JSON text; ValueError: it is none."""
+    if not is_unicode(text):
+        raise ValueError("it is not UTF-8")
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def check_payload(loaded: Loaded, payload: dict[str, Any]) -> Loaded | None:

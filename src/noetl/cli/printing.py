@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, TextIO
 
 import msgspec
@@ -17,7 +18,8 @@ def out(text: str) -> None:
 
 def note(text: str) -> None:
     """Tell the person at the terminal something that is no part of the output."""
-    sys.stderr.write(f"{text}\n")
+    with suppress(OSError):  # who has stopped listening must not change how a command ends
+        sys.stderr.write(f"{text}\n")
 
 
 def as_json(data: Any) -> str:

@@ -125,5 +125,6 @@ def progress(house: House, *, quiet: bool) -> Iterator[Screen | Quiet]:
     try:
         yield screen
     finally:
-        house.service.watchers.remove(watch)
+        if watch in house.service.watchers:  # one that failed was let go
+            house.service.watchers.remove(watch)
         screen.stop()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
-from noetl.cli.executions import OVER, is_left, json_option, opened_log, shown_status
+from noetl.cli.executions import is_left, json_option, opened_log, shown_status
 from noetl.cli.printing import as_json, columns, in_colour, note, out
+from noetl.errors import NoetlError
+from noetl.ports import OVER
 
 if TYPE_CHECKING:
-    from noetl.ports import Summary
+    from noetl.ports import EventLog, Summary
 
 
 @click.command()
@@ -25,29 +29,40 @@ def command(*, limit: int, unfinished: bool, children: bool, as_data: bool) -> N
     `interrupted` is an execution whose process has gone before its end: `noetl resume ID` goes on with it.
     """
     with opened_log() as log:
-        # Children are told apart only afterwards; there may be many of them.
-        found = log.summaries(limit=limit if children else limit * 50, unfinished=unfinished)
-    shown = [one for one in found if children or one.parent is None][:limit]
+        shown = log.summaries(limit=limit, unfinished=unfinished, parent=None if children else "")
+        origins = {one.execution_id: _origin(log, one) for one in shown}
     if as_data:
-        out(as_json(shown))
+        out(as_json([{**to_builtins(one), "rerun": origins[one.execution_id]} for one in shown]))
     elif shown:
-        out(_table(shown))
+        out(_table(shown, origins))
         _hint(shown)
     else:
         note("nothing is unfinished" if unfinished else "nothing has been run yet; `noetl run FILE` runs a playbook")
 
 
-def _table(shown: list[Summary]) -> str:
+def _origin(log: EventLog, summary: Summary) -> dict[str, Any] | None:
+    """Of a rerun, where it comes from; a log that cannot be read is for `noetl fsck` to tell of."""
+    with suppress(NoetlError):
+        for event in log.read(summary.execution_id, limit=1):
+            origin: dict[str, Any] | None = event.payload.get("rerun")
+            return origin
+    return None
+
+
+def _table(shown: list[Summary], origins: dict[str, dict[str, Any] | None]) -> str:
     import time
 
+    from noetl.cli.telling import origin_words
     from noetl.cli.words import duration, local_time, seconds_of
 
     rows = [("ID", "STATUS", "STARTED", "TOOK", "EVENTS", "PLAYBOOK")]
     for one in shown:
         end = time.time() if one.status not in OVER and one.alive else seconds_of(one.updated_at)
-        took = duration(end - seconds_of(one.requested_at))
-        status, started = shown_status(one), local_time(one.requested_at)
-        rows.append((one.execution_id, status, started, took, f"{one.seq:,}", one.path))
+        origin = origins[one.execution_id]
+        began = origin["at"] if origin is not None else one.requested_at
+        took, status, started = duration(end - seconds_of(began)), shown_status(one), local_time(began)
+        whence = f" (rerun of {origin_words(origin)})" if origin is not None else ""
+        rows.append((one.execution_id, status, started, took, f"{one.seq:,}", f"{one.path}{whence}"))
     return columns(rows, paint=1, colour=in_colour(sys.stdout))
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.executions import OVER, execution_argument, find, is_left
+from noetl.cli.executions import execution_argument, find, is_left, was_edited
 from noetl.cli.files import near
 from noetl.cli.printing import note
 from noetl.errors import UsageError
+from noetl.ports import OVER
 
 if TYPE_CHECKING:
     from noetl.ports import EventLog, Summary
@@ -52,23 +52,19 @@ async def _resume(given: str | None, *, as_document: bool) -> int:
                 if one.status == "paused" and not as_document:
                     note(f"{one.execution_id} is paused; `noetl unpause {one.execution_id}` lets it go on")
             interrupted = await follow(house, shown)
-        return ended(shown.roots, interrupted=interrupted, as_document=as_document)
+        return await ended(house, shown.roots, interrupted=interrupted, as_document=as_document)
 
 
 def _tell_if_edited(log: EventLog, summary: Summary) -> None:
     """The playbook as it was run is recorded: what was changed in its file since has no effect."""
-    import hashlib
-
     source = log.source(summary.playbook)
-    try:
-        data = Path(source.file).read_bytes() if source is not None else None
-    except OSError:
-        return
-    if data is not None and hashlib.sha256(data).hexdigest() != summary.playbook:
-        note(f"{near(source.file)} was edited since; the run goes on with the playbook as it was")  # type: ignore[union-attr]
+    if source is not None and was_edited(source):
+        note(f"{near(source.file)} was edited since; the run goes on with the playbook as it was")
 
 
 def _left(log: EventLog) -> list[Summary]:
-    """The executions that nobody runs, the oldest first; children are resumed by their parents."""
-    found = log.summaries(limit=10_000, unfinished=True)
-    return [one for one in reversed(found) if is_left(one) and one.parent is None and one.status != "paused"]
+    """The executions that nobody runs, the oldest first; children are resumed by their parents, if those are not over."""
+    from noetl.wiring import is_orphan
+
+    found = [one for one in log.summaries(limit=1_000_000, unfinished=True) if is_left(one) and one.status != "paused"]
+    return [one for one in reversed(found) if one.parent is None or is_orphan(log, one)]

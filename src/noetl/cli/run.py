@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
@@ -10,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.files import one_file, read
+from noetl.cli.files import STDIN, is_unicode, near, one_file, read
 from noetl.cli.loading import FILE, as_given, collector_off, refuse
 from noetl.cli.printing import note, out
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, UsageError
 
 if TYPE_CHECKING:
     from noetl.cli.progress import Quiet, Screen
     from noetl.model.state import Execution
+    from noetl.ports import Source
     from noetl.server.service import Hot
     from noetl.wiring import House
 
@@ -27,13 +29,18 @@ TERMINATED = 143
 
 
 @click.command()
-@click.argument("file", type=FILE)
+@click.argument("file", metavar="FILE|PATH", type=FILE)
 @click.option("--payload", metavar="JSON|@FILE", help="What the run is given: laid over the playbook's workload.")
 @click.option("--set", "settings", metavar="a.b=1", multiple=True, help="One value of the payload; may be repeated.")
 @click.option("--legacy", is_flag=True, help="Accept older dialects as they are.")
+@click.option("--plan", "only_plan", is_flag=True, help="Say what would run, and run nothing.")
 @click.option("--json", "as_document", is_flag=True, help="Print one JSON document at the end and nothing else.")
-def command(*, file: str, payload: str | None, settings: tuple[str, ...], legacy: bool, as_document: bool) -> int:
+def command(
+    *, file: str, payload: str | None, settings: tuple[str, ...], legacy: bool, only_plan: bool, as_document: bool
+) -> int:
     """Run a playbook to its end, with progress on stderr.
+
+    FILE is a playbook's file; PATH is that of a playbook that was run before, which is run as it was then.
 
     Every step is recorded as it happens: a run that is killed goes on with `noetl resume`. Ctrl-C cancels it for good, a
     second one ends everything at once. The exit code is 0 when the run completed, 1 when it failed, 2 when the playbook is
@@ -42,8 +49,49 @@ def command(*, file: str, payload: str | None, settings: tuple[str, ...], legacy
     from noetl.cli.payload import payload_of
 
     given = payload_of(payload, settings)
-    data = read(one_file(file))
-    return asyncio.run(_run(file, Path(file).absolute(), data, given, legacy=legacy, as_document=as_document))
+    known = _recorded(file)
+    if known is None:
+        data, path, name = _read(file), Path(file).absolute(), file
+    else:
+        data, path, name, legacy = known.text.encode(), Path(known.file), near(known.file), known.legacy
+        if not as_document:
+            _tell(known, name)
+    if only_plan:
+        from noetl.cli.plan import plan
+
+        return plan(data, name, given, legacy=legacy, as_data=as_document)
+    return asyncio.run(_run(name, path, data, given, legacy=legacy, as_document=as_document))
+
+
+def _recorded(path: str) -> Source | None:
+    """The playbook that was last run under a path; None: a file is meant."""
+    from noetl.cli.executions import opened_log
+    from noetl.config import settings
+
+    if path == STDIN or os.path.lexists(path):
+        if not is_unicode(path):
+            raise UsageError(f"{path!a}: the name of this file is not UTF-8, so it cannot be recorded; rename it")
+        return None
+    if not settings().home.is_dir() or not is_unicode(path):
+        return None
+    with opened_log() as log:
+        return log.latest(path)
+
+
+def _read(file: str) -> bytes:
+    try:
+        return read(one_file(file))
+    except UsageError as error:
+        if file == STDIN or Path(file).suffix or os.path.lexists(file):
+            raise
+        raise UsageError(f"{error}, nor was a playbook run under that path") from None
+
+
+def _tell(known: Source, name: str) -> None:
+    from noetl.cli.executions import was_edited
+
+    edited = f"; it was edited since, `noetl run {name}` runs it as it is now" if was_edited(known) else ""
+    note(f"runs what was recorded of {name}{edited}")
 
 
 async def _run(name: str, file: Path, data: bytes, payload: dict[str, Any], *, legacy: bool, as_document: bool) -> int:
@@ -65,7 +113,7 @@ async def _run(name: str, file: Path, data: bytes, payload: dict[str, Any], *, l
         with progress(house, quiet=as_document) as shown:
             shown.roots.append(await house.start(source, loaded.net, payload))
             interrupted = await follow(house, shown)
-        return ended(shown.roots, interrupted=interrupted, as_document=as_document)
+        return await ended(house, shown.roots, interrupted=interrupted, as_document=as_document)
 
 
 async def follow(house: House, shown: Screen | Quiet) -> bool:
@@ -102,8 +150,6 @@ async def follow(house: House, shown: Screen | Quiet) -> bool:
 
 def _kill(house: House, shown: Screen | Quiet, code: int) -> None:
     """End this process at once, and what it started; the log stays as it is."""
-    import os
-
     shown.stop()
     house.kill()
     for hot in shown.roots:
@@ -117,12 +163,14 @@ def _kill(house: House, shown: Screen | Quiet, code: int) -> None:
     os._exit(code)
 
 
-def ended(hots: list[Hot], *, interrupted: bool, as_document: bool) -> int:
+async def ended(house: House, hots: list[Hot], *, interrupted: bool, as_document: bool) -> int:
     """Tell how executions ended; the exit code."""
     if as_document:
         import msgspec
 
-        out("".join(f"{msgspec.json.encode(document(hot.state)).decode()}\n" for hot in hots))
+        for hot in hots:
+            told = document(hot.state) | {"output": await house.output(hot)}
+            out(f"{msgspec.json.encode(told).decode()}\n")
     else:
         from noetl.cli.closing import closing
 

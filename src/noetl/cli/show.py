@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.executions import OVER, execution_argument, find, is_left, json_option, opened_log, shown_status
+from noetl.cli.executions import execution_argument, find, is_left, json_option, opened_log, shown_status
 from noetl.cli.files import near
 from noetl.cli.printing import as_json, in_colour, out, painted
+from noetl.ports import OVER
 
 if TYPE_CHECKING:
     from noetl.model.state import Execution
@@ -35,7 +36,7 @@ def command(*, execution: str, as_data: bool) -> None:
 
 
 def _children(log: EventLog, execution_id: str) -> list[Summary]:
-    return [one for one in log.summaries(limit=10_000) if one.parent == execution_id]
+    return log.summaries(limit=1_000_000, parent=execution_id)
 
 
 def _document(summary: Summary, state: Execution, source: Source | None, children: list[Summary]) -> dict[str, Any]:
@@ -56,6 +57,7 @@ def _document(summary: Summary, state: Execution, source: Source | None, childre
         "updated_at": summary.updated_at,
         "events": summary.seq,
         "parent": summary.parent,
+        "rerun": state.origin,
         "children": [one.execution_id for one in children],
         "owner": summary.owner,
         "alive": summary.alive,
@@ -83,18 +85,20 @@ def _text(summary: Summary, state: Execution, source: Source | None, children: l
 def _head(
     summary: Summary, state: Execution, source: Source | None, *, colour: bool
 ) -> list[tuple[str, str]]:  # fmt: skip
-    from noetl.cli.telling import error_words, output_line, trace_lines
+    from noetl.cli.telling import error_words, origin_words, output_line, trace_lines
     from noetl.cli.words import between, count, duration, local_time
 
     status = shown_status(summary)
-    took = duration(between(summary.requested_at, summary.updated_at))
+    began = state.origin["at"] if state.origin is not None else summary.requested_at
+    took = duration(between(began, summary.updated_at))
     return [
         ("execution", painted(summary.execution_id, "bold", colour=colour)),
         ("playbook", f"{summary.path}{f' ({near(source.file)})' if source is not None else ''}"),
         ("status", painted(status, status, colour=colour)),
-        ("started", f"{local_time(summary.requested_at)}, {took} up to the last of {count(summary.seq, 'event')}"),
+        ("started", f"{local_time(began)}, {took} up to the last of {count(summary.seq, 'event')}"),
         ("run by", f"process {summary.owner.partition('-')[0]}" if summary.owner and summary.alive else ""),
         ("child of", summary.parent or ""),
+        ("rerun of", origin_words(state.origin) if state.origin is not None else ""),
         ("error", error_words(state.error) if state.error else ""),
         *(("", line) for line in trace_lines(state.error)),
         ("stalled", ", ".join(state.stalled)),

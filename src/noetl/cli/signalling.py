@@ -21,19 +21,22 @@ def command(*, execution: str, name: str, data: str | None, as_data: bool) -> in
     JSON is what the signal carries; it becomes the output of that task. `noetl show ID` says what is waited for.
     """
     from noetl.cli.control import act
+    from noetl.cli.files import is_unicode
     from noetl.model.requests import Signal
 
+    if not is_unicode(name):
+        raise UsageError(f"{name!a}: the name of a signal is UTF-8 text")
     return act(execution, Signal(name, _parsed(data)), "signal.received", as_data=as_data)
 
 
 def _parsed(data: str | None) -> Any:
-    import msgspec
+    from noetl.cli.payload import from_json
 
     if data is None:
         return None
     try:
-        return msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
+        return from_json(data)
+    except ValueError as error:
         raise UsageError(
             f'what a signal carries is JSON, such as \'{{"by": "ann"}}\' or \'"text"\' ({error})'
         ) from None

@@ -122,6 +122,13 @@ def trace_lines(error: dict[str, Any] | None, most: int = 5) -> list[str]:
     return [f"  {visible(glimpse_text(line))}" for line in own]
 
 
+def origin_words(origin: dict[str, Any]) -> str:
+    """Where a rerun comes from."""
+    if not origin["seq"]:
+        return f"{origin['execution_id']}, from the start"
+    return f"{origin['execution_id']}, forked behind event {origin['seq']}"
+
+
 def output_line(state: Execution) -> str:
     """The output of an execution, on a line."""
     return visible(glimpse(state.output))

@@ -137,7 +137,7 @@ class View:
 
     def _bar(self, state: Execution, run: StepRun, loop: LoopRun, now: float) -> str:
         """A loop's bar, with the rate since it was first drawn and the time that is left at that rate."""
-        total, completed = len(loop.items), loop.completed
+        total, completed = loop.total, loop.completed
         since, before = self._seen.setdefault((state.execution_id, run.id), (now, completed))
         filled = _BAR * completed // total if total else _BAR
         parts = [f"{'━' * filled}{'╌' * (_BAR - filled)} {completed:,}/{total:,}"]

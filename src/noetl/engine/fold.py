@@ -8,12 +8,14 @@ only takes effect.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from noetl.engine import fold_runs as runs
-from noetl.engine.find import find_pipe
+from noetl.engine.find import pipes
 from noetl.model.events import Event, seconds
-from noetl.model.output import ok
-from noetl.model.scope import written
+from noetl.model.scope import of_scope, written
 from noetl.model.state import (
     Boundary,
     Execution,
@@ -49,6 +51,7 @@ def _requested(state: Execution, event: Event) -> None:
     state.parent = payload.get("parent")
     state.depth = payload.get("depth", 0)
     state.file = payload.get("file")
+    state.origin = payload.get("rerun")
 
 
 def _evaluated(state: Execution, event: Event) -> None:
@@ -61,7 +64,14 @@ def _started(state: Execution, event: Event) -> None:
 
 
 def _paused(state: Execution, event: Event) -> None:
-    state.paused = event.name == "execution.paused"
+    state.paused_by.append(event.payload.get("by", "request"))
+    _handled(state, event)
+
+
+def _resumed(state: Execution, event: Event) -> None:
+    # Who asks for one run to go on means it; a parent takes back no more than its own wish.
+    by = event.payload.get("by")
+    state.paused_by = [one for one in state.paused_by if by is not None and one != by]
     _handled(state, event)
 
 
@@ -73,6 +83,22 @@ def _cancelled(state: Execution, event: Event) -> None:
     state.terminated = "cancelled"
     _handled(state, event)
     state.error = {"kind": "cancelled", "message": event.payload["why"], "step": None}
+
+
+def _forked(state: Execution, event: Event) -> None:
+    """The time between the run that is gone on with and this one does not count: what was due moves by it."""
+    pause = event.payload["pause"]
+    state.started += pause
+    for run in state.runs.values():
+        run.due = run.due + pause if run.due is not None else None
+        for _, pipe in pipes(run):
+            wait = pipe.wait if pipe is not None else None
+            if wait is not None and wait.until is not None and not wait.fixed:
+                wait.until += pause
+    for info in state.steps.values():
+        if info.status in ("scheduled", "running") and info.started_at is not None:
+            moved = datetime.fromisoformat(info.started_at) + timedelta(seconds=pause)
+            info.started_at = moved.isoformat(timespec="microseconds")
 
 
 def _finished(state: Execution, event: Event) -> None:
@@ -96,16 +122,8 @@ def _patched(state: Execution, event: Event) -> None:
 
 
 def _signal(state: Execution, event: Event) -> None:
-    name, data = event.payload["signal"], event.payload["data"]
     _handled(state, event)
-    waiting = state.listeners.get(name)
-    if not waiting:
-        state.signals.setdefault(name, []).append(data)
-        return
-    run_id, path = waiting.pop(0)
-    pipe = find_pipe(state, run_id, path)
-    if pipe is not None and pipe.wait is not None:
-        pipe.wait.answer = ok(data)
+    runs.deliver(state, event.payload["signal"], event.payload["data"])
 
 
 # --- routing ---------------------------------------------------------------------------------------------------------
@@ -118,11 +136,11 @@ def _routed(state: Execution, event: Event) -> None:
         return
     bringer = next(one for one in state.boundaries if one.step_run_id == event.step_run_id)
     state.boundaries.remove(bringer)
-    state.bringer = bringer
-    for target, value in payload.get("set", {}).items():
-        state.ctx = written(state.ctx, tuple(target.split(".")[1:]), value)
-    taken = any(arc["taken"] for arc in payload["arcs"])
-    _output(state, bringer, leaf=not taken)
+    # Tokens carry the event that was offered, which of a loop is another than the one that ended it.
+    state.bringer = replace(bringer, name=payload["event"])
+    for target, value in of_scope(payload.get("set", {}), "ctx"):
+        state.ctx = written(state.ctx, target, value)
+    _output(state, bringer, leaf="terminate" in payload or not any(arc["taken"] for arc in payload["arcs"]))
     if payload.get("error") or payload.get("unrouted"):
         error = payload.get("error") or bringer.output["error"]
         state.failure = state.failure or {**error, "step": bringer.step}
@@ -134,7 +152,9 @@ def _output(state: Execution, ended: Boundary, *, leaf: bool) -> None:
     """The execution's output is that of `end`, or of the step it was asked for, or of the last leaf."""
     final = ended.step == (state.return_step or "end")
     if final or (leaf and not state.output_final and ended.name == "step.done"):
-        state.output = ended.output["data"]
+        external = ended.output.get("external")
+        state.output_ref = ended.output["ref"] if external else None
+        state.output = {"ref": state.output_ref} if external else ended.output["data"]
         state.output_final = state.output_final or final
 
 
@@ -166,8 +186,9 @@ APPLY: dict[str, Callable[[Execution, Event], None]] = {
     "workflow.synthesized": _synthesized,
     "signal.received": _signal,
     "execution.paused": _paused,
-    "execution.resumed": _paused,
+    "execution.resumed": _resumed,
     "execution.cancelled": _cancelled,
+    "execution.forked": _forked,
     "workflow.finished": _finished,
     "playbook.processed": _processed,
 }

@@ -9,11 +9,12 @@ from noetl.engine.find import loop_at
 from noetl.engine.reduce import reduced
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of, render, values_in
-from noetl.model.orders import RunPipeline, StopPipelines
-from noetl.model.output import Failure, failed, failure, ok
+from noetl.expr.assign import failure_of, is_larger, render, values_in
+from noetl.expr.refs import is_reference
+from noetl.model.orders import Gather, RunPipeline
+from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Loop, Step
-from noetl.model.state import LoopRun, Path, Pipe, StepRun, label_of
+from noetl.model.state import LoopRun, Path, StepRun, label_of
 
 _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", dict: "a map", type(None): "nothing"}
 
@@ -21,28 +22,41 @@ _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false"
 def begin(turn: Turn, step: Step, run: StepRun) -> None:
     """Start a step's loop."""
     assert step.loop is not None
-    items = _items(turn, step.loop, scopes.of_run(turn, run))
     event = turn.emit("step.started", step.name, {}, parent=run.seq, run=run.id)
-    if isinstance(items, dict):
-        runs.end(turn, run, failed(items))
+    try:
+        items = _items(turn, step.loop, scopes.of_run(turn, run))
+    except _Wrong as wrong:
+        runs.end(turn, run, failed(wrong.error))
         return
     payload = {"items": items, "mode": step.loop.mode}
     turn.emit("loop.started", step.name, payload, parent=event.seq, run=run.id)
     pump(turn, step, run)
 
 
-def _items(turn: Turn, declared: Loop, sight: dict[str, Any]) -> list[Any] | Failure:
-    """What a loop goes over, or the error that says why it cannot."""
+class _Wrong(Exception):
+    """What a loop should go over is nothing to go over."""
+
+    def __init__(self, error: Failure) -> None:
+        super().__init__(error["message"])
+        self.error = error
+
+
+def _items(turn: Turn, declared: Loop, sight: dict[str, Any]) -> list[Any] | dict[str, Any]:
+    """What a loop goes over: a list, or a reference to rows."""
     try:
         items = render(declared.items, scopes.with_steps(turn, sight, declared.items))
     except TemplateError as error:
-        return failure_of(error)
+        raise _Wrong(failure_of(error)) from error
     if isinstance(items, list):
         return items
     if isinstance(items, tuple | range):
         return list(items)
+    if is_reference(items):
+        if isinstance((items.get("meta") or {}).get("rows"), int):
+            return dict(items)
+        raise _Wrong(failure("type", "`loop.in` is a reference, but not to a list: its `meta.rows` is not known"))
     found = type(items).__name__
-    return failure("type", f"`loop.in` must yield a list, not {_TYPES.get(type(items), found)} ({found})")
+    raise _Wrong(failure("type", f"`loop.in` must yield a list, not {_TYPES.get(type(items), found)} ({found})"))
 
 
 def pump(turn: Turn, step: Step, run: StepRun) -> None:
@@ -62,24 +76,26 @@ def pump(turn: Turn, step: Step, run: StepRun) -> None:
 def _advance(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> bool:
     """Bring a loop as far as it goes now; whether it is over."""
     if declared.inner is not None:
-        for index, inner in list(loop.running.items()):
+        for inner in list(loop.running.values()):
             if isinstance(inner, LoopRun) and _advance(turn, step, run, declared.inner, inner):
                 _finish_inner(turn, step, run, declared, inner)
-            if loop.stopped and index not in loop.running:
-                break
-    if _complete(turn, declared, loop):
-        _stop_running(turn, run, declared, loop)
-        return True
-    limit = 1 if loop.mode == "sequential" else _limit(turn, declared)
-    while not (loop.stopped or turn.state.paused) and loop.started < len(loop.items) and len(loop.running) < limit:
+    limit = 1 if loop.mode == "sequential" else _limit(turn, run, declared)
+    while not _complete(turn, declared, loop):
+        if loop.stopped or loop.started == loop.total:
+            return not loop.running
+        if turn.state.paused or len(loop.running) >= limit:
+            return False
         _start(turn, step, run, declared, loop)
-    return not loop.running and (loop.stopped or loop.started == len(loop.items))
+    if declared.complete_rest != "run":
+        for index in loop.running:
+            runs.stop(turn, run, (*loop.path, index))
+    return True
 
 
-def _limit(turn: Turn, declared: Loop) -> int:
+def _limit(turn: Turn, run: StepRun, declared: Loop) -> int:
     if isinstance(declared.max_in_flight, int):
         return declared.max_in_flight
-    found = render(declared.max_in_flight, scopes.base(turn))
+    found = render(declared.max_in_flight, scopes.of_run(turn, run))
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
         raise TemplateError(f"`max_in_flight` must be a whole number of at least 1, not {found!r}")
     return found
@@ -90,53 +106,71 @@ def _start(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) 
     sight = scopes.of_iteration(turn, run, loop, path)
     payload: dict[str, Any] = {}
     problem: Failure | None = None
+    rows = scopes.rows_of(turn, run, path)
     if declared.inner is not None:
-        items = _items(turn, declared.inner, sight)
-        problem = items if isinstance(items, dict) else None
-        payload = {"items": items if problem is None else [], "mode": declared.inner.mode}
-    elif step.input is not None:
+        payload = {"items": [], "mode": declared.inner.mode}
         try:
-            payload["input"] = render(step.input, scopes.with_steps(turn, sight, *values_in(step.input)))
+            payload["items"] = _items(turn, declared.inner, sight)
+        except _Wrong as wrong:
+            problem = _beyond_reach(wrong.error) if rows else wrong.error
+    elif step.input is not None and not rows:
+        try:
+            payload["input"] = runs.input_of(step, scopes.with_steps(turn, sight, *values_in(step.input)))
         except TemplateError as error:
             problem = failure_of(error)
     label = label_of(path)
     event = turn.emit("loop.iteration.started", step.name, payload, parent=run.seq, run=run.id, iteration=label)
     if problem is not None:
-        _fail(turn, step, run, path, problem, cause=event.seq)
+        _fail(turn, step, run, declared, path, problem, cause=event.seq)
     elif declared.inner is not None:
         inner = loop.running[path[-1]]
         if isinstance(inner, LoopRun) and _advance(turn, step, run, declared.inner, inner):
             _finish_inner(turn, step, run, declared, inner)
     elif not step.tasks:
-        turn.emit("loop.iteration.done", step.name, {"data": None}, parent=event.seq, run=run.id, iteration=label)
+        _done(turn, run, declared, path, ok(), cause=event.seq)
     else:
-        turn.orders.append(
-            RunPipeline(run.id, step.name, label, runs.pipeline_scopes(turn, step, run, loop, path))
-        )  # fmt: skip
+        sight = runs.pipeline_scopes(turn, step, run, loop, path)
+        turn.orders.append(RunPipeline(run.id, step.name, label, sight, rows=rows))
 
 
-def _fail(turn: Turn, step: Step, run: StepRun, path: Path, error: Failure, *, cause: int) -> None:
-    payload = {"error": error, "stop": step.failure_mode != "best_effort"}
+def _beyond_reach(error: Failure) -> Failure:
+    """An inner loop is judged by the server, which never reads what the outer one goes over."""
+    said = "the loop around goes over a reference, whose rows an inner `loop.in` cannot read: `resolve` it first"
+    return {**error, "message": f"{error['message']} ({said})"}
+
+
+def _done(
+    turn: Turn, run: StepRun, declared: Loop, path: Path, output: Output, *, cause: int, kept: bool = True
+) -> None:
+    """End an iteration that no worker ends: one without tasks, or with a loop inside, whose data may be too long."""
+    payload: dict[str, Any] = {"data": output["data"]} if kept else {}
+    if _asks_to_end(turn, run, declared, path, output):
+        payload["until"] = True
+    turn.emit("loop.iteration.done", run.step, payload, parent=cause, run=run.id, iteration=label_of(path))
+
+
+def _fail(turn: Turn, step: Step, run: StepRun, declared: Loop, path: Path, error: Failure, *, cause: int) -> None:
+    stop = step.failure_mode != "best_effort" or _asks_to_end(turn, run, declared, path, failed(error))
+    payload = {"error": error, "stop": stop}
     turn.emit("loop.iteration.failed", step.name, payload, parent=cause, run=run.id, iteration=label_of(path))
+
+
+def _asks_to_end(turn: Turn, run: StepRun, declared: Loop, path: Path, output: Output) -> bool:
+    """Whether `until` says that an iteration with this output was the last one."""
+    if declared.until is None:
+        return False
+    sight = scopes.of_iteration(turn, run, loop_at(run, path), path)
+    sight["output"] = output
+    return declared.until.evaluate(scopes.with_steps(turn, sight, declared.until))
 
 
 def _complete(turn: Turn, declared: Loop, loop: LoopRun) -> bool:
     """Whether `complete_when` says that the loop has done enough."""
     if declared.complete_when is None or not loop.completed:
         return False
-    sight = scopes.base(turn)
+    sight = scopes.with_steps(turn, scopes.base(turn), declared.complete_when)
     sight |= {"loop": loop.counts(), "step": loop.step}
     return declared.complete_when.evaluate(sight)
-
-
-def _stop_running(turn: Turn, run: StepRun, declared: Loop, loop: LoopRun) -> None:
-    if declared.complete_rest == "run":
-        return
-    for index, inner in loop.running.items():
-        if isinstance(inner, Pipe):
-            turn.orders.append(StopPipelines(run.id, label_of((*loop.path, index))))
-        elif declared.inner is not None:
-            _stop_running(turn, run, declared.inner, inner)
 
 
 def _reduce(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> Failure | None:
@@ -167,17 +201,10 @@ def _finish_inner(turn: Turn, step: Step, run: StepRun, around: Loop, loop: Loop
     problem = _reduce(turn, step, run, around.inner, loop)
     error = problem or (loop.error if step.failure_mode != "best_effort" else None)
     if error is not None:
-        _fail(turn, step, run, loop.path, error, cause=run.seq)
+        _fail(turn, step, run, around, loop.path, error, cause=run.seq)
         return
-    payload: dict[str, Any] = {"data": loop.results}
-    if around.until is not None:
-        sight = scopes.of_iteration(turn, run, loop_at(run, loop.path), loop.path)
-        sight["output"] = ok(loop.results, loop=loop.counts())
-        if around.until.evaluate(sight):
-            payload["until"] = True
-    turn.emit(
-        "loop.iteration.done", step.name, payload, parent=run.seq, run=run.id, iteration=label_of(loop.path)
-    )  # fmt: skip
+    kept = not is_larger(loop.results, turn.outlook.inline_of(step))
+    _done(turn, run, around, loop.path, ok(loop.results, loop=loop.counts()), cause=run.seq, kept=kept)
 
 
 def _finish(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
@@ -186,8 +213,28 @@ def _finish(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun)
     if error is not None:
         runs.end(turn, run, failed(error, loop=loop.counts()))
         return
-    turn.emit("loop.done", step.name, {"loop": loop.counts()}, parent=turn.last, run=run.id)
+    gather = _must_gather(turn, step, loop)
+    payload = {"loop": loop.counts()} | ({"gather": True} if gather else {})
+    turn.emit("loop.done", step.name, payload, parent=turn.last, run=run.id)
+    if gather:
+        turn.orders.append(gathering(turn, step, run))
+        return
     output = ok(list(loop.results), loop=loop.counts())
     if step.output is not None:
         output = runs.reshape(turn, step, scopes.of_run(turn, run), output)
     runs.end(turn, run, output)
+
+
+def _must_gather(turn: Turn, step: Step, loop: LoopRun) -> bool:
+    """Whether the list that a loop made has to be stored: it is too long for the log, or its reference is asked for."""
+    if loop.refs or turn.outlook.wants_reference(step):
+        return True
+    return is_larger(loop.results, turn.outlook.inline_of(step))
+
+
+def gathering(turn: Turn, step: Step, run: StepRun) -> RunPipeline:
+    """The order to store a loop's list, and to end the step with it."""
+    loop = run.loop
+    assert loop is not None
+    gather = Gather(list(loop.results), dict(loop.refs), loop.counts())
+    return RunPipeline(run.id, step.name, None, runs.pipeline_scopes(turn, step, run), gather=gather)

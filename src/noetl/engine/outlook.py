@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
+from noetl.expr.readings import pipeline_values, readings
 from noetl.model.net import Net
-from noetl.model.playbook import Step, Task
+from noetl.model.playbook import Step
 
-_HELPERS = frozenset({"done", "ok", "fail", "running", "loop_done", "all_done", "any_done"})
+#: the default of `spec.result.inline_max_bytes`
+_INLINE = 65_536
 
 
 class Outlook:
@@ -19,9 +21,11 @@ class Outlook:
         self.steps = net.steps
         self._leading: dict[str, frozenset[str]] = {}
         self._reads_steps: dict[str, bool] = {}
-        limits = net.playbook.executor.get("spec", {}).get("policy", {}).get("limits", {}) or {}
+        self._wants_reference: dict[str, bool] = {}
+        limits = net.playbook.limits
         self.max_steps: int = limits.get("max_steps", 100_000)
         self.max_depth: int = limits.get("max_depth", 32)
+        self.max_payload = net.playbook.max_payload
 
     def leading_to(self, step: str) -> frozenset[str]:
         """The steps from which a token can still come here."""
@@ -37,30 +41,34 @@ class Outlook:
             known = self._leading[step] = frozenset(found)
         return known
 
+    def inline_of(self, step: Step) -> int:
+        """How many bytes of a step's results the log gets."""
+        said = step.spec.get("result.inline_max_bytes")
+        return said.value if said is not None and isinstance(said.value, int) else _INLINE
+
+    def wants_reference(self, step: Step) -> bool:
+        """Whether the result of a step is stored whatever its size."""
+        known = self._wants_reference.get(step.name)
+        if known is None:
+            results = self.net.playbook.policy.get("results") or {}
+            known = bool(results.get("reference_first")) or any(key.startswith("result.select.") for key in step.spec)
+            known = known or readings(step, self.net.playbook).ref_server
+            self._wants_reference[step.name] = known
+        return known
+
     def reads_steps(self, step: Step) -> bool:
         """Whether a template of its pipeline reads the state of steps."""
         known = self._reads_steps.get(step.name)
         if known is None:
-            known = any(_reads_steps(value) for value in _pipeline_values(step.tasks))
-            known = self._reads_steps[step.name] = known or _reads_steps(step.output)
+            values = list(pipeline_values(step))
+            # The worker evaluates the `input` of a loop over a reference.
+            values.append(step.input if step.loop is not None else None)
+            known = self._reads_steps[step.name] = any(map(_reads_steps, values))
         return known
 
 
-def _pipeline_values(tasks: tuple[Task, ...]) -> Iterator[Any]:
-    for task in tasks:
-        yield task.config
-        yield task.input
-        yield task.output
-        yield from (one.value for one in task.set)
-        for rule in task.policy.rules if task.policy is not None else ():
-            yield rule.when
-            yield from (one.value for one in rule.then.set)
-
-
 def _reads_steps(value: Any) -> bool:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return any(_reads_steps(part) for part in value.values())
     facts = getattr(value, "facts", None)
-    return facts is not None and (
-        any(read.path[0] == "steps" for read in facts.reads) or any(call.name in _HELPERS for call in facts.calls)
-    )
+    return facts is not None and any(read.path[0] == "steps" for read in facts.reads)

@@ -27,7 +27,7 @@ def open(outlook: Outlook, request: Open, now: float, new_id: NewId) -> tuple[Ex
     """Start an execution."""
     turn = Turn(outlook, Execution(request.execution_id), now, new_id)
     open_execution(turn, request)
-    _settle(turn)
+    settle(turn)
     return turn.state, turn.decision
 
 
@@ -39,15 +39,20 @@ def react(
     for one in happened:
         if state.over:
             break
-        if isinstance(one, Fact):
-            _fact(turn, one)
-        else:
-            control.handle(turn, one)
-        _settle(turn)
+        happen(turn, one)
     return turn.decision
 
 
-def _settle(turn: Turn) -> None:
+def happen(turn: Turn, one: Fact | Request) -> None:
+    """Let one thing happen, to its last consequence."""
+    if isinstance(one, Fact):
+        _fact(turn, one)
+    else:
+        control.handle(turn, one)
+    settle(turn)
+
+
+def settle(turn: Turn) -> None:
     """Route what has ended, and end the execution when nothing is left."""
     state = turn.state
     while state.boundaries and not state.paused and not state.over:
@@ -96,17 +101,28 @@ def _task_done(turn: Turn, fact: Fact, pipe: Pipe) -> None:
     if not pipe.is_open or fact.number != pipe.number:
         return
     before = turn.state.ctx
+    wait = pipe.wait
+    # Should this task have given up on a signal that has come after all, the next in line goes on with it.
+    heirs = turn.state.listeners.get(wait.signal or "", [])[:1] if wait is not None and wait.answer is not None else []
     turn.accept(fact, turn.state.runs[fact.step_run_id], pipe.seq)
+    for run_id, path in heirs:
+        heir = find_pipe(turn.state, run_id, path)
+        if heir is not None and heir.wait is not None and heir.wait.answer is not None:
+            control.go_on(turn, run_id, path)
     if turn.state.ctx is not before:
-        control.look_again(turn)
+        routing.look_again(turn)
 
 
-def _step_ended(turn: Turn, fact: Fact, _pipe: Pipe) -> None:
+def _step_ended(turn: Turn, fact: Fact, pipe: Pipe) -> None:
+    if pipe.is_open:
+        return
     run = turn.state.runs[fact.step_run_id]
     runs.end(turn, run, fact.payload["output"], fact=fact)
 
 
 def _iteration_ended(turn: Turn, fact: Fact, pipe: Pipe) -> None:
+    if pipe.is_open:
+        return
     run = turn.state.runs[fact.step_run_id]
     turn.accept(fact, run, pipe.seq)
     loops.pump(turn, turn.outlook.steps[run.step], run)

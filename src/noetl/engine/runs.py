@@ -15,7 +15,7 @@ from noetl.model.events import Fact
 from noetl.model.orders import StopChild, StopPipelines
 from noetl.model.output import Output, failed
 from noetl.model.playbook import Step
-from noetl.model.state import Boundary, LoopRun, Path, Pipe, StepRun
+from noetl.model.state import Boundary, LoopRun, Path, Pipe, StepRun, label_of
 
 
 def pipeline_scopes(
@@ -41,6 +41,18 @@ def pipeline_scopes(
     return sight
 
 
+def input_of(step: Step, sight: dict[str, Any]) -> dict[str, Any]:
+    """What a step receives; a TemplateError says why it cannot be told."""
+    found = render(step.input, sight)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        error = TemplateError(f"the `input` of step `{step.name}` must be a map, not {type(found).__name__}")
+        error.kind = "type"
+        raise error
+    return found
+
+
 # --- ending ----------------------------------------------------------------------------------------------------------
 
 
@@ -60,13 +72,15 @@ def end(turn: Turn, run: StepRun, output: Output, *, fact: Fact | None = None) -
     step = turn.outlook.steps[run.step]
     good = output["error"] is None
     patch: dict[str, Any] = {}
-    if step.set:
+    # What `set` would read was too large to be shown here: it has failed already.
+    unseen = not good and output["error"]["kind"] == "payload-too-large"
+    if step.set and not unseen:
         ended = Boundary(run.step, run.id, run.seq, "", output, run.step_vars, run.input)
         sight = scopes.with_steps(turn, scopes.of_boundary(turn, ended), *(one.value for one in step.set))
         if run.args is not None:
             sight["args"] = run.args
         try:
-            patch = patch_of(step.set, sight, lenient=not good)
+            patch = patch_of(step.set, sight, lenient=not good, most=turn.outlook.max_payload)
         except TemplateError as error:
             if good:
                 output, good, fact = failed(failure_of(error)), False, None
@@ -89,9 +103,9 @@ def cancel_run(turn: Turn, run: StepRun, why: str) -> None:
     turn.emit("step.cancelled", run.step, {"why": why}, parent=run.seq, run=run.id)
 
 
-def stop(turn: Turn, run: StepRun) -> None:
-    """Order everything that works for a run to end."""
-    turn.orders.append(StopPipelines(run.id))
-    for _, pipe in pipes(run):
-        if pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
+def stop(turn: Turn, run: StepRun, path: Path = ()) -> None:
+    """Order everything that works for a run, or for one of its iterations, to end."""
+    turn.orders.append(StopPipelines(run.id, label_of(path)))
+    for at, pipe in pipes(run):
+        if at[: len(path)] == path and pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
             turn.orders.append(StopChild(pipe.wait.child["execution_id"]))

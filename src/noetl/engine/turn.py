@@ -46,6 +46,8 @@ class Turn:
         self.new_id = new_id
         self.events: list[Event] = []
         self.orders: list[Order] = []
+        #: the step run whose arcs are being judged
+        self.routing = ""
         # The clock may go back, the log never does.
         stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds")
         self.timestamp = max(stamp, state.timestamp)
@@ -113,6 +115,9 @@ class Turn:
             iteration,
             attempt,
         )
+        return self._keep(event)
+
+    def _keep(self, event: Event) -> Event:
         self.events.append(event)
         apply(self.state, event)
         return event

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from noetl.errors import TemplateError, UndefinedValue
 from noetl.expr.refs import is_reference
 from noetl.model.output import Failure, failure
-from noetl.model.playbook import Assignment
+from noetl.model.playbook import MAX_PAYLOAD, Assignment
 from noetl.model.scope import Patch
+
+_encoder = msgspec.json.Encoder()
 
 
 def render(value: Any, scopes: Mapping[str, Any]) -> Any:
@@ -25,8 +29,13 @@ def values_in(value: Any) -> tuple[Any, ...]:
     return tuple(value.values()) if isinstance(value, Mapping) else (value,)
 
 
-def patch_of(assignments: Iterable[Assignment], scopes: Mapping[str, Any], *, lenient: bool = False) -> Patch:
-    """What a `set` writes: all of its values before any is written. Lenient: undefined ones are left out."""
+def patch_of(
+    assignments: Iterable[Assignment], scopes: Mapping[str, Any], *, lenient: bool = False, most: int = MAX_PAYLOAD
+) -> Patch:
+    """What a `set` writes: all of its values before any is written; to `ctx` at most so many bytes.
+
+    Lenient: undefined ones are left out.
+    """
     patch: Patch = {}
     for one in assignments:
         target = ".".join((one.scope, *one.path))
@@ -37,8 +46,28 @@ def patch_of(assignments: Iterable[Assignment], scopes: Mapping[str, Any], *, le
                 continue
             raise
         check_suffix(target, value)
+        if one.scope == "ctx" and is_larger(value, most):
+            raise too_large(f"what `set` writes to `{target}`", most)
         patch[target] = value
     return patch
+
+
+def is_larger(value: Any, most: int) -> bool:
+    """Whether a value has more than so many bytes as compact JSON."""
+    if isinstance(value, str):
+        # A character has at most six bytes, so that most texts need not be counted.
+        return len(value) > most or (len(value) * 6 + 2 > most and len(_encoder.encode(value)) > most)
+    return isinstance(value, Mapping | list | tuple) and bool(value) and len(_encoder.encode(value)) > most
+
+
+def too_large(what: str, most: int) -> TemplateError:
+    """The error of something that may not travel through the server."""
+    error = TemplateError(
+        f"{what} has more than {most:,} bytes (`limits.max_payload_bytes`): hand on `output.ref` and fetch the payload "
+        "with `kind: resolve` where it is needed, or lift single fields with `spec.result.select`"
+    )
+    error.kind = "payload-too-large"
+    return error
 
 
 def check_suffix(target: str, value: Any) -> None:

@@ -78,6 +78,7 @@ EVENTS: Final[dict[str, About]] = {
             "return_step": "the step whose output counts, if not the usual one",
             "parent": "of a child: the execution and the task that wait for it",
             "depth": "how many executions stand above",
+            "rerun": "of a rerun: the execution it goes on from, behind which event, and when",
         },
     ),
     "playbook.request.evaluated": About(
@@ -106,7 +107,11 @@ EVENTS: Final[dict[str, About]] = {
         "step", "A token ended at a step without firing it.", {"from": "its origin", "why": "the reason"}
     ),
     "step.started": About("step", "A worker began with the step's body.", {}),
-    "step.done": About("step", "The step ended well.", {"output": "what it exposes"}),
+    "step.done": About(
+        "step",
+        "The step ended well.",
+        {"output": "what it exposes; `external`: its data lies where `ref` says, and just what the server reads is here"},
+    ),
     "step.failed": About("step", "The step ended with an error.", {"output": "with the error"}),
     "step.cancelled": About("step", "The step's work was ended from outside.", {"why": "the reason"}),
     "task.started": About(
@@ -121,6 +126,7 @@ EVENTS: Final[dict[str, About]] = {
         {
             "output": "what it exposes",
             "set": "what its `set` and its rule wrote: target → value",
+            "kept": "of what it wrote and the log does not hold: target → reference",
             "rule": "the number of the rule that was chosen, from 0",
             "do": "what follows",
             "to": "the task a jump leads to",
@@ -129,7 +135,9 @@ EVENTS: Final[dict[str, About]] = {
         },
     ),
     "loop.started": About(
-        "loop", "A step's loop begins.", {"items": "what it goes over", "mode": "whether one by one"}
+        "loop",
+        "A step's loop begins.",
+        {"items": "what it goes over, or the reference to it", "mode": "whether one by one"},
     ),
     "loop.iteration.started": About(
         "loop",
@@ -141,10 +149,12 @@ EVENTS: Final[dict[str, About]] = {
         },
     ),
     "loop.iteration.done": About(
-        "loop", "An iteration ended well.", {"data": "its output", "until": "whether the loop should end with it"}
+        "loop",
+        "An iteration ended well.",
+        {"data": "its output", "ref": "where that lies instead", "until": "whether the loop should end with it"},
     ),
     "loop.iteration.failed": About("loop", "An iteration failed.", {"error": "why"}),
-    "loop.done": About("loop", "The loop has ended.", {"loop": "the counts"}),
+    "loop.done": About("loop", "The loop has ended.", {"loop": "the counts", "gather": "true where its list is stored before the step ends"}),
     "next.evaluated": About(
         "next",
         "The arcs of a step that ended were judged.",
@@ -161,9 +171,15 @@ EVENTS: Final[dict[str, About]] = {
     "ctx.patched": About("workflow", "`ctx` was written.", {"set": "path → value", "step": "by which step"}),
     "workflow.synthesized": About("workflow", "A step asked for new nodes.", {"steps": "the nodes"}),
     "signal.received": About("workflow", "A signal came from outside.", {"signal": "its name", "data": "its content", "request": "its number, from another process"}),
-    "execution.paused": About("workflow", "Nothing new starts until it is resumed.", {"request": "as above"}),
-    "execution.resumed": About("workflow", "Work goes on.", {"request": "as above"}),
+    "execution.paused": About("workflow", "Nothing new starts until it is resumed.", {"request": "as above", "by": "`parent` when it pauses with its parent"}),
+    "execution.resumed": About("workflow", "Work goes on.", {"request": "as above", "by": "`parent` when it goes on with its parent"}),
     "execution.cancelled": About("workflow", "Everything ends here.", {"why": "the reason", "request": "as above"}),
+    "execution.forked": About(
+        "workflow",
+        "What stands before was copied from another execution; from here on this one goes its own way.",
+        {"from": "that execution", "seq": "its last event that is kept", "playbook": "content hash of its playbook",
+         "pause": "seconds between that event and this one, which do not count for time limits"},
+    ),
     "workflow.finished": About(
         "workflow",
         "No token is left.",

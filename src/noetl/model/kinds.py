@@ -41,5 +41,7 @@ class ToolKind(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...] = ()
     #: running it twice, or not at all after a crash, changes nothing outside
     effect_free: bool = False
+    #: it is put away until what it waits for has come, which only a task of a step can be
+    suspends: bool = False
     #: other values than `spec` gives it when nobody says otherwise
     defaults: Mapping[str, object] = {}

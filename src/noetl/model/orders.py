@@ -7,6 +7,25 @@ from typing import Any
 import msgspec
 
 
+class RowOf(msgspec.Struct, frozen=True):
+    """An element of a loop over a reference, which only the worker reads."""
+
+    #: how many loops around the iteration
+    up: int
+    iterator: str
+    ref: dict[str, Any]
+    index: int
+
+
+class Gather(msgspec.Struct, frozen=True):
+    """The list of a loop that is over, and too long for the log: to be stored, not run."""
+
+    results: list[Any]
+    #: index → the reference of one that lies in the store already
+    refs: dict[str, dict[str, Any]]
+    counts: dict[str, int]
+
+
 class RunPipeline(msgspec.Struct, frozen=True):
     """Run the pipeline of a step, or of one iteration of its loop; go on where the log says it was."""
 
@@ -23,6 +42,9 @@ class RunPipeline(msgspec.Struct, frozen=True):
     begun: bool = False
     #: the event since which to look for that
     since: int = 1
+    #: what is to be read before it can begin; then the step's `input` is the worker's to evaluate, too
+    rows: tuple[RowOf, ...] = ()
+    gather: Gather | None = None
 
 
 class StopPipelines(msgspec.Struct, frozen=True):
@@ -52,4 +74,11 @@ class StopChild(msgspec.Struct, frozen=True):
     execution_id: str
 
 
-Order = RunPipeline | StopPipelines | WakeAt | StartChild | StopChild
+class HoldChild(msgspec.Struct, frozen=True):
+    """Pause a child execution with its parent, or let it go on."""
+
+    execution_id: str
+    paused: bool
+
+
+Order = RunPipeline | StopPipelines | WakeAt | StartChild | StopChild | HoldChild

@@ -13,6 +13,9 @@ import msgspec
 
 from noetl.model.source import Span
 
+#: the default of `limits.max_payload_bytes`
+MAX_PAYLOAD = 1_048_576
+
 
 class Value(Protocol):
     """A value that may have templates inside."""
@@ -230,3 +233,20 @@ class Playbook(msgspec.Struct, frozen=True):
     executor: Mapping[str, Any] = {}
     workload: Mapping[str, Any] = {}
     workbook: Mapping[str, tuple[Task, ...]] = {}
+
+    @property
+    def policy(self) -> Mapping[str, Any]:
+        """`executor.spec.policy`."""
+        found: Mapping[str, Any] = (self.executor.get("spec") or {}).get("policy") or {}
+        return found
+
+    @property
+    def limits(self) -> Mapping[str, Any]:
+        """The limits of a whole execution."""
+        return self.policy.get("limits") or {}
+
+    @property
+    def max_payload(self) -> int:
+        """How much of a payload the server may be shown, in bytes."""
+        found: int = self.limits.get("max_payload_bytes", MAX_PAYLOAD)
+        return found

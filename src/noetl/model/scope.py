@@ -21,6 +21,11 @@ def written(scope: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[st
     return made
 
 
+def followed_by(patch: Patch, later: Patch) -> Patch:
+    """Two patches as one, whose writes come in the order in which they were made."""
+    return {**{target: value for target, value in patch.items() if target not in later}, **later}
+
+
 def of_scope(patch: Patch, name: str) -> Iterable[tuple[tuple[str, ...], Any]]:
     """The writes of a patch that go to one scope: path and value."""
     for target, value in patch.items():
@@ -35,4 +40,18 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in over.items():
         below = made.get(key)
         made[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return made
+
+
+def beyond(base: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+    """What has to be laid over a map, as `merged` does it, to make the whole."""
+    made = {}
+    for key, value in whole.items():
+        below = base.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            value = beyond(below, value)  # noqa: PLW2901  the part of it that counts
+            if value:
+                made[key] = value
+        elif key not in base or below != value:
+            made[key] = value
     return made

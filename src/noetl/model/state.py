@@ -16,7 +16,7 @@ Path = tuple[int, ...]
 
 
 class Wait(msgspec.Struct):
-    """What a suspended task waits for; exactly one of `until`, `signal` (perhaps with `until`) and `child`."""
+    """What a suspended task waits for: a signal, a child, or just a time; `until` is when it waits no longer."""
 
     task_run_id: str
     until: float | None = None
@@ -24,6 +24,8 @@ class Wait(msgspec.Struct):
     child: dict[str, Any] | None = None
     #: what it waited for has come; the task goes on with this output
     answer: dict[str, Any] | None = None
+    #: `until` is a date, and not counted from when the task started
+    fixed: bool = False
 
 
 class Pipe(msgspec.Struct, tag="pipe"):
@@ -48,7 +50,8 @@ class LoopRun(msgspec.Struct, tag="loop"):
     """One pass over a list; inner loops have one per iteration around them."""
 
     path: Path
-    items: list[Any]
+    #: what it goes over: a list, or the reference to one
+    items: list[Any] | dict[str, Any]
     #: `sequential` or `parallel`
     mode: str
     ctx: dict[str, Any]
@@ -65,6 +68,15 @@ class LoopRun(msgspec.Struct, tag="loop"):
     error: dict[str, Any] | None = None
     #: writes for reducers: target → index → value
     writes: dict[str, dict[int, Any]] = {}
+    #: results that lie in the result store: index (of an inner loop's `"2.0"`) → reference
+    refs: dict[str, dict[str, Any]] = {}
+    #: all of its iterations are over; the list they made is being stored
+    gathering: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many iterations it has."""
+        return len(self.items) if isinstance(self.items, list) else int(self.items["meta"]["rows"])
 
     @property
     def started(self) -> int:
@@ -79,7 +91,7 @@ class LoopRun(msgspec.Struct, tag="loop"):
     def counts(self) -> dict[str, int]:
         """What `output.loop` and `complete_when` see."""
         return {
-            "total": len(self.items),
+            "total": self.total,
             "completed": self.completed,
             "succeeded": self.succeeded,
             "failed": self.failed,
@@ -112,13 +124,21 @@ class StepInfo(msgspec.Struct):
     #: `scheduled`, `running`, `done`, `failed`, `cancelled` or `skipped`
     status: str = "scheduled"
     run_id: str | None = None
-    #: how many of its runs are under way
-    active: int = 0
     started_at: str | None = None
     finished_at: str | None = None
     error: dict[str, Any] | None = None
     #: the counts of its loop
     loop: dict[str, int] | None = None
+
+
+#: the event that brings the first token
+BEGINNING: dict[str, Any] = {
+    "name": "workflow.started",
+    "status": "success",
+    "step": None,
+    "error": None,
+    "output": None,
+}
 
 
 class Token(msgspec.Struct):
@@ -178,7 +198,8 @@ class Execution(msgspec.Struct):
     timestamp: str = ""
     #: `requested`, `running`, `completed`, `failed` or `cancelled`
     status: str = "requested"
-    paused: bool = False
+    #: who wants it paused: `request`, `parent` or both
+    paused_by: list[str] = []
     #: when the workflow started, in seconds since the epoch
     started: float = 0.0
     workload: dict[str, Any] = {}
@@ -206,13 +227,22 @@ class Execution(msgspec.Struct):
     return_step: str | None = None
     parent: dict[str, Any] | None = None
     depth: int = 0
+    #: of a rerun: `execution_id` and `seq` of what it goes on from, and the time `at` which it was asked for
+    origin: dict[str, Any] | None = None
     #: what the execution would yield if it ended now, and whether a step that names itself the result said so
     output: Any = None
     output_final: bool = False
+    #: where that lies, when it is too large for the log
+    output_ref: dict[str, Any] | None = None
     #: the synthesised steps, in the words of the language
     synthesized: list[dict[str, Any]] = []
     error: dict[str, Any] | None = None
     stalled: list[str] = []
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing new may start."""
+        return bool(self.paused_by)
 
     @property
     def over(self) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from noetl.model.output import Output
-from noetl.model.playbook import Step, Task
+from noetl.model.output import Failure, Output
+from noetl.model.playbook import MAX_PAYLOAD, Step, Task
 from noetl.model.scope import Patch, of_scope, written
 
 
@@ -23,8 +23,18 @@ class Moment(msgspec.Struct, frozen=True):
 class Frame:
     """The program counter of one pipeline, and the scopes its templates see."""
 
-    def __init__(self, step: Step, order_scopes: Mapping[str, Any], *, run: str, iteration: int | str | None) -> None:
+    def __init__(
+        self,
+        step: Step,
+        order_scopes: Mapping[str, Any],
+        *,
+        run: str,
+        iteration: int | str | None,
+        max_payload: int = MAX_PAYLOAD,
+    ) -> None:
         self.step = step
+        #: what one `set` may write to `ctx`, in bytes
+        self.max_payload = max_payload
         self.tasks = step.tasks
         self.positions = {task.name: position for position, task in enumerate(step.tasks)}
         self.run = run
@@ -40,10 +50,14 @@ class Frame:
         self.step_input: dict[str, Any] = order_scopes["input"]
         self.scopes: dict[str, Any] = {**order_scopes, "_prev": None}
         self.output: Output | None = None
+        #: the task it comes from
+        self.yielder: Task | None = None
         #: how many attempts have begun
         self.number = 0
         #: the attempt that was recorded as started and has no end yet; it runs again, under the same name
         self.recorded_start: tuple[str, int] | None = None
+        #: the error with which the last task ended the pipeline, where the end itself is not recorded
+        self.failure: Failure | None = None
         #: what the task at which it stands last said of how far it is: another attempt may go on from there
         self.progress: dict[str, Any] | None = None
         #: when the next attempt may start, in seconds since the epoch
@@ -81,5 +95,13 @@ class Frame:
     def yield_output(self, output: Output) -> None:
         """An output that counts: the next task sees it."""
         self.output = output
+        self.yielder = self.task
         self.scopes["output"] = output
         self.scopes["_prev"] = output["data"]
+
+    def discard_output(self) -> None:
+        """An output that does not count: things stay as they were before the task."""
+        if self.output is None:
+            self.scopes.pop("output", None)
+        else:
+            self.scopes["output"] = self.output

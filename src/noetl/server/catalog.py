@@ -52,8 +52,12 @@ class Catalog:
     def _names(self, folder: Path) -> dict[str, Path]:
         known = self._folders.get(folder)
         if known is None:
+            try:
+                files = sorted(folder.iterdir())
+            except OSError:  # it may have been moved since an execution began
+                return {}
             known = self._folders[folder] = {}
-            for file in sorted(folder.iterdir()):
+            for file in files:
                 if file.suffix in _SUFFIXES and file.is_file():
                     for name in _names_of(file):
                         known.setdefault(name, file)

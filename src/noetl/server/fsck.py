@@ -97,6 +97,5 @@ def _left_over(log: EventLog, state: Execution) -> Iterator[str]:
         yield f"it is over, but tokens are still parked at {name}"
     if state.status == "completed" and state.failure is not None:
         yield "it is completed, but a failure was not routed"
-    for child in log.summaries(limit=100_000, unfinished=True):
-        if child.parent == state.execution_id:
-            yield f"it is over, but its child {child.execution_id} is {child.status}"
+    for child in log.summaries(limit=100, unfinished=True, parent=state.execution_id):
+        yield f"it is over, but its child {child.execution_id} is {child.status}"

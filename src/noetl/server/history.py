@@ -13,21 +13,37 @@ from noetl.ports import EventLog
 
 #: how many events are in memory at once while a log is gone through
 PAGE = 10_000
+#: what snapshots begin with; to be changed with what they hold
+_FORMAT = b"noetl state 2\n"
 
 
 def state_at(log: EventLog, execution_id: str, *, upto: int | None = None) -> Execution:
     """The state that the log yields, at its end or at an earlier event."""
-    found = log.snapshot(execution_id, upto=upto)
-    state = Execution(execution_id) if found is None else read_snapshot(found[1])
+    state = _begun(log, execution_id, upto)
     limit = None if upto is None else upto - state.seq
     for event in log.read(execution_id, after=state.seq, limit=limit):
         apply(state, event)
     return state
 
 
+def _begun(log: EventLog, execution_id: str, upto: int | None) -> Execution:
+    found = log.snapshot(execution_id, upto=upto)
+    try:
+        return Execution(execution_id) if found is None else read_snapshot(found[1])
+    except msgspec.MsgspecError:  # damaged, or of another version: the events are the truth
+        return Execution(execution_id)
+
+
+def snapshot_of(state: Execution) -> bytes:
+    """A state as it is kept beside the log. JSON, because its numbers may be of any size."""
+    return _FORMAT + msgspec.json.encode(state)
+
+
 def read_snapshot(body: bytes) -> Execution:
-    """The state that a snapshot holds."""
-    return msgspec.msgpack.decode(body, type=Execution)
+    """The state that a snapshot holds; a MsgspecError where it is damaged, or of another version."""
+    if not body.startswith(_FORMAT):
+        raise msgspec.DecodeError("a snapshot of another version")
+    return msgspec.json.decode(body[len(_FORMAT) :], type=Execution)
 
 
 def events_of(log: EventLog, execution_id: str, *, after: int = 0) -> Iterator[Event]:

@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-import msgspec
-
 from noetl.engine.outlook import Outlook
 from noetl.engine.react import open as open_execution
 from noetl.engine.react import pending, react
@@ -23,7 +21,7 @@ from noetl.model.orders import Order
 from noetl.model.requests import Due, Open, Request
 from noetl.model.state import Execution
 from noetl.ports import EventLog
-from noetl.server.history import state_at
+from noetl.server.history import snapshot_of, state_at
 
 #: a snapshot is written whenever so many events have come since the last
 SNAPSHOT_EVERY = 5_000
@@ -90,10 +88,10 @@ class Service:
         hot.busy = True
         try:
             await self._write(hot, decision)
-        except NoetlError as error:
-            self._lose(hot, [], error)
+            self._after(hot, decision)
+        except Exception as error:
+            self._lose(hot, [], _ours(error))
             raise
-        self._after(hot, decision)
         hot.busy = False
         if hot.mail:
             self.post(hot.id, ())
@@ -132,8 +130,8 @@ class Service:
         items = list(happened)
         hot.mail.extend((one, None) for one in items[:-1])
         hot.mail.append((items[-1], done))
-        if not hot.busy:
-            await self._drain(hot)
+        # Never drained by the caller itself: a pipeline may be stopped at any await, and a decision may not.
+        self.post(execution_id, ())
         await done
 
     def post(self, execution_id: str, happened: Iterable[Happening]) -> None:
@@ -164,13 +162,13 @@ class Service:
         try:
             decision = react(hot.outlook, hot.state, [one for one, _ in mail], self.clock(), self.new_id)
             await self._write(hot, decision)
+            for _, done in mail:
+                if done is not None and not done.done():
+                    done.set_result(None)
+            if not hot.finished.done():  # it may have been given up meanwhile
+                self._after(hot, decision)
         except Exception as error:  # noqa: BLE001  whatever it is, nobody may wait for ever
             self._lose(hot, mail, _ours(error))
-            return
-        for _, done in mail:
-            if done is not None and not done.done():
-                done.set_result(None)
-        self._after(hot, decision)
 
     async def _write(self, hot: Hot, decision: Decision) -> None:
         if not decision.events:
@@ -178,14 +176,17 @@ class Service:
         state = hot.state
         snapshot = None
         if state.seq >= hot.next_snapshot:
-            snapshot = msgspec.msgpack.encode(state)
+            snapshot = snapshot_of(state)
             # A large state is written less often, so that an event costs the same however long the run is.
             hot.next_snapshot = state.seq + max(SNAPSHOT_EVERY, len(snapshot) // BYTES_PER_EVENT)
         await self.log.append(decision.events, status=shown_status(state), snapshot=snapshot)
 
     def _after(self, hot: Hot, decision: Decision) -> None:
-        for watch in self.watchers:
-            watch(hot, decision.events)
+        for watch in tuple(self.watchers):
+            try:
+                watch(hot, decision.events)
+            except Exception:  # noqa: BLE001  who only looks on, at a screen that has gone, must not end a run
+                self.watchers.remove(watch)
         self.dispatch.give(hot, decision.orders)
         if hot.state.over:
             self._end(hot)
@@ -205,12 +206,14 @@ class Service:
     def _lose(self, hot: Hot, mail: list[tuple[Happening, asyncio.Future[None] | None]], error: NoetlError) -> None:
         """What was decided could not be written: forget the state, which is ahead of the log now."""
         self.hot.pop(hot.id, None)
-        for _, done in [*mail, *hot.mail]:
+        waiting, hot.mail = [*mail, *hot.mail], []
+        for _, done in waiting:
             if done is not None and not done.done():
                 done.set_exception(error)
         self.dispatch.ended(hot)
         if not hot.finished.done():
             hot.finished.set_exception(error)
+            hot.finished.exception()  # known: whoever waits hears of it, and where nobody does it is no news to print
 
 
 def _ours(error: BaseException) -> NoetlError:

@@ -9,7 +9,7 @@ from itertools import chain
 import msgspec
 
 from noetl.model.events import Event, encode
-from noetl.ports import Conflict
+from noetl.ports import OVER, Conflict
 from noetl.stores.chain import link, root
 from noetl.stores.queries import queries
 
@@ -18,9 +18,6 @@ Heads = dict[str, tuple[int, bytes]]
 
 #: snapshots of an execution that are kept, so that a state of the near past need not be folded from the beginning
 KEPT_SNAPSHOTS = 8
-
-#: what a summary's status is at the end
-OVER = frozenset({"completed", "failed", "cancelled"})
 
 _SQL = queries("sqlite")
 #: The driver lets other threads run at every statement, and a busy one then keeps it for 5 ms: so, many rows a statement.

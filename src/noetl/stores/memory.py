@@ -10,10 +10,9 @@ import msgspec
 
 from noetl.errors import UsageError
 from noetl.model.events import Event, decode, encode
-from noetl.ports import Conflict, EventLog, Line, Source, Summary
+from noetl.ports import OVER, Conflict, EventLog, Line, Source, Summary
 from noetl.stores.chain import link, root
 
-_OVER = ("completed", "failed", "cancelled")
 _names = count(1)
 
 
@@ -73,10 +72,11 @@ class MemoryLog(EventLog):
         kept = self._shelf.snapshots.get(execution_id, {})
         return max(((seq, body) for seq, body in kept.items() if upto is None or seq <= upto), default=None)
 
-    def summaries(self, *, limit: int = 50, unfinished: bool = False) -> list[Summary]:
+    def summaries(self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None) -> list[Summary]:
         """See the port."""
         latest = [self._owned(one) for one in reversed(self._shelf.summaries.values())]
-        return [one for one in latest if not (unfinished and one.status in _OVER)][:limit]
+        latest = [one for one in latest if parent is None or (one.parent or "") == parent]
+        return [one for one in latest if not (unfinished and one.status in OVER)][:limit]
 
     def summary(self, execution_id: str) -> Summary | None:
         """See the port."""
@@ -97,13 +97,18 @@ class MemoryLog(EventLog):
         self._shelf.owners[execution_id] = self._name
         return True
 
-    def keep_source(self, source: Source) -> None:
+    async def keep_source(self, source: Source) -> None:
         """See the port."""
         self._shelf.sources[source.hash] = source
 
     def source(self, content_hash: str) -> Source | None:
         """See the port."""
         return self._shelf.sources.get(content_hash)
+
+    def latest(self, path: str) -> Source | None:
+        """See the port."""
+        found = next((one for one in reversed(self._shelf.summaries.values()) if one.path == path), None)
+        return self.source(found.playbook) if found is not None else None
 
     def post(self, execution_id: str, body: bytes) -> None:
         """See the port."""

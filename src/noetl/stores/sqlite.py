@@ -41,6 +41,10 @@ def _event(body: bytes) -> Event:
         raise StoreFailed(f"an event is of a shape this version does not know ({error}): use a later one") from error
 
 
+def _source(row: tuple[str, str, str, int] | None) -> Source | None:
+    return Source(row[0], row[1], row[2], bool(row[3])) if row is not None else None
+
+
 def _writing(name: str, rows: list[tuple[Any, ...]]) -> Job:
     def write(connection: sqlite3.Connection) -> None:
         connection.executemany(_SQL[name], rows)
@@ -113,10 +117,10 @@ class SqliteLog(EventLog):
     # --- summaries and owners ----------------------------------------------------------------------------------------
 
     @_explaining
-    def summaries(self, *, limit: int = 50, unfinished: bool = False) -> list[Summary]:
+    def summaries(self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None) -> list[Summary]:
         """See the port; the latest is the one that was requested last."""
         query = _SQL["unfinished" if unfinished else "summaries"]
-        return self._summaries(self._reader().execute(query, (limit,)).fetchall())
+        return self._summaries(self._reader().execute(query, (limit, parent)).fetchall())
 
     @_explaining
     def summary(self, execution_id: str) -> Summary | None:
@@ -147,20 +151,21 @@ class SqliteLog(EventLog):
 
     # --- playbooks ---------------------------------------------------------------------------------------------------
 
-    def keep_source(self, source: Source) -> None:
+    async def keep_source(self, source: Source) -> None:
         """See the port. The same text from another file: the later one counts."""
         if self.source(source.hash) != source:
             row = source.hash, source.text, source.file, source.legacy
-            self._writer.put(_writing("add_source", [row])).result()
+            await self._writer.ask(_writing("add_source", [row]))
 
     @_explaining
     def source(self, content_hash: str) -> Source | None:
         """See the port."""
-        row = self._reader().execute(_SQL["source"], (content_hash,)).fetchone()
-        if row is None:
-            return None
-        found, text, file, legacy = row
-        return Source(found, text, file, bool(legacy))
+        return _source(self._reader().execute(_SQL["source"], (content_hash,)).fetchone())
+
+    @_explaining
+    def latest(self, path: str) -> Source | None:
+        """See the port."""
+        return _source(self._reader().execute(_SQL["latest_source"], (path,)).fetchone())
 
     # --- requests ----------------------------------------------------------------------------------------------------
 

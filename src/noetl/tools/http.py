@@ -35,7 +35,12 @@ KIND = ToolKind(
 
 async def run(call: Call, world: World) -> Output:
     """Make the request, over the connections that the execution's earlier requests left open."""
+    from noetl.model.output import failed, failure
     from noetl.tools.http_client import Client
 
-    client = await world.resource("http", Client.open, Client.close)
+    # `pool_size` is how many connections there are at once; tasks of one size share them.
+    size = call.spec.get("pool_size") or 0
+    if not isinstance(size, int) or size < 0:
+        return failed(failure("type", f"`spec.pool_size` must be a whole number above 0, not {size!r}"))
+    client = await world.resource(f"http {size}", lambda: Client.open(size), Client.close)
     return await client.run(call)

@@ -42,8 +42,8 @@ class TooLarge(Exception):
 class Client:
     """The connections of one execution. Tasks share them and nothing else: there is no jar for cookies."""
 
-    def __init__(self) -> None:
-        connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60)
+    def __init__(self, size: int) -> None:
+        connector = aiohttp.TCPConnector(limit=size, ttl_dns_cache=60)
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -53,9 +53,9 @@ class Client:
         )
 
     @classmethod
-    async def open(cls) -> Client:
-        """A client in the running event loop."""
-        return cls()
+    async def open(cls, size: int) -> Client:
+        """A client in the running event loop, of so many connections at once; 0: as many as are wanted."""
+        return cls(size)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -2,7 +2,8 @@
 
 Nothing outlives its task, nor the engine. When the engine dies, however it dies, the kernel itself kills the group: a
 pipe, whose only writer is the engine, is told to send SIGKILL when it is closed. Descendants that left the group are
-found by a marker in their environment, which every process has from its parent.
+found by a marker in their environment, which every process has from its parent. To look for them takes a walk through
+all processes of the machine: so it is done where a task is ended by force, and otherwise once for a whole execution.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
+from noetl.model.output import Failure, failure
 from noetl.ports import Call, World
 
 #: what a task may print or return when nobody says otherwise
@@ -27,6 +31,8 @@ OUT_OF_TIME = -signal.SIGXCPU
 _MARK = "NOETL_CHILD"
 _CHUNK = 65_536
 _PATIENCE_S = 5.0
+#: how often the processes of a task are counted, where there may be only so many
+_COUNT_S = 0.05
 _HAS_PROC = Path("/proc/self").exists()
 #: the parent of the kernel's own threads
 _KERNEL = b"2"
@@ -63,6 +69,28 @@ class Capture:
         return "".join(self.texts["stdout"]), "".join(self.texts["stderr"])
 
 
+class Family:
+    """All processes that were started for one execution: what is left of them ends with it."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_hex(8)
+
+    @classmethod
+    async def open(cls) -> Family:
+        """One without members."""
+        return cls()
+
+    def kill(self) -> bool:
+        """Kill all there is of it; False: there was nothing."""
+        return _kill(_families([(f"{_MARK}={self.token}-".encode(), None)]))
+
+    async def close(self) -> None:
+        """Kill them, and see that they are gone."""
+        give_up = asyncio.get_running_loop().time() + _PATIENCE_S
+        while self.kill() and asyncio.get_running_loop().time() < give_up:  # noqa: ASYNC110  nobody tells of deaths
+            await asyncio.sleep(0.002)
+
+
 class Child:
     """A process, from its start to the end of everything it started. OSError: it cannot be started."""
 
@@ -73,13 +101,13 @@ class Child:
         folder: Path,
         environment: Mapping[str, str],
         files: Sequence[int] = (),
-        capture: Capture | None = None,
+        family: Family | None = None,
     ) -> None:
-        self.capture = capture
+        self.capture: Capture | None = None
         self._loop = asyncio.get_running_loop()
         #: the exit code; negative: the signal that ended it
         self.ended: asyncio.Future[int] = self._loop.create_future()
-        token = secrets.token_hex(8)
+        token = f"{(family or Family()).token}-{secrets.token_hex(8)}"
         self._marker = f"{_MARK}={token}".encode()
         reader, self._life = os.pipe()
         try:
@@ -196,7 +224,7 @@ async def end(children: Sequence[Child]) -> None:
     loop = asyncio.get_running_loop()
     give_up = loop.time() + _PATIENCE_S
     try:
-        while children and _kill_families(children) and loop.time() < give_up:  # noqa: ASYNC110  nobody tells of deaths
+        while children and kill_families(children) and loop.time() < give_up:  # noqa: ASYNC110  nobody tells of deaths
             await asyncio.sleep(0.002)
         if children:
             await asyncio.wait([child.ended for child in children], timeout=_PATIENCE_S)
@@ -205,15 +233,59 @@ async def end(children: Sequence[Child]) -> None:
             child.close()
 
 
-def _kill_families(children: Sequence[Child]) -> bool:
+def kill_families(children: Sequence[Child]) -> bool:
     """Kill all there is of them; False: there was nothing."""
     found = _families([child.kin for child in children])
     for child in children:
         child.kill_group()
+    return _kill(found)
+
+
+def _kill(found: set[int]) -> bool:
     for pid in found:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     return bool(found)
+
+
+class Census:
+    """Counts the processes that a child has started while a task runs in it, and ends it when there are too many.
+
+    The kernel's own limit counts all processes of a user, and holds nobody who is root. This one is no wall against
+    those who become more faster than they are counted; it ends what goes wrong by mistake.
+    """
+
+    def __init__(self, child: Child, call: Call) -> None:
+        self.limit: int | None = call.spec.get("limits.processes")
+        self.exceeded = False
+        self._child = child
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Self:
+        if self.limit is not None:
+            self._timer = asyncio.get_running_loop().call_later(_COUNT_S / 2, self._count, self.limit)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _count(self, limit: int) -> None:
+        found = _families([self._child.kin])
+        if len(found) - 1 > limit:
+            self.exceeded = True
+            self._child.kill_group()  # first, and at one blow: they may be quick to become more
+            _kill(found)
+        else:
+            self._timer = asyncio.get_running_loop().call_later(_COUNT_S, self._count, limit)
+
+
+def unkept(call: Call) -> Failure | None:
+    """What the spec asks for and processes of this version cannot be held to; to leave it out would be worse."""
+    for key, value in (("network", "off"), ("isolation", "strict")):
+        if call.spec.get(key) == value:
+            return failure("fail", f"`{key}: {value}` cannot be kept for `kind: {call.kind}` by this version")
+    return None
 
 
 def _kill_group_when_closed(reader: int, group: int) -> None:

@@ -16,7 +16,17 @@ import msgspec
 import noetl
 from noetl.model.output import Output, failed, failure, ok
 from noetl.ports import Call, World
-from noetl.tools.processes import OUT_OF_TIME, Capture, Child, end, how_it_ended, signal_name
+from noetl.tools.processes import (
+    OUT_OF_TIME,
+    Capture,
+    Census,
+    Child,
+    end,
+    how_it_ended,
+    kill_families,
+    signal_name,
+    unkept,
+)
 
 #: what `context` may show: never `keychain`, whose values go nowhere but into a task's own fields
 _SCOPES = ("workload", "ctx", "step", "iter", "input", "output", "steps", "execution_id", "_prev", "_task", "_attempt")
@@ -49,19 +59,25 @@ class Pool:
         self._most = max(4, 2 * (os.cpu_count() or 1))
         self._places = asyncio.Semaphore(self._most)
         self._idle: list[Host] = []
+        self._busy: set[Host] = set()
 
     async def run(self, call: Call, world: World) -> Output:
         """Run one task."""
+        if (refused := unkept(call)) is not None:
+            return failed(refused)
         async with self._places:
             try:
                 host = await self._host(float(call.spec.get("limits.memory_mb") or 0))
             except OSError as error:
                 return failed(failure("tool-crashed", f"no process for the code: {error}", retryable=True))
+            self._busy.add(host)
             try:
                 output = await host.run(call, world)
             except BaseException:  # cancelled: the code may be in the midst of anything
                 await host.end()
                 raise
+            finally:
+                self._busy.discard(host)
             if host.usable:
                 self._idle.append(host)
             else:
@@ -77,6 +93,10 @@ class Pool:
         while len(self._idle) >= self._most:
             await self._idle.pop(0).end()
         return Host(self._folder, self._environment, memory_mb)
+
+    def kill(self) -> None:
+        """Kill all hosts with all that they started, without waiting."""
+        kill_families([host.child for host in (*self._idle, *self._busy)])
 
     async def close(self) -> None:
         """End all hosts."""
@@ -123,19 +143,26 @@ class Host:
     async def run(self, call: Call, world: World) -> Output:
         """Have it run a task. When this is cancelled, it has to be ended."""
         capture = self.child.capture = Capture(call, world, keep=False)
+        census = Census(self.child, call)
         try:
-            await self._send(_request(call, capture.limit))
-            reply = await self._receive(capture.limit + _FRAME)
-            while "ask" in reply:
-                await self._send({name: call.scopes[name] for name in _SCOPES if name in call.scopes})
-                reply = await self._receive(capture.limit + _FRAME)
+            with census:
+                reply = await self._reply(call, capture.limit)
         except (HungUp, OSError) as error:
-            return await self._gone(call, capture, str(error))
+            crowded = f"the code has more than {census.limit} processes" if census.exceeded else ""
+            return await self._gone(call, capture, crowded or str(error))
         self.child.drain()
         capture.finish()
         if capture.exceeded:
             return await self._gone(call, capture, "")
         return self._output(call, reply)
+
+    async def _reply(self, call: Call, limit: int) -> dict[str, Any]:
+        await self._send(_request(call, limit))
+        reply = await self._receive(limit + _FRAME)
+        while "ask" in reply:
+            await self._send({name: call.scopes[name] for name in _SCOPES if name in call.scopes})
+            reply = await self._receive(limit + _FRAME)
+        return reply
 
     def _output(self, call: Call, reply: dict[str, Any]) -> Output:
         # A limit of processor time counts from the process's start and cannot be raised again.

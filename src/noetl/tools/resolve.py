@@ -1,7 +1,16 @@
 """kind: resolve"""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from noetl.model.kinds import InputRole, ToolKind
+from noetl.model.output import failed, failure, ok
 from noetl.model.shape import Anything, Key
+
+if TYPE_CHECKING:
+    from noetl.model.output import Output
+    from noetl.ports import Call, World
 
 KIND = ToolKind(
     name="resolve",
@@ -15,3 +24,36 @@ KIND = ToolKind(
     one_of=(("ref",),),
     effect_free=True,
 )
+
+
+async def run(call: Call, world: World) -> Output:
+    """Read what a reference leads to."""
+    from noetl.errors import NoetlError
+    from noetl.expr.refs import is_reference
+    from noetl.ports import ResultDamaged, ResultGone
+
+    reference, some = call.config.get("ref"), call.config.get("range")
+    if not isinstance(reference, dict) or not is_reference(reference):
+        return failed(failure("type", f"`ref` must be a reference such as `output.ref`, not {_told(reference)}"))
+    if some is not None and not _is_range(some):
+        return failed(failure("type", f"`range` must be two row numbers, `[from, to]`, not {_told(some)}"))
+    try:
+        return ok(await (world.results.read(reference) if some is None else world.results.rows(reference, *some)))
+    except ResultGone as error:
+        return failed(failure("result-expired", str(error)))
+    except ResultDamaged as error:
+        return failed(failure("result-damaged", str(error)))
+    except NoetlError as error:
+        return failed(failure("result", str(error)))
+
+
+def _is_range(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in value)
+    )
+
+
+def _told(value: Any) -> str:
+    return f"{type(value).__name__} {str(value)[:60]!r}" if value is not None else "nothing"

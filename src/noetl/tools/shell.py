@@ -42,20 +42,27 @@ KIND = ToolKind(
 
 async def run(call: Call, world: World) -> Output:
     """Run the commands one after another until one fails; what they left in the background ends with the task."""
-    from noetl.tools.processes import Capture, Child, end
+    from noetl.tools.processes import Capture, Census, Child, Family, end, unkept
 
+    if (refused := unkept(call)) is not None:
+        return failed(refused)
+    # Who has left the group of a command is not looked for at the end of each task, but at the end of the execution.
+    family = await world.resource("shell", Family.open, Family.close)
     capture = Capture(call, world, keep=True)
     children: list[Child] = []
-    code = 0
+    code, crowded = 0, False
     try:
         environment = {**world.environment, **_variables(call)}
         folder = world.folder / str(call.config.get("cwd") or "")
         for arguments in _commands(call, world.folder):
-            child = Child(_limited(arguments, call), folder=folder, environment=environment, capture=capture)
+            child = Child(_limited(arguments, call), folder=folder, environment=environment, family=family)
+            child.capture = capture
             children.append(child)
-            code = await child.wait()
+            with Census(child, call) as census:
+                code = await child.wait()
+            crowded = census.exceeded
             child.drain()
-            if code or capture.exceeded:
+            if code or capture.exceeded or crowded:
                 break
     except (OSError, ValueError) as error:
         return failed(failure("shell", f"the command cannot be started: {error}"))
@@ -66,6 +73,8 @@ async def run(call: Call, world: World) -> Output:
         for child in children:
             child.close()
     stdout, stderr = capture.finish()
+    if crowded:
+        return failed(failure("limit", f"the command has more than {call.spec['limits.processes']} processes"))
     if capture.exceeded:
         return failed(failure("limit", f"the command wrote more than {capture.limit:,} bytes"))
     return _output(call, code, stdout, stderr)

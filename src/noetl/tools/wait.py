@@ -21,8 +21,13 @@ KIND = ToolKind(
     input=InputRole.CONFIGURES,
     output="what the signal carried",
     one_of=(("seconds", "until", "signal"),),
+    suspends=True,
     effect_free=True,
 )
+
+
+#: the last second of the year 9999: no clock of ours shows more
+_LATEST = 253_402_300_799.0
 
 
 def suspend(call: Call, now: float) -> dict[str, Any] | Failure:
@@ -32,14 +37,22 @@ def suspend(call: Call, now: float) -> dict[str, Any] | Failure:
         if config.get("signal") is not None:
             wait: dict[str, Any] = {"signal": str(config["signal"])}
             if config.get("timeout") is not None:
-                wait["until"] = now + float(config["timeout"])
+                wait["until"] = _in(config["timeout"], now)
             if config.get("transient"):
                 wait["transient"] = True
             return wait
         if config.get("seconds") is not None:
-            return {"until": now + max(0.0, float(config["seconds"]))}
+            return {"until": _in(config["seconds"], now)}
         moment = datetime.fromisoformat(str(config["until"]))
-    except (TypeError, ValueError) as error:
+        # A time without a zone is taken as UTC, on every machine.
+        return {"until": (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), "fixed": True}
+    except (TypeError, ValueError, OverflowError) as error:
         return failure("type", f"task `{call.task}` cannot wait so: {error}")
-    # A time without a zone is taken as UTC, on every machine.
-    return {"until": (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()}
+
+
+def _in(seconds: Any, now: float) -> float:
+    """So many seconds from now."""
+    until = now + max(0.0, float(seconds))
+    if not until <= _LATEST:  # NaN is not either
+        raise ValueError(f"{seconds} seconds from now is beyond the year 9999")
+    return until

@@ -13,17 +13,18 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of
+from noetl.errors import NoetlError, TemplateError
+from noetl.expr.assign import failure_of, render
 from noetl.model.events import Event, Fact
 from noetl.model.kinds import ToolKind
 from noetl.model.orders import RunPipeline
-from noetl.model.output import Output, failed, failure
+from noetl.model.output import Failure, Output, Spilled, failed, failure
 from noetl.model.playbook import Playbook, Step
 from noetl.pipeline import machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
 from noetl.ports import Call, World
+from noetl.worker.keeping import Keeper, unreadable
 from noetl.worker.render import call_of
 from noetl.worker.world import LocalWorld
 
@@ -52,6 +53,9 @@ class Surroundings(Protocol):
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
 
+    def paused(self) -> bool:
+        """Whether nothing new may start."""
+
     async def sleep_until(self, when: float) -> None:
         """Sleep until a time in seconds since the epoch."""
 
@@ -77,8 +81,21 @@ class Runner:
         self.playbook = playbook
         moment = around.moment()
         functions = {"uuid": moment.new_id, "now": self._now}
-        self.frame = Frame(step, {**order.scopes, **functions}, run=order.step_run_id, iteration=order.iteration)
+        self.frame = Frame(
+            step,
+            {**order.scopes, **functions},
+            run=order.step_run_id,
+            iteration=order.iteration,
+            max_payload=playbook.max_payload,
+        )
+        self.keeper = Keeper(world.results, playbook, step, self.frame)
         self.waiting: list[Fact] = []
+        #: what the log has of it, when it goes on
+        self.recorded: list[Event] = []
+        #: it has made its first move
+        self.ready = False
+        #: an output that is to be stored before it is concluded
+        self.shaped: Output | None = None
         self.move: Move | None = None
 
     def _now(self) -> str:
@@ -95,22 +112,37 @@ class Runner:
 
     def sprint(self) -> bool:
         """Run as far as plain functions go; whether that was to the end. Most short pipelines need no more."""
+        if not self._is_ready():
+            return False
+        self.ready = True
         self.move = self._told(self._first())
         for _ in range(_PATIENCE):
             if self.move is None or isinstance(self.move, Finish):
+                if not all(map(self.keeper.may_go, self.waiting)):
+                    return False
                 if self.waiting:
                     self.around.post(self.waiting)
                 return True
             output = self._plainly(self.move) if isinstance(self.move, RunTask) else None
             if output is None:
                 return False
-            self.move = self._told(machine.advance(self.frame, output, self.around.moment()))
+            output = machine.shaped(self.frame, output, self.around.moment())
+            if not self.keeper.is_light(output):
+                self.shaped = output
+                return False
+            self.move = self._told(machine.conclude(self.frame, output, self.around.moment()))
         return False
 
     async def run(self) -> None:
         """Run the rest: to the end, or to a task that waits for something that holds no worker."""
+        if not self.ready:
+            self.move = self._told(await self._prepared())
+        elif self.shaped is not None:
+            self.move = self._told(await self._kept(self.shaped))
         while self.move is not None and not isinstance(self.move, Finish):
             move = self.move
+            if isinstance(move, RunTask) and self.around.paused():
+                break  # it is ordered anew when that is over, and goes on behind what it has reported
             self.move = self._told(await self._sleep(move) if isinstance(move, Sleep) else await self._task(move))
         await self._report()
 
@@ -119,26 +151,81 @@ class Runner:
             self.waiting.extend(move.facts)
         return move
 
+    # --- the first move ----------------------------------------------------------------------------------------------
+
+    def _is_ready(self) -> bool:
+        """Whether it can begin without reading anything from the result store."""
+        order = self.order
+        if order.begun:
+            self.recorded = self.around.recorded(order)
+        external = any("kept" in one.payload or one.payload.get("output", {}).get("external") for one in self.recorded)
+        heavy_answer = order.answer is not None and not self.keeper.is_light(order.answer)
+        return not (order.rows or order.gather is not None or external or heavy_answer)
+
     def _first(self) -> Move | None:
         order, frame = self.order, self.frame
         if not order.begun:
             return machine.begin(frame, self.around.moment())
-        machine.resume(frame, self.around.recorded(order))
+        machine.resume(frame, self.recorded)
         if order.answer is not None:
             if frame.recorded_start is None or frame.number != order.number:
                 return None  # it has been answered already
             return machine.advance(frame, order.answer, self.around.moment())
         return machine.proceed(frame, self.around.moment())
 
+    async def _prepared(self) -> Move | None:
+        """The first move of a pipeline that needs something from the result store."""
+        order, frame = self.order, self.frame
+        if order.gather is not None:
+            return machine.close(frame, await self.keeper.gathered(order.gather))
+        problem = await self._rows()
+        if problem is not None:
+            return machine.spoil(frame, problem)
+        if not order.begun:
+            return machine.begin(frame, self.around.moment())
+        machine.resume(frame, await self.keeper.refilled(self.recorded))
+        await self.keeper.remembered()
+        if order.answer is None:
+            return machine.proceed(frame, self.around.moment())
+        if frame.recorded_start is None or frame.number != order.number:
+            return None  # it has been answered already
+        return await self._conclude(order.answer)
+
+    async def _rows(self) -> Failure | None:
+        """Read the elements of loops over references, and evaluate the `input` that may read them."""
+        frame, step = self.frame, self.frame.step
+        try:
+            for row in self.order.rows:
+                at = frame.scopes["iter"]
+                for _ in range(row.up):
+                    at = at["parent"]
+                at[row.iterator] = await self.world.row(row.ref, row.index)
+            if self.order.rows and step.input is not None:
+                frame.step_input = frame.scopes["input"] = render(step.input, frame.scopes)
+        except TemplateError as error:
+            return failure_of(error)
+        except NoetlError as error:
+            return unreadable(error)
+        return None
+
     async def _sleep(self, move: Sleep) -> Move:
         await self._report()
         await self.around.sleep_until(move.until)
         return machine.proceed(self.frame, self.around.moment())
 
+    async def _conclude(self, output: Output) -> Move:
+        """What follows from a task's output."""
+        brought = await self.keeper.brought(output)
+        return await self._kept(machine.shaped(self.frame, brought, self.around.moment()))
+
+    async def _kept(self, shaped: Output) -> Move:
+        output, recorded = await self.keeper.kept(shaped)
+        return machine.conclude(self.frame, output, self.around.moment(), recorded)
+
     async def _report(self) -> None:
         facts, self.waiting = self.waiting, []
         if facts:
-            await self.around.report(facts)
+            await self.around.report([await self.keeper.written_down(fact) for fact in facts])
 
     async def _progress(self, said: Mapping[str, Any]) -> None:
         self.frame.progress = dict(said)
@@ -191,8 +278,7 @@ class Runner:
             self.waiting.append(machine.started_fact(self.frame, {}))
         if not kind.effect_free or len(self.waiting) > _PATIENCE:
             await self._report()
-        output = await self._tool(kind, call)
-        return machine.advance(self.frame, output, self.around.moment())
+        return await self._conclude(await self._tool(kind, call))
 
     async def _ended(self, output: Output, *, again: bool) -> Move:
         """A task that ended before it started."""
@@ -262,7 +348,10 @@ class Runner:
             return unable
         if getattr(self.around.tools.module(kind.name), "suspend", None) is not None:
             return failed(failure("fail", f"`kind: {kind.name}` cannot stand in a workbook: call it from the step"))
-        return await self._tool(kind, replace(call, task=f"{outer.task}.{call.task}"))
+        output = await self._tool(kind, replace(call, task=f"{outer.task}.{call.task}"))
+        if isinstance(output["data"], Spilled):
+            output = {**output, "data": await self.world.results.load(output["data"])}
+        return output
 
 
 def _broke(error: Exception) -> Output:

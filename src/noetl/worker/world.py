@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from noetl.ports import Call
+from noetl.ports import Call, ResultDamaged, ResultStore
 
 T = TypeVar("T")
+#: rows of a reference are read so many at a time, and so many blocks of them are kept
+_ROWS, _BLOCKS = 1_000, 4
 
 
 class LocalWorld:
     """Keeps what tools want kept for an execution, and closes it at the end."""
 
     def __init__(
-        self, folder: Path, environment: Mapping[str, str], log: Callable[[Call, str, str], None], drafts: Path
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        log: Callable[[Call, str, str], None],
+        results: ResultStore,
     ) -> None:
         self.folder = folder
-        self._drafts = drafts
+        self.results = results
+        #: the rows that a loop over a reference is at: (where they lie, from which on) → rows
+        self._rows: dict[tuple[str, int], asyncio.Future[list[Any]]] = {}
         self.environment = environment
         self._log = log
         #: task key → who hears of its progress
@@ -42,9 +49,22 @@ class LocalWorld:
         self._log(call, stream, text)
 
     def draft(self, suffix: str) -> Path:
-        """A new file beside the result store."""
-        self._drafts.mkdir(parents=True, exist_ok=True)
-        return self._drafts / f"{uuid.uuid4().hex}{suffix}"
+        """A new file for what is to be spilled."""
+        return self.results.draft(suffix)
+
+    async def row(self, reference: Mapping[str, Any], index: int) -> Any:
+        """One element of what a reference leads to; they are read many at a time."""
+        start = index - index % _ROWS
+        key = (str(reference["locator"]), start)
+        if key not in self._rows:
+            # Parallel iterations are close to each other: two blocks are enough, a few more do no harm.
+            while len(self._rows) >= _BLOCKS:
+                del self._rows[next(iter(self._rows))]
+            self._rows[key] = asyncio.ensure_future(self.results.rows(reference, start, start + _ROWS))
+        rows = await asyncio.shield(self._rows[key])
+        if index - start >= len(rows):
+            raise ResultDamaged(f"there is no row {index:,} where {key[0]} leads to")
+        return rows[index - start]
 
     async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
         """Record how far a task is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 from noetl.lang.checks.subject import Subject, all_tasks
 from noetl.model.diagnostics import Edit, Where
@@ -30,6 +30,7 @@ def check(subject: Subject) -> None:
         _jumps(subject, tasks, f"workbook task `{name}`")
     _helpers(subject, known)
     _workbook_calls(subject)
+    _workbook_tasks(subject)
 
 
 def _unknown_step(subject: Subject, name: str, at: Where, known: Collection[str]) -> None:
@@ -148,3 +149,36 @@ def _workbook_calls(subject: Subject) -> None:
             at = subject.inside(task.at, name)
             fix, edits = _suggested(subject, name, at, subject.playbook.workbook, "its tasks")
             subject.problems.error("unknown-task", f"the workbook has no task `{name}`", at, fix=fix, edits=edits)
+
+
+def _workbook_tasks(subject: Subject) -> None:
+    """What a call of the workbook cannot do: be put away, as it is one task, or come back to itself."""
+    workbook = subject.playbook.workbook
+    calls = {name: [task for task in tasks if task.kind == "workbook"] for name, tasks in workbook.items()}
+    for name, tasks in workbook.items():
+        for task in tasks:
+            kind = subject.kinds.get(task.kind)
+            if kind is not None and kind.suspends:
+                message = (
+                    f"`kind: {task.kind}` cannot stand in the workbook: a call of it is one task, which cannot wait"
+                )
+                fix = "put it into the step, or the whole task into a playbook of its own"
+                subject.problems.error("wrong-value", message, task.at, fix=fix)
+        for task in calls[name]:
+            if name in _called(calls, task):
+                message = f"workbook task `{name}` calls itself, and would never end"
+                subject.problems.error(
+                    "wrong-value", message, task.at, fix="use `jump`, `while` or a playbook of its own"
+                )
+
+
+def _called(calls: Mapping[str, Sequence[Task]], first: Task) -> set[str]:
+    """The workbook tasks that a call leads to."""
+    found: set[str] = set()
+    waiting = [first]
+    while waiting:
+        name = waiting.pop().config.get("task")
+        if isinstance(name, str) and name not in found:
+            found.add(name)
+            waiting.extend(calls.get(name, ()))
+    return found

@@ -25,13 +25,18 @@ UPDATE execution SET over = 1 WHERE execution_id = ?;
 -- name: summaries
 SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
 FROM execution LEFT JOIN ownership USING (execution_id)
-ORDER BY number DESC LIMIT ?;
+WHERE ?2 IS NULL OR (
+    coalesce(parent, '') = ?2
+    -- a child is requested after its parent
+    AND number > coalesce((SELECT number FROM execution WHERE execution_id = ?2), 0)
+)
+ORDER BY number DESC LIMIT ?1;
 
 -- name: unfinished
 SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
 FROM execution INDEXED BY unfinished LEFT JOIN ownership USING (execution_id)
-WHERE over = 0
-ORDER BY number DESC LIMIT ?;
+WHERE over = 0 AND (?2 IS NULL OR coalesce(parent, '') = ?2)
+ORDER BY number DESC LIMIT ?1;
 
 -- name: summaries_between
 SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
@@ -64,6 +69,10 @@ INSERT OR REPLACE INTO source (hash, text, file, legacy) VALUES (?, ?, ?, ?);
 
 -- name: source
 SELECT hash, text, file, legacy FROM source WHERE hash = ?;
+
+-- name: latest_source
+SELECT hash, text, file, legacy FROM source
+WHERE hash = (SELECT playbook FROM execution WHERE path = ? ORDER BY number DESC LIMIT 1);
 
 -- name: add_request
 INSERT INTO inbox (execution_id, body) VALUES (?, ?);

@@ -1,0 +1,223 @@
+"""A rerun in preparation: what is recorded, the playbook it goes on with, and the plan that is shown before."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from noetl.cli.files import near, one_file, read
+from noetl.cli.loading import as_given, collector_off, refuse
+from noetl.cli.payload import check_payload
+from noetl.engine.retell import Differs
+from noetl.errors import NoetlError, UsageError
+from noetl.model.scope import merged
+from noetl.model.state import Execution
+from noetl.ports import OVER
+from noetl.server import forkplan
+from noetl.server.compare import changes
+from noetl.server.fork import Fork, Heir, Unfit, fork, open_children, origin_of, payload_of
+from noetl.server.forkpoint import last_kept, parse
+from noetl.server.history import events_of
+from noetl.wiring import new_execution_id
+
+if TYPE_CHECKING:
+    from noetl.lang import Loaded
+    from noetl.model.events import Event
+    from noetl.model.net import Net
+    from noetl.ports import Source, Summary
+    from noetl.server.service import Hot
+    from noetl.wiring import House
+
+
+class Asked:
+    """What the command line asks for."""
+
+    def __init__(self, place: str | None, run: int | None, file: str | None, *, legacy: bool) -> None:
+        self.place = place
+        self.run = run
+        self.file = file
+        self.legacy = legacy
+
+
+class Rerun:
+    """All that is needed to start, and what is told before."""
+
+    def __init__(self, house: House, source: Source, net: Net, plan: forkplan.Plan) -> None:
+        self.house = house
+        self.source = source
+        self.net = net
+        self.plan = plan
+        #: None: it runs anew from the start
+        self.fork: Fork | None = None
+        self.opening: dict[str, Any] = {}
+
+    async def start(self) -> Hot:
+        """Write the first events, and begin."""
+        if self.fork is not None:
+            return await self.house.adopt(self.fork, self.source, self.net)
+        return await self.house.start(self.source, self.net, **self.opening)
+
+
+def prepared(house: House, summary: Summary, asked: Asked, *, as_document: bool) -> Rerun:
+    """Choose the point, fork the log in memory, and make the plan; whatever does not fit is refused here."""
+    events = list(events_of(house.log, summary.execution_id))
+    before = house.log.source(summary.playbook)
+    old = house.catalog.net(before) if before is not None else None
+    source, net, loaded = _playbook(house, summary, asked, before, old, as_document=as_document)
+    wanted = parse(asked.place) if asked.place is not None else 0
+    known = (old or net).steps
+    seq = last_kept(events, wanted, run=asked.run, known=known)
+    defaults = old.playbook.workload if old is not None and loaded is not None else None
+    if loaded is not None:
+        refused = check_payload(loaded, payload_of(events[0], defaults if defaults is not None else {}))
+        if refused is not None:
+            refuse(refused, json=as_document)
+    at = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="microseconds")
+    if seq <= 1:  # all that would be kept is the request itself
+        return _anew(house, summary, events, (source, net), _kinds(house, old or net), defaults, at)
+    heir = Heir(new_execution_id(time.time()), net, source.hash, _file(events, source, asked), at, defaults)
+    made = _forked(house, events[:seq], heir, asked)
+    plan = _plan(summary, events, made, (source, net), _kinds(house, old or net))
+    rerun = Rerun(house, source, net, plan)
+    rerun.fork = made
+    return rerun
+
+
+def _playbook(
+    house: House, summary: Summary, asked: Asked, before: Source | None, old: Net | None, *, as_document: bool
+) -> tuple[Source, Net, Loaded | None]:
+    """What it goes on with: the corrected file, or the playbook as it was run."""
+    if asked.file is None:
+        if before is None or old is None:
+            raise NoetlError(
+                f"the playbook of {summary.execution_id} is not there any more, or cannot be read: give one with --with FILE"
+            )
+        return before, old, None
+    data = read(one_file(asked.file))
+    with collector_off():
+        source, loaded = house.catalog.read(Path(asked.file).absolute(), data, legacy=asked.legacy)
+    loaded = as_given(loaded, asked.file)
+    if loaded.net is None:
+        refuse(loaded, json=as_document)
+    return source, loaded.net, loaded
+
+
+def _file(events: list[Event], source: Source, asked: Asked) -> str | None:
+    """Where relative paths start: the same text may lie in several folders."""
+    return source.file if asked.file is not None else events[0].payload.get("file")
+
+
+# --- from the start --------------------------------------------------------------------------------------------------
+
+
+def _anew(
+    house: House,
+    summary: Summary,
+    events: list[Event],
+    goes_on: tuple[Source, Net],
+    kinds: Kinds,
+    defaults: Any,
+    at: str,
+) -> Rerun:
+    source, net = goes_on
+    requested = events[0]
+    payload = payload_of(requested, defaults if defaults is not None else {})
+    entry = requested.payload.get("entry_step")
+    state = Execution("", workload=merged(net.playbook.workload, payload), entry_step=entry)
+    rerun = Rerun(
+        house, source, net, _plan(summary, events, Fork(summary.execution_id, 0, (), state, {}), goes_on, kinds)
+    )
+    rerun.opening = {
+        "payload": payload,
+        "rerun": origin_of(summary.execution_id, 0, at),
+        **{key: requested.payload.get(key) for key in ("entry_step", "return_step")},
+    }
+    return rerun
+
+
+# --- from a point ----------------------------------------------------------------------------------------------------
+
+
+def _forked(house: House, kept: list[Event], heir: Heir, asked: Asked) -> Fork:
+    ended = frozenset(one for one in open_children(kept) if _was_over(house, one, kept[-1].timestamp))
+    what = near(asked.file) if asked.file is not None else "the playbook"
+    try:
+        return fork(kept, heir, ended=ended, new_child=house.child_id, new_id=lambda: str(uuid.uuid4()))
+    except Unfit as unfit:
+        lines = "".join(f"\n  event {one.seq}: {one.message}" for one in unfit.found)
+        earlier = min(one.keep for one in unfit.found)
+        way = f"`--from {earlier}` keeps what fits" if earlier > 1 else "without --from it runs anew from the start"
+        raise UsageError(f"{what} does not fit what is recorded up to event {kept[-1].seq}:{lines}\n{way}") from None
+    except Differs as differs:
+        seq = differs.event.seq
+        earlier = differs.cause if seq > differs.cause else seq - 1
+        raise UsageError(
+            f"{what} does not fit what is recorded up to event {kept[-1].seq}:\n  event {seq}: {differs}\n"
+            f"`--from {earlier}` has that decided anew"
+        ) from None
+
+
+def _was_over(house: House, child: str, when: str) -> bool:
+    found = house.log.summary(child)
+    return found is not None and not found.alive and found.status in OVER and found.updated_at <= when
+
+
+# --- the plan --------------------------------------------------------------------------------------------------------
+
+
+class Kinds:
+    """What is known of the tasks that ran."""
+
+    def __init__(self, net: Net, effect_free: Callable[[str], bool]) -> None:
+        self.net = net
+        self.effect_free = effect_free
+
+    def of(self, step: str, task: str) -> str:
+        """The kind of a task; of one that is not in the playbook, nothing is known."""
+        found = self.net.steps.get(step)
+        return next((one.kind for one in found.tasks if one.name == task), "?") if found is not None else "?"
+
+
+def _kinds(house: House, net: Net) -> Kinds:
+    return Kinds(net, lambda name: name in house.kinds and house.kinds[name].effect_free)
+
+
+def _plan(
+    summary: Summary, events: list[Event], made: Fork, goes_on: tuple[Source, Net], kinds: Kinds
+) -> forkplan.Plan:
+    source, net = goes_on
+    changed = source.hash != summary.playbook
+    state, seq = made.state, made.seq
+    last = events[seq - 1] if seq else None
+    return forkplan.Plan(
+        summary.execution_id,
+        summary.status,
+        seq,
+        len(events),
+        f"{last.name} {last.entity_id}" if last is not None else None,
+        summary.path,
+        near(source.file),
+        changed,
+        forkplan.results(events[:seq]),
+        forkplan.kept_steps(state) if seq else [],
+        forkplan.under_way(state) if seq else [forkplan.Again(state.entry_step or net.start, "starts")],
+        forkplan.effects(events, seq, kinds.of, kinds.effect_free),
+        list(changes("workload", events[0].payload["workload"], state.workload)) if changed else [],
+        [*forkplan.notes(state, alive=summary.alive), *_edited(source, changed=changed)],
+    )
+
+
+def _edited(source: Source, *, changed: bool) -> list[str]:
+    """A hint for whoever has corrected the file and forgot to say so."""
+    if changed:
+        return []
+    try:
+        same = Path(source.file).read_bytes() == source.text.encode()
+    except OSError:
+        return []
+    told = f"{near(source.file)} was edited since, and is not used: `--with {near(source.file)}` takes it as it is now"
+    return [] if same else [told]

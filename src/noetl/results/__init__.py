@@ -1,0 +1,1 @@
+"""Where large payloads lie, and how they are written down."""
