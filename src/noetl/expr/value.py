@@ -22,6 +22,10 @@ class Value:
         self._templates: tuple[Template, ...] | None = None
         self._render: _Render | None = None
 
+    def with_tree(self, tree: Any) -> Value:
+        """The same kind of value, of another tree."""
+        return Value(tree)
+
     @property
     def templates(self) -> tuple[Template, ...]:
         """Every template inside, in order; looked for at the first question."""
@@ -61,6 +65,10 @@ class Late(Value):
     def __init__(self, tree: Any, kept: frozenset[str]) -> None:
         super().__init__(tree)
         self._kept = kept
+
+    def with_tree(self, tree: Any) -> Late:
+        """The same with another tree."""
+        return Late(tree, self._kept)
 
     def evaluate(self, scopes: Mapping[str, Any], budget: Budget | None = None) -> Any:
         """The rendered tree, with the templates in it that have to wait."""

@@ -415,3 +415,21 @@ async def test_long_rows_get_the_memory_they_need(world: Workshop) -> None:
     targets = [{"kind": "duckdb", "file": "o.duckdb", "table": "t"}, {"kind": "file", "path": "o.parquet"}]
     assert (await move(world, {"kind": "file", "path": "in.ndjson"}, *targets))["rows"] == 120
     assert asked(world, "SELECT sum(length(text)) FROM t") == [(36_000_000,)]
+
+
+async def test_restrictions_are_for_what_the_author_wrote(world: Workshop) -> None:
+    (world.folder / "in.csv").write_text("a\n1\n")
+    target = {"kind": "duckdb", "file": "o.duckdb", "table": "t"}
+    for spec in ({"isolation": "strict"}, {"network": "off"}, {"limits": {"memory_mb": 300}}):
+        key = str(spec)
+        await move(world, {"kind": "file", "path": "in.csv"}, {**target, "mode": "replace"}, spec=spec, key=key)
+        source = {"kind": "duckdb", "file": "o.duckdb", "table": "t"}
+        assert (await move(world, source, {"kind": "file", "path": "o.parquet"}, spec=spec, key=key))["rows"] == 1
+    source = {"kind": "duckdb", "query": "SELECT * FROM read_csv('in.csv')"}
+    assert (await move(world, source, {"kind": "file", "path": "o.json"}, spec={"network": "off"}))["rows"] == 1
+    found = await failing(world, source, {"kind": "file", "path": "o.json"}, spec={"isolation": "strict"})
+    assert found["kind"] == "sql"
+    assert "disabled by configuration" in found["message"]
+    async with serving() as url:
+        found = await failing(world, data(), {"kind": "http", "url": url}, spec={"network": "off"})
+        assert found["kind"] == "http-transport"

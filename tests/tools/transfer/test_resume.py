@@ -226,7 +226,7 @@ def test_a_run_that_is_killed_goes_on_and_brings_each_row_once(tmp_path: Path) -
         running.kill()
         running.communicate()
         assert len(seen) < count / 100
-        answer, said = noetl(tmp_path, "resume", "last", "--json").communicate(timeout=60, check=False)
+        answer, said = noetl(tmp_path, "resume", "last", "--json").communicate(timeout=60)
     document = json.loads(answer)
     assert document["status"] == "completed", (document, said)
     assert document["output"]["rows"] == count

@@ -52,6 +52,15 @@ def config_of(spec: Mapping[str, Any], *, memory: str = MUCH) -> dict[str, Any]:
     return config
 
 
+def within(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The same settings, where nothing outside can be reached: but for one folder."""
+    if "enable_external_access" not in config:
+        return dict(config)
+    kept = {key: value for key, value in config.items() if key not in ("enable_external_access", "lock_configuration")}
+    allowed = f"SET allowed_directories = ['{str(folder).replace(chr(39), chr(39) * 2)}']"
+    return {**kept, _THEN: f"{allowed}; SET enable_external_access = false; SET lock_configuration = true"}
+
+
 def _restrictions(config: dict[str, Any]) -> dict[str, Any]:
     """What tasks that share a database must have in common: all but the memory, unless that is limited."""
     free = "lock_configuration" not in config

@@ -117,7 +117,7 @@ class Move:
             token=plan.token,
             scopes=plan.scopes,
             config=plan.config,
-            memory=plan.memory,
+            restricted=plan.restricted,
             recorded=now.targets,
             notes=[one["notes"] for one in now.targets],
             final=now.final,

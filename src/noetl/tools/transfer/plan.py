@@ -17,6 +17,8 @@ from noetl.tools.datahost.binding import rendered
 from noetl.tools.datahost.databases import LITTLE, config_of
 
 _SIZE = 10_000
+#: of what restricts a task, the part that is for statements of ours too
+_OF_OURS = frozenset({"limits.memory_mb"})
 _MODES = ("insert", "append", "upsert", "replace")
 _FORMATS = {
     ".csv": "csv",
@@ -46,9 +48,9 @@ class Plan(msgspec.Struct):
     token: str
     #: what the targets' templates read
     scopes: dict[str, Any]
-    #: settings of databases, and the memory of one in which a query of the author runs
+    #: settings of databases, and of one in which a query of the author runs
     config: dict[str, Any]
-    memory: str
+    restricted: dict[str, Any]
 
     @property
     def uses_databases(self) -> bool:
@@ -74,8 +76,8 @@ def plan_of(call: Call, world: World) -> Plan:
         stream=chunk.get("mode") == "stream",
         token=hashlib.sha256(call.key.encode()).hexdigest()[:16],
         scopes=_scopes(targets, call.scopes),
-        config=config_of(call.spec, memory=LITTLE),
-        memory=config_of(call.spec)["memory_limit"],
+        config=config_of({key: part for key, part in call.spec.items() if key in _OF_OURS}, memory=LITTLE),
+        restricted=config_of(call.spec),
     )
 
 

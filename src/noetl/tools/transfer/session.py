@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from noetl.expr import template
-from noetl.tools.datahost.databases import Database
+from noetl.tools.datahost.databases import Database, within
 from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.diagnosis import explained
 from noetl.tools.transfer.mapping import reads_data
@@ -43,8 +43,8 @@ class Session:
         self.scopes = {**given["scopes"], "now": _now, "uuid": lambda: str(uuid.uuid4())}
         self.targets = [target_of(unpacked(one), self._around(given, at)) for at, one in enumerate(given["targets"])]
         self.source: Source | None = None
-        # A query of the author may need anything.
-        self._given_source = {**given["source"], "config": {**self.config, "memory_limit": given["memory"]}}
+        author = within(given["restricted"], self.scratch) if given["source"]["kind"] == "duckdb" else self.config
+        self._given_source = {**given["source"], "config": author}
         self._with_data = [reads_data([one.given[key] for key in one.given]) for one in self.targets]
         self._database: Database | None = None
         self._cursors: dict[int, Any] = {}
