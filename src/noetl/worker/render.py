@@ -9,7 +9,6 @@ from noetl.errors import TemplateError
 from noetl.expr import Template, has_template
 from noetl.expr.assign import render
 from noetl.expr.shell import compile_command
-from noetl.expr.sql import compile_sql
 from noetl.expr.value import Value
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.playbook import Task
@@ -84,6 +83,8 @@ def _bound(config: Any, keys: frozenset[str], scopes: Mapping[str, Any], given: 
 
 
 def _query(text: Any, scopes: Mapping[str, Any], names: Mapping[str, Any]) -> Any:
+    from noetl.expr.sql import compile_sql  # few playbooks need to know SQL
+
     if isinstance(text, Template):
         return compile_sql(text.source).bind(scopes, names)
     if not isinstance(text, str):

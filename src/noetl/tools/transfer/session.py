@@ -6,6 +6,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,8 @@ class Session:
         self._cursors: dict[int, Any] = {}
         self._opening = threading.Lock()
         self._reading: Iterator[Read] | None = None
+        self._reader = ThreadPoolExecutor(1)
+        self._ahead: Future[Read | None] | None = None
         self.now: Read | None = None
         self.index = -1
 
@@ -84,9 +87,13 @@ class Session:
             self.index = index - 1
         if self.now is not None:
             self.now.chunk.forget()
-        self.now = next(self._reading, None)
+        self.now = self._ahead.result() if self._ahead is not None else next(self._reading, None)
+        self._ahead = None
         if self.now is None:
             return None
+        if not self.now.last and not isinstance(self.source, Fed):
+            # While the targets take this one, the next one is read.
+            self._ahead = self._reader.submit(next, self._reading, None)
         self.index += 1
         return {"size": self.now.chunk.size, "last": self.now.last, "position": self.now.position, "index": self.index}
 
@@ -141,6 +148,7 @@ class Session:
         )
 
     def close(self) -> None:
+        self._reader.shutdown(wait=True)
         for target in self.targets:
             target.close()
         if self.source is not None:
