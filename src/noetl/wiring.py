@@ -22,8 +22,9 @@ from noetl.expr.assign import is_larger
 from noetl.model.events import Fact
 from noetl.model.net import Net
 from noetl.model.orders import StartChild
-from noetl.model.output import Output, failed, failure, ok
+from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.requests import Cancel, ChildEnded, Due, Open, Pause, Posted, Resume
+from noetl.model.scope import merged
 from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
 from noetl.ports import OVER, Call, EventLog, Line, ResultGone, Source, StoreFailed, Summary
@@ -101,7 +102,7 @@ class House:
         self.results = open_results(settings, clock)
         self.shop = Workshop(log, self.kinds, self._world, clock=clock, moment=self._moment)
         self.shop.office = self
-        self.service = Service(log, self.shop, clock=clock, new_id=new_id)
+        self.service = Service(log, self.shop, self.catalog, clock=clock, new_id=new_id)
         #: no other process may ask for anything, so nobody looks for it
         self._alone = alone
         #: the playbooks that were run here, by their hash
@@ -287,6 +288,8 @@ class House:
             return_step=child.get("return_step"),
             parent={"execution_id": parent.id, "task_run_id": task_run_id},
             depth=parent.state.depth + 1,
+            restrict=child.get("restrict", {}),
+            problem=_payload_problem(loaded.net, child["payload"]),
         )
 
     def _runs_away(self, parent: Running, source: Source) -> bool:
@@ -305,7 +308,14 @@ class House:
         return Path(hot.state.file or self._sources[hot.state.playbook].file).absolute()
 
     def _world(self, hot: Running) -> LocalWorld:
-        return LocalWorld(self._file(hot).parent, self.settings.environment, self._log_line, self.results)
+        return LocalWorld(
+            self._file(hot).parent,
+            self.settings.environment,
+            self._log_line,
+            self.results,
+            hidden=[self.settings.home],
+            restrict=hot.state.restrict,
+        )
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
         stamp = datetime.fromtimestamp(self.nature.clock(), UTC).isoformat(timespec="milliseconds")
@@ -334,6 +344,17 @@ class House:
         with contextlib.suppress(NoetlError):
             await self.service.record(execution_id, [decode_request(body, number)])
             self.log.settle(number)
+
+
+def _payload_problem(net: Net, payload: dict[str, Any]) -> Failure | None:
+    """Why a child cannot start with what it is given, as `noetl run` would tell it."""
+    schema = net.playbook.metadata.get("schema")
+    if schema is None:
+        return None
+    from noetl.lang.workload import misfits
+
+    wrong = [f"{one.name}: {one.said}" for one in misfits(merged(net.playbook.workload, payload), schema)]
+    return failure("schema", f"its payload does not fit its schema: {'; '.join(wrong[:5])}") if wrong else None
 
 
 def is_orphan(log: EventLog, summary: Summary) -> bool:

@@ -24,10 +24,6 @@ COMMAND = [sys.executable, "-m", "noetl"]
 #: what is not there yet → the cases that need it, as area/name
 WAITING = {
     "the keychain": "keychain/bearer-from-env keychain/missing-fails-the-execution keychain/never-stored",
-    "dynamic nodes": """
-        dynamic/default-kinds dynamic/invalid-plan-fails-the-step dynamic/plan-before-arcs
-        dynamic/synthesize
-        """,
     "nothing of ours: the case makes a table in a file, and is run twice in one folder": "legacy/habit-tool-keys",
 }
 REASONS = {name: reason for reason, names in WAITING.items() for name in names.split()}

@@ -28,13 +28,15 @@ from noetl.model.orders import RunPipeline, StartChild, StopChild, StopPipelines
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.requests import ChildEnded, Due, Open, Request, Signal
 from noetl.model.state import Execution, parse_label
-from noetl.pipeline import machine
+from noetl.pipeline import facts, machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
+from noetl.server.catalog import Catalog
 from noetl.tools.registry import Kinds
 from noetl.worker.render import call_of
 
 KINDS = Kinds()
+CATALOG = Catalog(KINDS)
 Tool = Callable[[Any], Output]
 
 
@@ -94,7 +96,7 @@ class House:
         self.writes = 0
         self.die_at, self.after_write = die_at, after_write
         self.deaths = 0
-        self.outlook = Outlook(net)
+        self.outlook = Outlook(net, CATALOG)
         self.state: Execution
         self.payload = payload or {}
 
@@ -117,6 +119,7 @@ class House:
         self.log += [encode(event) for event in decision.events]
         if dies:
             raise Died
+        self.outlook = decision.outlook
         self.dispatch(decision)
 
     def happen(self, *happened: Fact | Request) -> None:
@@ -146,10 +149,12 @@ class House:
         self.deaths += 1
         self.pipes.clear()
         self.alarms.clear()
+        self.outlook = Outlook(self.net, CATALOG)
         if not self.log:
             self.start()
             return
         self.state = replay(self.id, self.events())
+        self.outlook = self.outlook.of(self.state)
         if not self.state.over:
             self.dispatch(pending(self.outlook, self.state, self.now, self.new_id))
             self.happen(Due())
@@ -164,7 +169,7 @@ class House:
         if key in self.pipes:
             return
         functions = {"now": lambda: self.now, "uuid": self.new_id}
-        step = self.net.steps[order.step]
+        step = self.outlook.steps[order.step]
         frame = Frame(step, {**order.scopes, **functions}, run=order.step_run_id, iteration=order.iteration)
         if order.begun:
             mine = [e for e in self.events() if (e.step_run_id, e.iteration) == key and e.seq >= order.since]
@@ -213,7 +218,7 @@ class House:
             call = call_of(move, kind, step=pipe.frame.step.name, iteration=pipe.iteration)
         except TemplateError as error:
             if not again:
-                pipe.waiting.append(machine.started_fact(pipe.frame, {}))
+                pipe.waiting.append(facts.started_fact(pipe.frame, {}))
             self.goes_on(pipe, machine.advance(pipe.frame, failed(failure_of(error)), self.moment()))
             return
         suspend = getattr(KINDS.module(kind.name), "suspend", None)
@@ -222,12 +227,12 @@ class House:
             if "child" in wait:
                 wait["child"]["execution_id"] = self.new_id()
             if not again:
-                pipe.waiting.append(machine.started_fact(pipe.frame, {"wait": wait}))
+                pipe.waiting.append(facts.started_fact(pipe.frame, {"wait": wait}))
             del self.pipes[key]
             self.report(pipe)
             return
         if not again:
-            pipe.waiting.append(machine.started_fact(pipe.frame, {}))
+            pipe.waiting.append(facts.started_fact(pipe.frame, {}))
         if not kind.effect_free:
             self.report(pipe)
             if key not in self.pipes:

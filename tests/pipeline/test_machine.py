@@ -9,7 +9,7 @@ import pytest
 from noetl.lang import load
 from noetl.model.events import Event, Fact
 from noetl.model.output import Output, failed, failure, ok
-from noetl.pipeline import machine
+from noetl.pipeline import facts, machine
 from noetl.pipeline.backoff import LONGEST, delay_before
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
@@ -57,7 +57,7 @@ class Driver:
             if not waiting:
                 return move
             self.ran.append(f"{move.task.name}#{move.attempt}")
-            self.facts.append(machine.started_fact(self.frame, {}))
+            self.facts.append(facts.started_fact(self.frame, {}))
             move = machine.advance(self.frame, waiting.pop(0), self.moment())
 
     @property

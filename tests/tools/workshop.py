@@ -34,6 +34,8 @@ class Workshop:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment: Mapping[str, str] = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+        self.hidden: list[Path] = []
+        self.restrict: dict[str, Any] = {}
         self.written: list[tuple[str, str, str]] = []
         #: what tasks said of their progress, in order
         self.said: list[dict[str, Any]] = []

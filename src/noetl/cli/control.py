@@ -7,7 +7,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from noetl.cli.executions import find, net_of, opened_log
+from noetl.cli.executions import catalog, find, net_of, opened_log
 from noetl.cli.printing import as_json, note, out
 from noetl.errors import NoetlError
 from noetl.ports import OVER
@@ -80,7 +80,7 @@ async def _at_once(log: EventLog, summary: Summary, request: Posted, event: str)
     if net is None:
         raise NoetlError(f"the playbook of {summary.execution_id} is not there any more, or cannot be read")
     children = await take_effect(
-        log, summary.execution_id, net, request, clock=time.time, new_id=lambda: str(uuid.uuid4())
+        log, summary.execution_id, net, request, catalog(), clock=time.time, new_id=lambda: str(uuid.uuid4())
     )
     for name in children:
         child = log.summary(name)

@@ -50,6 +50,7 @@ def _requested(state: Execution, event: Event) -> None:
     state.return_step = payload.get("return_step")
     state.parent = payload.get("parent")
     state.depth = payload.get("depth", 0)
+    state.restrict = payload.get("restrict", {})
     state.file = payload.get("file")
     state.origin = payload.get("rerun")
 
@@ -159,7 +160,9 @@ def _output(state: Execution, ended: Boundary, *, leaf: bool) -> None:
 
 
 def _synthesized(state: Execution, event: Event) -> None:
-    state.synthesized.extend(event.payload["steps"])
+    state.synthesized.append(event.payload)
+    planner = next(one for one in state.boundaries if one.step_run_id == event.step_run_id)
+    planner.planned = event.payload["steps"][0]["step"]
 
 
 APPLY: dict[str, Callable[[Execution, Event], None]] = {

@@ -11,6 +11,7 @@ from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, is_larger, render, values_in
 from noetl.expr.refs import is_reference
+from noetl.lang.fitting import misfit
 from noetl.model.orders import Gather, RunPipeline
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Loop, Step
@@ -118,6 +119,8 @@ def _start(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) 
             payload["input"] = runs.input_of(step, scopes.with_steps(turn, sight, *values_in(step.input)))
         except TemplateError as error:
             problem = failure_of(error)
+    if problem is None and declared.inner is None and not rows:  # of rows, the worker reads the input
+        problem = misfit(step.spec, "input", payload.get("input", {}), f"step `{step.name}`")
     label = label_of(path)
     event = turn.emit("loop.iteration.started", step.name, payload, parent=run.seq, run=run.id, iteration=label)
     if problem is not None:
@@ -220,9 +223,7 @@ def _finish(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun)
         turn.orders.append(gathering(turn, step, run))
         return
     output = ok(list(loop.results), loop=loop.counts())
-    if step.output is not None:
-        output = runs.reshape(turn, step, scopes.of_run(turn, run), output)
-    runs.end(turn, run, output)
+    runs.end(turn, run, runs.reshape(turn, step, scopes.of_run(turn, run), output))
 
 
 def _must_gather(turn: Turn, step: Step, loop: LoopRun) -> bool:

@@ -8,12 +8,12 @@ from noetl.engine import admission, scopes, steps
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expr.assign import patch_of, render
-from noetl.model.output import failure
 from noetl.model.playbook import Arc, Router
 from noetl.model.scope import Patch, followed_by, of_scope, written
 from noetl.model.state import Boundary, Token
 
-Taken = list[tuple[Arc, Token]]
+#: tokens, and the steps they go to
+Taken = list[tuple[str, Token]]
 
 
 def route(turn: Turn, ended: Boundary) -> None:
@@ -30,7 +30,7 @@ def route(turn: Turn, ended: Boundary) -> None:
     turn.emit("next.evaluated", ended.step, payload, parent=ended.seq, run=ended.step_run_id)
     for name in payload.get("cancel", ()):
         steps.cancel_step(turn, name, f"an arc of `{ended.step}` cancels it")
-    _deliver(turn, [(arc, token) for arc, token in taken if arc.step is not None])
+    _deliver(turn, taken)
     look_again(turn)
 
 
@@ -43,11 +43,11 @@ def _error_of(ended: Boundary, error: TemplateError) -> dict[str, Any]:
 
 
 def _judge(turn: Turn, ended: Boundary, payload: dict[str, Any]) -> Taken:
-    """Which arcs are taken, with their tokens; what they do is written into the payload."""
+    """Where tokens go; which arcs were asked and what they do is written into the payload."""
     router = turn.outlook.steps[ended.step].router
-    if _wants_steps(turn, ended, router):
-        payload["error"] = failure("fail", "this version cannot run synthesised steps yet")
-        return []
+    if ended.planned is not None:
+        payload["arcs"] = [{"to": ended.planned, "taken": True, "planned": True}]
+        return [(ended.planned, Token(ended.step, ended.event()))]
     offers = ["loop.done", "step.done"] if ended.is_loop and ended.name == "step.done" else [ended.name]
     chosen: list[Arc] = []
     event: dict[str, Any] = {}
@@ -61,15 +61,7 @@ def _judge(turn: Turn, ended: Boundary, payload: dict[str, Any]) -> Taken:
     if not chosen and ended.name == "step.failed":
         payload["unrouted"] = True
     tokens = _effects(turn, ended, chosen, event, payload)
-    return list(zip(chosen, tokens, strict=True))
-
-
-def _wants_steps(turn: Turn, ended: Boundary, router: Router) -> bool:
-    """Whether a step that ended well plans new ones; an empty plan leaves it to the arcs."""
-    if router.synthesize is None or ended.name != "step.done":
-        return False
-    sight = scopes.with_steps(turn, scopes.of_boundary(turn, ended), router.synthesize.plan)
-    return bool(router.synthesize.plan.evaluate(sight) != [])
+    return [(arc.step, token) for arc, token in zip(chosen, tokens, strict=True) if arc.step is not None]
 
 
 def _matching(
@@ -122,10 +114,8 @@ def _effects(
 
 def _deliver(turn: Turn, taken: Taken) -> None:
     """Bring the new tokens to their steps; each is judged as it arrives."""
-    for position, (arc, token) in enumerate(taken):
-        assert arc.step is not None
-        others = frozenset(later.step or "" for later, _ in taken[position + 1 :])
-        arrive(turn, arc.step, token, others)
+    for position, (step, token) in enumerate(taken):
+        arrive(turn, step, token, frozenset(later for later, _ in taken[position + 1 :]))
 
 
 def arrive(turn: Turn, name: str, token: Token, others: frozenset[str] = frozenset()) -> None:

@@ -9,6 +9,7 @@ from noetl.engine import admission, loops, runs, scopes
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, render, values_in
+from noetl.lang.fitting import misfit
 from noetl.model.orders import RunPipeline, WakeAt
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.playbook import Step
@@ -77,7 +78,7 @@ def _prepare(turn: Turn, step: Step, payload: dict[str, Any]) -> dict[str, Any] 
         payload["due"] = due
     if ends <= turn.now:
         return failure("timeout", f"the deadline of {deadline:g} s after the start is past")
-    return None
+    return misfit(step.spec, "input", payload.get("input", {}), f"step `{step.name}`") if step.loop is None else None
 
 
 def _seconds(limit: Any, sight: dict[str, Any]) -> float:
@@ -95,8 +96,6 @@ def _seconds(limit: Any, sight: dict[str, Any]) -> float:
 
 
 def _routers_output(turn: Turn, step: Step, run: StepRun) -> Output:
-    if step.output is None:
-        return ok()
     return runs.reshape(turn, step, scopes.of_run(turn, run), ok())
 
 

@@ -34,6 +34,8 @@ class Decision(msgspec.Struct, frozen=True):
 
     events: tuple[Event, ...]
     orders: tuple[Order, ...]
+    #: what is known of the net from now on
+    outlook: Outlook
 
 
 class Turn:
@@ -55,7 +57,7 @@ class Turn:
     @property
     def decision(self) -> Decision:
         """What was decided."""
-        return Decision(tuple(self.events), tuple(self.orders))
+        return Decision(tuple(self.events), tuple(self.orders), self.outlook)
 
     @property
     def last(self) -> int:

@@ -21,6 +21,8 @@ class Open(msgspec.Struct, frozen=True):
     depth: int = 0
     #: the playbook's file; relative paths start at its folder
     file: str | None = None
+    #: of a child: what its caller may not do, and so neither may it
+    restrict: dict[str, Any] = {}
     #: of a rerun: `execution_id`, `seq` and `at`, see `model.state.Execution.origin`
     rerun: dict[str, Any] | None = None
     #: why it cannot start, where the server found that out

@@ -170,6 +170,8 @@ class Boundary(msgspec.Struct):
     step_vars: dict[str, Any]
     input: Any = None
     is_loop: bool = False
+    #: the first step of the plan it made: where the token goes
+    planned: str | None = None
 
     def event(self, name: str | None = None) -> dict[str, Any]:
         """The boundary event as arcs and admission see it."""
@@ -227,6 +229,8 @@ class Execution(msgspec.Struct):
     return_step: str | None = None
     parent: dict[str, Any] | None = None
     depth: int = 0
+    #: what none of its tasks may do, whatever their spec says: the restrictions of its caller
+    restrict: dict[str, Any] = {}
     #: of a rerun: `execution_id` and `seq` of what it goes on from, and the time `at` which it was asked for
     origin: dict[str, Any] | None = None
     #: what the execution would yield if it ended now, and whether a step that names itself the result said so
@@ -234,7 +238,7 @@ class Execution(msgspec.Struct):
     output_final: bool = False
     #: where that lies, when it is too large for the log
     output_ref: dict[str, Any] | None = None
-    #: the synthesised steps, in the words of the language
+    #: the plans it made: the `step` that did, and the new `steps` in the words of the language
     synthesized: list[dict[str, Any]] = []
     error: dict[str, Any] | None = None
     stalled: list[str] = []

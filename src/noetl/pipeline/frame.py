@@ -9,7 +9,7 @@ import msgspec
 
 from noetl.model.output import Failure, Output
 from noetl.model.playbook import MAX_PAYLOAD, Step, Task
-from noetl.model.scope import Patch, of_scope, written
+from noetl.model.scope import Patch, writes_of, written
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -88,9 +88,8 @@ class Frame:
 
     def write(self, patch: Patch) -> None:
         """Let a `set` take effect in the scopes of this pipeline."""
-        for scope in ("ctx", "step", "iter"):
-            for target, value in of_scope(patch, scope):
-                self.scopes[scope] = written(self.scopes.get(scope, {}), target, value)
+        for scope, path, value in writes_of(patch):
+            self.scopes[scope] = written(self.scopes.get(scope, {}), path, value)
 
     def yield_output(self, output: Output) -> None:
         """An output that counts: the next task sees it."""

@@ -18,11 +18,13 @@ from msgspec.structs import replace
 
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, patch_of, render
+from noetl.lang.fitting import misfit
 from noetl.model.events import Event, Fact
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Directive, Task
 from noetl.model.scope import Patch, followed_by
 from noetl.pipeline.backoff import delay_before
+from noetl.pipeline.facts import done_fact, fact, started_fact
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.rules import Chosen, choose, number
 
@@ -65,7 +67,7 @@ class _Next(msgspec.Struct, frozen=True):
 
 def begin(frame: Frame, moment: Moment) -> Move:
     """The first move."""
-    facts = [] if frame.iteration is not None else [_fact(frame, "step.started", {}, status="in_progress")]
+    facts = [] if frame.iteration is not None else [fact(frame, "step.started", {}, status="in_progress")]
     if not frame.tasks:
         return _finish(frame, facts)
     frame.visit(0)
@@ -100,14 +102,18 @@ def advance(frame: Frame, output: Output, moment: Moment) -> Move:
 
 
 def shaped(frame: Frame, output: Output, moment: Moment) -> Output:
-    """A task's output as its own `output:` makes it."""
+    """A task's output as its own `output:` makes it, held against its schema."""
+    task = frame.task
     output = _with_meta(frame, output, moment)
-    if frame.task.output is None or output["error"] is not None:
+    if output["error"] is not None:
         return output
-    try:
-        return {**output, "data": render(frame.task.output, {**frame.scopes, "output": output})}
-    except TemplateError as error:
-        return failed(failure_of(error), **_helpers(output))
+    if task.output is not None:
+        try:
+            output = {**output, "data": render(task.output, {**frame.scopes, "output": output})}
+        except TemplateError as error:
+            return failed(failure_of(error), **_helpers(output))
+    wrong = misfit(task.spec, "output", output["data"], f"task `{task.name}`")
+    return output if wrong is None else failed(wrong, **_helpers(output))
 
 
 def conclude(frame: Frame, output: Output, moment: Moment, recorded: Output | None = None) -> Move:
@@ -136,7 +142,7 @@ def _judge(frame: Frame, output: Output, moment: Moment, recorded: Output | None
     except TemplateError as error:
         problem = failure_of(error)
         payload = {"output": noted, "do": "fail", "error": problem} | ({"set": patch} if patch else {})
-        return _fail(frame, problem, [_done(frame, payload)])
+        return _fail(frame, problem, [done_fact(frame, payload)])
 
 
 def _with_meta(frame: Frame, output: Output, moment: Moment) -> Output:
@@ -173,12 +179,12 @@ def _follow(
         payload["set"] = patch
     if problem is not None:
         payload |= {"do": "fail", "error": problem}
-        return _fail(frame, problem, [_done(frame, payload)])
+        return _fail(frame, problem, [done_fact(frame, payload)])
     if directive.do == "jump":
         payload["to"] = directive.to
     elif directive.do == "retry":
         payload["delay"] = delay
-    return _move(frame, directive, output, _done(frame, payload), delay, moment)
+    return _move(frame, directive, output, done_fact(frame, payload), delay, moment)
 
 
 def _weigh(frame: Frame, directive: Directive, output: Output, moment: Moment) -> tuple[float, Failure | None]:
@@ -252,6 +258,9 @@ def _run(frame: Frame, facts: list[Fact], moment: Moment) -> Move:
         problem = failure("type", f"the `input` of task `{task.name}` must be a map, not {type(own).__name__}")
         return _advance_unstarted(frame, problem, facts, moment)
     scopes["input"] = {**frame.step_input, **own} if own else frame.step_input
+    wrong = misfit(task.spec, "input", scopes["input"], f"task `{task.name}`")
+    if wrong is not None:
+        return _advance_unstarted(frame, wrong, facts, moment)
     return RunTask(task, scopes, scopes["input"], own, frame.task_run_id, frame.attempt, tuple(facts))
 
 
@@ -271,10 +280,10 @@ def _fail(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish:
     error = {**problem, "task": frame.task.name if frame.tasks else None}
     output = {**failed(error), **_helpers(frame.scopes.get("output") or {})}
     if frame.iteration is None:
-        facts.append(_fact(frame, "step.failed", {"output": output}, status="error"))
+        facts.append(fact(frame, "step.failed", {"output": output}, status="error"))
     else:
         stop = frame.step.failure_mode != "best_effort" or _was_last(frame, output)
-        facts.append(_fact(frame, "loop.iteration.failed", {"error": error, "stop": stop}, status="error"))
+        facts.append(fact(frame, "loop.iteration.failed", {"error": error, "stop": stop}, status="error"))
     return Finish(tuple(facts))
 
 
@@ -289,14 +298,22 @@ def _finish(frame: Frame, facts: list[Fact]) -> Finish:
         if frame.iteration is None:
             if frame.step.output is not None:
                 output = {**output, "data": render(frame.step.output, scopes)}
-            facts.append(_fact(frame, "step.done", {"output": output}))
+            wrong = misfit(frame.step.spec, "output", output["data"], f"step `{frame.step.name}`")
+            if wrong is not None:
+                return _fail_at_end(frame, wrong, facts)
+            facts.append(fact(frame, "step.done", {"output": output}))
         else:
             end = {"until": True} if _is_last(frame, output) else {}
-            facts.append(_fact(frame, "loop.iteration.done", {"data": output["data"], **end}))
+            facts.append(fact(frame, "loop.iteration.done", {"data": output["data"], **end}))
     except TemplateError as error:
-        frame.counter = min(frame.counter, len(frame.tasks) - 1)
-        return _fail(frame, failure_of(error), facts)
+        return _fail_at_end(frame, failure_of(error), facts)
     return Finish(tuple(facts))
+
+
+def _fail_at_end(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish:
+    """All tasks have run, and what the step makes of them is wrong."""
+    frame.counter = min(frame.counter, len(frame.tasks) - 1)
+    return _fail(frame, problem, facts)
 
 
 def _is_last(frame: Frame, output: Output) -> bool:
@@ -315,43 +332,6 @@ def _was_last(frame: Frame, output: Output) -> bool:
         return _is_last(frame, output)
     except TemplateError:
         return False
-
-
-# --- facts -----------------------------------------------------------------------------------------------------------
-
-
-def started_fact(frame: Frame, payload: dict[str, Any]) -> Fact:
-    """The attempt is about to take effect."""
-    frame.number += 1
-    return _task_fact(frame, "task.started", payload, "in_progress")
-
-
-def progress_fact(frame: Frame, said: dict[str, Any]) -> Fact:
-    """The attempt under way says how far it is."""
-    return _task_fact(frame, "task.progress", {"progress": said}, "in_progress")
-
-
-def _done(frame: Frame, payload: dict[str, Any]) -> Fact:
-    status = "error" if payload["output"]["error"] is not None else "success"
-    return _task_fact(frame, "task.done", payload, status)
-
-
-def _task_fact(frame: Frame, name: str, payload: dict[str, Any], status: str) -> Fact:
-    return Fact(
-        name,
-        frame.run,
-        payload,
-        status,
-        frame.task.name,
-        frame.task_run_id,
-        frame.iteration,
-        frame.attempt,
-        frame.number,
-    )  # fmt: skip
-
-
-def _fact(frame: Frame, name: str, payload: dict[str, Any], status: str = "success") -> Fact:
-    return Fact(name, frame.run, payload, status, iteration=frame.iteration)
 
 
 # --- going on --------------------------------------------------------------------------------------------------------

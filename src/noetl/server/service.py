@@ -18,6 +18,7 @@ from noetl.errors import NoetlError
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import Order
+from noetl.model.plans import Planner
 from noetl.model.requests import Due, Open, Request
 from noetl.model.state import Execution
 from noetl.ports import EventLog
@@ -67,10 +68,17 @@ class Service:
     """Decides for all executions of this process."""
 
     def __init__(
-        self, log: EventLog, dispatch: Dispatch, *, clock: Callable[[], float], new_id: Callable[[], str]
+        self,
+        log: EventLog,
+        dispatch: Dispatch,
+        planner: Planner,
+        *,
+        clock: Callable[[], float],
+        new_id: Callable[[], str],
     ) -> None:
         self.log = log
         self.dispatch = dispatch
+        self.planner = planner
         self.clock = clock
         self.new_id = new_id
         self.hot: dict[str, Hot] = {}
@@ -82,9 +90,8 @@ class Service:
 
     async def start(self, net: Net, request: Open) -> Hot:
         """Start an execution; durable when this returns."""
-        outlook = self._outlook(net)
-        state, decision = open_execution(outlook, request, self.clock(), self.new_id)
-        hot = self.hot[state.execution_id] = Hot(state, outlook)
+        state, decision = open_execution(self._outlook(net), request, self.clock(), self.new_id)
+        hot = self.hot[state.execution_id] = Hot(state, decision.outlook)
         hot.busy = True
         try:
             await self._write(hot, decision)
@@ -100,13 +107,13 @@ class Service:
     def _outlook(self, net: Net) -> Outlook:
         known = self._outlooks.get(id(net))
         if known is None:
-            known = self._outlooks[id(net)] = Outlook(net)
+            known = self._outlooks[id(net)] = Outlook(net, self.planner)
         return known
 
     async def take_over(self, execution_id: str, net: Net) -> Hot:
         """Go on with an execution that another process has left."""
         state = self.load(execution_id)
-        hot = self.hot[execution_id] = Hot(state, self._outlook(net))
+        hot = self.hot[execution_id] = Hot(state, self._outlook(net).of(state))
         if state.over:
             self._end(hot)
             return hot
@@ -161,6 +168,7 @@ class Service:
     async def _decide(self, hot: Hot, mail: list[tuple[Happening, asyncio.Future[None] | None]]) -> None:
         try:
             decision = react(hot.outlook, hot.state, [one for one, _ in mail], self.clock(), self.new_id)
+            hot.outlook = decision.outlook
             await self._write(hot, decision)
             for _, done in mail:
                 if done is not None and not done.done():

@@ -18,6 +18,8 @@ KIND = ToolKind(
     input=InputRole.ARGUMENTS,
     output="the child's output",
     one_of=(("path",),),
+    paths=frozenset({"path"}),
+    keeps_network=True,  # what its caller may not do, the child may not do either
     suspends=True,
 )
 

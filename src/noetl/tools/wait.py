@@ -23,6 +23,7 @@ KIND = ToolKind(
     one_of=(("seconds", "until", "signal"),),
     suspends=True,
     effect_free=True,
+    keeps_network=True,
 )
 
 

@@ -17,7 +17,7 @@ def check(subject: Subject) -> None:
     _unique_steps(subject)
     known = subject.step_names
     sources: dict[str | None, set[str]] = {}
-    for step in subject.playbook.steps:
+    for step in subject.all_steps:
         for arc in step.router.arcs:
             sources.setdefault(arc.step, set()).add(step.name)
     for step in subject.playbook.steps:
@@ -25,6 +25,7 @@ def check(subject: Subject) -> None:
         _jumps(subject, step.tasks, f"step `{step.name}`")
         _targets(subject, step, known)
         _join(subject, step, sources.get(step.name, set()))
+        _joins_of_others(subject, step)
     for name, tasks in subject.playbook.workbook.items():
         _unique_tasks(subject, tasks, f"workbook task `{name}`")
         _jumps(subject, tasks, f"workbook task `{name}`")
@@ -126,6 +127,16 @@ def _join(subject: Subject, step: Step, sources: set[str]) -> None:
         )
 
 
+def _joins_of_others(subject: Subject, step: Step) -> None:
+    """A planned step may lead to a join that was there before only if that join waits for it, which none can."""
+    for arc in step.router.arcs:
+        target = subject.around.steps.get(arc.step or "") if subject.around is not None else None
+        if target is not None and target.admission.join is not None:
+            message = f"`{target.name}` is a join that does not wait for `{step.name}`"
+            fix = f"lead to one of the steps that it waits for: {', '.join(target.admission.join.places)}"
+            subject.problems.error("join-unknown", message, arc.at, fix=fix)
+
+
 def _helpers(subject: Subject, known: dict[str, Step]) -> None:
     for site in subject.sites.all:
         for call in site.template.calls:
@@ -145,9 +156,9 @@ def _workbook_calls(subject: Subject) -> None:
         if task.kind != "workbook":
             continue
         name = task.config.get("task")
-        if isinstance(name, str) and name not in subject.playbook.workbook:
+        if isinstance(name, str) and name not in subject.workbook:
             at = subject.inside(task.at, name)
-            fix, edits = _suggested(subject, name, at, subject.playbook.workbook, "its tasks")
+            fix, edits = _suggested(subject, name, at, subject.workbook, "its tasks")
             subject.problems.error("unknown-task", f"the workbook has no task `{name}`", at, fix=fix, edits=edits)
 
 

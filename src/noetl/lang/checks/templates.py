@@ -21,9 +21,8 @@ _CALLERS_OWN = frozenset({"iter", "steps"})
 
 def check(subject: Subject) -> None:
     """Report templates that cannot be evaluated where they stand."""
-    carries_args = any(arc.args is not None for step in subject.playbook.steps for arc in step.router.arcs)
     for site in subject.sites.all:
-        check_site(subject, site, names_at(site.place) | ({"args"} if carries_args else frozenset()))
+        check_site(subject, site, names_at(site.place) | ({"args"} if subject.carries_args else frozenset()))
 
 
 def check_site(subject: Subject, site: Site, known: frozenset[str]) -> None:
