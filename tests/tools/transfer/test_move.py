@@ -433,3 +433,13 @@ async def test_restrictions_are_for_what_the_author_wrote(world: Workshop) -> No
     async with serving() as url:
         found = await failing(world, data(), {"kind": "http", "url": url}, spec={"network": "off"})
         assert found["kind"] == "http-transport"
+
+
+async def test_many_at_once_have_memory_enough(world: Workshop) -> None:
+    (world.folder / "in.ndjson").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    tables = [{"kind": "duckdb", "file": "o.duckdb", "table": f"t{n}"} for n in range(3)]
+    files = [{"kind": "file", "path": f"{n}.parquet"} for n in range(4)]
+    source = {"kind": "file", "path": "in.ndjson"}
+    calls = [move(world, source, *tables, *files[:n], key=f"k{n}", chunk={"size": 10}) for n in range(4)]
+    assert [told["rows"] for told in await asyncio.gather(*calls)] == [25] * 4
+    assert asked(world, "SELECT count(*) FROM t2") == [(100,)]

@@ -72,14 +72,29 @@ class _Open:
 
     def __init__(self, connection: Any, config: dict[str, Any]) -> None:
         self.connection, self.config, self.users = connection, config, 0
+        self.room = LITTLE_BYTES
 
     def join(self, config: dict[str, Any]) -> None:
         """Somebody else uses it as well; who needs more memory gets it."""
         self.users += 1
-        memory = config["memory_limit"]
-        if memory == MUCH != self.config["memory_limit"]:
-            self.connection.execute(f"SET memory_limit = '{memory}'")
-            self.config["memory_limit"] = memory
+        if config["memory_limit"] == MUCH != self.config["memory_limit"]:
+            self.connection.execute(f"SET memory_limit = '{MUCH}'")
+            self.config["memory_limit"] = MUCH
+        elif self.users > 1:
+            self.make_room(0)
+
+    def make_room(self, size: int) -> None:
+        """Let it use the memory that all of its users need; it only ever grows."""
+        self.room = _roomier(self.connection, self.config, self.room, self.users, size)
+
+
+def _roomier(connection: Any, config: Mapping[str, Any], room: int, users: int, size: int) -> int:
+    """Raise the limit of a database that has little, if so many users and bytes of rows need more; what it is now."""
+    needed = users * LITTLE_BYTES // 2 + _TIMES * size
+    if needed <= room or config.get("memory_limit") != LITTLE or "lock_configuration" in config:
+        return room
+    connection.execute(f"SET memory_limit = '{needed} bytes'")
+    return needed
 
 
 class Database:
@@ -88,10 +103,7 @@ class Database:
     def __init__(self, running: Running, file: str | None, config: Mapping[str, Any]) -> None:
         self._file = file or ":memory:"
         wanted = {**config, "temp_directory": str(running.scratch / "spill")}
-        #: bytes for which there is room, where that is not for the task's spec to say
-        self._room = (
-            LITTLE_BYTES if config.get("memory_limit") == LITTLE and "lock_configuration" not in config else None
-        )
+        self._config, self._room = config, LITTLE_BYTES
         self.connection = self._private(wanted) if file is None else _shared(running, self._file, wanted)
 
     def _private(self, config: dict[str, Any]) -> Any:
@@ -101,12 +113,13 @@ class Database:
             connection.execute(then)
         return connection
 
-    def make_room(self, size: int) -> None:
-        """Let it use the memory that so many bytes of rows need, once there are more than usual."""
-        needed = LITTLE_BYTES // 2 + _TIMES * size
-        if self._room is not None and needed > self._room:
-            self._room = needed
-            self.connection.execute(f"SET memory_limit = '{needed} bytes'")
+    def make_room(self, size: int, users: int = 1) -> None:
+        """Let it use the memory that so many bytes of rows need, for so many who work on them at once."""
+        if self._file == ":memory:":
+            self._room = _roomier(self.connection, self._config, self._room, users, size)
+        else:
+            with _opening:
+                _open[self._file].make_room(size)
 
     def close(self) -> None:
         """Let go; a file is closed with its last user."""

@@ -136,7 +136,7 @@ class Session:
             if self._database is None:
                 self._database = Database(running, None, self.config)
             assert self.now is not None
-            self._database.make_room(self.now.chunk.bytes * len(self.targets))
+            self._database.make_room(self.now.chunk.bytes * len(self.targets), len(self.targets))
             if at not in self._cursors:
                 self._cursors[at] = self._database.connection.cursor()
             return self._cursors[at]
