@@ -32,6 +32,7 @@ from noetl.model.state import Execution, parse_label
 from noetl.pipeline import facts, machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
+from noetl.pipeline.replay import resume
 from noetl.server.catalog import Catalog
 from noetl.tools.registry import Kinds
 from noetl.worker.keeping import Keeper
@@ -196,7 +197,7 @@ class House:
             return machine.begin(frame, self.moment())
         key = (order.step_run_id, order.iteration)
         mine = [e for e in self.events() if (e.step_run_id, e.iteration) == key and e.seq >= order.since]
-        machine.resume(frame, at_once(keeper.refilled(mine)))
+        resume(frame, at_once(keeper.refilled(mine)))
         at_once(keeper.remembered())
         if order.answer is None:
             return machine.proceed(frame, self.moment())

@@ -24,11 +24,14 @@ RUN = {
     "child-playbook",
     "choose-and-while",
     "crawl",
+    "credentials",
+    "csv-to-lake",
     "fan-out-and-join",
     "health-checks",
     "hello",
     "nested-loop",
     "nightly-sync",
+    "pages-to-duckdb",
     "plan-of-jobs",
     "saga",
 }
@@ -245,8 +248,42 @@ def test_a_crawl_visits_every_page_once_with_pauses(home: Home, shop: Any) -> No
     assert found["duration_ms"] >= 8 * 20
 
 
+def test_credentials_are_used_by_a_loop_with_one_token_and_written_nowhere(
+    home: Home, shop: Any, tmp_path: Path
+) -> None:
+    found = home.run("credentials", api_url=shop.url)
+    assert (found["status"], found["error"]["kind"]) == ("failed", "credential")
+    home.environment["SHOP_CLIENT_SECRET"] = "open-sesame"
+    assert output(home.run("credentials", api_url=shop.url)) == {"total": 306}
+    assert shop.tokens == 1
+    recorded = b"".join(path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file())
+    assert b"open-sesame" not in recorded
+    assert b"token-of-the-shop" not in recorded
+
+
 def test_the_shop_serves_a_command_and_closes() -> None:
     command = [sys.executable, str(EXAMPLES / "shop.py"), sys.executable, "-c"]
     code = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1] + '/site/team').status); sys.exit(3)"
     done = subprocess.run([*command, code, "{url}"], capture_output=True, text=True, check=False, timeout=30)
     assert (done.stdout.strip(), done.returncode) == ("200", 3)
+
+
+def test_a_csv_file_into_duckdb_and_parquet(home: Home, tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    file, lake = tmp_path / "orders.csv", tmp_path / "lake"
+    rows = [f"{n},customer {n % 7},{n}.5" for n in range(250)]
+    file.write_text("order_id,customer,amount\n" + "\n".join(rows) + "\n")
+    for _ in range(2):  # the second time nothing is doubled
+        found = output(home.run("csv-to-lake", file=file, lake=lake, chunk_rows=100))
+        assert found["rows"] == 250
+        assert [one["orders"] for one in found["best"]] == [36, 36, 36]
+    assert sorted(path.name for path in lake.glob("*.parquet")) == [f"orders_{n}.parquet" for n in range(3)]
+    count = duckdb.connect().execute(f"SELECT count(*) FROM '{lake}/*.parquet'").fetchone()
+    assert count == (250,)
+
+
+def test_pages_of_an_api_into_a_table(home: Home, shop: Any, tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    found = home.run("pages-to-duckdb", api_url=shop.url, database=tmp_path / "shop.duckdb")
+    assert output(found) == {"moved": 100, "orders": 100}
+    assert [path for _, path, _, _ in shop.requests].count("/orders?page=2") == 2

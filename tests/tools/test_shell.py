@@ -159,3 +159,13 @@ async def test_a_limit_holds(world: Workshop, cmd: str, limits: dict[str, Any], 
 async def test_a_limit_of_memory_reaches_the_command(world: Workshop) -> None:
     output = await world.run("shell", cmd="ulimit -v", spec={"limits.memory_mb": 100})
     assert output["data"]["stdout"] == "102400\n"
+
+
+async def test_a_command_that_holds_a_secret_is_no_argument_of_its_process(world: Workshop) -> None:
+    output = await world.run(
+        "shell", cmd="hush=1; tr '\\0' ' ' < /proc/$$/cmdline; echo; exit 0", spec={"limits.cpu_s": 5}
+    )
+    assert "hush" not in output["data"]["stdout"]
+    assert "/proc/self/fd/" in output["data"]["stdout"]
+    output = await world.run("shell", cmd=["hush=1; echo $((hush + 1)); cd /", "pwd >&2; exit 3"])
+    assert output["error"]["exit_code"] == 3

@@ -26,7 +26,7 @@ def taken(output: dict[str, Any]) -> Any:
 
 
 def drafts(world: Workshop) -> list[str]:
-    return [path.name for path in world.folder.glob("draft-*")]
+    return [path.name for path in world.folder.glob(".drafts/*")]
 
 
 # --- python ------------------------------------------------------------------------------------------------------------

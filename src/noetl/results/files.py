@@ -14,6 +14,7 @@ import re
 import secrets
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -38,6 +39,8 @@ _PART = 5_000
 _FORGOTTEN = 24 * 3600.0
 #: lists that are being read from their beginning to their end
 _MOST_CURSORS = 4
+#: files that are known to be whole
+_MOST_CHECKED = 1_000
 #: JSON that somebody else has written may be so many times as long as it would be without spaces
 _LOOSE = 4
 
@@ -75,6 +78,8 @@ class FileResults:
         self.folder = folder
         self.clock = clock
         self.sync = sync
+        #: several threads read at once
+        self._lock = Lock()
         #: files whose hash was seen to be right, as they were then
         self._checked: dict[Path, tuple[int, int, str]] = {}
         #: where readers are that take a list from one end to the other
@@ -208,13 +213,15 @@ class FileResults:
         """Some elements, by whoever stands there already: a loop reads a list from its beginning to its end."""
         path = self._place(reference)
         rows: list[Any]
-        rows, more = self._cursors.pop((path, start), ([], self.elements(reference, start)))
+        with self._lock:
+            rows, more = self._cursors.pop((path, start), ([], self.elements(reference, start)))
         while len(rows) < stop - start and (run := next(more, None)) is not None:
             rows = rows + run
         if rows[stop - start :]:
-            while len(self._cursors) >= _MOST_CURSORS:
-                self._cursors.pop(next(iter(self._cursors)))[1].close()
-            self._cursors[path, stop] = rows[stop - start :], more
+            with self._lock:
+                while len(self._cursors) >= _MOST_CURSORS:
+                    self._cursors.pop(next(iter(self._cursors)))[1].close()
+                self._cursors[path, stop] = rows[stop - start :], more
         return rows[: stop - start]
 
     def _parts(self, found: Found) -> list[_Listed]:
@@ -260,8 +267,9 @@ class FileResults:
                 self._checked[path] = (stat.st_mtime_ns, stat.st_size, found)
             if not found.startswith(sha256):
                 raise ResultDamaged(f"the stored payload {path.name} was changed: its sha256 is another one")
-            while len(self._checked) > 1_000:
-                self._checked.pop(next(iter(self._checked)))
+            with self._lock:
+                while len(self._checked) > _MOST_CHECKED:
+                    self._checked.pop(next(iter(self._checked)))
 
     def close(self) -> None:
         """Let go of the files that are being read."""

@@ -10,7 +10,8 @@ import msgspec
 
 from noetl.model.output import JSON, NDJSON
 from noetl.ports import ResultDamaged
-from noetl.tools.plain import plain
+from noetl.rows.duck import literal
+from noetl.rows.jsonsql import json_row
 
 _TO_WRITE = "64MB"
 #: no more than one group of rows, which somebody else may have made large
@@ -24,8 +25,8 @@ _VECTOR = 2_048
 #: what DuckDB calls the place of a row in its file
 _NUMBER = "file_row_number"
 _FORMS = {JSON: "array", NDJSON: "newline_delimited"}
-#: types whose values JSON holds as they are
-_AS_THEY_ARE = frozenset({"BOOLEAN", "BIGINT", "INTEGER", "DOUBLE", "VARCHAR"})
+#: the types of columns that `write` makes: what comes out of them is what went in
+_AS_THEY_ARE = frozenset({"BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR", "JSON"})
 
 
 def write(body: bytes, columns: Mapping[str, str], count: int, path: Path) -> bool:
@@ -45,15 +46,15 @@ def convert(source: Path, content_type: str, columns: Mapping[str, str], count: 
     if _NUMBER in map(str.casefold, columns):
         return False
 
-    typed = ", ".join(f"{_text(name)}: {_text(kind)}" for name, kind in columns.items())
+    typed = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in columns.items())
     options = f"format='{_FORMS[content_type]}', columns={{{typed}}}, maximum_object_size={_LONGEST_ROW}"
-    rows_of = f"SELECT * FROM read_json({_text(str(source))}, {options})"  # noqa: S608  literals: COPY binds nothing
+    rows_of = f"SELECT * FROM read_json({literal(str(source))}, {options})"  # noqa: S608  literals: COPY binds nothing
     groups = max(1, source.stat().st_size // _GROUP_BYTES)
     group = max(1, min(60, count // groups // _VECTOR)) * _VECTOR
     packing = f"FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {group}"
     with _connect(_TO_WRITE, path.parent) as db:
         try:
-            db.execute(f"COPY ({rows_of}) TO {_text(str(path))} ({packing})")
+            db.execute(f"COPY ({rows_of}) TO {literal(str(path))} ({packing})")
         except (duckdb.InvalidInputException, duckdb.OutOfMemoryException):
             path.unlink(missing_ok=True)
             return False
@@ -61,35 +62,33 @@ def convert(source: Path, content_type: str, columns: Mapping[str, str], count: 
 
 
 def runs(path: Path, start: int, size: int) -> Iterator[list[dict[str, Any]]]:
-    """The rows of a file from a number on, so many at a time."""
+    """The rows of a file from a number on, so many at a time; values of every type as JSON has them."""
     import duckdb
 
-    named = _text(str(path))
-    rows_of = f"SELECT * EXCLUDE {_NUMBER} FROM read_parquet({named}, {_NUMBER}=true) WHERE {_NUMBER} >= {start}"  # noqa: S608
-    if not start:
-        rows_of = f"SELECT * FROM read_parquet({named})"  # noqa: S608  a literal
+    source = f"read_parquet({literal(str(path))})"
+    if start:
+        numbered = f"read_parquet({literal(str(path))}, {_NUMBER}=true)"
+        source = f"(SELECT * EXCLUDE {_NUMBER} FROM {numbered} WHERE {_NUMBER} >= {start})"  # noqa: S608  a literal
     try:
         with _connect(_TO_READ) as db:
-            found = db.execute(rows_of)
-            columns = {str(name): str(kind) for name, kind, *_ in found.description or ()}
+            described = db.execute(f"SELECT * FROM {source} LIMIT 0").description  # noqa: S608
+            columns = {str(name): kind for name, kind, *_ in described}
+            plain = all(str(kind) in _AS_THEY_ARE for kind in columns.values())
+            shown = "*" if plain else json_row(list(columns.items()))
+            found = db.execute(f"SELECT {shown} FROM {source}")  # noqa: S608
             while records := found.fetchmany(size):
-                yield _rows(records, columns)
+                yield _rows(records, columns) if plain else [msgspec.json.decode(text) for (text,) in records]
     except duckdb.Error as error:
         raise ResultDamaged(f"the payload {path.name} cannot be read: {error}") from error
 
 
-def _rows(records: list[Any], columns: Mapping[str, str]) -> list[dict[str, Any]]:
+def _rows(records: list[Any], columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = [dict(zip(columns, record, strict=True)) for record in records]
     for name, kind in columns.items():
-        if kind not in _AS_THEY_ARE:
-            convert = _from_json if kind == "JSON" else plain
+        if str(kind) == "JSON":
             for row in rows:
-                row[name] = convert(row[name])
+                row[name] = None if row[name] is None else msgspec.json.decode(row[name])
     return rows
-
-
-def _from_json(text: str | None) -> Any:
-    return None if text is None else msgspec.json.decode(text)
 
 
 def _connect(memory: str, folder: Path | None = None) -> Any:
@@ -101,8 +100,3 @@ def _connect(memory: str, folder: Path | None = None) -> Any:
     db = duckdb.connect(config={"memory_limit": memory, "threads": 1, "temp_directory": spill})
     db.execute("SET enable_progress_bar = false")
     return db
-
-
-def _text(value: str) -> str:
-    """A literal of SQL."""
-    return "'" + value.replace("'", "''") + "'"

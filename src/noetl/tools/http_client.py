@@ -14,6 +14,7 @@ from yarl import URL
 
 from noetl.model.output import Failure, Output, Spilled, failed, failure, ok
 from noetl.ports import Call, World
+from noetl.tools.http_auth import NotForHttp, header_of
 from noetl.tools.http_body import Body, Broken, TooLarge, encoding_of, says_json
 from noetl.tools.spilling import output_limit, over_limit
 from noetl.tools.text import as_text
@@ -25,6 +26,8 @@ _LATER = frozenset({408, 425, 429})
 _REDIRECTS = 10
 _GLIMPSE = 200
 _SMALL_BODY = 16_384
+#: beside the spec: which header holds the credential
+_CREDENTIAL = "auth header"
 
 
 class Refused(Exception):
@@ -113,22 +116,39 @@ def _request(call: Call) -> tuple[str, URL, dict[str, Any]]:
     }
     given = {name.lower() for name in headers}
     _put_content(config, options, given)
+    spec = _with_credential(call, headers, given)
     if method not in _SAFE and "idempotency-key" not in given:
         headers["Idempotency-Key"] = call.key
     if call.spec.get("verify") is False:
         options["ssl"] = False
     url = _url(config.get("url"))
-    options["trace_request_ctx"] = call.spec
+    options["trace_request_ctx"] = spec
     _check_host(url, call.spec)
     return method, url, options
 
 
+def _with_credential(call: Call, headers: dict[str, str], given: set[str]) -> Mapping[str, Any]:
+    """Add the header of `auth`, unless the task has that one itself; the spec, which knows its name from now on."""
+    if call.auth is None:
+        return call.spec
+    try:
+        name, value = header_of(call.auth)
+    except NotForHttp as error:
+        raise Refused("credential", str(error)) from None
+    if name.lower() not in given:
+        headers[name] = value
+    return {**call.spec, _CREDENTIAL: name}
+
+
 def _redirects() -> aiohttp.TraceConfig:
-    """Hosts are checked again where a redirect leads."""
+    """Where a redirect leads hosts are checked again, and no credential goes to another than it was meant for."""
 
     async def check(_session: Any, context: Any, params: aiohttp.TraceRequestRedirectParams) -> None:
         location = params.response.headers.get("Location") or params.response.headers.get("URI") or ""
-        _check_host(params.url.join(URL(location)), context.trace_request_ctx)
+        target, spec = params.url.join(URL(location)), context.trace_request_ctx
+        _check_host(target, spec)
+        if _CREDENTIAL in spec and target.origin() != params.url.origin():
+            params.headers.popall(spec[_CREDENTIAL], None)
 
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(check)

@@ -276,7 +276,7 @@ def _request(call: Call, limit: int) -> dict[str, Any]:
         "code": call.config.get("code"),
         "module": call.config.get("module"),
         "callable": call.config.get("callable"),
-        "input": call.input,
+        "input": call.input if call.auth is None else {"auth": call.auth, **call.input},
         "limit": limit,
         "over_limit": over_limit("the result, as JSON,", limit),
         "spill": call.spill,
