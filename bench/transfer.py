@@ -61,6 +61,9 @@ class World:
             self.kept[name] = await make(), close
         return self.kept[name][0]
 
+    def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(reference)
+
     def draft(self, suffix: str) -> Path:
         return self.folder / f"{uuid.uuid4().hex}{suffix}"
 

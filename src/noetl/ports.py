@@ -237,6 +237,9 @@ class ResultStore(Results, Protocol):
     async def keep_list(self, execution_id: str, parts: Sequence[Part], *, ttl: float | None = None) -> dict[str, Any]:
         """The same of a list, some of whose elements may be stored already; those are not read."""
 
+    def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
+        """A reference to files that a tool has written elsewhere, made one that `read` and `rows` believe."""
+
     def draft(self, suffix: str) -> Path:
         """A new file on the same disk, for what is to be spilled."""
 
@@ -265,6 +268,9 @@ class World(Protocol):
     @property
     def results(self) -> Results:
         """The payloads that references lead to."""
+
+    def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
+        """A reference to files that the tool has written, which others may then read through `results`."""
 
     def draft(self, suffix: str) -> Path:
         """A new file beside the result store, for data that is to be handed over as `Spilled`; never shown to others."""

@@ -84,6 +84,16 @@ def test_a_reference_does_as_well_as_an_id(noetl: Noetl, execution: str) -> None
     assert noetl("result", reference["locator"]["path"]).out == expected
 
 
+def test_what_a_transfer_wrote_is_printed_by_its_reference(noetl: Noetl, folder: Path, home: Path) -> None:
+    move = "source: {kind: data, data: [{a: 1}, {a: 2}]}, targets: [{kind: file, path: out.csv}]"
+    (folder / "move.yaml").write_text(f"{HEAD}  - {{step: move, tool: {{kind: transfer, {move}}}}}\n")
+    told = json.loads(noetl("run", "move.yaml", "--json").out)
+    reference = told["output"]["targets"][0]["ref"]
+    assert json.loads(noetl("result", json.dumps(reference), "--range", "1:").out) == [{"a": 2}]
+    del reference["locator"]["seal"]
+    assert "no transfer on this machine has made it" in noetl("result", json.dumps(reference)).err
+
+
 def test_a_person_sees_the_first_rows_and_how_to_get_the_others(execution: str, home: Path, shell: Shell) -> None:
     seen = shell.at_terminal("result", "last", "rows", NOETL_HOME=str(home))
     assert '{"id":99,' in seen

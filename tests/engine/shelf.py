@@ -58,6 +58,9 @@ class Shelf:
         rows: list[Any] = (await self.read(reference))[start:stop]
         return rows
 
+    def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(reference)
+
     def draft(self, suffix: str) -> Path:
         raise NotImplementedError
 

@@ -53,6 +53,9 @@ class Workshop:
     def is_secret(self, text: str) -> bool:
         return "hush" in text
 
+    def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(reference)
+
     def draft(self, suffix: str) -> Path:
         drafts = self.folder / ".drafts"
         drafts.mkdir(exist_ok=True)

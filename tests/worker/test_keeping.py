@@ -70,6 +70,20 @@ OUTPUTS = {
 }
 
 
+TRANSFER = """
+- step: move
+  tool: {kind: transfer, source: {kind: data, data: "{{ range(50) | list }}"}, targets: [{kind: file, path: "out.FORM", mapping: {n: "{{ row }}"}}], chunk: {size: 20}}
+  set: {ctx.out_ref: "{{ output.data.targets[0].ref }}"}
+  next: {arcs: [{step: each}]}
+- step: each
+  loop: {in: "{{ ctx.out_ref }}", iterator: row}
+  tool: {kind: noop, output: "{{ iter.row.n }}"}
+  set: {ctx.all: "{{ output.data }}"}
+  next: {arcs: [{step: end}]}
+- {step: end, tool: {kind: resolve, ref: "{{ ctx.out_ref }}", range: [48, 60]}}
+"""
+
+
 class Dying(FileResults):
     """A store that fails at its nth write, before or after it."""
 
@@ -268,3 +282,24 @@ def test_what_is_selected_has_one_shape_whatever_the_data(site: Site, path: str,
         "tool: {kind: noop, output: {total: 1, items: [{id: 7}]}}, set: {ctx.x: '{{ output.data.x }}'}}\n"
     )
     assert asyncio.run(site.run(steps)).ctx == {"x": expected}
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "ndjson", "parquet"])
+def test_what_a_transfer_wrote_is_gone_over_and_resolved(site: Site, form: str) -> None:
+    state = asyncio.run(site.run(TRANSFER.replace("FORM", form)))
+    assert state.error is None
+    assert state.ctx["all"] == list(range(50))
+    assert state.output == [{"n": 48}, {"n": 49}]
+
+
+def test_a_made_up_reference_reads_no_file_of_the_machine(site: Site) -> None:
+    (site.folder / "secret.json").write_text('[{"a": "secret"}]')
+    forged = {"type": "blob", "locator": {"file": str(site.folder / "secret.json")}, "auth_reference": None, "meta": {"content_type": "application/json", "rows": 1}}  # fmt: skip
+    for steps in (
+        "- {step: a, tool: {kind: resolve, ref: '{{ workload.r }}'}}\n",
+        "- {step: a, loop: {in: '{{ workload.r }}', iterator: x}, tool: {kind: noop, output: '{{ iter.x }}'}}\n",
+    ):
+        state = asyncio.run(site.run(f"{steps}workload: {{r: {forged!r}}}\n".replace("None", "null")))
+        assert state.error is not None
+        assert state.error["kind"] == "result"
+        assert "no transfer on this machine has made it" in state.error["message"]

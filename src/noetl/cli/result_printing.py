@@ -25,14 +25,19 @@ _MOST_TEXT = 100_000
 
 
 class Payload:
-    """What an output holds: in the log, or in the result store."""
+    """What an output holds: in the log, in the result store, or in files that a transfer wrote."""
 
     def __init__(self, value: Any, store: FileResults | None, reference: dict[str, Any], some: tuple[int, int | None]):
         self.value = value
         self.store = store
         self.reference = reference
         self.start, self.stop = some
-        self.found: Found | None = store.find(reference) if store is not None else None
+        #: where in the store it lies
+        self.found: Found | None = None
+        if store is not None and "path" in (reference.get("locator") or {}):
+            self.found = store.find(reference)
+        elif store is not None:
+            next(store.elements(reference), None)  # whether it can be read at all
 
     @classmethod
     def of(cls, output: Output, some: tuple[int, int | None]) -> Payload:
@@ -47,9 +52,9 @@ class Payload:
     @property
     def is_list(self) -> bool:
         """Whether it has elements."""
-        return (
-            isinstance(self.value, list) if self.store is None or self.found is None else self.store.is_list(self.found)
-        )
+        if self.store is None:
+            return isinstance(self.value, list)
+        return self.found is None or self.store.is_list(self.found)
 
     @property
     def is_whole(self) -> bool:

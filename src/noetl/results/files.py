@@ -24,7 +24,8 @@ from noetl.expr.assign import is_larger
 from noetl.expr.refs import Ref
 from noetl.model.output import JSON, Spilled
 from noetl.ports import Part, ResultDamaged, ResultGone, StoreFailed
-from noetl.results import codec
+from noetl.results import codec, elsewhere
+from noetl.results.elsewhere import Sealer, is_elsewhere
 
 #: the parts of a list that was stored piece by piece
 MANIFEST = "application/vnd.noetl.parts+json"
@@ -80,10 +81,11 @@ class FileResults:
         self.sync = sync
         #: several threads read at once
         self._lock = Lock()
+        self._sealer = Sealer(folder)
         #: files whose hash was seen to be right, as they were then
         self._checked: dict[Path, tuple[int, int, str]] = {}
         #: where readers are that take a list from one end to the other
-        self._cursors: dict[tuple[Path, int], tuple[list[Any], Elements]] = {}
+        self._cursors: dict[tuple[str, int], tuple[list[Any], Elements]] = {}
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -170,6 +172,10 @@ class FileResults:
 
     def elements(self, reference: Mapping[str, Any], start: int = 0) -> Elements:
         """The elements of a list from one on, some at a time; checked before."""
+        if is_elsewhere(reference):
+            self._sealer.check(reference)
+            yield from elsewhere.runs(reference, start)
+            return
         found = self.find(reference)
         if found.content_type != MANIFEST:
             yield from codec.runs(found.path, found.content_type, start)
@@ -203,15 +209,19 @@ class FileResults:
                 return None
         return (rows,)
 
+    def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
+        """A reference to files that a tool has written, which can be read from now on."""
+        return self._sealer.sealed(reference)
+
     def _read(self, reference: Mapping[str, Any]) -> Any:
-        found = self.find(reference)
-        if found.content_type == MANIFEST:
+        found = None if is_elsewhere(reference) else self.find(reference)
+        if found is None or found.content_type == MANIFEST:
             return [one for run in self.elements(reference) for one in run]
         return codec.read(found.path, found.content_type)
 
     def _rows(self, reference: Mapping[str, Any], start: int, stop: int) -> list[Any]:
         """Some elements, by whoever stands there already: a loop reads a list from its beginning to its end."""
-        path = self._place(reference)
+        path = str(reference["locator"]) if is_elsewhere(reference) else str(self._place(reference))
         rows: list[Any]
         with self._lock:
             rows, more = self._cursors.pop((path, start), ([], self.elements(reference, start)))

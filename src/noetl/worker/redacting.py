@@ -69,6 +69,7 @@ class CleanResults:
         self._redactor = redactor
         self.kinds = store.kinds
         self.draft = store.draft
+        self.sealed = store.sealed
         self.load = store.load
         self.read = store.read
         self.rows = store.rows

@@ -82,6 +82,10 @@ class LocalWorld:
             if rest := held.finish():
                 self._log(call, stream, rest)
 
+    def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
+        """A reference that others may read."""
+        return self.results.sealed(reference)
+
     def draft(self, suffix: str) -> Path:
         """A new file for what is to be spilled."""
         return self.results.draft(suffix)

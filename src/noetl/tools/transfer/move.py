@@ -255,6 +255,8 @@ class Move:
             if target.get("on_error") != "warn":
                 raise CallFailed({**told, "target": at + 1}) from None
             return {"rows": 0, "ref": None, "failed": len(warned) + 1, "error": told}
+        if found["ref"] is not None:
+            found = {**found, "ref": self._world.sealed(found["ref"])}
         return {**found, **more}
 
     async def _give_up(self) -> None:

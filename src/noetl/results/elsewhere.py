@@ -1,0 +1,136 @@
+"""Rows that lie elsewhere on this machine: in files and tables that `transfer` wrote where the author wanted them.
+
+Their references come with a seal. Without one, whoever can make up a reference could have any file of the machine read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from noetl.errors import UsageError
+from noetl.model.output import JSON, NDJSON, PARQUET
+from noetl.ports import ResultDamaged, ResultGone
+from noetl.results import codec
+
+CSV = "text/csv"
+_SEAL = "seal"
+_MEMORY = "200MB"
+_RUN = 5_000
+
+
+def is_elsewhere(reference: Mapping[str, Any]) -> bool:
+    """Whether a reference leads to files or tables outside of the result store."""
+    locator = reference.get("locator")
+    return isinstance(locator, Mapping) and ("file" in locator or "files" in locator)
+
+
+class Sealer:
+    """Seals references, with a key that lies in the result store."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
+        """A reference that is going to be believed."""
+        if not is_elsewhere(reference):
+            return dict(reference)
+        return {**reference, "locator": {**reference["locator"], _SEAL: self._seal(reference)}}
+
+    def check(self, reference: Mapping[str, Any]) -> None:
+        """UsageError: nobody here has made that reference."""
+        said = reference["locator"].get(_SEAL)
+        if not isinstance(said, str) or not hmac.compare_digest(said.encode(), self._seal(reference).encode()):
+            raise UsageError("the reference leads to a file, but no transfer on this machine has made it")
+
+    def _seal(self, reference: Mapping[str, Any]) -> str:
+        where = {key: value for key, value in reference["locator"].items() if key != _SEAL}
+        text = msgspec.json.encode([reference.get("type"), where], order="deterministic")
+        return hmac.new(self._key(), text, hashlib.sha256).hexdigest()
+
+    def _key(self) -> bytes:
+        path = self._folder / ".seal"
+        with contextlib.suppress(FileNotFoundError):
+            return path.read_bytes()
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = path.with_name(f".seal-{secrets.token_hex(8)}")
+        draft.touch(mode=0o600)
+        draft.write_bytes(secrets.token_bytes(32))
+        with contextlib.suppress(FileExistsError):  # two processes may want the first one
+            os.link(draft, path)
+        draft.unlink()
+        return path.read_bytes()
+
+
+def runs(reference: Mapping[str, Any], start: int = 0) -> Iterator[list[Any]]:
+    """The rows behind a reference from one on, some at a time."""
+    locator, meta = reference["locator"], reference.get("meta") or {}
+    files = [Path(file) for file in locator.get("files") or [locator["file"]]]
+    for file in files:
+        if not file.is_file():
+            raise ResultGone(f"the file {file} is no longer there")
+    _check(files, meta.get("sha256"))
+    content_type = meta.get("content_type")
+    if reference["type"] == "relational":
+        yield from _of_table(files[0], str(locator["table"]), start)
+    elif content_type in (PARQUET, CSV):
+        yield from _asked(_source(files, content_type), start)
+    elif content_type in (JSON, NDJSON):
+        yield from _of_json(files, content_type, start)
+    else:
+        raise UsageError(f"rows of the type {content_type} cannot be read")
+
+
+def _check(files: list[Path], sha256: Any) -> None:
+    if isinstance(sha256, str) and len(files) == 1 and codec.sha256_of(files[0]) != sha256:
+        raise ResultDamaged(f"the file {files[0]} is not what was written: its sha256 is another one")
+
+
+def _of_json(files: list[Path], content_type: str, start: int) -> Iterator[list[Any]]:
+    for file in files:
+        for run in codec.runs(file, content_type):
+            if start < len(run):
+                yield run[start:]
+            start = max(0, start - len(run))
+
+
+def _source(files: list[Path], content_type: str) -> str:
+    from noetl.rows.duck import literal
+
+    named = literal([str(file) for file in files])
+    return f"read_parquet({named}, union_by_name = true)" if content_type == PARQUET else f"read_csv({named})"
+
+
+def _of_table(file: Path, table: str, start: int) -> Iterator[list[Any]]:
+    from noetl.rows.duck import literal, name
+
+    whole = ".".join(name(part) for part in table.split("."))
+    before = f"ATTACH {literal(str(file))} AS noetl_read (READ_ONLY)"
+    yield from _asked(f"noetl_read.{whole}", start, before)
+
+
+def _asked(source: str, start: int, before: str = "") -> Iterator[list[Any]]:
+    from noetl.rows.duck import duckdb
+    from noetl.rows.jsonsql import json_row
+
+    module = duckdb()
+    try:
+        with module.connect(":memory:", config={"memory_limit": _MEMORY}) as connection:
+            connection.execute("SET enable_progress_bar = false")  # it would be drawn on our stdout
+            if before:
+                connection.execute(before)
+            described = connection.execute(f"SELECT * FROM {source} LIMIT 0").description  # noqa: S608  names, literals
+            row = json_row([(column[0], column[1]) for column in described])
+            found = connection.execute(f"SELECT {row} FROM (SELECT * FROM {source} OFFSET {start})")  # noqa: S608
+            while records := found.fetchmany(_RUN):
+                yield [msgspec.json.decode(text) for (text,) in records]
+    except module.Error as error:
+        raise ResultDamaged(f"the rows cannot be read: {error}") from None

@@ -1,0 +1,114 @@
+"""Rows that `transfer` wrote to files and tables are read again, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from noetl.errors import UsageError
+from noetl.model.output import JSON, NDJSON, PARQUET
+from noetl.ports import ResultDamaged, ResultGone
+from noetl.results.elsewhere import CSV
+from noetl.results.files import FileResults
+
+duckdb = pytest.importorskip("duckdb")
+
+ROWS = [{"id": n, "name": f"n {n}"} for n in range(20)]
+
+
+def reference(content_type: str, *files: Path) -> dict[str, Any]:
+    locator: dict[str, Any] = {"file": str(files[0])} if len(files) == 1 else {"files": [str(file) for file in files]}
+    return {"type": "blob", "locator": locator, "auth_reference": None, "meta": {"content_type": content_type}}
+
+
+@pytest.fixture(params=["csv", "json", "ndjson", "parquet", "files", "table"])
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    file = tmp_path / f"rows.{request.param}"
+    if request.param == "json":
+        file.write_text(json.dumps(ROWS))
+        return reference(JSON, file)
+    lines = [json.dumps(row) + "\n" for row in ROWS]
+    if request.param == "ndjson":
+        file.write_text("".join(lines))
+        return reference(NDJSON, file)
+    if request.param == "files":
+        parts = [tmp_path / f"{n}.ndjson" for n in range(2)]
+        parts[0].write_text("".join(lines[:7]))
+        parts[1].write_text("".join(lines[7:]))
+        return reference(NDJSON, *parts)
+    select = "SELECT range AS id, 'n ' || range AS name FROM range(20)"
+    if request.param == "table":
+        with duckdb.connect(str(file)) as connection:
+            connection.execute(f"CREATE SCHEMA s; CREATE TABLE s.t AS {select}")
+        return {
+            "type": "relational",
+            "locator": {"file": str(file), "table": "s.t"},
+            "auth_reference": None,
+            "meta": {},
+        }
+    duckdb.connect().execute(f"COPY ({select}) TO '{file}' (FORMAT {request.param})")
+    return reference(CSV if request.param == "csv" else PARQUET, file)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileResults:
+    return FileResults(tmp_path / "results", clock=lambda: 0.0)
+
+
+def test_rows_are_read_whole_and_by_range(stored: dict[str, Any], store: FileResults) -> None:
+    sealed = store.sealed(stored)
+    assert store._read(sealed) == ROWS
+    for start, stop in ((5, 12), (12, 15), (18, 30), (30, 40), (5, 5)):
+        assert store._rows(sealed, start, stop) == ROWS[start:stop]
+    store.close()
+
+
+def test_a_reference_that_nobody_has_made_is_not_believed(
+    stored: dict[str, Any], store: FileResults, tmp_path: Path
+) -> None:
+    sealed = store.sealed(stored)
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a\n1\n")
+    locator = sealed["locator"]
+    for forged in (
+        stored,
+        {**sealed, "locator": {**locator, "seal": "0" * 64}},
+        {**sealed, "locator": {**locator, "seal": None}},
+        {**sealed, "locator": {**locator, "file": str(secret)}},
+        {**sealed, "locator": {"files": [str(secret)], "seal": locator["seal"]}},
+        {**sealed, "type": "relational" if sealed["type"] == "blob" else "blob"},
+    ):
+        with pytest.raises(UsageError, match="no transfer on this machine"):
+            store._read(forged)
+        with pytest.raises(UsageError, match="no transfer on this machine"):
+            store._rows(forged, 0, 1)
+
+
+def test_the_key_is_made_once_and_for_its_owner_alone(store: FileResults, tmp_path: Path) -> None:
+    made = reference(CSV, tmp_path / "x.csv")
+    again = FileResults(tmp_path / "results", clock=lambda: 0.0)
+    assert store.sealed(made) == again.sealed(made)
+    assert (tmp_path / "results" / ".seal").stat().st_mode & 0o077 == 0
+
+
+def test_what_is_gone_is_called_that(tmp_path: Path, store: FileResults) -> None:
+    with pytest.raises(ResultGone, match=r"nothing\.csv is no longer there"):
+        store._read(store.sealed(reference(CSV, tmp_path / "nothing.csv")))
+
+
+def test_what_is_no_parquet_is_an_error_in_words(tmp_path: Path, store: FileResults) -> None:
+    (tmp_path / "x.parquet").write_text("no")
+    with pytest.raises(ResultDamaged, match="cannot be read"):
+        store._read(store.sealed(reference(PARQUET, tmp_path / "x.parquet")))
+
+
+def test_a_file_that_was_changed_meanwhile_is_noticed(tmp_path: Path, store: FileResults) -> None:
+    file = tmp_path / "x.ndjson"
+    file.write_text('{"a": 1}\n')
+    made = reference(NDJSON, file)
+    made["meta"]["sha256"] = "0" * 64
+    with pytest.raises(ResultDamaged, match="another one"):
+        store._read(store.sealed(made))
