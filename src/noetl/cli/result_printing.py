@@ -32,9 +32,11 @@ class Payload:
         self.store = store
         self.reference = reference
         self.start, self.stop = some
+        from noetl.results.elsewhere import is_elsewhere
+
         #: where in the store it lies
         self.found: Found | None = None
-        if store is not None and "path" in (reference.get("locator") or {}):
+        if store is not None and not is_elsewhere(reference):
             self.found = store.find(reference)
         elif store is not None:
             next(store.elements(reference), None)  # whether it can be read at all
