@@ -12,6 +12,7 @@ import marshal
 import os
 import sys
 from _json import encode_basestring, make_encoder
+from _signal import SIG_DFL, SIGTERM, signal
 from types import CodeType, FunctionType, ModuleType
 
 from noetl.tools.plain import NotJson, locate, plain, shown
@@ -75,6 +76,7 @@ class Host:
         self._folder = folder
         self._codes: dict[tuple[str, str], CodeType] = {}
         self._pid = os.getpid()
+        self._leaving = False
         self._streams = sys.stdout, sys.stderr
 
     def serve(self) -> None:
@@ -87,7 +89,18 @@ class Host:
             for stream in self._streams:
                 if not stream.closed:
                     stream.flush()
+            if self._leaving:
+                return
             self._send(reply)
+
+    def leave(self, number: int, _frame: Any) -> None:
+        """The task is to end: its `finally` blocks run, then this process is gone. Copies of it just end."""
+        if os.getpid() != self._pid:
+            signal(number, SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif not self._leaving:
+            self._leaving = True
+            raise SystemExit(128 + number)
 
     def _reply(self, task: dict[str, Any]) -> bytes:
         try:
@@ -342,4 +355,6 @@ def main(channel: int, folder: str, memory_mb: float) -> None:
 
         size = int(memory_mb * 1024 * 1024)
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
-    Host(channel, folder).serve()
+    host = Host(channel, folder)
+    signal(SIGTERM, host.leave)
+    host.serve()

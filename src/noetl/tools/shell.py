@@ -42,7 +42,7 @@ KIND = ToolKind(
 
 async def run(call: Call, world: World) -> Output:
     """Run the commands one after another until one fails; what they left in the background ends with the task."""
-    from noetl.tools.processes import Capture, Census, Child, Family, end, unkept
+    from noetl.tools.processes import GRACE_S, Capture, Census, Child, Family, end, unkept
 
     if (refused := unkept(call)) is not None:
         return failed(refused)
@@ -67,12 +67,12 @@ async def run(call: Call, world: World) -> Output:
     except (OSError, ValueError) as error:
         return failed(failure("shell", f"the command cannot be started: {error}"))
     except BaseException:  # cancelled
-        await end(children)
+        await end(children, grace_s=GRACE_S)
         raise
     finally:
         for child in children:
             child.close()
-    stdout, stderr = capture.finish()
+        stdout, stderr = capture.finish()
     if crowded:
         return failed(failure("limit", f"the command has more than {call.spec['limits.processes']} processes"))
     if capture.exceeded:
