@@ -12,7 +12,14 @@ import marshal
 import os
 import sys
 from _json import encode_basestring, make_encoder
-from _signal import SIG_DFL, SIGTERM, signal
+from _signal import (  # type: ignore[import-not-found]  # the package `signal` is slow to import
+    SIG_BLOCK,
+    SIG_DFL,
+    SIG_UNBLOCK,
+    SIGTERM,
+    pthread_sigmask,
+    signal,
+)
 from types import CodeType, FunctionType, ModuleType
 
 from noetl.tools.plain import NotJson, locate, plain, shown
@@ -93,12 +100,23 @@ class Host:
                 return
             self._send(reply)
 
-    def leave(self, number: int, _frame: Any) -> None:
-        """The task is to end: its `finally` blocks run, then this process is gone. Copies of it just end."""
-        if os.getpid() != self._pid:
-            signal(number, SIG_DFL)
-            os.kill(os.getpid(), number)
-        elif not self._leaving:
+    def heed_sigterm(self) -> None:
+        """Let a task that is to end run its `finally` blocks. Processes that it forks end as they always would."""
+
+        def in_child() -> None:
+            signal(SIGTERM, SIG_DFL)
+            pthread_sigmask(SIG_UNBLOCK, {SIGTERM})
+
+        signal(SIGTERM, self._leave)
+        # Blocked meanwhile: Python forgets what a child is sent before it has come to itself.
+        os.register_at_fork(
+            before=lambda: pthread_sigmask(SIG_BLOCK, {SIGTERM}),
+            after_in_parent=lambda: pthread_sigmask(SIG_UNBLOCK, {SIGTERM}),
+            after_in_child=in_child,
+        )
+
+    def _leave(self, number: int, _frame: Any) -> None:
+        if not self._leaving:
             self._leaving = True
             raise SystemExit(128 + number)
 
@@ -356,5 +374,5 @@ def main(channel: int, folder: str, memory_mb: float) -> None:
         size = int(memory_mb * 1024 * 1024)
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
     host = Host(channel, folder)
-    signal(SIGTERM, host.leave)
+    host.heed_sigterm()
     host.serve()
