@@ -78,7 +78,7 @@ def test_a_token_that_was_never_admitted_is_told_with_the_rule_and_what_it_saw(
     running = start("run", "join.yaml")
     running.wait_for("meet has a token from a", "b waits for the signal")
     noetl("signal", "last", "b")
-    assert "never admitted: gate" in running.end().err
+    assert "gate never ran: a token came from meet" in running.end().err
     assert without_numbers(why(noetl, "gate"))[2:] == [
         "the token from meet was parked: not admitted",
         "{{ ctx.open == true }} did not hold",

@@ -168,7 +168,7 @@ async def ended(house: House, hots: list[Hot], *, interrupted: bool, as_document
         from noetl.cli.closing import closing
 
         for hot in hots:
-            closing(hot.state)
+            closing(hot.state, hot.net, house.log)
     return max((exit_code(hot.state, interrupted=interrupted) for hot in hots), default=0)
 
 

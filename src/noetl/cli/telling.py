@@ -74,9 +74,21 @@ def wait_words(wait: Wait) -> str:
     return f"waits until {local_time(wait.until or 0.0)}"
 
 
+def signal_hint(execution_id: str, wait: Wait) -> str:
+    """How to send what is waited for."""
+    if wait.signal is None or wait.answer is not None:
+        return ""
+    from shlex import quote
+
+    return f"; `noetl signal {execution_id} {quote(wait.signal)}` sends it"
+
+
 def waiting(state: Execution, most: int = 20) -> str:
     """What is waited for, a line each."""
-    lines = [f"{place(run.step, label)} {wait_words(wait)}\n" for run, label, wait in waits(state)]
+    lines = [
+        f"{place(run.step, label)} {wait_words(wait)}{signal_hint(state.execution_id, wait)}\n"
+        for run, label, wait in waits(state)
+    ]
     if len(lines) > most:
         lines[most:] = [f"… and {len(lines) - most:,} more\n"]
     return "".join(lines)
@@ -130,5 +142,7 @@ def origin_words(origin: dict[str, Any]) -> str:
 
 
 def output_line(state: Execution) -> str:
-    """The output of an execution, on a line."""
-    return visible(glimpse(state.output))
+    """The output of an execution, on a line; of one that is cut, where the whole is."""
+    line = glimpse(state.output)
+    whole = f"  (cut: `noetl show {state.execution_id} --json` has all of it)" if line.endswith("…") else ""
+    return f"{visible(line)}{whole}"

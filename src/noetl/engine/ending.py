@@ -58,8 +58,17 @@ def _end_all(turn: Turn, why: str) -> None:
 def _drop_parked(turn: Turn) -> list[str]:
     stalled = _parked(turn)
     for name in stalled:
-        turn.emit("step.skipped", name, {"from": None, "why": "stalled"}, parent=turn.last)
+        payload = {"from": None, "why": "stalled", "held": _held(turn, name)}
+        turn.emit("step.skipped", name, payload, parent=turn.last)
     return stalled
+
+
+def _held(turn: Turn, name: str) -> list[str | None]:
+    """Where the tokens came from that are left at a step."""
+    state = turn.state
+    if name in state.parked:
+        return [token.source for token in state.parked[name]]
+    return [source for source, tokens in state.rounds[name].places.items() for _ in tokens]
 
 
 def _parked(turn: Turn) -> list[str]:

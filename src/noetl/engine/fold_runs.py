@@ -160,11 +160,12 @@ def step_cancelled(state: Execution, event: Event) -> None:
         if not info.runs:
             info.status = "cancelled"
         return
-    state.runs.pop(event.step_run_id, None)
+    run = state.runs.pop(event.step_run_id, None)
     _forget_waits(state, event.step_run_id)
     info.active -= 1
     if info.run_id == event.step_run_id:
         info.status, info.finished_at = "cancelled", event.timestamp
+        info.loop = run.loop.counts() if run is not None and run.loop is not None else None
 
 
 def _forget_waits(state: Execution, run_id: str, path: Path = ()) -> None:
