@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+
 from cli.playbooks import HEAD
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from noetl.cli.placing import place_line
 from noetl.cli.printing import in_colour, note, painted
 from noetl.cli.telling import error_words, output_line, trace_lines
 from noetl.cli.words import duration, seconds_of
@@ -28,6 +29,8 @@ def closing(state: Execution, net: Net, log: EventLog) -> None:
     note(f"{painted(head, style, colour=colour)} in {took}{but}  {state.execution_id}")
     if state.error is not None:
         note(f"  {error_words(state.error)}")
+        if place := place_line(state.error, log.source(state.playbook)):
+            note(f"  {place}")
         for line in trace_lines(state.error):
             note(f"  {line}")
     if state.stalled:

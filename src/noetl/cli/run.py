@@ -161,8 +161,11 @@ async def ended(house: House, hots: list[Hot], *, interrupted: bool, as_document
     if as_document:
         import msgspec
 
+        from noetl.cli.placing import placed
+
         for hot in hots:
-            told = document(hot.state) | {"output": await house.output(hot)}
+            error = placed(hot.state.error, house.log.source(hot.state.playbook))
+            told = document(hot.state) | {"output": await house.output(hot), "error": error}
             out(f"{msgspec.json.encode(told).decode()}\n")
     else:
         from noetl.cli.closing import closing

@@ -18,6 +18,7 @@ from noetl.cli.executions import (
     way_on,
 )
 from noetl.cli.files import near
+from noetl.cli.placing import place_line, placed
 from noetl.cli.printing import as_json, in_colour, out, painted
 from noetl.ports import OVER
 
@@ -62,6 +63,7 @@ def _document(summary: Summary, state: Execution, source: Source | None, childre
     ]
     return {
         **document(state),
+        "error": placed(state.error, source),
         "status": summary.status,
         "path": summary.path,
         "file": source.file if source is not None else None,
@@ -119,6 +121,7 @@ def _head(
         ("child of", summary.parent or ""),
         ("rerun of", origin_words(state.origin) if state.origin is not None else ""),
         ("error", error_words(state.error) if state.error else ""),
+        ("", place_line(state.error, source)),
         *(("", line) for line in trace_lines(state.error)),
         ("stalled", ", ".join(state.stalled)),
         ("output", output_line(state) if summary.status in OVER and state.output is not None else ""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from noetl.errors import TemplateError
@@ -78,14 +79,17 @@ class Template(Understood):
     def _evaluate_text(self, scopes: Mapping[str, Any], budget: Budget) -> str:
         run = Run(scopes, budget, tolerant=False)
         texts: list[str] = []
+        spent: list[tuple[int, int, Expression]] = []
         for part in self._parts or ():
             if isinstance(part, str):
                 texts.append(part)
                 continue
+            spent.append((run.steps, run.size, part[0]))
             try:
                 texts.append(to_text(run, part[0].evaluate(run)))
             except Exception as error:  # noqa: BLE001  nothing but TemplateError leaves an evaluation
-                raise failure(error, quoted(part[0].source), self.source) from None
+                blamed = _thirstiest(run, spent) if run.steps < 0 or run.size < 0 else part[0]
+                raise failure(error, quoted(blamed.source), self.source) from None
         return "".join(texts)
 
     def _evaluate_statements(self, scopes: Mapping[str, Any], budget: Budget) -> str:
@@ -123,6 +127,14 @@ class Template(Understood):
             return facts_of_statements(body)
         except RecursionError:
             return Facts(problems=(Problem("template-syntax", "the template is nested too deeply", 0),))
+
+
+def _thirstiest(run: Run, spent: list[tuple[int, int, Expression]]) -> Expression:
+    """Of expressions that share a budget, the one that used most of it; the last need not be that."""
+    levels = [one[0] if run.steps < 0 else one[1] for one in spent]
+    levels.append(run.steps if run.steps < 0 else run.size)
+    used = [before - after for before, after in pairwise(levels)]
+    return spent[used.index(max(used))][2]
 
 
 def _parts_of(source: str) -> tuple[Part, ...] | None:
