@@ -261,6 +261,8 @@ def _advance_unstarted(frame: Frame, problem: Failure, facts: list[Fact], moment
 
 def _fail(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish:
     error = {**problem, "task": frame.task.name if frame.tasks else None}
+    if frame.attempt > 1:
+        error["attempts"] = frame.attempt
     if frame.iteration is None:
         output = {**failed(error), **_helpers(frame.scopes.get("output") or {})}
         facts.append(_fact(frame, "step.failed", {"output": output}, status="error"))

@@ -30,7 +30,7 @@ KIND = ToolKind(
         ),
         "file": Key(Text(templated=True), "A script file, in place of `cmd`."),
         "env": Key(OneOf((MapOf(Anything()), Text(templated=True))), "Environment variables."),
-        "cwd": Key(Text(templated=True), "The folder to run in."),
+        "cwd": Key(Text(templated=True), "The folder to run in, seen from the playbook's own; by default that one."),
     },
     input=InputRole.ARGUMENTS,
     output="`{stdout, stderr, exit_code}`; an exit code other than 0 is an error",
@@ -54,6 +54,8 @@ async def run(call: Call, world: World) -> Output:
     try:
         environment = {**world.environment, **_variables(call)}
         folder = world.folder / str(call.config.get("cwd") or "")
+        if not folder.is_dir():
+            return failed(failure("shell", f"`cwd` is no folder: {folder}"))
         for arguments in _commands(call, world.folder):
             child = Child(_limited(arguments, call), folder=folder, environment=environment, family=family)
             child.capture = capture

@@ -6,6 +6,7 @@ from typing import Any
 
 #: characters of a line that are held until its end comes; a longer one is handed on in pieces
 LONGEST_LINE = 65_536
+_SHOWN = 40
 
 
 def as_text(value: Any) -> str:
@@ -19,6 +20,15 @@ def as_text(value: Any) -> str:
 
         return json.dumps(value, ensure_ascii=False)
     return str(value)
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it: a short one itself, of a long one what it is."""
+    text = as_text(value)
+    sort = {str: "the text", dict: "a map", list: "a list", type(None): "null"}.get(type(value), "the value")
+    if isinstance(value, (dict, list)) or value is None:
+        return sort
+    return f"{sort} {text!r}" if len(text) <= _SHOWN else f"a text of {len(text):,} characters"
 
 
 class WholeLines:

@@ -306,7 +306,9 @@ class Runner:
                 output: Output = await made if isawaitable(made) else made
                 return output
         except TimeoutError:
-            message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`spec.timeout`)"
+            layer = self.frame.task.spec.get("timeout")
+            named = "spec.timeout" if layer is None or layer.origin == "task.spec" else _key_of(layer.origin)
+            message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`{named}`)"
             return failed(failure("timeout", message, retryable=True))
         except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
             return _broke(error)
@@ -351,3 +353,8 @@ class Runner:
 
 def _broke(error: Exception) -> Output:
     return failed(failure("tool-crashed", f"the tool broke: {type(error).__name__}: {error}"))
+
+
+def _key_of(origin: str) -> str:
+    """Where a timeout that a task has from elsewhere is written."""
+    return origin if ".timeouts." in origin else f"{origin}.timeout"

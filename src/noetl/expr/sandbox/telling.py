@@ -37,8 +37,8 @@ def sort_of(value: Any) -> str:
 def shown(value: Any) -> str:
     """A value as messages show it: what it is, and a short one itself."""
     if isinstance(value, str):
-        text = value if len(value) <= _SHOWN else f"{value[: _SHOWN - 1]}…"
-        return f"the text {text!r}"
+        # All of it or nothing: what is cut short of a secret could not be told from other text.
+        return f"the text {value!r}" if len(value) <= _SHOWN else f"a text of {len(value):,} characters"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"the number {value}" if abs(value) < _LARGE else "a number"
     if isinstance(value, (list, tuple, Mapping)):
