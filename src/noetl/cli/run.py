@@ -88,6 +88,7 @@ def _tell(known: Source, name: str) -> None:
 
 
 async def _run(name: str, file: Path, data: bytes, payload: dict[str, Any], *, legacy: bool, as_document: bool) -> int:
+    from noetl.cli.calls import warn
     from noetl.cli.payload import check_payload, strangers
     from noetl.cli.progress import progress
     from noetl.wiring import open_house
@@ -101,6 +102,8 @@ async def _run(name: str, file: Path, data: bytes, payload: dict[str, Any], *, l
         refused = check_payload(loaded, payload)
         if refused is not None:
             refuse(refused, json=as_document)
+        if not as_document:
+            warn(loaded, file)
         for stranger in strangers(loaded.net.playbook.workload, payload):
             note(stranger)
         with progress(house, quiet=as_document) as shown:

@@ -1,9 +1,18 @@
 """CHECKS: what must hold of a playbook beyond the shape of its values. `check` runs them all."""
 
-from noetl.lang.checks import code, names, quotes, schemas, secrets, templates, writes
+from noetl.lang.checks import code, doubts, names, quotes, schemas, secrets, templates, writes
 from noetl.lang.checks.subject import Subject
 
-CHECKS = (templates.check, names.check, schemas.check, secrets.check, writes.check, code.check, quotes.check)
+CHECKS = (
+    templates.check,
+    names.check,
+    schemas.check,
+    secrets.check,
+    writes.check,
+    code.check,
+    quotes.check,
+    doubts.check,
+)
 
 
 def check(subject: Subject) -> None:
