@@ -13,7 +13,7 @@ from pathlib import Path
 from textwrap import fill
 
 import yaml
-from grammar_pages import grammar_page, tools_page
+from grammar_pages import grammar_page, tests_page, tools_page
 
 from noetl.cli.app import cli
 from noetl.cli.commands import COMMANDS
@@ -36,6 +36,7 @@ def pages() -> Mapping[str, Callable[[], str]]:
     return {
         "docs/reference/grammar.md": grammar_page,
         "docs/reference/tools.md": tools_page,
+        "docs/reference/tests.md": tests_page,
         "docs/reference/diagnostics.md": diagnostics_page,
         "docs/reference/events.md": events_page,
         "docs/reference/cli.md": cli_page,

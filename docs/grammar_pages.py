@@ -22,6 +22,7 @@ from noetl.model.shape import (
     Word,
 )
 from noetl.tools.registry import BUILT_IN, Kinds
+from noetl.trials.grammar import NAMED, TEST_FILE
 
 #: the headings of shapes that are referred to by name
 _HEADINGS = {
@@ -35,6 +36,7 @@ _HEADINGS = {
     "Then": "`then` of a task",
     "Task": "A task",
     "TaskItem": "A task",
+    "Mock": "A mock",
 }
 #: what their keys are prefixed with in headings
 _PATHS = {"AdmitRule": "admit.rules[]", "AdmitThen": "admit.rules[].then", "Rule": "rules[]", "Then": "rules[].then"}
@@ -104,6 +106,8 @@ class Tables:
 
     def _named_link(self, name: str) -> str:
         heading, found = _HEADINGS[name], self._named.get(name)
+        if isinstance(found, OneOf):  # a list of the same, or the map that is explained
+            found = next((one for one in found.shapes if isinstance(one, Record)), found)
         if self._page or not isinstance(found, Record):
             return link(heading, self._page)
         return link(self._add(heading, _PATHS.get(name, name.lower()), found))
@@ -155,6 +159,11 @@ def grammar_page() -> str:
     return "\n".join(parts)
 
 
+def tests_page() -> str:
+    """docs/reference/tests.md"""
+    return "\n".join([_TESTS_INTRO, Tables(NAMED).page("A test file", "", TEST_FILE)])
+
+
 def tools_page() -> str:
     """docs/reference/tools.md"""
     kinds = Kinds()
@@ -198,6 +207,11 @@ _GRAMMAR_INTRO = f"""# The grammar
 Every key a playbook may have. `apiVersion` is `{API_VERSION}`; names have the form `{NAME_PATTERN}`. Root keys that
 begin with `x-` are ignored, a place for YAML anchors. Any other key is an error. What is reserved is accepted with a
 warning and has no effect. The same in a form that editors read: `noetl schema`.
+"""
+_TESTS_INTRO = """# Tests of playbooks
+
+Every key that a test file, `*.test.yaml`, may have; how they are used is in [test a playbook](../howto/test-a-playbook.md).
+The same in a form that editors read: `noetl schema --tests`.
 """
 _TOOLS_INTRO = f"""# Tool kinds
 

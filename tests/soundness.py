@@ -7,7 +7,7 @@ from pathlib import Path
 
 def unsound(database: Path) -> list[str]:
     """What `noetl fsck` finds in a store."""
-    from noetl.cli.executions import net_of
+    from noetl.cli.executions import whole_net
     from noetl.server.fsck import check
     from noetl.stores.sqlite import SqliteLog
     from noetl.stores.verify import verify
@@ -15,5 +15,5 @@ def unsound(database: Path) -> list[str]:
     log = SqliteLog(database)
     found = [str(problem) for problem in verify(log)]
     for summary in log.summaries(limit=10_000) if not found else []:
-        found += map(str, check(log, summary, net_of(log, summary)))
+        found += map(str, check(log, summary, whole_net(log, summary)))
     return found

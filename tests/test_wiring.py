@@ -14,6 +14,7 @@ from noetl.errors import NoetlError
 from noetl.model.requests import Cancel, Pause, Resume, Signal
 from noetl.model.state import Execution
 from noetl.ports import StoreFailed
+from noetl.server.history import read_snapshot
 from noetl.server.service import Hot
 from noetl.stores.locks import WriteLock
 from noetl.stores.sqlite import SqliteLog
@@ -79,9 +80,8 @@ def run(coroutine: Any) -> Any:
         ("- {step: a, tool: {kind: wait, until: tomorrow}}", "type", "cannot wait so"),
         ("- {step: a, tool: {kind: wait, seconds: '{{ workload.n * 1e12 }}'}}", "type", "beyond the year 9999"),
         ("- {step: a, tool: {kind: wait, signal: s, timeout: '{{ 10 ** 400 }}'}}", "type", "cannot wait so"),
-        ("- {step: a, tool: {kind: workbook, task: w}}\nworkbook: {w: {kind: wait, seconds: 1}}", "fail", "cannot stand in a workbook"),
     ],
-    ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no tool", "no time", "too late", "no number", "wait in a workbook"],
+    ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no tool", "no time", "too late", "no number"],
 )  # fmt: skip
 def test_what_cannot_work_ends_in_an_error_that_names_the_step(site: Site, steps: str, kind: str, said: str) -> None:
     state = run(site.run(steps, n=1))
@@ -181,6 +181,112 @@ def test_a_paused_run_starts_nothing_new_until_it_is_resumed(site: Site) -> None
     run(main())
 
 
+def test_a_pipeline_stops_between_two_tasks_when_it_is_paused_and_goes_on_behind_them(site: Site) -> None:
+    file = site.write(
+        "pages",
+        """- step: fetch
+  set: {ctx.pages: "{{ step.page }}"}
+  tool:
+  - {name: first, kind: noop, set: {step.page: 0}}
+  - name: page
+    kind: shell
+    cmd: "echo page >> pages.txt; sleep 0.05"
+    spec:
+      policy:
+        rules:
+        - {when: "{{ step.page < 7 }}", then: {do: jump, to: page, set: {step.page: "{{ step.page + 1 }}"}}}
+        - else: {then: {do: continue}}
+""",
+    )
+    pages = site.folder / "pages.txt"
+
+    async def go() -> None:
+        async with site.house() as house:
+            hot = await site.start(house, file)
+            while not pages.exists():
+                await asyncio.sleep(0.01)
+            await house.service.record(hot.id, [Pause()])
+            await house.shop.settle()
+            written = pages.read_text()
+            assert written.count("page") < 8
+            await asyncio.sleep(0.2)
+            assert pages.read_text() == written
+        async with site.house() as house:  # another process takes it over while it is paused
+            hot = await house.resume(hot.id)
+            await asyncio.sleep(0.2)
+            assert pages.read_text() == written
+            await house.service.record(hot.id, [Resume()])
+            await asyncio.wait_for(hot.finished, 20)
+            assert (hot.state.status, hot.state.ctx) == ("completed", {"pages": 7})
+        assert pages.read_text() == "page\n" * 8
+
+    asyncio.run(go())
+
+
+def test_a_number_of_any_size_survives_a_snapshot(monkeypatch: pytest.MonkeyPatch, site: Site) -> None:
+    monkeypatch.setattr("noetl.server.service.SNAPSHOT_EVERY", 5)
+    steps = """- step: start
+  tool: {kind: noop, set: {ctx.large: "{{ 10 ** 30 }}"}}
+  next: {arcs: [{step: more}]}
+- step: more
+  loop: {in: "{{ range(20) | list }}", iterator: i}
+  tool: {kind: noop}
+"""
+
+    async def go() -> None:
+        state = await site.run(steps)
+        assert state.ctx == {"large": 10**30}
+        log = SqliteLog(site.settings.home / "noetl.db")
+        found = log.snapshot(state.execution_id)
+        assert found is not None
+        assert read_snapshot(found[1]).ctx == state.ctx
+        await log.close()
+
+    asyncio.run(go())
+
+
+def test_a_playbook_that_calls_itself_several_times_over_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, site: Site
+) -> None:
+    monkeypatch.setattr("noetl.wiring.RECURSIONS", 20)
+    steps = """- step: start
+  loop: {in: [1, 2, 3], iterator: i, spec: {mode: parallel}}
+  tool: {kind: playbook, path: main}
+"""
+    state = asyncio.run(site.run(steps))
+    assert state.error is not None
+    assert state.error["cause"]["kind"] == "limit"
+    assert "calls itself; more than 20 runs" in state.error["cause"]["message"]
+
+
+def test_children_pause_with_their_parent_and_go_on_with_it(site: Site) -> None:
+    async def main() -> None:
+        site.write(
+            "child", "- {step: x, tool: {kind: wait, seconds: 0.1}, next: {arcs: [{step: end}]}}\n- {step: end}\n"
+        )
+        async with site.house() as house:
+            loop = "loop: {in: [1, 2], iterator: i, spec: {mode: parallel}}"
+            file = site.write("main", f"- {{step: a, {loop}, tool: {{kind: playbook, path: child}}}}\n")
+            source, loaded = house.catalog.read(file)
+            assert loaded.net is not None
+            hot = await house.start(source, loaded.net, {})
+            await house.service.record(hot.id, [Pause()])  # the children are still on their way
+            while len(house.service.hot) < 3:
+                await asyncio.sleep(0.01)
+            children = [one.state for one in house.service.hot.values() if one is not hot]
+            await asyncio.sleep(0.4)
+            assert [(one.paused, "end" in one.steps) for one in children] == [(True, False)] * 2
+            await house.service.record(children[0].execution_id, [Pause()])
+            await house.service.record(hot.id, [Resume()])
+            await asyncio.sleep(0.2)
+            assert [one.status for one in children] == ["running", "completed"], "one was paused for itself"
+            await house.service.record(children[0].execution_id, [Resume()])
+            await asyncio.wait_for(asyncio.shield(hot.finished), 5)
+            assert hot.state.status == "completed"
+
+    run(main())
+
+
 def test_cancelling_kills_the_tools_and_the_children(site: Site) -> None:
     async def main() -> None:
         site.write("child", "- {step: x, tool: {kind: shell, cmd: 'sleep 0.5; touch late'}}\n")
@@ -260,9 +366,8 @@ def test_a_limit_of_a_loop_that_is_no_number_fails_the_step(site: Site) -> None:
     ("steps", "kind"),
     [
         ("- {step: a, tool: {kind: http, url: 'http://127.0.0.1:1', auth: api}}\nkeychain: [{name: api, kind: bearer}]", "credential"),
-        ("- {step: a, tool: {kind: noop}, next: {spec: {synthesize: {from: '{{ [1] }}'}}, arcs: [{step: b}]}}\n- {step: b, tool: {kind: noop}}", "fail"),
     ],
-    ids=["credentials", "synthesis"],
+    ids=["credentials"],
 )  # fmt: skip
 def test_what_is_not_there_yet_fails_and_is_never_left_out_in_silence(site: Site, steps: str, kind: str) -> None:
     state = run(site.run(steps))

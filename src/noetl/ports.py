@@ -203,6 +203,10 @@ class World(Protocol):
     folder: Path
     #: the environment for processes, without what holds credentials
     environment: Mapping[str, str]
+    #: what code that is confined must not see, wherever it lies: the home with the log
+    hidden: Sequence[Path]
+    #: what no task of the execution may do, whatever its spec says, by the keys of effective specs
+    restrict: Mapping[str, Any]
 
     async def resource(self, name: str, make: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[None]]) -> T:
         """Something to be made once and kept, such as connections."""

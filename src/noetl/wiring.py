@@ -8,6 +8,7 @@ import random
 import secrets
 import time
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -21,13 +22,15 @@ from noetl.expr.assign import is_larger
 from noetl.model.events import Fact
 from noetl.model.net import Net
 from noetl.model.orders import StartChild
-from noetl.model.output import Output, failed, failure, ok
-from noetl.model.requests import Cancel, ChildEnded, Due, Open, Posted
+from noetl.model.output import Failure, Output, failed, failure, ok
+from noetl.model.requests import Cancel, ChildEnded, Due, Open, Pause, Posted, Resume
+from noetl.model.scope import merged
 from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
 from noetl.ports import OVER, Call, EventLog, Line, ResultGone, Source, StoreFailed, Summary
 from noetl.results.files import FileResults
 from noetl.server.catalog import Catalog
+from noetl.server.history import snapshot_of
 from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
 from noetl.tools.registry import Kinds
 from noetl.worker.local import Running, Workshop
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from noetl.server.fork import Fork
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+#: how many executions may come of one that was started, where playbooks call themselves
+RECURSIONS = 10_000
 #: how often requests from other processes are looked for, in seconds
 POLL = 0.05
 _WITHOUT_PARENT = "its parent was cancelled"
@@ -55,9 +60,9 @@ def open_log(settings: Settings) -> EventLog:
     return SqliteLog(settings.home / "noetl.db", durability=settings.durability)
 
 
-def open_results(settings: Settings) -> FileResults:
+def open_results(settings: Settings, clock: Callable[[], float] = time.time) -> FileResults:
     """The result store of this machine."""
-    return FileResults(settings.home / "results", clock=time.time, sync=settings.durability == "power")
+    return FileResults(settings.home / "results", clock=clock, sync=settings.durability == "power")
 
 
 def open_house() -> House:
@@ -66,29 +71,54 @@ def open_house() -> House:
     return House(found, open_log(found))
 
 
+class Nature(msgspec.Struct, frozen=True):
+    """Time, ids and chance as a process gets them; trials bring their own."""
+
+    clock: Callable[[], float] = time.time
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    new_execution_id: Callable[[float], str] = new_execution_id
+    chance: Callable[[], float] = random.random
+
+
 class House:
     """A log, the service that decides, and the workshop that carries out."""
 
-    def __init__(self, settings: Settings, log: EventLog) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        log: EventLog,
+        *,
+        kinds: Kinds | None = None,
+        catalog: Catalog | None = None,
+        nature: Nature | None = None,
+        alone: bool = False,
+    ) -> None:
         self.settings = settings
         self.log = log
-        self.results = open_results(settings)
-        self.kinds = Kinds()
-        self.catalog = Catalog(self.kinds)
-        self.shop = Workshop(log, self.kinds, self._world, clock=time.time, moment=self._moment)
+        self.kinds = kinds or Kinds()
+        self.catalog = catalog or Catalog(self.kinds)
+        self.nature = nature or Nature()
+        clock, new_id = self.nature.clock, self.nature.new_id
+        self.results = open_results(settings, clock)
+        self.shop = Workshop(log, self.kinds, self._world, clock=clock, moment=self._moment)
         self.shop.office = self
-        self.service = Service(log, self.shop, clock=time.time, new_id=lambda: str(uuid.uuid4()))
+        self.service = Service(log, self.shop, self.catalog, clock=clock, new_id=new_id)
+        #: no other process may ask for anything, so nobody looks for it
+        self._alone = alone
         #: the playbooks that were run here, by their hash
         self._sources: dict[str, Source] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._poller: asyncio.Task[None] | None = None
+        #: the execution that was started → how many came of it because a playbook calls itself
+        self._recursions: dict[str, int] = {}
         #: claimed, not loaded yet: requests for them have to wait
         self._coming: set[str] = set()
         #: children on their way, and whether they are to be cancelled when they are there
         self._starting: dict[str, bool] = {}
 
     async def __aenter__(self) -> Self:
-        self._poller = asyncio.create_task(self._poll())
+        if not self._alone:
+            self._poller = asyncio.create_task(self._poll())
         return self
 
     async def __aexit__(
@@ -109,9 +139,13 @@ class House:
     async def start(self, source: Source, net: Net, payload: dict[str, Any], **more: Any) -> Hot:
         """Start an execution."""
         await self._keep(source)
-        execution_id = more.pop("execution_id", None) or new_execution_id(time.time())
-        await self.log.claim(execution_id)
-        return await self.service.start(net, Open(execution_id, source.hash, payload, file=source.file, **more))
+        execution_id = more.pop("execution_id", None) or self.child_id()
+        self._coming.add(execution_id)
+        try:
+            await self.log.claim(execution_id)
+            return await self.service.start(net, Open(execution_id, source.hash, payload, file=source.file, **more))
+        finally:
+            self._coming.discard(execution_id)
 
     async def _keep(self, source: Source) -> None:
         if source.hash not in self._sources:
@@ -157,7 +191,7 @@ class House:
         self._coming.add(execution_id)
         try:
             await self.log.claim(execution_id)
-            snapshot = msgspec.msgpack.encode(fork.state) if len(fork.events) >= SNAPSHOT_EVERY else None
+            snapshot = snapshot_of(fork.state) if len(fork.events) >= SNAPSHOT_EVERY else None
             await self.log.append(fork.events, status=shown_status(fork.state), snapshot=snapshot)
             return await self.service.take_over(execution_id, net)
         finally:
@@ -179,7 +213,7 @@ class House:
 
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
-        return new_execution_id(time.time())
+        return self.nature.new_execution_id(self.nature.clock())
 
     def broken(self, execution_id: str, error: BaseException) -> None:
         """Hear that a pipeline broke: a mistake of ours, or a store that does not write."""
@@ -197,6 +231,11 @@ class House:
         else:
             self.service.post(execution_id, [Cancel(_WITHOUT_PARENT)])
 
+    def hold_child(self, execution_id: str, *, paused: bool) -> None:
+        """Pause a child execution with its parent, or let it go on; one that is as it should be is left alone."""
+        request = Pause(with_parent=True) if paused else Resume(with_parent=True)
+        self.service.post(execution_id, [request])
+
     def _later(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
@@ -209,6 +248,8 @@ class House:
             if self._starting.pop(execution_id):
                 self.stop_child(execution_id)
             if isinstance(found, Hot):
+                # What the parent was told while the child was on its way has not reached it.
+                self.hold_child(execution_id, paused=parent.state.paused)
                 await asyncio.shield(found.finished)
                 found = output_of(found.state)
             await self.service.record(parent.id, [ChildEnded(execution_id, found)])
@@ -233,6 +274,11 @@ class House:
             return failed(failure("playbook", f"the playbook {file} cannot be read: {error.strerror}"))
         if loaded.net is None:
             return failed(failure("playbook", f"the playbook {file} has errors: run `noetl validate {file}`"))
+        if self._runs_away(parent, source):
+            said = (
+                f"playbook `{child['path']}` calls itself; more than {RECURSIONS:,} runs came of one that was started"
+            )
+            return failed(failure("limit", said))
         return await self.start(
             source,
             loaded.net,
@@ -242,22 +288,42 @@ class House:
             return_step=child.get("return_step"),
             parent={"execution_id": parent.id, "task_run_id": task_run_id},
             depth=parent.state.depth + 1,
+            restrict=child.get("restrict", {}),
+            problem=_payload_problem(loaded.net, child["payload"]),
         )
+
+    def _runs_away(self, parent: Running, source: Source) -> bool:
+        """Whether a playbook that calls itself has done so too often: several calls at each level soon fill a disk."""
+        state, above = parent.state, {parent.state.playbook}
+        while state.parent is not None and (around := self.service.hot.get(state.parent["execution_id"])) is not None:
+            state = around.state
+            above.add(state.playbook)
+        if source.hash not in above:
+            return False
+        self._recursions[state.execution_id] = count = self._recursions.get(state.execution_id, 0) + 1
+        return count > RECURSIONS
 
     def _file(self, hot: Running) -> Path:
         # The same text may lie in several folders; the execution knows from which it was run.
         return Path(hot.state.file or self._sources[hot.state.playbook].file).absolute()
 
     def _world(self, hot: Running) -> LocalWorld:
-        return LocalWorld(self._file(hot).parent, self.settings.environment, self._log_line, self.results)
+        return LocalWorld(
+            self._file(hot).parent,
+            self.settings.environment,
+            self._log_line,
+            self.results,
+            hidden=[self.settings.home],
+            restrict=hot.state.restrict,
+        )
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
-        stamp = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
+        stamp = datetime.fromtimestamp(self.nature.clock(), UTC).isoformat(timespec="milliseconds")
         line = Line(stamp, call.step, call.task, call.iteration, stream, text)
         self.log.write_lines(call.execution_id, [line])
 
     def _moment(self) -> Moment:
-        return Moment(time.time(), lambda: str(uuid.uuid4()), random.random())  # noqa: S311  jitter is no secret
+        return Moment(self.nature.clock(), self.nature.new_id, self.nature.chance())
 
     # --- other processes ---------------------------------------------------------------------------------------------
 
@@ -278,6 +344,17 @@ class House:
         with contextlib.suppress(NoetlError):
             await self.service.record(execution_id, [decode_request(body, number)])
             self.log.settle(number)
+
+
+def _payload_problem(net: Net, payload: dict[str, Any]) -> Failure | None:
+    """Why a child cannot start with what it is given, as `noetl run` would tell it."""
+    schema = net.playbook.metadata.get("schema")
+    if schema is None:
+        return None
+    from noetl.lang.workload import misfits
+
+    wrong = [f"{one.name}: {one.said}" for one in misfits(merged(net.playbook.workload, payload), schema)]
+    return failure("schema", f"its payload does not fit its schema: {'; '.join(wrong[:5])}") if wrong else None
 
 
 def is_orphan(log: EventLog, summary: Summary) -> bool:

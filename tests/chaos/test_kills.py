@@ -51,12 +51,30 @@ PLAYBOOKS = {
   next: {arcs: [{step: end}]}
 - {step: end, tool: {kind: noop, output: "{{ ctx.pages }}"}}
 """,
+    "plan": """
+- step: plan
+  tool:
+    kind: python
+    input: {key: "{{ task_key }}"}
+    code: |
+      def main(key):
+          with open("ledger", "a") as file:
+              file.write(key + " plan\\n")
+          def step(n):
+              cmd = 'echo "$KEY %d" >> ledger; sleep 0.05' % n
+              to = "end" if n == 6 else "do_%d" % (n + 1)
+              tool = {"kind": "shell", "cmd": cmd, "input": {"KEY": "{" + "{ task_key }" + "}"}}
+              return {"step": "do_%d" % n, "tool": tool, "next": {"arcs": [{"step": to}]}}
+          return [step(n) for n in range(1, 7)]
+  next: {spec: {synthesize: {from: "{{ output.data }}", allow_kinds: [shell]}}, arcs: []}
+- {step: end, tool: {kind: noop, output: planned}}
+""",
 }
 CHILD = """
 - {step: x, tool: {kind: shell, cmd: 'echo "$KEY child$N" >> ledger; sleep 0.05', input: {KEY: "{{ task_key }}", N: "{{ workload.n }}"}}}
 """
 #: the output, and how many effects there are
-EXPECTED = {"chain": ("done", 8), "loop": (820, 40), "pages": (40, 40)}
+EXPECTED = {"plan": ("planned", 7), "chain": ("done", 8), "loop": (820, 40), "pages": (40, 40)}
 
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkflow:\n"

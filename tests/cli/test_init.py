@@ -28,11 +28,20 @@ def test_the_starter_project_is_without_a_flaw(noetl: Noetl, folder: Path) -> No
 
 def test_the_editor_finds_the_schema_and_the_playbook_fits_it(noetl: Noetl, folder: Path) -> None:
     noetl("init")
-    (schema,) = json.loads((folder / ".vscode" / "settings.json").read_text())["yaml.schemas"]
-    hello = (folder / "playbooks" / "hello.yaml").read_text()
-    assert hello.startswith("# yaml-language-server: $schema=../noetl.schema.json\n")
-    document = plain(read(hello, Diagnostics(Source(hello))))
-    Draft202012Validator(json.loads((folder / schema).read_text())).validate(document)
+    schemas = list(json.loads((folder / ".vscode" / "settings.json").read_text())["yaml.schemas"])
+    for schema, name in zip(schemas, ("playbooks/hello.yaml", "tests/hello.test.yaml"), strict=True):
+        hello = (folder / name).read_text()
+        assert hello.startswith(f"# yaml-language-server: $schema=.{schema}\n")
+        document = plain(read(hello, Diagnostics(Source(hello))))
+        Draft202012Validator(json.loads((folder / schema).read_text())).validate(document)
+
+
+def test_the_tests_of_the_starter_project_pass_however_often_it_dies(noetl: Noetl, folder: Path) -> None:
+    noetl("init")
+    assert noetl("test").code == 0
+    done = noetl("test", "--crash-everywhere")
+    assert done.code == 0
+    assert "5 passed" in done.out
 
 
 def test_a_fresh_repository_takes_a_starter_project_and_keeps_its_readme(noetl: Noetl, folder: Path) -> None:

@@ -24,10 +24,6 @@ COMMAND = [sys.executable, "-m", "noetl"]
 #: what is not there yet → the cases that need it, as area/name
 WAITING = {
     "the keychain": "keychain/bearer-from-env keychain/missing-fails-the-execution keychain/never-stored",
-    "dynamic nodes": """
-        dynamic/default-kinds dynamic/invalid-plan-fails-the-step dynamic/plan-before-arcs
-        dynamic/synthesize
-        """,
     "duckdb": """
         legacy/habit-tool-keys scopes/input-is-environment-or-parameters tools/duckdb-identifiers tools/duckdb-params
         tools/duckdb-quoted-literal tools/duckdb-rows tools/error-kinds

@@ -119,6 +119,20 @@ def test_the_playbooks_about_errors_do_what_the_page_says(tmp_path: Path, monkey
     assert "guard failed" in noetl(tmp_path, "run", "guard.yaml")
 
 
+def test_the_tests_that_are_shown_pass_and_say_what_the_page_says(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "howto" / "test-a-playbook.md").read_text(encoding="utf-8")
+    playbook, tests = (text for language, text in FENCE.findall(page) if language == "yaml")
+    (tmp_path / "refund.yaml").write_text(playbook)
+    (tmp_path / "refund.test.yaml").write_text(tests)
+    took = re.compile(r"\b[\d.]+ m?s\b")
+    shown = took.sub("…", page)
+    assert took.sub("…", noetl(tmp_path, "test")) in shown
+    assert "4 passed" in noetl(tmp_path, "test", "--crash-everywhere")
+    assert noetl(tmp_path, "run", "--plan", "refund.yaml", "--set", "amount=20") in page
+    (tmp_path / "refund.test.yaml").write_text(tests.replace("route: [start, pay]", "route: [start, ask]"))
+    assert took.sub("…", noetl(tmp_path, "test", "-k", "small")).partition("\n\n1 failed")[0] in shown
+
+
 def test_a_run_is_gone_on_with_and_compared_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
     page = (ROOT / "docs" / "howto" / "rerun-and-compare.md").read_text(encoding="utf-8")
@@ -137,6 +151,34 @@ def test_a_run_is_gone_on_with_and_compared_as_the_page_says(tmp_path: Path, mon
     said = noetl(tmp_path, "diff", first, "last")
     assert "behind price-1" in said
     assert "+            return 100 // discount if discount else 0" in said
+
+
+def test_the_plan_of_the_page_is_carried_out_and_told_as_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
+    page = (ROOT / "docs" / "howto" / "plan-steps.md").read_text(encoding="utf-8")
+    [planned] = [text for language, text in FENCE.findall(page) if language == "yaml"]
+    (tmp_path / "planned.yaml").write_text(planned)
+    assert 'output: "Hello, Grace!"' in noetl(tmp_path, "run", "planned.yaml")
+    assert noetl(tmp_path, "why", "last", "greet_Ada") in page
+    assert 'output: "nobody"' in noetl(tmp_path, "run", "planned.yaml", "--set", "names=[]")
+    told = noetl(tmp_path, "run", "planned.yaml", "--set", 'names=["end", "end"]')
+    assert "there is no step" in told or "already there" in told
+
+
+def test_the_confined_code_of_the_page_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noetl.tools.confine.bounds import Bounds, unenforceable
+
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
+    page = (ROOT / "docs" / "howto" / "confine-code.md").read_text(encoding="utf-8")
+    [confined] = [text for language, text in FENCE.findall(page) if language == "yaml"]
+    (tmp_path / "confined.yaml").write_text(confined)
+    told = noetl(tmp_path, "run", "confined.yaml")
+    if unenforceable(Bounds(strict=True)) is not None:
+        assert "isolation: `isolation: strict` cannot be kept on this machine" in told
+    else:
+        assert 'output: ["the system","refused","refused","refused"]' in told
 
 
 def test_the_count_of_the_readme_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

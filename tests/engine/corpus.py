@@ -133,6 +133,44 @@ CONFLUENT = {
 - {step: a, tool: {kind: shell, cmd: x}}
 - {step: never, spec: {policy: {admit: {rules: [{when: "{{ ctx.nothing }}", then: {allow: true}}]}}}, tool: {kind: noop}}
 """,
+    "plan": """
+- step: plan
+  tool:
+    kind: shell
+    cmd: x
+    output:
+      - {step: one, tool: {kind: http, url: x, spec: {policy: {rules: [{when: true, then: {do: continue}}]}}}, set: {ctx.one: 1}, next: {arcs: [{step: two}]}}
+      - {step: two, tool: {kind: wait, seconds: 2}, set: {ctx.two: 2}, next: {arcs: [{step: end}]}}
+  next: {spec: {synthesize: {from: "{{ output.data }}", allow_kinds: [http, wait]}}, arcs: [{step: lost}]}
+- {step: lost, tool: {kind: noop}}
+- {step: end, tool: {kind: noop, output: "{{ [ctx.one, ctx.two] }}"}}
+""",
+    "plan of a loop": """
+- step: plan
+  loop: {in: [1, 2, 3], iterator: n, spec: {mode: parallel}}
+  tool: {kind: shell, cmd: x, output: {step: "do_{{ iter.n }}", tool: {kind: python, code: "def main(): pass"}, next: {arcs: [{step: all}]}}}
+  next:
+    spec:
+      synthesize:
+        from: "{{ [{'step': 'fan', 'next': {'spec': {'mode': 'inclusive'}, 'arcs': [{'step': 'do_1'}, {'step': 'do_2'}, {'step': 'do_3'}]}}] + output.data + [{'step': 'all', 'spec': {'policy': {'admit': {'join': {'from': ['do_1', 'do_2', 'do_3']}}}}, 'tool': {'kind': 'shell', 'cmd': 'x'}, 'next': {'arcs': [{'step': 'end'}]}}] }}"
+        allow_kinds: [shell, python]
+- {step: end, tool: {kind: noop, output: joined}}
+""",
+    "plan of a plan": """
+- step: plan
+  tool: {kind: shell, cmd: x, output: [{step: inner, tool: {kind: shell, cmd: x, output: [{step: innermost, tool: {kind: shell, cmd: x}, next: {arcs: [{step: plan}]}}]}, next: {spec: {synthesize: {from: "{% raw %}{{ output.data }}{% endraw %}"}}, arcs: []}}]}
+  set: {ctx.rounds: "{{ ctx.rounds | default(0) + 1 }}"}
+  next: {spec: {synthesize: {from: "{{ output.data if ctx.rounds == 1 else [] }}"}}, arcs: [{step: end}]}
+- {step: end, tool: {kind: noop, output: "{{ ctx.rounds }}"}}
+""",
+    "invalid plan": """
+- step: plan
+  tool: {kind: shell, cmd: x, output: [{step: one, tool: {kind: shell, cmd: x}, next: {arcs: [{step: nowhere}]}}]}
+  set: {ctx.planned: "{{ output.data }}"}
+  next: {spec: {synthesize: {from: "{{ output.data }}"}}, arcs: [{step: mend, when: "{{ event.error.kind == 'plan-invalid' }}"}]}
+- {step: mend, tool: {kind: shell, cmd: x}, next: {arcs: [{step: end}]}}
+- {step: end, tool: {kind: noop, output: mended}}
+""",
     "terminate": """
 - {step: a, tool: {kind: shell, cmd: x}, next: {arcs: [{terminate: failed}]}}
 """,
@@ -140,6 +178,13 @@ CONFLUENT = {
 
 #: those whose outcome may differ, and must be sound in any case
 RACES = {
+    "two plans": """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}, {step: last}]}}
+- {step: a, tool: {kind: shell, cmd: x, output: [{step: made, tool: {kind: shell, cmd: x}}]}, next: {spec: {synthesize: {from: "{{ output.data }}"}}, arcs: [{step: taken, when: "{{ event.error }}"}]}}
+- {step: b, tool: {kind: wait, seconds: 1, output: [{step: made, tool: {kind: shell, cmd: x}}]}, next: {spec: {synthesize: {from: "{{ output.data }}"}}, arcs: [{step: taken, when: "{{ event.error }}"}]}}
+- {step: taken, tool: {kind: noop}}
+- {step: last, spec: {policy: {admit: {rules: [{when: "{{ quiet() }}", then: {allow: true}}]}}}, tool: {kind: shell, cmd: x}}
+""",
     "cancelling race": """
 - {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}, {step: c}]}}
 - {step: a, tool: {kind: shell, cmd: x}, next: {arcs: [{step: won}]}}

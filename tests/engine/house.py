@@ -24,17 +24,19 @@ from noetl.expr.assign import failure_of
 from noetl.lang import load
 from noetl.model.events import Event, Fact, decode, encode
 from noetl.model.net import Net
-from noetl.model.orders import RunPipeline, StartChild, StopPipelines, WakeAt
+from noetl.model.orders import RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.requests import ChildEnded, Due, Open, Request, Signal
 from noetl.model.state import Execution, parse_label
-from noetl.pipeline import machine
+from noetl.pipeline import facts, machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
+from noetl.server.catalog import Catalog
 from noetl.tools.registry import Kinds
 from noetl.worker.render import call_of
 
 KINDS = Kinds()
+CATALOG = Catalog(KINDS)
 Tool = Callable[[Any], Output]
 
 
@@ -88,10 +90,13 @@ class House:
         self.pipes: dict[tuple[str, Any], Pipe] = {}
         self.alarms: list[float] = []
         self.signals: list[Signal] = []
+        #: whether a child ends as soon as it starts
+        self.children_end = True
+        self.stopped: list[str] = []
         self.writes = 0
         self.die_at, self.after_write = die_at, after_write
         self.deaths = 0
-        self.outlook = Outlook(net)
+        self.outlook = Outlook(net, CATALOG)
         self.state: Execution
         self.payload = payload or {}
 
@@ -114,6 +119,7 @@ class House:
         self.log += [encode(event) for event in decision.events]
         if dies:
             raise Died
+        self.outlook = decision.outlook
         self.dispatch(decision)
 
     def happen(self, *happened: Fact | Request) -> None:
@@ -130,7 +136,9 @@ class House:
                         del self.pipes[key]
             elif isinstance(order, WakeAt):
                 self.alarms.append(order.at)
-            elif isinstance(order, StartChild):
+            elif isinstance(order, StopChild):
+                self.stopped.append(order.execution_id)
+            elif isinstance(order, StartChild) and self.children_end:
                 self.happen(ChildEnded(order.child["execution_id"], ok({"child": order.child["path"]})))
 
     def events(self) -> list[Event]:
@@ -141,10 +149,12 @@ class House:
         self.deaths += 1
         self.pipes.clear()
         self.alarms.clear()
+        self.outlook = Outlook(self.net, CATALOG)
         if not self.log:
             self.start()
             return
         self.state = replay(self.id, self.events())
+        self.outlook = self.outlook.of(self.state)
         if not self.state.over:
             self.dispatch(pending(self.outlook, self.state, self.now, self.new_id))
             self.happen(Due())
@@ -159,7 +169,7 @@ class House:
         if key in self.pipes:
             return
         functions = {"now": lambda: self.now, "uuid": self.new_id}
-        step = self.net.steps[order.step]
+        step = self.outlook.steps[order.step]
         frame = Frame(step, {**order.scopes, **functions}, run=order.step_run_id, iteration=order.iteration)
         if order.begun:
             mine = [e for e in self.events() if (e.step_run_id, e.iteration) == key and e.seq >= order.since]
@@ -208,7 +218,7 @@ class House:
             call = call_of(move, kind, step=pipe.frame.step.name, iteration=pipe.iteration)
         except TemplateError as error:
             if not again:
-                pipe.waiting.append(machine.started_fact(pipe.frame, {}))
+                pipe.waiting.append(facts.started_fact(pipe.frame, {}))
             self.goes_on(pipe, machine.advance(pipe.frame, failed(failure_of(error)), self.moment()))
             return
         suspend = getattr(KINDS.module(kind.name), "suspend", None)
@@ -217,12 +227,12 @@ class House:
             if "child" in wait:
                 wait["child"]["execution_id"] = self.new_id()
             if not again:
-                pipe.waiting.append(machine.started_fact(pipe.frame, {"wait": wait}))
+                pipe.waiting.append(facts.started_fact(pipe.frame, {"wait": wait}))
             del self.pipes[key]
             self.report(pipe)
             return
         if not again:
-            pipe.waiting.append(machine.started_fact(pipe.frame, {}))
+            pipe.waiting.append(facts.started_fact(pipe.frame, {}))
         if not kind.effect_free:
             self.report(pipe)
             if key not in self.pipes:
@@ -286,7 +296,7 @@ class House:
         """The invariants of a log."""
         events = self.events()
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
-        assert msgspec.msgpack.encode(replay(self.id, events)) == msgspec.msgpack.encode(self.state)
+        assert msgspec.json.encode(replay(self.id, events)) == msgspec.json.encode(self.state)
         ends = [(e.task_run_id, e.attempt) for e in events if e.name == "task.done"]
         assert len(ends) == len(set(ends)), "an attempt ended twice"
         stamps = [event.timestamp for event in events]
@@ -297,10 +307,10 @@ class House:
         half = Execution(self.id)
         for event in events[: len(events) // 2]:
             apply(half, event)
-        copy = msgspec.msgpack.decode(msgspec.msgpack.encode(half), type=Execution)
+        copy = msgspec.json.decode(msgspec.json.encode(half), type=Execution)
         for event in events[len(events) // 2 :]:
             apply(copy, event)
-        assert msgspec.msgpack.encode(copy) == msgspec.msgpack.encode(self.state), "a snapshot loses something"
+        assert msgspec.json.encode(copy) == msgspec.json.encode(self.state), "a snapshot loses something"
 
 
 def outcome(state: Execution) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from corpus import CONFLUENT, HEAD, RACES
-from house import House, Signal, net_of, outcome
+from house import CATALOG, House, Signal, net_of, outcome
 
 from noetl.model.events import Event, seconds
 from noetl.model.output import Output, failed, failure, ok
@@ -68,6 +68,7 @@ def cut(name: str, events: list[Event], seq: int, heir: str = "y") -> Fork:
     return fork(
         events[:seq],
         Heir(heir, NETS[name], "hash", None, later(events[seq - 1])),
+        CATALOG,
         ended=frozenset(),
         new_child=lambda: next(ids),
         new_id=lambda: next(ids),

@@ -29,6 +29,7 @@ RUN = {
     "hello",
     "nested-loop",
     "nightly-sync",
+    "plan-of-jobs",
     "saga",
 }
 
@@ -131,6 +132,18 @@ def test_fan_out_and_join(home: Home, shop: Any) -> None:
     found = home.run("fan-out-and-join", api_url=shop.url)
     assert output(found) == {"name": "Ada", "orders": 2, "spent": 42}
     assert found["steps"]["profile"]["runs"] == 1
+
+
+def test_jobs_that_are_given_as_data_become_steps(home: Home) -> None:
+    found = home.run("plan-of-jobs")
+    assert output(found) == {"fetch": "3 1 2", "sort": "sorted", "count": "counted", "report": "reported"}
+    assert found["steps"]["job_report"] == {"status": "done", "runs": 1}
+
+
+def test_a_plan_of_jobs_that_need_what_is_not_there_is_refused(home: Home) -> None:
+    found = home.run("plan-of-jobs", **{"jobs.x": '{"cmd": "echo x", "needs": ["y"]}'})
+    assert "step `job_y` has no arc to `job_x`" in output(found)
+    assert set(found["steps"]) == {"plan", "refused"}
 
 
 def test_nested_loops_with_reducers(home: Home, shop: Any) -> None:

@@ -184,7 +184,7 @@ def test_a_value_of_the_wrong_type_is_told_with_what_it_must_be(step: str, colum
     ("keys", "message"),
     [
         ("kind: wait, seconds: -1", "`seconds` must be at least 0"),
-        ("kind: noop, spec: {limits: {memory_mb: 0}}", "`memory_mb` must be at least 1"),
+        ("kind: shell, cmd: x, spec: {limits: {memory_mb: 0}}", "`memory_mb` must be at least 1"),
         ("kind: noop, spec: {policy: {rules: [{when: true, then: {do: retry, attempts: 0}}]}}", "`attempts` must be at least 1"),
     ],
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from noetl.lang import load
 from noetl.model.events import Event, Fact
 from noetl.model.output import Output, failed, failure, ok
-from noetl.pipeline import machine
+from noetl.pipeline import facts, machine
 from noetl.pipeline.backoff import LONGEST, delay_before
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
@@ -57,7 +57,7 @@ class Driver:
             if not waiting:
                 return move
             self.ran.append(f"{move.task.name}#{move.attempt}")
-            self.facts.append(machine.started_fact(self.frame, {}))
+            self.facts.append(facts.started_fact(self.frame, {}))
             move = machine.advance(self.frame, waiting.pop(0), self.moment())
 
     @property
@@ -203,3 +203,51 @@ def test_a_task_is_told_its_name_its_attempt_and_its_key() -> None:
     move = driver.run()
     assert isinstance(move, RunTask)
     assert (move.scopes["_task"], move.scopes["_attempt"], move.scopes["task_key"]) == ("a", 1, "x/a-1/a")
+
+
+def test_the_set_of_a_rule_that_fails_is_applied() -> None:
+    driver = Driver(policy("{else: {then: {do: fail, message: 'no {{ ctx.why }}', set: {ctx.why: luck}}}}"))
+    driver.run(ERROR)
+    done = next(fact for fact in driver.facts if fact.name == "task.done")
+    assert done.payload["set"] == {"ctx.why": "luck"}
+    assert driver.end.payload["output"]["error"]["message"] == "no luck: 503"
+
+
+def test_what_a_skipped_task_tried_before_is_forgotten_too() -> None:
+    driver = Driver(
+        policy("{else: {then: {do: continue}}}").replace(
+            "name: two, kind: http, url: u",
+            "name: two, kind: http, url: u, spec: {policy: {rules: ["
+            + RETRY
+            + ", {else: {then: {do: skip}}}]}}}, {name: three, kind: http, url: '{{ output.data }}'",
+        )
+    )
+    move = driver.run(ok("first"), ERROR, ok("second"))
+    assert isinstance(move, RunTask)
+    assert move.scopes["output"]["data"] == "first"
+    again = driver.new_frame()
+    machine.resume(again, [_event(fact) for fact in driver.facts if fact.task is not None])
+    assert again.scopes["output"]["data"] == "first"
+
+
+@pytest.mark.parametrize("then", ["do: jump, to: one", "do: retry, attempts: 200000, delay: 0"])
+def test_a_task_that_can_never_start_is_given_up_like_any_other(then: str) -> None:
+    rules = "[{when: '{{ _attempt < 3000 }}', then: {" + then + "}}]"
+    driver = Driver(
+        "- {step: a, spec: {policy: {max_jumps: 3000}}, tool: [{name: one, kind: python, code: 'def main(): pass', "
+        "input: {n: '{{ ctx.none }}'}, spec: {policy: {on_unmatched: fail, rules: " + rules + "}}}]}"
+    )
+    move = driver.run()
+    assert isinstance(move, Finish)
+    assert driver.end.name == "step.failed"
+
+
+def test_writes_are_recorded_in_the_order_in_which_they_were_made() -> None:
+    driver = Driver(
+        "- {step: a, tool: {kind: http, url: u, set: {ctx.a: {}, ctx.a.b: 1}, "
+        "spec: {policy: {rules: [{else: {then: {do: continue, set: {ctx.a: {c: 2}}}}}]}}}}"
+    )
+    driver.run(ok())
+    again = driver.new_frame()
+    machine.resume(again, [_event(fact) for fact in driver.facts if fact.task is not None])
+    assert again.scopes["ctx"] == driver.frame.scopes["ctx"] == {"a": {"c": 2}}

@@ -17,6 +17,7 @@ from noetl.model.net import Net
 from noetl.model.state import Execution
 from noetl.ports import Source
 from noetl.server.fsck import check
+from noetl.server.history import snapshot_of
 from noetl.stores.memory import MemoryLog
 from noetl.tools.registry import Kinds
 from noetl.wiring import House
@@ -129,7 +130,7 @@ def test_what_still_runs_behind_the_end_is_found(events: list[Event]) -> None:
 
 
 def test_a_snapshot_that_is_not_what_the_events_yield_is_found(events: list[Event]) -> None:
-    wrong = msgspec.msgpack.encode(Execution(RUN, status="completed"))
+    wrong = snapshot_of(Execution(RUN, status="completed"))
     found = problems(events, wrong)
     assert [kind for kind, _ in found] == ["snapshot"]
     assert "steps" in found[0][1]

@@ -70,7 +70,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.log, self.hands = Gate(), Hands()
-        self.service = Service(self.log, self.hands, clock=lambda: 1.0, new_id=lambda: "id")
+        self.service = Service(self.log, self.hands, Catalog(Kinds()), clock=lambda: 1.0, new_id=lambda: "id")
 
     async def start(self) -> Hot:
         return await self.service.start(waiting_net(), Open("x", "hash"))

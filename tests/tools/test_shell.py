@@ -130,18 +130,6 @@ async def test_what_has_left_the_group_of_its_command_ends_with_the_execution(wo
     assert [pid for pid in escaped if alive(pid)] == []
 
 
-@pytest.mark.parametrize("spec", [{"network": "off"}, {"isolation": "strict"}])
-@pytest.mark.parametrize(
-    "given", [{"kind": "shell", "cmd": "touch done"}, {"kind": "python", "code": "open('done', 'w')"}]
-)
-async def test_what_a_process_cannot_be_held_to_fails_and_is_never_left_out_in_silence(
-    world: Workshop, spec: dict[str, Any], given: dict[str, Any]
-) -> None:
-    output = await world.run(**given, spec=spec)
-    assert "cannot be kept" in output["error"]["message"]
-    assert not (world.folder / "done").exists()
-
-
 async def test_a_limit_of_processes_lets_so_many_be_started(world: Workshop) -> None:
     cmd = "for _ in 1 2 3; do sleep 0.3 & done; wait; printf done"
     output = await world.run("shell", cmd=cmd, spec={"limits.processes": 3})

@@ -25,6 +25,8 @@ class Workshop:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment: Mapping[str, str] = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+        self.hidden: list[Path] = []
+        self.restrict: dict[str, Any] = {}
         self.written: list[tuple[str, str, str]] = []
         self._kept: dict[str, tuple[asyncio.Task[Any], Callable[[Any], Awaitable[None]]]] = {}
 

@@ -16,7 +16,7 @@ class Entry(NamedTuple):
 #: the variable in which the completion script of a shell says what it asks
 COMPLETION = "_NOETL_COMPLETE"
 COMMANDS: Mapping[str, Entry] = {
-    "init": Entry("init", "Start", "Write a starter project: a playbook, editor settings, a README."),
+    "init": Entry("init", "Start", "Write a starter project: a playbook, its tests, editor settings."),
     "run": Entry("run", "Run", "Run a playbook to its end; every step is recorded as it happens."),
     "resume": Entry("resume", "Run", "Go on with an interrupted run, exactly where it was."),
     "rerun": Entry("rerun", "Run", "Run again from a step or an event; what came before is kept."),
@@ -34,10 +34,11 @@ COMMANDS: Mapping[str, Entry] = {
     "fsck": Entry("fsck", "Look at runs", "Check that the recorded executions are whole and make sense."),
     "validate": Entry("validate", "Check", "Tell all problems of playbooks, with line, caret and fix."),
     "migrate": Entry("migrate", "Check", "Rewrite older dialects to the canonical one; comments are kept."),
+    "test": Entry("test", "Check", "Run the tests of playbooks: mocked tools, skipped time, kills."),
     "format": Entry("formatting", "Check", "Write playbooks in their one canonical spelling."),
     "explain": Entry("explain", "Look", "Say what a playbook means: its steps, its settings, its arcs."),
     "graph": Entry("graph", "Look", "Draw the steps and arcs of a playbook as SVG, Mermaid or DOT."),
-    "schema": Entry("schema", "Set up", "Print the JSON Schema of playbooks, for editors."),
+    "schema": Entry("schema", "Set up", "Print the JSON Schema of playbooks or their tests, for editors."),
     "completion": Entry("completion", "Set up", "Print the completion script for bash, zsh or fish."),
     "help": Entry("help", "Set up", "Help about a command, or about the code of a message."),
 }

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from noetl.cli.executions import find, net_of, opened_log, way_on
+from noetl.cli.executions import catalog, find, net_of, opened_log, way_on
 from noetl.cli.printing import as_json, note, out
 from noetl.errors import NoetlError
 from noetl.ports import OVER
@@ -97,7 +97,7 @@ async def _at_once(log: EventLog, summary: Summary, request: Posted, event: str)
     if net is None:
         raise NoetlError(f"the playbook of {summary.execution_id} is not there any more, or cannot be read")
     children = await take_effect(
-        log, summary.execution_id, net, request, clock=time.time, new_id=lambda: str(uuid.uuid4())
+        log, summary.execution_id, net, request, catalog(), clock=time.time, new_id=lambda: str(uuid.uuid4())
     )
     for name in children:
         child = log.summary(name)

@@ -97,6 +97,8 @@ def _said(name: str, payload: dict[str, Any]) -> Any:
     if name == "task.started" and "wait" in payload:
         wait = payload["wait"]
         return wait_words(Wait("", wait.get("until"), wait.get("signal"), wait.get("child")))
+    if name == "workflow.synthesized":
+        return f"{payload['step']} plans {', '.join(step['step'] for step in payload['steps'])}"
     if name == "loop.started":
         return f"{len(payload['items']):,} items, {payload['mode']}"
     for key in ("why", "set", "signal", "loop", "data", "status", "from", "step"):

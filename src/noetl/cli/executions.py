@@ -102,12 +102,22 @@ def way_on(summary: Summary) -> str:
 
 
 def net_of(log: EventLog, summary: Summary) -> Net | None:
-    """What was run; None: its text is not there any more, or cannot be read by this version."""
+    """The playbook that was run; None: its text is not there any more, or cannot be read by this version."""
     from noetl.cli.loading import collector_off
 
     source = log.source(summary.playbook)
     with collector_off():
-        return _catalog().net(source) if source is not None else None
+        return catalog().net(source) if source is not None else None
+
+
+def whole_net(log: EventLog, summary: Summary) -> Net | None:
+    """The same with the steps that the execution planned."""
+    from noetl.server.history import state_at
+
+    net = net_of(log, summary)
+    if net is None or all(step.router.synthesize is None for step in net.steps.values()):
+        return net
+    return catalog().grown(net, state_at(log, summary.execution_id).synthesized)
 
 
 def was_edited(source: Source) -> bool:
@@ -123,7 +133,7 @@ def was_edited(source: Source) -> bool:
 
 
 @cache
-def _catalog() -> Catalog:
+def catalog() -> Catalog:
     """One for all executions of a command: most of them ran the same few playbooks."""
     from noetl.server.catalog import Catalog
     from noetl.tools.registry import Kinds
@@ -135,7 +145,7 @@ def _step_names(log: EventLog, summary: Summary) -> list[str]:
     """The steps of the playbook, and those that were made while it ran."""
     from noetl.server.history import state_at
 
-    net = net_of(log, summary)
+    net = whole_net(log, summary)
     return list(dict.fromkeys([*(net.steps if net is not None else ()), *state_at(log, summary.execution_id).steps]))
 
 

@@ -61,7 +61,7 @@ def _meant(name: str, skipped: list[str]) -> Iterator[Given]:
         yield one_file(name)
         return
     playbooks = []
-    for file in sorted(_yaml_files(path)):
+    for file in sorted(yaml_files(path)):
         if _is_playbook(file):
             playbooks.append(Given(str(file), file))
         else:
@@ -69,7 +69,8 @@ def _meant(name: str, skipped: list[str]) -> Iterator[Given]:
     yield from playbooks or [Given(name, path, is_folder=True)]
 
 
-def _yaml_files(folder: Path) -> Iterator[Path]:
+def yaml_files(folder: Path) -> Iterator[Path]:
+    """All YAML files in a folder and below, less those of other people."""
     for root, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]
         yield from (Path(root, name) for name in files if name.endswith(_ENDINGS))

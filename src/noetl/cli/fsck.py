@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.executions import execution_argument, find, json_option, net_of, opened_log
+from noetl.cli.executions import execution_argument, find, json_option, opened_log, whole_net
 from noetl.cli.printing import as_json, in_colour, out, painted
 from noetl.cli.words import count
 
@@ -51,7 +51,7 @@ def _problems(log: Any, chosen: list[Summary], *, whole: bool) -> list[Any]:
     broken = {problem.execution_id for problem in found}
     for summary in chosen:
         if summary.execution_id not in broken and None not in broken:
-            found += check(log, summary, net_of(log, summary))
+            found += check(log, summary, whole_net(log, summary))
     return found
 
 

@@ -10,7 +10,7 @@ import click
 from noetl.cli.commands import COMMANDS
 from noetl.cli.files import write
 from noetl.cli.printing import out
-from noetl.cli.schema import schema_text
+from noetl.cli.schema import schema_text, test_schema_text
 from noetl.errors import UsageError
 
 _STARTER = Path(__file__).with_name("starter")
@@ -23,7 +23,9 @@ def _starter(name: str) -> Callable[[], str]:
 #: what is written, and where its text comes from
 FILES: dict[str, Callable[[], str]] = {
     "playbooks/hello.yaml": _starter("hello.yaml"),
+    "tests/hello.test.yaml": _starter("hello.test.yaml"),
     "noetl.schema.json": schema_text,
+    "noetl.tests.schema.json": test_schema_text,
     ".vscode/settings.json": _starter("settings.json"),
     ".vscode/extensions.json": _starter("extensions.json"),
     "README.md": _starter("README.md"),
@@ -34,6 +36,7 @@ _KEPT = frozenset({"README.md", ".gitignore"})
 #: what to do next, if there is such a command
 _NEXT = {
     "validate": "noetl validate playbooks",
+    "test": "noetl test",
     "run": "noetl run playbooks/hello.yaml",
     "graph": "noetl graph playbooks/hello.yaml -o hello.svg",
 }
@@ -42,7 +45,7 @@ _NEXT = {
 @click.command()
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(file_okay=True))
 def command(*, folder: str) -> None:
-    """Write a starter project into DIR, by default this folder: a playbook, editor settings, a README.
+    """Write a starter project into DIR, by default this folder: a playbook, its tests, editor settings, a README.
 
     Nothing that exists is overwritten: a README and a .gitignore that are there are kept, and where another of the
     files is there, nothing is written.

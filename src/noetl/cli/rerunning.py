@@ -69,8 +69,9 @@ def prepared(house: House, summary: Summary, asked: Asked, *, as_document: bool)
     old = house.catalog.net(before) if before is not None else None
     source, net, loaded = _playbook(house, summary, asked, before, old, as_document=as_document)
     wanted = parse(asked.place) if asked.place is not None else 0
-    known = (old or net).steps
-    seq = last_kept(events, wanted, run=asked.run, known=known)
+    plans = [event.payload for event in events if event.name == "workflow.synthesized"]
+    ran = house.catalog.grown(old, plans) if old is not None else net
+    seq = last_kept(events, wanted, run=asked.run, known=ran.steps)
     defaults = old.playbook.workload if old is not None and loaded is not None else None
     if loaded is not None:
         refused = check_payload(loaded, payload_of(events[0], defaults if defaults is not None else {}))
@@ -78,10 +79,10 @@ def prepared(house: House, summary: Summary, asked: Asked, *, as_document: bool)
             refuse(refused, json=as_document)
     at = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="microseconds")
     if seq <= 1:  # all that would be kept is the request itself
-        return _anew(house, summary, events, (source, net), _kinds(house, old or net), defaults, at)
+        return _anew(house, summary, events, (source, net), _kinds(house, ran), defaults, at)
     heir = Heir(new_execution_id(time.time()), net, source.hash, _file(events, source, asked), at, defaults)
     made = _forked(house, events[:seq], heir, asked)
-    plan = _plan(summary, events, made, (source, net), _kinds(house, old or net))
+    plan = _plan(summary, events, made, (source, net), _kinds(house, ran))
     rerun = Rerun(house, source, net, plan)
     rerun.fork = made
     return rerun
@@ -146,7 +147,7 @@ def _forked(house: House, kept: list[Event], heir: Heir, asked: Asked) -> Fork:
     ended = frozenset(one for one in open_children(kept) if _was_over(house, one, kept[-1].timestamp))
     what = near(asked.file) if asked.file is not None else "the playbook"
     try:
-        return fork(kept, heir, ended=ended, new_child=house.child_id, new_id=lambda: str(uuid.uuid4()))
+        return fork(kept, heir, house.catalog, ended=ended, new_child=house.child_id, new_id=lambda: str(uuid.uuid4()))
     except Unfit as unfit:
         lines = "".join(f"\n  event {one.seq}: {one.message}" for one in unfit.found)
         earlier = min(one.keep for one in unfit.found)

@@ -33,8 +33,11 @@ TERMINATED = 143
 @click.option("--payload", metavar="JSON|@FILE", help="What the run is given: laid over the playbook's workload.")
 @click.option("--set", "settings", metavar="a.b=1", multiple=True, help="One value of the payload; may be repeated.")
 @click.option("--legacy", is_flag=True, help="Accept older dialects as they are.")
+@click.option("--plan", "only_plan", is_flag=True, help="Say what would run, and run nothing.")
 @click.option("--json", "as_document", is_flag=True, help="Print one JSON document at the end and nothing else.")
-def command(*, file: str, payload: str | None, settings: tuple[str, ...], legacy: bool, as_document: bool) -> int:
+def command(
+    *, file: str, payload: str | None, settings: tuple[str, ...], legacy: bool, only_plan: bool, as_document: bool
+) -> int:
     """Run a playbook to its end, with progress on stderr.
 
     FILE is a playbook's file; PATH is that of a playbook that was run before, which is run as it was then.
@@ -53,6 +56,10 @@ def command(*, file: str, payload: str | None, settings: tuple[str, ...], legacy
         data, path, name, legacy = known.text.encode(), Path(known.file), near(known.file), known.legacy
         if not as_document:
             _tell(known, name)
+    if only_plan:
+        from noetl.cli.plan import plan
+
+        return plan(data, name, given, legacy=legacy, as_data=as_document)
     return asyncio.run(_run(name, path, data, given, legacy=legacy, as_document=as_document))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -41,8 +42,8 @@ _SKIPPED = 5
 def command(*, files: tuple[str, ...], strict: bool, legacy: bool, fix: bool, form: str) -> int:
     """Tell all problems of playbooks, each with its line and the way to mend it.
 
-    FILE may be a folder, which stands for all playbooks in it and for what nearly looks like one, or - for stdin. The
-    exit code is 0 when there is no error and 2 when there is one.
+    FILE may be a folder, which stands for all playbooks in it and for what nearly looks like one, a test file, or - for
+    stdin. The exit code is 0 when there is no error and 2 when there is one.
     """
     skipped: list[str] = []
     reports = [_report(file, strict=strict, legacy=legacy, fix=fix) for file in given(files, skipped)]
@@ -61,7 +62,7 @@ def _report(file: Given, *, strict: bool, legacy: bool, fix: bool) -> Reported:
 
     try:
         data = read(file)
-        loaded = load_data(data, file.name, legacy=legacy, strict=strict)
+        loaded = _load(data, file.name, legacy=legacy, strict=strict)
         if fix and any(found.edits for found in loaded.diagnostics):
             loaded = _mended(file, data, loaded, strict=strict, legacy=legacy)
     except UsageError as error:
@@ -70,12 +71,21 @@ def _report(file: Given, *, strict: bool, legacy: bool, fix: bool) -> Reported:
     return Reported(loaded.source, [*loaded.diagnostics, *missing_playbooks(loaded, file.path, strict=strict)])
 
 
+def _load(data: bytes, name: str, *, legacy: bool, strict: bool) -> Loaded:
+    """What the language makes of a playbook, or what is to be said about its tests."""
+    if not name.endswith((".test.yaml", ".test.yml")):
+        return load_data(data, name, legacy=legacy, strict=strict)
+    from noetl.trials.session import check_file
+
+    return check_file(data, Path(name), name)
+
+
 def _mended(file: Given, data: bytes, loaded: Loaded, *, strict: bool, legacy: bool) -> Loaded:
     from noetl.cli.mending import mend
 
     if file.path is None:
         raise click.UsageError("stdin cannot be mended in place; name a file")
-    mended = mend(loaded, lambda text: load_data(text.encode(), file.name, legacy=legacy, strict=strict))
+    mended = mend(loaded, lambda text: _load(text.encode(), file.name, legacy=legacy, strict=strict))
     if mended.repairs:
         replace(file.path, mended.loaded.source.text, before=data)
         note(f"mended {mended.repairs} problem{'s' * (mended.repairs > 1)} in {file.name}")

@@ -12,10 +12,10 @@ from noetl.cli.executions import (
     execution_argument,
     find,
     json_option,
-    net_of,
     offered_steps,
     opened_log,
     shown_status,
+    whole_net,
 )
 from noetl.cli.printing import as_json, in_colour, out
 
@@ -40,7 +40,7 @@ def command(*, execution: str, step: str | None, as_data: bool) -> None:
 
     with opened_log() as log:
         summary = find(log, execution)
-        net = net_of(log, summary)
+        net = whole_net(log, summary)
         state = state_at(log, summary.execution_id)
         if step is not None:
             check_step(log, summary, step)

@@ -106,6 +106,10 @@ def _arc(reason: Reason, answer: Answer, _state: Execution) -> Iterator[str]:
     yield from _values(reason.saw)
 
 
+def _planned(reason: Reason, answer: Answer, _state: Execution) -> Iterator[str]:
+    yield f"{reason.source} ended ({reason.offer}) and planned steps, of which {answer.step} is the first"
+
+
 def _arc_failed(reason: Reason, answer: Answer, _state: Execution) -> Iterator[str]:
     guard = f" ({visible(reason.when)})" if reason.when is not None else ""
     error = error_words(reason.error or {})
@@ -189,6 +193,7 @@ def _cancelled(reason: Reason, _answer: Answer, _state: Execution) -> Iterator[s
 _TELL: dict[str, Callable[[Reason, Answer, Execution], Iterator[str]]] = {
     "start": _start,
     "arc": _arc,
+    "planned": _planned,
     "arc-failed": _arc_failed,
     "unasked": _unasked,
     "unjudged": _unjudged,

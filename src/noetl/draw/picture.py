@@ -95,6 +95,8 @@ def picture(net: Net) -> Picture:
     reached = _reached(net)
     links: list[Link] = []
     marks: dict[str, Mark] = {}
+    for source, first in net.plans:
+        links.append(Link(source, first, text="plans", reachable=source in reached))
     for step in net.steps.values():
         for link, mark in _links(step, net, reachable=step.name in reached):
             links.append(link)
@@ -114,11 +116,12 @@ def picture(net: Net) -> Picture:
 def _reached(net: Net) -> frozenset[str]:
     seen, ahead = {net.start}, [net.start]
     while ahead:
-        step = net.steps.get(ahead.pop())
-        for arc in step.router.arcs if step is not None else ():
-            if arc.step is not None and arc.step not in seen:
-                seen.add(arc.step)
-                ahead.append(arc.step)
+        name = ahead.pop()
+        arcs = net.steps[name].router.arcs if name in net.steps else ()
+        for target in (*(arc.step for arc in arcs), *(first for source, first in net.plans if source == name)):
+            if target is not None and target not in seen:
+                seen.add(target)
+                ahead.append(target)
     return frozenset(seen)
 
 

@@ -78,6 +78,8 @@ def is_quiet(turn: Turn, step: str, others: frozenset[str]) -> bool:
     if any(ended.step in leading for ended in state.boundaries):
         return False
     held = {name for name, entry in state.rounds.items() if any(entry.places.values())}
+    if step in others:
+        return False
     return not any(name in leading for name in (*state.parked, *held, *others) if name != step)
 
 
@@ -157,8 +159,9 @@ def wanted(turn: Turn, step: Step, join: Join) -> dict[str, int]:
             found = number.evaluate(scopes.with_steps(turn, scopes.base(turn), number))
         except TemplateError as error:
             raise Refused(step.name, failure_of(error)) from None
-        if not isinstance(found, int) or isinstance(found, bool):
-            raise Refused(step.name, failure("type", f"`join.from.{name}` must be a whole number, not {found!r}"))
+        if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+            said = f"`join.from.{name}` must be a whole number of at least 1, not {found!r}"
+            raise Refused(step.name, failure("type", said))
         numbers[name] = found
     return numbers
 
@@ -169,4 +172,6 @@ def taken(turn: Turn, step: Step, join: Join) -> dict[str, Any]:
     numbers = wanted(turn, step, join)
     take = {name: count for name, count in numbers.items() if len(places.get(name, ())) >= count}
     missing = [name for name in numbers if name not in take] if join.rest != "keep" else []
+    if step.admission.fire == "once":  # there will be no other firing: all that is here goes with this one
+        take = {name: len(tokens) for name, tokens in places.items() if tokens}
     return {"take": take, "missing": missing}

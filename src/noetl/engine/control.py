@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from noetl.engine import admission, loops, routing, runs, scopes
+from noetl.engine import loops, routing, runs, scopes
 from noetl.engine.find import find_pipe, loop_at, pipes
 from noetl.engine.turn import Turn
-from noetl.model.orders import RunPipeline
+from noetl.model.orders import HoldChild, RunPipeline, StopChild
 from noetl.model.output import failed, failure, ok
 from noetl.model.requests import Cancel, ChildEnded, Due, Pause, Posted, Request, Resume, Signal
 from noetl.model.state import Path, Pipe, StepRun, label_of
@@ -49,14 +49,6 @@ def go_on(turn: Turn, run_id: str, path: Path) -> None:
     order(turn, turn.state.runs[run_id], path, find_pipe(turn.state, run_id, path))
 
 
-def look_again(turn: Turn) -> None:
-    """Something changed that parked tokens may have waited for."""
-    try:
-        routing.reconsider(turn)
-    except admission.Refused as refused:
-        turn.emit("next.evaluated", refused.step, {"event": "", "arcs": [], "error": refused.error}, parent=turn.last)
-
-
 def _signal(turn: Turn, request: Signal) -> None:
     waiting = turn.state.listeners.get(request.name) or ()
     first = waiting[0] if waiting else None
@@ -64,7 +56,7 @@ def _signal(turn: Turn, request: Signal) -> None:
     turn.emit("signal.received", turn.state.path, payload, parent=turn.last)
     if first is not None:
         go_on(turn, *first)
-    look_again(turn)
+    routing.look_again(turn)
 
 
 def _cancel(turn: Turn, request: Cancel) -> None:
@@ -76,19 +68,46 @@ def _numbered(request: Posted) -> dict[str, Any]:
 
 
 def _pause(turn: Turn, request: Pause) -> None:
-    if not turn.state.paused:
-        turn.emit("execution.paused", turn.state.path, _numbered(request), parent=turn.last)
+    by = _by(request)
+    if by.get("by", "request") not in turn.state.paused_by:
+        turn.emit("execution.paused", turn.state.path, _numbered(request) | by, parent=turn.last)
+        _hold_children(turn, paused=True)
+
+
+def _by(request: Pause | Resume) -> dict[str, str]:
+    return {"by": "parent"} if request.with_parent else {}
+
+
+def _hold_children(turn: Turn, *, paused: bool) -> None:
+    for run in turn.state.runs.values():
+        for _, pipe in pipes(run):
+            if pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
+                turn.orders.append(HoldChild(pipe.wait.child["execution_id"], paused))
 
 
 def _resume(turn: Turn, request: Resume) -> None:
     state = turn.state
-    if not state.paused:
+    by = _by(request)
+    if not state.paused_by or by.get("by", state.paused_by[0]) not in state.paused_by:
         return
-    turn.emit("execution.resumed", state.path, _numbered(request), parent=turn.last)
+    turn.emit("execution.resumed", state.path, _numbered(request) | by, parent=turn.last)
+    if state.paused_by:
+        return
+    _hold_children(turn, paused=False)
+    _go_on_everywhere(turn)
     for run in list(state.runs.values()):
-        if run.loop is not None:
+        if run.loop is not None and not run.loop.gathering:
             loops.pump(turn, turn.outlook.steps[run.step], run)
-    look_again(turn)
+    if not state.boundaries:  # what ended meanwhile is routed first, which looks at the parked tokens too
+        routing.look_again(turn)
+
+
+def _go_on_everywhere(turn: Turn) -> None:
+    """Order the pipelines that stopped between two tasks to go on; those that never did take no notice."""
+    for run in turn.state.runs.values():
+        for path, pipe in pipes(run):
+            if pipe is None or pipe.wait is None:
+                order(turn, run, path, pipe)
 
 
 def _due(turn: Turn, _request: Due) -> None:
@@ -121,6 +140,10 @@ def _wake(turn: Turn, run: StepRun, path: Path, pipe: Pipe) -> None:
     output = ok()
     if wait.signal is not None:
         output = failed(failure("timeout", f"the signal `{wait.signal}` did not come in time (`timeout`)"))
+    elif wait.child is not None:
+        said = f"playbook `{wait.child['path']}` did not end in time (`spec.timeout`)"
+        output = failed(failure("timeout", said, retryable=True))
+        turn.orders.append(StopChild(wait.child["execution_id"]))
     order(turn, run, path, pipe, output)
 
 

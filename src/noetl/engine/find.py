@@ -32,8 +32,13 @@ def pipes(run: StepRun) -> Iterator[tuple[Path, Pipe | None]]:
     """The pipelines of a run that are under way, with their iterations; None: it has not begun."""
     if run.loop is None or run.loop.gathering:
         yield (), run.pipe
-        return
-    waiting = [run.loop]
+    else:
+        yield from pipes_of_loop(run.loop)
+
+
+def pipes_of_loop(outermost: LoopRun) -> Iterator[tuple[Path, Pipe]]:
+    """The pipelines of a loop and of the loops inside of it that are under way."""
+    waiting = [outermost]
     while waiting:
         loop = waiting.pop(0)
         for index, inner in loop.running.items():

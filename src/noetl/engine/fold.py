@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from msgspec.structs import replace
+
 from noetl.engine import fold_runs as runs
-from noetl.engine.find import find_pipe, pipes
+from noetl.engine.find import pipes
 from noetl.model.events import Event, seconds
-from noetl.model.output import ok
-from noetl.model.scope import written
+from noetl.model.scope import of_scope, written
 from noetl.model.state import (
     Boundary,
     Execution,
@@ -49,6 +50,7 @@ def _requested(state: Execution, event: Event) -> None:
     state.return_step = payload.get("return_step")
     state.parent = payload.get("parent")
     state.depth = payload.get("depth", 0)
+    state.restrict = payload.get("restrict", {})
     state.file = payload.get("file")
     state.origin = payload.get("rerun")
 
@@ -63,7 +65,14 @@ def _started(state: Execution, event: Event) -> None:
 
 
 def _paused(state: Execution, event: Event) -> None:
-    state.paused = event.name == "execution.paused"
+    state.paused_by.append(event.payload.get("by", "request"))
+    _handled(state, event)
+
+
+def _resumed(state: Execution, event: Event) -> None:
+    # Who asks for one run to go on means it; a parent takes back no more than its own wish.
+    by = event.payload.get("by")
+    state.paused_by = [one for one in state.paused_by if by is not None and one != by]
     _handled(state, event)
 
 
@@ -88,7 +97,7 @@ def _forked(state: Execution, event: Event) -> None:
             if wait is not None and wait.until is not None and not wait.fixed:
                 wait.until += pause
     for info in state.steps.values():
-        if info.active and info.started_at is not None:
+        if info.status in ("scheduled", "running") and info.started_at is not None:
             moved = datetime.fromisoformat(info.started_at) + timedelta(seconds=pause)
             info.started_at = moved.isoformat(timespec="microseconds")
 
@@ -114,16 +123,8 @@ def _patched(state: Execution, event: Event) -> None:
 
 
 def _signal(state: Execution, event: Event) -> None:
-    name, data = event.payload["signal"], event.payload["data"]
     _handled(state, event)
-    waiting = state.listeners.get(name)
-    if not waiting:
-        state.signals.setdefault(name, []).append(data)
-        return
-    run_id, path = waiting.pop(0)
-    pipe = find_pipe(state, run_id, path)
-    if pipe is not None and pipe.wait is not None:
-        pipe.wait.answer = ok(data)
+    runs.deliver(state, event.payload["signal"], event.payload["data"])
 
 
 # --- routing ---------------------------------------------------------------------------------------------------------
@@ -136,11 +137,11 @@ def _routed(state: Execution, event: Event) -> None:
         return
     bringer = next(one for one in state.boundaries if one.step_run_id == event.step_run_id)
     state.boundaries.remove(bringer)
-    state.bringer = bringer
-    for target, value in payload.get("set", {}).items():
-        state.ctx = written(state.ctx, tuple(target.split(".")[1:]), value)
-    taken = any(arc["taken"] for arc in payload["arcs"])
-    _output(state, bringer, leaf=not taken)
+    # Tokens carry the event that was offered, which of a loop is another than the one that ended it.
+    state.bringer = replace(bringer, name=payload["event"])
+    for target, value in of_scope(payload.get("set", {}), "ctx"):
+        state.ctx = written(state.ctx, target, value)
+    _output(state, bringer, leaf="terminate" in payload or not any(arc["taken"] for arc in payload["arcs"]))
     if payload.get("error") or payload.get("unrouted"):
         error = payload.get("error") or bringer.output["error"]
         state.failure = state.failure or {**error, "step": bringer.step}
@@ -159,7 +160,9 @@ def _output(state: Execution, ended: Boundary, *, leaf: bool) -> None:
 
 
 def _synthesized(state: Execution, event: Event) -> None:
-    state.synthesized.extend(event.payload["steps"])
+    state.synthesized.append(event.payload)
+    planner = next(one for one in state.boundaries if one.step_run_id == event.step_run_id)
+    planner.planned = event.payload["steps"][0]["step"]
 
 
 APPLY: dict[str, Callable[[Execution, Event], None]] = {
@@ -186,7 +189,7 @@ APPLY: dict[str, Callable[[Execution, Event], None]] = {
     "workflow.synthesized": _synthesized,
     "signal.received": _signal,
     "execution.paused": _paused,
-    "execution.resumed": _paused,
+    "execution.resumed": _resumed,
     "execution.cancelled": _cancelled,
     "execution.forked": _forked,
     "workflow.finished": _finished,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from noetl.engine.find import find_pipe, loop_at
+from noetl.engine.find import find_pipe, loop_at, pipes, pipes_of_loop
 from noetl.model.events import Event
 from noetl.model.output import ok
 from noetl.model.scope import of_scope, written
 from noetl.model.state import (
+    BEGINNING,
     Boundary,
     Execution,
     LoopRun,
@@ -72,7 +74,6 @@ def scheduled(state: Execution, event: Event) -> None:
     state.total_runs += 1
     info = _info(state, step)
     info.runs += 1
-    info.active += 1
     info.run_id, info.status = run_id, "scheduled"
     info.started_at = info.finished_at = info.error = info.loop = None
     state.parked.pop(step, None)
@@ -91,7 +92,7 @@ def _fire(entry: Round, payload: dict[str, Any]) -> None:
 def parked(state: Execution, event: Event) -> None:
     """A token stays."""
     step, payload = event.entity_id, event.payload
-    token = Token(payload["from"], state.bringer.event() if state.bringer else {}, payload.get("args"))
+    token = Token(payload["from"], state.bringer.event() if state.bringer else BEGINNING, payload.get("args"))
     if payload.get("join"):
         entry = state.rounds.setdefault(step, Round())
         entry.places.setdefault(str(token.source), []).append(token)
@@ -125,12 +126,11 @@ def step_started(state: Execution, event: Event) -> None:
 def step_ended(state: Execution, event: Event) -> None:
     """The run is over; its arcs are still to be judged."""
     run = state.runs.pop(event.step_run_id or "")
-    _forget_waits(state, run.id)
+    _unlisten(state, run.id, pipes(run))
     output = event.payload["output"]
     for target, value in of_scope(event.payload.get("set", {}), "step"):
         run.step_vars = written(run.step_vars, target, value)
     info = state.steps[run.step]
-    info.active -= 1
     if info.run_id == run.id:
         info.status = "done" if event.name == "step.done" else "failed"
         info.finished_at, info.error = event.timestamp, output["error"]
@@ -160,17 +160,22 @@ def step_cancelled(state: Execution, event: Event) -> None:
         if not info.runs:
             info.status = "cancelled"
         return
-    run = state.runs.pop(event.step_run_id, None)
-    _forget_waits(state, event.step_run_id)
-    info.active -= 1
+    run = state.runs.pop(event.step_run_id)
+    _unlisten(state, run.id, pipes(run))
     if info.run_id == event.step_run_id:
         info.status, info.finished_at = "cancelled", event.timestamp
-        info.loop = run.loop.counts() if run is not None and run.loop is not None else None
+        info.loop = run.loop.counts() if run.loop is not None else None
 
 
-def _forget_waits(state: Execution, run_id: str, path: Path = ()) -> None:
-    for waiting in state.listeners.values():
-        waiting[:] = [key for key in waiting if key[0] != run_id or key[1][: len(path)] != path]
+def _unlisten(state: Execution, run_id: str, ended: Iterable[tuple[Path, Pipe | None]]) -> None:
+    """Pipelines that have ended, or were answered, listen to no signal any more."""
+    for path, pipe in ended:
+        signal = pipe.wait.signal if pipe is not None and pipe.wait is not None else None
+        if signal is None:
+            continue
+        others = [one for one in state.listeners.pop(signal, ()) if one != (run_id, path)]
+        if others:
+            state.listeners[signal] = others
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
@@ -201,6 +206,28 @@ def _suspend(state: Execution, event: Event, pipe: Pipe, wait: dict[str, Any]) -
         state.listeners.setdefault(signal, []).append(key)
 
 
+def deliver(state: Execution, signal: str, data: Any, *, again: bool = False) -> None:
+    """A signal goes to who has waited for it longest, or is kept; `again`: it had been given to somebody before."""
+    waiting = state.listeners.get(signal)
+    if not waiting:
+        kept = state.signals.setdefault(signal, [])
+        kept.insert(0 if again else len(kept), data)
+        return
+    run_id, path = waiting.pop(0)
+    pipe = find_pipe(state, run_id, path)
+    assert pipe is not None
+    assert pipe.wait is not None
+    pipe.wait.answer = ok(data)
+
+
+def _unheard(wait: Wait, event: Event) -> tuple[str, Any] | None:
+    """A signal that came when the task had run out of time, and was about to say so: it is somebody else's."""
+    error = event.payload["output"]["error"]
+    if wait.signal is None or wait.answer is None or error is None or error["kind"] != "timeout":
+        return None
+    return wait.signal, wait.answer["data"]
+
+
 def task_progress(state: Execution, event: Event) -> None:
     """An attempt is still under way; what it said is for whoever runs it again."""
     _pipe(state, event).seq = event.seq
@@ -212,8 +239,10 @@ def task_done(state: Execution, event: Event) -> None:
     pipe.seq, pipe.is_open = event.seq, False
     path = parse_label(event.iteration)
     if pipe.wait is not None:
-        pipe.wait = None
-        _forget_waits(state, event.step_run_id or "", path)
+        _unlisten(state, event.step_run_id or "", [(path, pipe)])
+        unheard, pipe.wait = _unheard(pipe.wait, event), None
+        if unheard is not None:
+            deliver(state, *unheard, again=True)
     patch = event.payload.get("set")
     if patch:
         run = state.runs[event.step_run_id or ""]
@@ -251,6 +280,8 @@ def iteration_ended(state: Execution, event: Event) -> None:
     path = parse_label(event.iteration)
     loop = loop_at(state.runs[event.step_run_id or ""], path)
     inner = loop.running.pop(path[-1])
+    if isinstance(inner, LoopRun):
+        _unlisten(state, event.step_run_id or "", pipes_of_loop(inner))
     if event.name == "loop.iteration.done":
         loop.succeeded += 1
         _keep_result(loop, path[-1], inner, event.payload)
@@ -277,8 +308,8 @@ def loop_done(state: Execution, event: Event) -> None:
     run = state.runs[event.step_run_id or ""]
     run.seq = event.seq
     assert run.loop is not None
+    _unlisten(state, run.id, pipes(run))
     run.loop.running.clear()
     if event.payload.get("gather"):
         run.loop.gathering = True
         run.pipe = Pipe(event.seq, event.seq, run.input)
-    _forget_waits(state, run.id)

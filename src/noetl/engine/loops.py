@@ -11,10 +11,11 @@ from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, is_larger, render, values_in
 from noetl.expr.refs import is_reference
-from noetl.model.orders import Gather, RunPipeline, StopPipelines
-from noetl.model.output import Failure, failed, failure, ok
+from noetl.lang.fitting import misfit
+from noetl.model.orders import Gather, RunPipeline
+from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Loop, Step
-from noetl.model.state import LoopRun, Path, Pipe, StepRun, label_of
+from noetl.model.state import LoopRun, Path, StepRun, label_of
 
 _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", dict: "a map", type(None): "nothing"}
 
@@ -78,24 +79,26 @@ def pump(turn: Turn, step: Step, run: StepRun) -> None:
 def _advance(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> bool:
     """Bring a loop as far as it goes now; whether it is over."""
     if declared.inner is not None:
-        for index, inner in list(loop.running.items()):
+        for inner in list(loop.running.values()):
             if isinstance(inner, LoopRun) and _advance(turn, step, run, declared.inner, inner):
                 _finish_inner(turn, step, run, declared, inner)
-            if loop.stopped and index not in loop.running:
-                break
-    if _complete(turn, declared, loop):
-        _stop_running(turn, run, declared, loop)
-        return True
-    limit = 1 if loop.mode == "sequential" else _limit(turn, declared)
-    while not (loop.stopped or turn.state.paused) and loop.started < loop.total and len(loop.running) < limit:
+    limit = 1 if loop.mode == "sequential" else _limit(turn, run, declared)
+    while not _complete(turn, declared, loop):
+        if loop.stopped or loop.started == loop.total:
+            return not loop.running
+        if turn.state.paused or len(loop.running) >= limit:
+            return False
         _start(turn, step, run, declared, loop)
-    return not loop.running and (loop.stopped or loop.started == loop.total)
+    if declared.complete_rest != "run":
+        for index in loop.running:
+            runs.stop(turn, run, (*loop.path, index))
+    return True
 
 
-def _limit(turn: Turn, declared: Loop) -> int:
+def _limit(turn: Turn, run: StepRun, declared: Loop) -> int:
     if isinstance(declared.max_in_flight, int):
         return declared.max_in_flight
-    found = render(declared.max_in_flight, scopes.base(turn))
+    found = render(declared.max_in_flight, scopes.of_run(turn, run))
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
         raise TemplateError(f"`max_in_flight` must be a whole number of at least 1, not {found!r}")
     return found
@@ -115,19 +118,21 @@ def _start(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) 
             problem = _beyond_reach(wrong.error) if rows else wrong.error
     elif step.input is not None and not rows:
         try:
-            payload["input"] = render(step.input, scopes.with_steps(turn, sight, *values_in(step.input)))
+            payload["input"] = runs.input_of(step, scopes.with_steps(turn, sight, *values_in(step.input)))
         except TemplateError as error:
             problem = failure_of(error)
+    if problem is None and declared.inner is None and not rows:  # of rows, the worker reads the input
+        problem = misfit(step.spec, "input", payload.get("input", {}), f"step `{step.name}`")
     label = label_of(path)
     event = turn.emit("loop.iteration.started", step.name, payload, parent=run.seq, run=run.id, iteration=label)
     if problem is not None:
-        _fail(turn, step, run, path, problem, cause=event.seq)
+        _fail(turn, step, run, declared, path, problem, cause=event.seq)
     elif declared.inner is not None:
         inner = loop.running[path[-1]]
         if isinstance(inner, LoopRun) and _advance(turn, step, run, declared.inner, inner):
             _finish_inner(turn, step, run, declared, inner)
     elif not step.tasks:
-        turn.emit("loop.iteration.done", step.name, {"data": None}, parent=event.seq, run=run.id, iteration=label)
+        _done(turn, run, declared, path, ok(), cause=event.seq)
     else:
         sight = runs.pipeline_scopes(turn, step, run, loop, path)
         turn.orders.append(RunPipeline(run.id, step.name, label, sight, rows=rows))
@@ -139,28 +144,38 @@ def _beyond_reach(error: Failure) -> Failure:
     return {**error, "message": f"{error['message']} ({said})"}
 
 
-def _fail(turn: Turn, step: Step, run: StepRun, path: Path, error: Failure, *, cause: int) -> None:
-    payload = {"error": error, "stop": step.failure_mode != "best_effort"}
+def _done(
+    turn: Turn, run: StepRun, declared: Loop, path: Path, output: Output, *, cause: int, kept: bool = True
+) -> None:
+    """End an iteration that no worker ends: one without tasks, or with a loop inside, whose data may be too long."""
+    payload: dict[str, Any] = {"data": output["data"]} if kept else {}
+    if _asks_to_end(turn, run, declared, path, output):
+        payload["until"] = True
+    turn.emit("loop.iteration.done", run.step, payload, parent=cause, run=run.id, iteration=label_of(path))
+
+
+def _fail(turn: Turn, step: Step, run: StepRun, declared: Loop, path: Path, error: Failure, *, cause: int) -> None:
+    stop = step.failure_mode != "best_effort" or _asks_to_end(turn, run, declared, path, failed(error))
+    payload = {"error": error, "stop": stop}
     turn.emit("loop.iteration.failed", step.name, payload, parent=cause, run=run.id, iteration=label_of(path))
+
+
+def _asks_to_end(turn: Turn, run: StepRun, declared: Loop, path: Path, output: Output) -> bool:
+    """Whether `until` says that an iteration with this output was the last one."""
+    if declared.until is None:
+        return False
+    sight = scopes.of_iteration(turn, run, loop_at(run, path), path)
+    sight["output"] = output
+    return declared.until.evaluate(scopes.with_steps(turn, sight, declared.until))
 
 
 def _complete(turn: Turn, declared: Loop, loop: LoopRun) -> bool:
     """Whether `complete_when` says that the loop has done enough."""
     if declared.complete_when is None or not loop.completed:
         return False
-    sight = scopes.base(turn)
+    sight = scopes.with_steps(turn, scopes.base(turn), declared.complete_when)
     sight |= {"loop": loop.counts(), "step": loop.step}
     return declared.complete_when.evaluate(sight)
-
-
-def _stop_running(turn: Turn, run: StepRun, declared: Loop, loop: LoopRun) -> None:
-    if declared.complete_rest == "run":
-        return
-    for index, inner in loop.running.items():
-        if isinstance(inner, Pipe):
-            turn.orders.append(StopPipelines(run.id, label_of((*loop.path, index))))
-        elif declared.inner is not None:
-            _stop_running(turn, run, declared.inner, inner)
 
 
 def _reduce(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> Failure | None:
@@ -191,19 +206,10 @@ def _finish_inner(turn: Turn, step: Step, run: StepRun, around: Loop, loop: Loop
     problem = _reduce(turn, step, run, around.inner, loop)
     error = problem or (loop.error if step.failure_mode != "best_effort" else None)
     if error is not None:
-        _fail(turn, step, run, loop.path, error, cause=run.seq)
+        _fail(turn, step, run, around, loop.path, error, cause=run.seq)
         return
-    payload: dict[str, Any] = {}
-    if not is_larger(loop.results, turn.outlook.inline_of(step)):
-        payload["data"] = loop.results
-    if around.until is not None:
-        sight = scopes.of_iteration(turn, run, loop_at(run, loop.path), loop.path)
-        sight["output"] = ok(loop.results, loop=loop.counts())
-        if around.until.evaluate(sight):
-            payload["until"] = True
-    turn.emit(
-        "loop.iteration.done", step.name, payload, parent=run.seq, run=run.id, iteration=label_of(loop.path)
-    )  # fmt: skip
+    kept = not is_larger(loop.results, turn.outlook.inline_of(step))
+    _done(turn, run, around, loop.path, ok(loop.results, loop=loop.counts()), cause=run.seq, kept=kept)
 
 
 def _finish(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
@@ -219,9 +225,7 @@ def _finish(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun)
         turn.orders.append(gathering(turn, step, run))
         return
     output = ok(list(loop.results), loop=loop.counts())
-    if step.output is not None:
-        output = runs.reshape(turn, step, scopes.of_run(turn, run), output)
-    runs.end(turn, run, output)
+    runs.end(turn, run, runs.reshape(turn, step, scopes.of_run(turn, run), output))
 
 
 def _must_gather(turn: Turn, step: Step, loop: LoopRun) -> bool:

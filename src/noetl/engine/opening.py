@@ -9,7 +9,7 @@ from noetl.engine.turn import Turn
 from noetl.model.output import failure
 from noetl.model.requests import Open
 from noetl.model.scope import merged
-from noetl.model.state import Token
+from noetl.model.state import BEGINNING, Token
 
 
 def open_execution(turn: Turn, request: Open) -> None:
@@ -20,7 +20,7 @@ def open_execution(turn: Turn, request: Open) -> None:
         "playbook": request.playbook,
         "name": playbook.name,
     }
-    for key in ("entry_step", "return_step", "parent", "depth", "file", "rerun"):
+    for key in ("entry_step", "return_step", "parent", "depth", "file", "rerun", "restrict"):
         if getattr(request, key):
             payload[key] = getattr(request, key)
     turn.emit("playbook.execution.requested", playbook.path, payload)
@@ -31,8 +31,7 @@ def open_execution(turn: Turn, request: Open) -> None:
     turn.emit("playbook.request.evaluated", playbook.path, {}, parent=turn.last)
     start = request.entry_step or turn.outlook.net.start
     turn.emit("workflow.started", playbook.path, {"step": start}, parent=turn.last)
-    event = {"name": "workflow.started", "status": "success", "step": None, "error": None, "output": None}
-    routing.arrive(turn, start, Token(None, event))
+    routing.arrive(turn, start, Token(None, BEGINNING))
 
 
 def _problem(turn: Turn, request: Open) -> dict[str, Any] | None:
@@ -42,4 +41,14 @@ def _problem(turn: Turn, request: Open) -> dict[str, Any] | None:
     for name in (request.entry_step, request.return_step):
         if name is not None and name not in turn.outlook.steps:
             return failure("playbook", f"playbook `{turn.state.path}` has no step `{name}`")
-    return None
+    schema = turn.outlook.net.playbook.metadata.get("schema")
+    return None if schema is None else _misfit(turn, schema)
+
+
+def _misfit(turn: Turn, schema: Any) -> dict[str, Any] | None:
+    from noetl.lang.workload import misfits
+
+    wrong = misfits(turn.state.workload, schema)
+    if not wrong:
+        return None
+    return failure("payload-schema", "; ".join(f"{one.name}: {one.said}" for one in wrong[:10]))

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from noetl.expr.readings import readings, task_values
+from noetl.expr.readings import pipeline_values, readings
 from noetl.model.net import Net
+from noetl.model.plans import Planner
 from noetl.model.playbook import Step
+from noetl.model.state import Execution
 
 #: the default of `spec.result.inline_max_bytes`
 _INLINE = 65_536
-_HELPERS = frozenset({"done", "ok", "fail", "running", "loop_done", "all_done", "any_done"})
 
 
 class Outlook:
     """A net, and answers about it."""
 
-    def __init__(self, net: Net) -> None:
+    def __init__(self, net: Net, planner: Planner, planned: int = 0) -> None:
         self.net = net
+        self.planner = planner
+        #: how many plans of the execution are in it
+        self.planned = planned
         self.steps = net.steps
         self._leading: dict[str, frozenset[str]] = {}
         self._reads_steps: dict[str, bool] = {}
@@ -27,12 +32,22 @@ class Outlook:
         self.max_depth: int = limits.get("max_depth", 32)
         self.max_payload = net.playbook.max_payload
 
+    def of(self, state: Execution) -> Outlook:
+        """The outlook of an execution: its playbook's, with the steps that were planned since."""
+        news = state.synthesized[self.planned :]
+        return self.with_plans(self.planner.grown(self.net, news), len(news)) if news else self
+
+    def with_plans(self, net: Net, count: int = 1) -> Outlook:
+        """The same with so many plans more."""
+        return Outlook(net, self.planner, self.planned + count)
+
     def leading_to(self, step: str) -> frozenset[str]:
         """The steps from which a token can still come here."""
         known = self._leading.get(step)
         if known is None:
-            found: set[str] = set()
-            waiting = [step]
+            # A plan may lead anywhere.
+            found = {one.name for one in self.steps.values() if one.router.synthesize is not None}
+            waiting = [step, *found]
             while waiting:
                 for incoming in self.net.incoming.get(waiting.pop(), ()):
                     if incoming.source not in found:
@@ -60,17 +75,15 @@ class Outlook:
         """Whether a template of its pipeline reads the state of steps."""
         known = self._reads_steps.get(step.name)
         if known is None:
-            values = [value for task in step.tasks for value in task_values(task)]
+            values = list(pipeline_values(step))
             # The worker evaluates the `input` of a loop over a reference.
-            values += [step.output, step.input if step.loop is not None else None]
+            values.append(step.input if step.loop is not None else None)
             known = self._reads_steps[step.name] = any(map(_reads_steps, values))
         return known
 
 
 def _reads_steps(value: Any) -> bool:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return any(_reads_steps(part) for part in value.values())
     facts = getattr(value, "facts", None)
-    return facts is not None and (
-        any(read.path[0] == "steps" for read in facts.reads) or any(call.name in _HELPERS for call in facts.calls)
-    )
+    return facts is not None and any(read.path[0] == "steps" for read in facts.reads)

@@ -101,17 +101,28 @@ def _task_done(turn: Turn, fact: Fact, pipe: Pipe) -> None:
     if not pipe.is_open or fact.number != pipe.number:
         return
     before = turn.state.ctx
+    wait = pipe.wait
+    # Should this task have given up on a signal that has come after all, the next in line goes on with it.
+    heirs = turn.state.listeners.get(wait.signal or "", [])[:1] if wait is not None and wait.answer is not None else []
     turn.accept(fact, turn.state.runs[fact.step_run_id], pipe.seq)
+    for run_id, path in heirs:
+        heir = find_pipe(turn.state, run_id, path)
+        if heir is not None and heir.wait is not None and heir.wait.answer is not None:
+            control.go_on(turn, run_id, path)
     if turn.state.ctx is not before:
-        control.look_again(turn)
+        routing.look_again(turn)
 
 
-def _step_ended(turn: Turn, fact: Fact, _pipe: Pipe) -> None:
+def _step_ended(turn: Turn, fact: Fact, pipe: Pipe) -> None:
+    if pipe.is_open:
+        return
     run = turn.state.runs[fact.step_run_id]
     runs.end(turn, run, fact.payload["output"], fact=fact)
 
 
 def _iteration_ended(turn: Turn, fact: Fact, pipe: Pipe) -> None:
+    if pipe.is_open:
+        return
     run = turn.state.runs[fact.step_run_id]
     turn.accept(fact, run, pipe.seq)
     loops.pump(turn, turn.outlook.steps[run.step], run)

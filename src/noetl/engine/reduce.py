@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from noetl.model.scope import merged
 
 
@@ -14,12 +16,12 @@ def reduced(how: str, values: list[Any]) -> Any:
 
 
 def _union(values: list[Any]) -> list[Any]:
-    found: list[Any] = []
+    found: dict[bytes, Any] = {}
     for value in values:
         for item in value if isinstance(value, list) else [value]:
-            if item not in found:
-                found.append(item)
-    return found
+            # As JSON, true is not 1, and long lists are looked up rather than gone through.
+            found.setdefault(msgspec.json.encode(item, order="deterministic"), item)
+    return list(found.values())
 
 
 def _merge(values: list[Any]) -> dict[str, Any]:

@@ -29,8 +29,8 @@ FORKED = "execution.forked"
 _REQUESTS: dict[str, Callable[[dict[str, Any]], Request]] = {
     "signal.received": lambda said: Signal(said["signal"], said["data"], number=said.get("request", 0)),
     "execution.cancelled": lambda said: Cancel(said["why"], number=said.get("request", 0)),
-    "execution.paused": lambda said: Pause(number=said.get("request", 0)),
-    "execution.resumed": lambda said: Resume(number=said.get("request", 0)),
+    "execution.paused": lambda said: Pause(said.get("request", 0), said.get("by") == "parent"),
+    "execution.resumed": lambda said: Resume(said.get("request", 0), said.get("by") == "parent"),
 }
 
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from noetl.engine import admission, scopes, steps
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expr.assign import patch_of, render
-from noetl.model.output import failure
 from noetl.model.playbook import Arc, Router
-from noetl.model.scope import Patch, written
+from noetl.model.scope import Patch, followed_by, of_scope, written
 from noetl.model.state import Boundary, Token
 
-Taken = list[tuple[Arc, Token]]
+#: tokens, and the steps they go to
+Taken = list[tuple[str, Token]]
 
 
 def route(turn: Turn, ended: Boundary) -> None:
     """Judge the arcs of a step that has ended, and deliver the tokens."""
     payload: dict[str, Any] = {"event": ended.name, "arcs": []}
     taken: Taken = []
+    turn.routing = ended.step_run_id
     if turn.state.failure is None and turn.state.terminated is None:
         try:
             taken = _judge(turn, ended, payload)
@@ -30,11 +30,8 @@ def route(turn: Turn, ended: Boundary) -> None:
     turn.emit("next.evaluated", ended.step, payload, parent=ended.seq, run=ended.step_run_id)
     for name in payload.get("cancel", ()):
         steps.cancel_step(turn, name, f"an arc of `{ended.step}` cancels it")
-    try:
-        _deliver(turn, [(arc, token) for arc, token in taken if arc.step is not None])
-        reconsider(turn)
-    except admission.Refused as refused:
-        turn.emit("next.evaluated", refused.step, {"event": "", "arcs": [], "error": refused.error}, parent=turn.last)
+    _deliver(turn, taken)
+    look_again(turn)
 
 
 def _error_of(ended: Boundary, error: TemplateError) -> dict[str, Any]:
@@ -46,11 +43,11 @@ def _error_of(ended: Boundary, error: TemplateError) -> dict[str, Any]:
 
 
 def _judge(turn: Turn, ended: Boundary, payload: dict[str, Any]) -> Taken:
-    """Which arcs are taken, with their tokens; what they do is written into the payload."""
+    """Where tokens go; which arcs were asked and what they do is written into the payload."""
     router = turn.outlook.steps[ended.step].router
-    if _wants_steps(turn, ended, router):
-        payload["error"] = failure("fail", "this version cannot run synthesised steps yet")
-        return []
+    if ended.planned is not None:
+        payload["arcs"] = [{"to": ended.planned, "taken": True, "planned": True}]
+        return [(ended.planned, Token(ended.step, ended.event()))]
     offers = ["loop.done", "step.done"] if ended.is_loop and ended.name == "step.done" else [ended.name]
     chosen: list[Arc] = []
     event: dict[str, Any] = {}
@@ -64,15 +61,7 @@ def _judge(turn: Turn, ended: Boundary, payload: dict[str, Any]) -> Taken:
     if not chosen and ended.name == "step.failed":
         payload["unrouted"] = True
     tokens = _effects(turn, ended, chosen, event, payload)
-    return list(zip(chosen, tokens, strict=True))
-
-
-def _wants_steps(turn: Turn, ended: Boundary, router: Router) -> bool:
-    """Whether a step that ended well plans new ones; an empty plan leaves it to the arcs."""
-    if router.synthesize is None or ended.name != "step.done":
-        return False
-    sight = scopes.with_steps(turn, scopes.of_boundary(turn, ended), router.synthesize.plan)
-    return bool(router.synthesize.plan.evaluate(sight) != [])
+    return [(arc.step, token) for arc, token in zip(chosen, tokens, strict=True) if arc.step is not None]
 
 
 def _matching(
@@ -103,31 +92,30 @@ def _effects(
 ) -> list[Token]:
     """What the chosen arcs write, one after the other, and what their tokens carry."""
     patch: Patch = {}
-    ctx: Mapping[str, Any] = turn.state.ctx
+    ctx = turn.state.ctx
     tokens: list[Token] = []
     for arc in chosen:
         sight = scopes.of_boundary(turn, ended)
         sight |= {"ctx": ctx, "event": event}
         scopes.with_steps(turn, sight, arc.args, *(one.value for one in arc.set))
-        for target, value in patch_of(arc.set, sight, most=turn.outlook.max_payload).items():
-            patch[target] = value
-            ctx = written(dict(ctx), tuple(target.split(".")[1:]), value) if target.startswith("ctx.") else ctx
+        made = patch_of(arc.set, sight, most=turn.outlook.max_payload)
+        patch = followed_by(patch, made)
+        for path, value in of_scope(made, "ctx"):
+            ctx = written(ctx, path, value)
         tokens.append(Token(ended.step, event, render(arc.args, sight)))
         if arc.cancel:
             payload["cancel"] = [*payload.get("cancel", ()), *arc.cancel]
         if arc.terminate is not None:
             payload["terminate"] = arc.terminate
     if patch:
-        payload["set"] = {target: value for target, value in patch.items() if target.startswith("ctx.")}
+        payload["set"] = patch
     return tokens
 
 
 def _deliver(turn: Turn, taken: Taken) -> None:
     """Bring the new tokens to their steps; each is judged as it arrives."""
-    for position, (arc, token) in enumerate(taken):
-        assert arc.step is not None
-        others = frozenset(later.step or "" for later, _ in taken[position + 1 :])
-        arrive(turn, arc.step, token, others)
+    for position, (step, token) in enumerate(taken):
+        arrive(turn, step, token, frozenset(later for later, _ in taken[position + 1 :]))
 
 
 def arrive(turn: Turn, name: str, token: Token, others: frozenset[str] = frozenset()) -> None:
@@ -135,19 +123,29 @@ def arrive(turn: Turn, name: str, token: Token, others: frozenset[str] = frozens
     if turn.state.failure is not None or turn.state.terminated is not None:
         return
     step = turn.outlook.steps[name]
-    firing = admission.arrive(turn, step, token, others)
-    if firing is not None:
-        steps.schedule(turn, step, firing)
+    try:
+        firing = admission.arrive(turn, step, token, others)
+        if firing is not None:
+            steps.schedule(turn, step, firing)
+    except admission.Refused as refused:
+        _fails(turn, refused)
 
 
-def reconsider(turn: Turn) -> None:
-    """Look once at everything that is parked."""
+def look_again(turn: Turn) -> None:
+    """Look once at everything that is parked: something changed that it may have waited for."""
     state = turn.state
     if state.failure is not None or state.terminated is not None or state.paused:
         return
-    for name in [*state.parked, *state.rounds]:
-        step = turn.outlook.steps[name]
-        firing = admission.reconsider(turn, step)
-        while firing is not None:
-            steps.schedule(turn, step, firing)
-            firing = admission.reconsider(turn, step) if step.admission.join is not None else None
+    try:
+        for name in [*state.parked, *state.rounds]:
+            step = turn.outlook.steps[name]
+            firing = admission.reconsider(turn, step)
+            while firing is not None:
+                steps.schedule(turn, step, firing)
+                firing = admission.reconsider(turn, step) if step.admission.join is not None else None
+    except admission.Refused as refused:
+        _fails(turn, refused)
+
+
+def _fails(turn: Turn, refused: admission.Refused) -> None:
+    turn.emit("next.evaluated", refused.step, {"event": "", "arcs": [], "error": refused.error}, parent=turn.last)

@@ -8,14 +8,17 @@ from msgspec.structs import replace
 
 from noetl.engine import scopes
 from noetl.engine.find import pipes
+from noetl.engine.synthesis import plan_of, record
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, patch_of, render
+from noetl.lang.fitting import misfit
 from noetl.model.events import Fact
 from noetl.model.orders import StopChild, StopPipelines
 from noetl.model.output import Output, failed
 from noetl.model.playbook import Step
-from noetl.model.state import Boundary, LoopRun, Path, Pipe, StepRun
+from noetl.model.scope import Patch, written
+from noetl.model.state import Boundary, LoopRun, Path, Pipe, StepRun, label_of
 
 
 def pipeline_scopes(
@@ -41,48 +44,87 @@ def pipeline_scopes(
     return sight
 
 
+def input_of(step: Step, sight: dict[str, Any]) -> dict[str, Any]:
+    """What a step receives; a TemplateError says why it cannot be told."""
+    found = render(step.input, sight)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        error = TemplateError(f"the `input` of step `{step.name}` must be a map, not {type(found).__name__}")
+        error.kind = "type"
+        raise error
+    return found
+
+
 # --- ending ----------------------------------------------------------------------------------------------------------
 
 
 def reshape(turn: Turn, step: Step, sight: dict[str, Any], output: Output) -> Output:
-    """A step's own `output:` over what it yielded."""
-    assert step.output is not None
-    sight["output"] = output
-    try:
-        data = render(step.output, scopes.with_steps(turn, sight, step.output))
-    except TemplateError as error:
-        return failed(failure_of(error))
-    return {**output, "data": data}
+    """A step's own `output:` over what it yielded, held against the step's schema."""
+    if step.output is not None:
+        sight["output"] = output
+        try:
+            output = {**output, "data": render(step.output, scopes.with_steps(turn, sight, step.output))}
+        except TemplateError as error:
+            return failed(failure_of(error))
+    problem = misfit(step.spec, "output", output["data"], f"step `{step.name}`")
+    return output if problem is None else {**output, **failed(problem)}
 
 
 def end(turn: Turn, run: StepRun, output: Output, *, fact: Fact | None = None) -> None:
-    """Record the end of a step and what its `set` writes; an error in the `set` makes the end a failure."""
+    """Record the end of a step, what its `set` writes and what it plans; where one fails, so does the step, unwritten."""
     step = turn.outlook.steps[run.step]
-    good = output["error"] is None
-    patch: dict[str, Any] = {}
-    # What `set` would read was too large to be shown here: it has failed already.
-    unseen = not good and output["error"]["kind"] == "payload-too-large"
-    if step.set and not unseen:
-        ended = Boundary(run.step, run.id, run.seq, "", output, run.step_vars, run.input)
-        sight = scopes.with_steps(turn, scopes.of_boundary(turn, ended), *(one.value for one in step.set))
-        if run.args is not None:
-            sight["args"] = run.args
-        try:
-            patch = patch_of(step.set, sight, lenient=not good, most=turn.outlook.max_payload)
-        except TemplateError as error:
-            if good:
-                output, good, fact = failed(failure_of(error)), False, None
+    reported = output
+    output, patch = _with_set(turn, step, run, output)
+    plan = None
+    if step.router.synthesize is not None and output["error"] is None:
+        sight = _at_end(turn, run, output, step.router.synthesize.plan)
+        plan = plan_of(turn, step, _patched(sight, patch))
+        if plan is not None and plan.error is not None:
+            output, patch = {**output, **failed(plan.error)}, {}
     own = {target: value for target, value in patch.items() if target.startswith("step.")}
     shared = {target: value for target, value in patch.items() if target.startswith("ctx.")}
     parent = max(run.seq, run.pipe.seq if run.pipe is not None else 0)
-    if fact is not None:
+    if fact is not None and output is reported:
         event = turn.accept(fact if not own else replace(fact, payload={**fact.payload, "set": own}), run, parent)
     else:
-        name = "step.done" if good else "step.failed"
+        name = "step.done" if output["error"] is None else "step.failed"
         payload = {"output": output, "set": own} if own else {"output": output}
         event = turn.emit(name, run.step, payload, parent=parent, run=run.id)
     if shared:
         turn.emit("ctx.patched", turn.state.path, {"set": shared, "step": run.step}, parent=event.seq, run=run.id)
+    if plan is not None and plan.error is None:
+        record(turn, step, run.id, plan)
+
+
+def _with_set(turn: Turn, step: Step, run: StepRun, output: Output) -> tuple[Output, Patch]:
+    """What a step's `set` writes; an error in it makes the end a failure that writes nothing."""
+    good = output["error"] is None
+    # What `set` would read was too large to be shown here: it has failed already.
+    unseen = not good and output["error"]["kind"] == "payload-too-large"
+    if not step.set or unseen:
+        return output, {}
+    sight = _at_end(turn, run, output, *(one.value for one in step.set))
+    try:
+        return output, patch_of(step.set, sight, lenient=not good, most=turn.outlook.max_payload)
+    except TemplateError as error:
+        return (failed(failure_of(error)) if good else output), {}
+
+
+def _at_end(turn: Turn, run: StepRun, output: Output, *values: Any) -> dict[str, Any]:
+    """What the server's templates see when a step has ended."""
+    ended = Boundary(run.step, run.id, run.seq, "", output, run.step_vars, run.input)
+    sight = scopes.with_steps(turn, scopes.of_boundary(turn, ended), *values)
+    if run.args is not None:
+        sight["args"] = run.args
+    return sight
+
+
+def _patched(sight: dict[str, Any], patch: Patch) -> dict[str, Any]:
+    for target, value in patch.items():
+        scope, *path = target.split(".")
+        sight[scope] = written(dict(sight[scope]), tuple(path), value)
+    return sight
 
 
 def cancel_run(turn: Turn, run: StepRun, why: str) -> None:
@@ -91,9 +133,9 @@ def cancel_run(turn: Turn, run: StepRun, why: str) -> None:
     turn.emit("step.cancelled", run.step, {"why": why}, parent=run.seq, run=run.id)
 
 
-def stop(turn: Turn, run: StepRun) -> None:
-    """Order everything that works for a run to end."""
-    turn.orders.append(StopPipelines(run.id))
-    for _, pipe in pipes(run):
-        if pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
+def stop(turn: Turn, run: StepRun, path: Path = ()) -> None:
+    """Order everything that works for a run, or for one of its iterations, to end."""
+    turn.orders.append(StopPipelines(run.id, label_of(path)))
+    for at, pipe in pipes(run):
+        if at[: len(path)] == path and pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
             turn.orders.append(StopChild(pipe.wait.child["execution_id"]))

@@ -8,7 +8,7 @@ from typing import Any
 
 from noetl.engine.turn import Turn
 from noetl.model.orders import RowOf
-from noetl.model.state import Boundary, Execution, LoopRun, Path, StepInfo, StepRun
+from noetl.model.state import Boundary, LoopRun, Path, StepInfo, StepRun
 
 
 def base(turn: Turn) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def with_steps(turn: Turn, scopes: dict[str, Any], *values: Any, starting: str |
             if read.path[0] == "steps" and names is not None:
                 names = names | {read.path[1]} if len(read.path) > 1 else None
     if helpers:
-        scopes |= helpers_over(turn.state, starting)
+        scopes |= helpers_over(turn, starting)
     if names is None or names:
         scopes["steps"] = steps_scope(turn, names)
     return scopes
@@ -44,17 +44,27 @@ def with_steps(turn: Turn, scopes: dict[str, Any], *values: Any, starting: str |
 
 def steps_scope(turn: Turn, names: set[str] | None = None) -> dict[str, Any]:
     """`steps` as templates see it: of the steps named, or of all."""
-    known = turn.state.steps
-    return {name: {"status": _status(known.get(name))} for name in (turn.outlook.steps if names is None else names)}
+    return {name: {"status": _status(info_of(turn, name))} for name in (names or turn.outlook.steps)}
 
 
-def _status(info: StepInfo | None) -> dict[str, Any]:
-    info = info or StepInfo(status="")
+def info_of(turn: Turn, name: str) -> StepInfo:
+    """How a step stands. Steps end one at a time: until the arcs of one are judged, it runs for everybody else."""
+    state = turn.state
+    info = state.steps.get(name)
+    if info is None:
+        return StepInfo(status="")
+    for ended in state.boundaries:
+        if ended.step_run_id == info.run_id != turn.routing:
+            return StepInfo(info.runs, "running", info.run_id, started_at=info.started_at)
+    return info
+
+
+def _status(info: StepInfo) -> dict[str, Any]:
     loop = info.loop or {}
     return {
         "done": info.status in ("done", "failed"),
         "ok": info.status == "done",
-        "running": info.active > 0,
+        "running": info.status in ("scheduled", "running"),
         "started_at": info.started_at,
         "finished_at": info.finished_at,
         "error": info.error,
@@ -62,20 +72,17 @@ def _status(info: StepInfo | None) -> dict[str, Any]:
     }
 
 
-def helpers_over(state: Execution, starting: str | None = None) -> dict[str, Callable[..., bool]]:
+def helpers_over(turn: Turn, starting: str | None = None) -> dict[str, Callable[..., bool]]:
     """done(), ok() and their kin."""
 
     def status(name: str) -> str:
-        if name == starting:
-            return "scheduled"
-        info = state.steps.get(name)
-        return info.status if info is not None else ""
+        return "scheduled" if name == starting else info_of(turn, name).status
 
     def done(name: str) -> bool:
         return status(name) in ("done", "failed")
 
     def loop_done(name: str) -> bool:
-        return done(name) and state.steps[name].loop is not None
+        return done(name) and info_of(turn, name).loop is not None
 
     return {
         "done": done,
@@ -151,8 +158,7 @@ def saw(turn: Turn, value: Any, scopes: Mapping[str, Any]) -> dict[str, Any]:
         found[".".join(read.path)] = _glimpse(at)
     for call in value.calls:
         for name in call.args:
-            info = turn.state.steps.get(name or "")
-            found[f"{call.name}: {name}"] = info.status if info is not None else "never ran"
+            found[f"{call.name}: {name}"] = info_of(turn, name or "").status or "never ran"
     return found
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from noetl.engine import admission, loops, runs, scopes
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, render, values_in
+from noetl.lang.fitting import misfit
 from noetl.model.orders import RunPipeline, WakeAt
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.playbook import Step
@@ -64,28 +66,36 @@ def _prepare(turn: Turn, step: Step, payload: dict[str, Any]) -> dict[str, Any] 
     if payload.get("args") is not None:
         sight["args"] = payload["args"]
     try:
-        timeout, deadline = render(step.timeout, sight), render(step.deadline, sight)
-        due = [turn.now + float(timeout)] if timeout is not None else []
-        if deadline is not None:
-            due.append(turn.state.started + float(deadline))
-        if due:
-            payload["due"] = min(due)
-        if deadline is not None and turn.state.started + float(deadline) <= turn.now:
-            return failure("timeout", f"the deadline of {float(deadline):g} s after the start is past")
         if step.loop is None and step.input is not None:
-            payload["input"] = render(
-                step.input, scopes.with_steps(turn, sight, *values_in(step.input), starting=step.name)
-            )
+            scopes.with_steps(turn, sight, *values_in(step.input), starting=step.name)
+            sight["input"] = payload["input"] = runs.input_of(step, sight)
+        timeout, deadline = _seconds(step.timeout, sight), _seconds(step.deadline, sight)
     except TemplateError as error:
         return failure_of(error)
-    except (TypeError, ValueError) as error:
-        return failure("type", f"a time limit is not a number: {error}")
-    return None
+    ends = turn.state.started + deadline
+    due = min(turn.now + timeout, ends)
+    if due < math.inf:
+        payload["due"] = due
+    if ends <= turn.now:
+        return failure("timeout", f"the deadline of {deadline:g} s after the start is past")
+    return misfit(step.spec, "input", payload.get("input", {}), f"step `{step.name}`") if step.loop is None else None
+
+
+def _seconds(limit: Any, sight: dict[str, Any]) -> float:
+    """A time limit; one that is not set never ends."""
+    found = render(limit, sight)
+    try:
+        seconds = math.inf if found is None else float(found)
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if math.isnan(seconds):
+        error = TemplateError(f"a time limit must be a number of seconds, not {found!r}")
+        error.kind = "type"
+        raise error
+    return seconds
 
 
 def _routers_output(turn: Turn, step: Step, run: StepRun) -> Output:
-    if step.output is None:
-        return ok()
     return runs.reshape(turn, step, scopes.of_run(turn, run), ok())
 
 

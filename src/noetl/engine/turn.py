@@ -34,6 +34,8 @@ class Decision(msgspec.Struct, frozen=True):
 
     events: tuple[Event, ...]
     orders: tuple[Order, ...]
+    #: what is known of the net from now on
+    outlook: Outlook
 
 
 class Turn:
@@ -46,6 +48,8 @@ class Turn:
         self.new_id = new_id
         self.events: list[Event] = []
         self.orders: list[Order] = []
+        #: the step run whose arcs are being judged
+        self.routing = ""
         # The clock may go back, the log never does.
         stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds")
         self.timestamp = max(stamp, state.timestamp)
@@ -53,7 +57,7 @@ class Turn:
     @property
     def decision(self) -> Decision:
         """What was decided."""
-        return Decision(tuple(self.events), tuple(self.orders))
+        return Decision(tuple(self.events), tuple(self.orders), self.outlook)
 
     @property
     def last(self) -> int:

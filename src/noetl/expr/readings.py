@@ -59,7 +59,7 @@ def readings(step: Step, playbook: Playbook) -> Readings:
 def _find(step: Step, playbook: Playbook) -> Readings:
     server = list(_reads(_server_values(step)))
     server += _of_admissions.get(playbook, lambda: _event_reads(playbook))
-    pipeline = list(_reads(_pipeline_values(step)))
+    pipeline = list(_reads(pipeline_values(step)))
     outputs = [rest for path in server if (rest := _below_output(path)) is not None]
     inner = [rest for path in pipeline if (rest := _below_output(path)) is not None]
     return Readings(
@@ -109,7 +109,8 @@ def _event_reads(playbook: Playbook) -> list[Way]:
     return [path for path in _reads(rule.when for rule in rules) if path[0] == "event"]
 
 
-def _pipeline_values(step: Step) -> Iterator[Any]:
+def pipeline_values(step: Step) -> Iterator[Any]:
+    """All that the worker may evaluate of a step."""
     yield step.output
     loop = step.loop
     while loop is not None:

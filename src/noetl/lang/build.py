@@ -99,7 +99,10 @@ class _Builder:
         place = Place(Boundary.STEP_INPUT, step=name, in_loop=loop_node is not None)
         spec_node = map_of(node, "spec")
         spec = self.spec(spec_node, replace(place, boundary=Boundary.SPEC))
-        layers: list[Layer] = [("executor.spec", self.executor_spec), ("step.spec", spec)]
+        # A schema is of the boundary at which it stands: those of a step are not for each of its tasks.
+        inherited = {key: value for key, value in spec.items() if key != "validate"}
+        above = {key: value for key, value in self.executor_spec.items() if key != "validate"}
+        layers: list[Layer] = [("executor.spec", self.executor_spec), ("step.spec", inherited)]
         around = loop_node
         while around is not None:
             layers.append(("loop.spec", self.spec(map_of(around, "spec"), replace(place, boundary=Boundary.SPEC))))
@@ -124,7 +127,7 @@ class _Builder:
             output=self.sites.value(node.get("output"), replace(place, boundary=Boundary.STEP_OUTPUT)),
             set=self.assignments(node.get("set"), Place(Boundary.STEP_SET, step=name)),
             router=self.router(node.get("next"), name),
-            spec=effective(layers[:2]),
+            spec=effective([("executor.spec", above), ("step.spec", spec)]),
         )
 
     def spec(self, node: MapNode | None, place: Place) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from noetl.lang.grammar import PLAYBOOK
 from noetl.lang.invariants import span
 from noetl.lang.mistakes import slip_of
 from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar
@@ -21,9 +20,10 @@ _MANY = 200
 class Complaints:
     """Reports for the check of shapes; each knows the usual slips behind it."""
 
-    def __init__(self, problems: Diagnostics, kinds: Mapping[str, ToolKind]) -> None:
+    def __init__(self, problems: Diagnostics, kinds: Mapping[str, ToolKind], root: Record) -> None:
         self.problems = problems
         self.kinds = kinds
+        self.root = root
         self.unknown = 0
         self.hints = Hints()
         #: unknown keys of which it has been told where they belong
@@ -31,7 +31,7 @@ class Complaints:
 
     def unknown_key(self, entry: Entry, node: MapNode, shape: Record) -> str:
         """Report a key that a map does not know; returns the one that was probably meant, or an empty text."""
-        if id(entry) in self.strayed or (shape is PLAYBOOK and entry.name.startswith("x-")):
+        if id(entry) in self.strayed or (shape is self.root and entry.name.startswith("x-")):
             return ""
         special = (
             _SPECIAL.get((shape.title, entry.name)) or _ANYWHERE.get(entry.name)

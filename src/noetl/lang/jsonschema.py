@@ -44,6 +44,13 @@ def schema(kinds: Mapping[str, ToolKind]) -> Schema:
     return _Maker(kinds).document()
 
 
+def schema_of(root: Record, named: Mapping[str, Shape], title: str) -> Schema:
+    """The JSON Schema of a document of another grammar; `named` holds the shapes that it refers to by name."""
+    maker = _Maker({}, named)
+    made = {"$schema": DIALECT, "title": title, **maker.closed(root), "patternProperties": {"^x-": True}}
+    return {**made, "$defs": dict(sorted(maker.defs.items()))}
+
+
 def check_schema(value: Any) -> str | None:
     """What is wrong with a value that should be a JSON Schema itself; None if nothing is."""
     from jsonschema import Draft202012Validator
@@ -66,7 +73,8 @@ def check_schema(value: Any) -> str | None:
 
 
 class _Maker:
-    def __init__(self, kinds: Mapping[str, ToolKind]) -> None:
+    def __init__(self, kinds: Mapping[str, ToolKind], named: Mapping[str, Shape] = SHAPES) -> None:
+        self.named = named
         self.kinds = [kinds[name] for name in kinds]
         self.defs: dict[str, Schema] = {}
         #: the name under `$defs` of each record that was met, by identity: records hold maps and cannot be hashed
@@ -154,7 +162,7 @@ class _Maker:
                 self.defs["TaskItem"] = _TASK_ITEM
                 self.define_tasks("ListedTask", single=False)
             else:
-                self.define(shape.name, SHAPES[shape.name])
+                self.define(shape.name, self.named[shape.name])
         return {"$ref": f"#/$defs/{shape.name}"}
 
     # --- scalars -----------------------------------------------------------------------------------------------

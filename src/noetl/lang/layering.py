@@ -15,6 +15,7 @@ Layer = tuple[str, Mapping[str, Any]]
 OWN_TO_A_SCOPE = frozenset({"policy", "mode", "max_in_flight", "until", "complete_when", "complete_rest"})
 #: maps that are one value: a schema is not merged with another
 _WHOLE = frozenset({"validate.input", "validate.output"})
+_RESTRICTIVE = frozenset({"isolation", "network", "allow_hosts"})
 _STRICTNESS = {"isolation": ("none", "process", "strict"), "network": ("on", "off")}
 
 
@@ -27,6 +28,21 @@ def effective(layers: Iterable[Layer]) -> dict[str, Layered]:
         for key, value in _leaves(spec, ""):
             _lay(result, key, Layered(value, origin))
     return result
+
+
+def restrictions(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What an effective spec forbids: all that holds for whatever is called on its behalf."""
+    return {key: value for key, value in spec.items() if key in _RESTRICTIVE or key.startswith("limits.")}
+
+
+def tightened(spec: Mapping[str, Any], outer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An effective spec under the restrictions of its caller."""
+    if not outer:
+        return spec
+    result = {key: Layered(value, "") for key, value in outer.items()}
+    for key, value in spec.items():
+        _lay(result, key, Layered(value, ""))
+    return {key: layered.value for key, layered in result.items()}
 
 
 def _leaves(spec: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:

@@ -46,9 +46,22 @@ def check_document(root: Node, kinds: Mapping[str, ToolKind], problems: Diagnost
     _ShapeCheck(kinds, problems).check(root, PLAYBOOK, "the playbook")
 
 
+def check_shape(root: Node, shape: Record, named: Mapping[str, Shape], problems: Diagnostics) -> None:
+    """The same for a document of another grammar; `named` holds the shapes that it refers to by name."""
+    _ShapeCheck({}, problems, root=shape, named=named).check(root, shape, shape.title)
+
+
 class _ShapeCheck(Complaints):
-    def __init__(self, kinds: Mapping[str, ToolKind], problems: Diagnostics) -> None:
-        super().__init__(problems, kinds)
+    def __init__(
+        self,
+        kinds: Mapping[str, ToolKind],
+        problems: Diagnostics,
+        *,
+        root: Record = PLAYBOOK,
+        named: Mapping[str, Shape] = SHAPES,
+    ) -> None:
+        super().__init__(problems, kinds, root)
+        self.named = named
         self.task_shapes: dict[str, Record] = {}
         #: of each shape met, the keys it cannot do without
         self.required: dict[int, tuple[str, ...]] = {}
@@ -145,7 +158,7 @@ class _ShapeCheck(Complaints):
         elif shape.name == "TaskItem":
             self.check_task_item(node, name)
         else:
-            self.check(node, SHAPES[shape.name], name)
+            self.check(node, self.named[shape.name], name)
 
     # --- tasks -------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,8 @@ def _inner(shape: Shape, entries: list[Entry], kinds: Mapping[str, ToolKind]) ->
     if isinstance(shape, OneOf):
         return set().union(*(_inner(one, entries, kinds) for one in shape.shapes))
     if isinstance(shape, Use):
-        return _of_task(entries, kinds) if shape.name == "Task" else _inner(SHAPES[shape.name], entries, kinds)
+        named = SHAPES.get(shape.name)
+        return _of_task(entries, kinds) if shape.name == "Task" else _inner(named, entries, kinds) if named else set()
     return set(shape.keys) if isinstance(shape, Record) else set()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from noetl.lang.fitting import problems_of, shortened
 from noetl.lang.jsonschema import check_schema
 from noetl.lang.node import ListNode, MapNode, Node
 from noetl.model.diagnostics import Diagnostics
@@ -12,8 +13,6 @@ from noetl.model.playbook import Playbook
 
 #: what a payload cannot mend by adding keys to a map
 _FINAL = frozenset({"type", "additionalProperties", "propertyNames", "maxProperties"})
-#: characters of what is said: it may quote the whole value
-_MOST = 300
 
 
 class Misfit(NamedTuple):
@@ -37,23 +36,11 @@ def misfits(workload: Mapping[str, Any], schema: object) -> list[Misfit]:
     """What a schema says against a workload. Nothing is fetched: a schema that lies elsewhere is a misfit itself."""
     if not isinstance(schema, Mapping) or check_schema(schema) is not None:
         return []
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-    from referencing.exceptions import Unresolvable
-
-    validator = validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
     try:
-        errors = sorted(validator.iter_errors(workload), key=lambda one: str(one.absolute_path))
-    except Unresolvable as error:
-        return [Misfit((), f"its schema refers to `{error.ref}`, which is not in it", final=False)]
-    except RecursionError:
-        return [Misfit((), "its schema is nested too deeply", final=False)]
-    return [Misfit(tuple(one.absolute_path), _said(one.message), _is_final(one), _lacks(one)) for one in errors]
-
-
-def _said(message: str) -> str:
-    return message if len(message) <= _MOST else f"{message[: _MOST // 2]} … {message[-_MOST // 2 :]}"
+        errors = problems_of(workload, schema)
+    except ValueError as error:
+        return [Misfit((), str(error), final=False)]
+    return [Misfit(tuple(one.absolute_path), shortened(one.message), _is_final(one), _lacks(one)) for one in errors]
 
 
 def _is_final(error: Any) -> bool:

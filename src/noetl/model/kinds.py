@@ -33,11 +33,19 @@ class ToolKind(msgspec.Struct, frozen=True):
     sql: frozenset[str] = frozenset()
     #: keys whose templates become single words of a command line
     shell: frozenset[str] = frozenset()
+    #: keys that name a file: what a template puts there may not lead out of the playbook's folder
+    paths: frozenset[str] = frozenset()
     #: in the single-task shape, where a task needs no name, `name` stands for this key
     name_means: str | None = None
     #: other names for this kind
     aliases: tuple[str, ...] = ()
     #: running it twice, or not at all after a crash, changes nothing outside
     effect_free: bool = False
+    #: `network` and `allow_hosts` hold for it: it keeps them itself, or reaches nobody
+    keeps_network: bool = False
+    #: it runs in a process of its own, which `isolation` and `limits` bind
+    has_process: bool = False
+    #: it is put away until what it waits for has come, which only a task of a step can be
+    suspends: bool = False
     #: other values than `spec` gives it when nobody says otherwise
     defaults: Mapping[str, object] = {}

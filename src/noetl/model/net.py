@@ -23,3 +23,5 @@ class Net(msgspec.Struct, frozen=True):
     #: in the order of the document
     steps: Mapping[str, Step]
     incoming: Mapping[str, tuple[Incoming, ...]]
+    #: of an execution: the steps that planned others, each with the first of its plan
+    plans: tuple[tuple[str, str], ...] = ()

@@ -74,4 +74,11 @@ class StopChild(msgspec.Struct, frozen=True):
     execution_id: str
 
 
-Order = RunPipeline | StopPipelines | WakeAt | StartChild | StopChild
+class HoldChild(msgspec.Struct, frozen=True):
+    """Pause a child execution with its parent, or let it go on."""
+
+    execution_id: str
+    paused: bool
+
+
+Order = RunPipeline | StopPipelines | WakeAt | StartChild | StopChild | HoldChild

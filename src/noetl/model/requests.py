@@ -21,6 +21,8 @@ class Open(msgspec.Struct, frozen=True):
     depth: int = 0
     #: the playbook's file; relative paths start at its folder
     file: str | None = None
+    #: of a child: what its caller may not do, and so neither may it
+    restrict: dict[str, Any] = {}
     #: of a rerun: `execution_id`, `seq` and `at`, see `model.state.Execution.origin`
     rerun: dict[str, Any] | None = None
     #: why it cannot start, where the server found that out
@@ -47,12 +49,15 @@ class Pause(msgspec.Struct, frozen=True, tag=True):
     """Start nothing new."""
 
     number: int = 0
+    #: because the parent does
+    with_parent: bool = False
 
 
 class Resume(msgspec.Struct, frozen=True, tag=True):
-    """Go on."""
+    """Go on; with the parent, only from a pause that was the parent's."""
 
     number: int = 0
+    with_parent: bool = False
 
 
 class Due(msgspec.Struct, frozen=True):

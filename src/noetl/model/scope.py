@@ -21,6 +21,11 @@ def written(scope: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[st
     return made
 
 
+def followed_by(patch: Patch, later: Patch) -> Patch:
+    """Two patches as one, whose writes come in the order in which they were made."""
+    return {**{target: value for target, value in patch.items() if target not in later}, **later}
+
+
 def of_scope(patch: Patch, name: str) -> Iterable[tuple[tuple[str, ...], Any]]:
     """The writes of a patch that go to one scope: path and value."""
     for target, value in patch.items():

@@ -16,7 +16,7 @@ Path = tuple[int, ...]
 
 
 class Wait(msgspec.Struct):
-    """What a suspended task waits for; exactly one of `until`, `signal` (perhaps with `until`) and `child`."""
+    """What a suspended task waits for: a signal, a child, or just a time; `until` is when it waits no longer."""
 
     task_run_id: str
     until: float | None = None
@@ -124,13 +124,21 @@ class StepInfo(msgspec.Struct):
     #: `scheduled`, `running`, `done`, `failed`, `cancelled` or `skipped`
     status: str = "scheduled"
     run_id: str | None = None
-    #: how many of its runs are under way
-    active: int = 0
     started_at: str | None = None
     finished_at: str | None = None
     error: dict[str, Any] | None = None
     #: the counts of its loop
     loop: dict[str, int] | None = None
+
+
+#: the event that brings the first token
+BEGINNING: dict[str, Any] = {
+    "name": "workflow.started",
+    "status": "success",
+    "step": None,
+    "error": None,
+    "output": None,
+}
 
 
 class Token(msgspec.Struct):
@@ -162,6 +170,8 @@ class Boundary(msgspec.Struct):
     step_vars: dict[str, Any]
     input: Any = None
     is_loop: bool = False
+    #: the first step of the plan it made: where the token goes
+    planned: str | None = None
 
     def event(self, name: str | None = None) -> dict[str, Any]:
         """The boundary event as arcs and admission see it."""
@@ -190,7 +200,8 @@ class Execution(msgspec.Struct):
     timestamp: str = ""
     #: `requested`, `running`, `completed`, `failed` or `cancelled`
     status: str = "requested"
-    paused: bool = False
+    #: who wants it paused: `request`, `parent` or both
+    paused_by: list[str] = []
     #: when the workflow started, in seconds since the epoch
     started: float = 0.0
     workload: dict[str, Any] = {}
@@ -218,6 +229,8 @@ class Execution(msgspec.Struct):
     return_step: str | None = None
     parent: dict[str, Any] | None = None
     depth: int = 0
+    #: what none of its tasks may do, whatever their spec says: the restrictions of its caller
+    restrict: dict[str, Any] = {}
     #: of a rerun: `execution_id` and `seq` of what it goes on from, and the time `at` which it was asked for
     origin: dict[str, Any] | None = None
     #: what the execution would yield if it ended now, and whether a step that names itself the result said so
@@ -225,10 +238,15 @@ class Execution(msgspec.Struct):
     output_final: bool = False
     #: where that lies, when it is too large for the log
     output_ref: dict[str, Any] | None = None
-    #: the synthesised steps, in the words of the language
+    #: the plans it made: the `step` that did, and the new `steps` in the words of the language
     synthesized: list[dict[str, Any]] = []
     error: dict[str, Any] | None = None
     stalled: list[str] = []
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing new may start."""
+        return bool(self.paused_by)
 
     @property
     def over(self) -> bool:

@@ -98,3 +98,10 @@ class Frame:
         self.yielder = self.task
         self.scopes["output"] = output
         self.scopes["_prev"] = output["data"]
+
+    def discard_output(self) -> None:
+        """An output that does not count: things stay as they were before the task."""
+        if self.output is None:
+            self.scopes.pop("output", None)
+        else:
+            self.scopes["output"] = self.output

@@ -14,14 +14,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, patch_of, render
+from noetl.lang.fitting import misfit
 from noetl.model.events import Event, Fact
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Directive, Task
-from noetl.model.scope import Patch
+from noetl.model.scope import Patch, followed_by
 from noetl.pipeline.backoff import delay_before
+from noetl.pipeline.facts import done_fact, fact, started_fact
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.rules import Chosen, choose, number
 
@@ -56,9 +59,15 @@ class Finish(msgspec.Struct, frozen=True):
 Move = RunTask | Sleep | Finish
 
 
+class _Next(msgspec.Struct, frozen=True):
+    """The task at which the frame stands comes next."""
+
+    facts: tuple[Fact, ...]
+
+
 def begin(frame: Frame, moment: Moment) -> Move:
     """The first move."""
-    facts = [] if frame.iteration is not None else [_fact(frame, "step.started", {}, status="in_progress")]
+    facts = [] if frame.iteration is not None else [fact(frame, "step.started", {}, status="in_progress")]
     if not frame.tasks:
         return _finish(frame, facts)
     frame.visit(0)
@@ -93,18 +102,28 @@ def advance(frame: Frame, output: Output, moment: Moment) -> Move:
 
 
 def shaped(frame: Frame, output: Output, moment: Moment) -> Output:
-    """A task's output as its own `output:` makes it."""
+    """A task's output as its own `output:` makes it, held against its schema."""
+    task = frame.task
     output = _with_meta(frame, output, moment)
-    if frame.task.output is None or output["error"] is not None:
+    if output["error"] is not None:
         return output
-    try:
-        return {**output, "data": render(frame.task.output, {**frame.scopes, "output": output})}
-    except TemplateError as error:
-        return failed(failure_of(error), **_helpers(output))
+    if task.output is not None:
+        try:
+            output = {**output, "data": render(task.output, {**frame.scopes, "output": output})}
+        except TemplateError as error:
+            return failed(failure_of(error), **_helpers(output))
+    wrong = misfit(task.spec, "output", output["data"], f"task `{task.name}`")
+    return output if wrong is None else failed(wrong, **_helpers(output))
 
 
 def conclude(frame: Frame, output: Output, moment: Moment, recorded: Output | None = None) -> Move:
     """The move after a shaped output; `recorded` is what the log gets of one whose data lies elsewhere."""
+    move = _judge(frame, output, moment, recorded)
+    return _run(frame, list(move.facts), moment) if isinstance(move, _Next) else move
+
+
+def _judge(frame: Frame, output: Output, moment: Moment, recorded: Output | None = None) -> Sleep | Finish | _Next:
+    """What follows from an output, by the policy of its task."""
     task = frame.task
     frame.recorded_start = None
     good = output["error"] is None
@@ -114,17 +133,16 @@ def conclude(frame: Frame, output: Output, moment: Moment, recorded: Output | No
             patch = patch_of(task.set, {**frame.scopes, "output": output}, most=frame.max_payload) if task.set else {}
     except TemplateError as error:
         output, good, recorded = failed(failure_of(error), **_helpers(output)), False, None
-    before = frame.scopes.get("output")
     frame.write(patch)
     frame.scopes["output"] = output
     noted = recorded or output
     try:
         chosen = choose(task, frame.scopes, good=good)
-        return _follow(frame, output, noted, chosen, patch, moment, before)
+        return _follow(frame, output, noted, chosen, patch, moment)
     except TemplateError as error:
         problem = failure_of(error)
         payload = {"output": noted, "do": "fail", "error": problem} | ({"set": patch} if patch else {})
-        return _fail(frame, problem, [_done(frame, payload)])
+        return _fail(frame, problem, [done_fact(frame, payload)])
 
 
 def _with_meta(frame: Frame, output: Output, moment: Moment) -> Output:
@@ -143,8 +161,8 @@ def _helpers(output: Output) -> dict[str, Any]:
 
 
 def _follow(
-    frame: Frame, output: Output, noted: Output, chosen: Chosen, patch: Patch, moment: Moment, before: Any
-) -> Move:
+    frame: Frame, output: Output, noted: Output, chosen: Chosen, patch: Patch, moment: Moment
+) -> Sleep | Finish | _Next:
     """Do what the chosen rule says."""
     directive = chosen.directive
     payload: dict[str, Any] = {"output": noted, "do": directive.do}
@@ -153,29 +171,26 @@ def _follow(
     delay, problem = _weigh(frame, directive, output, moment)
     if problem is None and directive.set:
         extra = patch_of(directive.set, frame.scopes, most=frame.max_payload)
-        patch = {**patch, **extra}
+        patch = followed_by(patch, extra)
         frame.write(extra)
+    if directive.do == "fail":
+        problem = _said_failure(frame, directive, output)
     if patch:
         payload["set"] = patch
     if problem is not None:
         payload |= {"do": "fail", "error": problem}
-        return _fail(frame, problem, [_done(frame, payload)])
+        return _fail(frame, problem, [done_fact(frame, payload)])
     if directive.do == "jump":
         payload["to"] = directive.to
     elif directive.do == "retry":
         payload["delay"] = delay
-    fact = _done(frame, payload)
-    if frame.task.silent or directive.do == "skip":
-        _restore(frame, before)
-    return _move(frame, directive, output, fact, delay, moment)
+    return _move(frame, directive, output, done_fact(frame, payload), delay, moment)
 
 
 def _weigh(frame: Frame, directive: Directive, output: Output, moment: Moment) -> tuple[float, Failure | None]:
     """Whether a directive can be followed: seconds to wait first, or the error with which the pipeline ends."""
     if directive.do == "retry":
         return _retry(frame, directive, output, moment)
-    if directive.do == "fail":
-        return 0.0, _said_failure(frame, directive, output)
     if directive.do == "jump":
         frame.jumps += 1
         limit = frame.step.max_jumps
@@ -184,27 +199,22 @@ def _weigh(frame: Frame, directive: Directive, output: Output, moment: Moment) -
     return 0.0, None
 
 
-def _restore(frame: Frame, before: Any) -> None:
-    """A discarded output leaves things as they were."""
-    if before is None:
-        frame.scopes.pop("output", None)
-    else:
-        frame.scopes["output"] = before
-
-
-def _move(frame: Frame, directive: Directive, output: Output, fact: Fact, delay: float, moment: Moment) -> Move:
+def _move(
+    frame: Frame, directive: Directive, output: Output, fact: Fact, delay: float, moment: Moment
+) -> Sleep | Finish | _Next:
     """Move the program counter."""
-    keeps = not (frame.task.silent or directive.do in ("skip", "retry"))
-    if keeps:
+    if frame.task.silent or directive.do == "skip":
+        frame.discard_output()
+    elif directive.do != "retry":
         frame.yield_output(output)
     if directive.do == "retry":
         frame.attempt += 1
         frame.not_before = moment.now + delay
-        return Sleep(frame.not_before, (fact,)) if delay > 0 else _run(frame, [fact], moment)
+        return Sleep(frame.not_before, (fact,)) if delay > 0 else _Next((fact,))
     if directive.do == "break":
         return _finish(frame, [fact])
     frame.visit(frame.positions[str(directive.to)] if directive.do == "jump" else frame.counter + 1)
-    return _finish(frame, [fact]) if frame.at_end else _run(frame, [fact], moment)
+    return _finish(frame, [fact]) if frame.at_end else _Next((fact,))
 
 
 def _retry(frame: Frame, directive: Directive, output: Output, moment: Moment) -> tuple[float, Failure | None]:
@@ -248,27 +258,34 @@ def _run(frame: Frame, facts: list[Fact], moment: Moment) -> Move:
         problem = failure("type", f"the `input` of task `{task.name}` must be a map, not {type(own).__name__}")
         return _advance_unstarted(frame, problem, facts, moment)
     scopes["input"] = {**frame.step_input, **own} if own else frame.step_input
+    wrong = misfit(task.spec, "input", scopes["input"], f"task `{task.name}`")
+    if wrong is not None:
+        return _advance_unstarted(frame, wrong, facts, moment)
     return RunTask(task, scopes, scopes["input"], own, frame.task_run_id, frame.attempt, tuple(facts))
 
 
 def _advance_unstarted(frame: Frame, problem: Failure, facts: list[Fact], moment: Moment) -> Move:
-    """A task that could not even start has failed; it is recorded like any other."""
+    """A task that could not even start has failed; it is recorded like any other.
+
+    Whatever comes next is left to the next move: one that fails so again and again must not do it all in one.
+    """
     if frame.recorded_start is None:
         facts = [*facts, started_fact(frame, {})]
-    move = advance(frame, failed(problem), moment)
-    return msgspec.structs.replace(move, facts=(*facts, *move.facts))
+    move = _judge(frame, shaped(frame, failed(problem), moment), moment)
+    facts += move.facts
+    return Sleep(moment.now, tuple(facts)) if isinstance(move, _Next) else replace(move, facts=tuple(facts))
 
 
 def _fail(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish:
     error = {**problem, "task": frame.task.name if frame.tasks else None}
     if frame.attempt > 1:
         error["attempts"] = frame.attempt
+    output = {**failed(error), **_helpers(frame.scopes.get("output") or {})}
     if frame.iteration is None:
-        output = {**failed(error), **_helpers(frame.scopes.get("output") or {})}
-        facts.append(_fact(frame, "step.failed", {"output": output}, status="error"))
+        facts.append(fact(frame, "step.failed", {"output": output}, status="error"))
     else:
-        stop = frame.step.failure_mode != "best_effort"
-        facts.append(_fact(frame, "loop.iteration.failed", {"error": error, "stop": stop}, status="error"))
+        stop = frame.step.failure_mode != "best_effort" or _was_last(frame, output)
+        facts.append(fact(frame, "loop.iteration.failed", {"error": error, "stop": stop}, status="error"))
     return Finish(tuple(facts))
 
 
@@ -283,60 +300,40 @@ def _finish(frame: Frame, facts: list[Fact]) -> Finish:
         if frame.iteration is None:
             if frame.step.output is not None:
                 output = {**output, "data": render(frame.step.output, scopes)}
-            facts.append(_fact(frame, "step.done", {"output": output}))
+            wrong = misfit(frame.step.spec, "output", output["data"], f"step `{frame.step.name}`")
+            if wrong is not None:
+                return _fail_at_end(frame, wrong, facts)
+            facts.append(fact(frame, "step.done", {"output": output}))
         else:
-            facts.append(_fact(frame, "loop.iteration.done", _iterations_end(frame, output)))
+            end = {"until": True} if _is_last(frame, output) else {}
+            facts.append(fact(frame, "loop.iteration.done", {"data": output["data"], **end}))
     except TemplateError as error:
-        frame.counter = min(frame.counter, len(frame.tasks) - 1)
-        return _fail(frame, failure_of(error), facts)
+        return _fail_at_end(frame, failure_of(error), facts)
     return Finish(tuple(facts))
 
 
-def _iterations_end(frame: Frame, output: Output) -> dict[str, Any]:
-    payload: dict[str, Any] = {"data": output["data"]}
+def _fail_at_end(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish:
+    """All tasks have run, and what the step makes of them is wrong."""
+    frame.counter = min(frame.counter, len(frame.tasks) - 1)
+    return _fail(frame, problem, facts)
+
+
+def _is_last(frame: Frame, output: Output) -> bool:
+    """Whether the loop's `until` wants no iteration after one with this output."""
     innermost = frame.step.loop
     while innermost is not None and innermost.inner is not None:
         innermost = innermost.inner
-    if innermost is not None and innermost.until is not None and innermost.until.evaluate(frame.scopes):
-        payload["until"] = True
-    return payload
+    if innermost is None or innermost.until is None:
+        return False
+    return innermost.until.evaluate({**frame.scopes, "output": output})
 
 
-# --- facts -----------------------------------------------------------------------------------------------------------
-
-
-def started_fact(frame: Frame, payload: dict[str, Any]) -> Fact:
-    """The attempt is about to take effect."""
-    frame.number += 1
-    return _task_fact(frame, "task.started", payload, "in_progress")
-
-
-def progress_fact(frame: Frame, said: dict[str, Any]) -> Fact:
-    """The attempt under way says how far it is."""
-    return _task_fact(frame, "task.progress", {"progress": said}, "in_progress")
-
-
-def _done(frame: Frame, payload: dict[str, Any]) -> Fact:
-    status = "error" if payload["output"]["error"] is not None else "success"
-    return _task_fact(frame, "task.done", payload, status)
-
-
-def _task_fact(frame: Frame, name: str, payload: dict[str, Any], status: str) -> Fact:
-    return Fact(
-        name,
-        frame.run,
-        payload,
-        status,
-        frame.task.name,
-        frame.task_run_id,
-        frame.iteration,
-        frame.attempt,
-        frame.number,
-    )  # fmt: skip
-
-
-def _fact(frame: Frame, name: str, payload: dict[str, Any], status: str = "success") -> Fact:
-    return Fact(name, frame.run, payload, status, iteration=frame.iteration)
+def _was_last(frame: Frame, output: Output) -> bool:
+    """The same of an iteration that has failed, perhaps because its `until` cannot be told."""
+    try:
+        return _is_last(frame, output)
+    except TemplateError:
+        return False
 
 
 # --- going on --------------------------------------------------------------------------------------------------------
@@ -368,7 +365,9 @@ def _again(frame: Frame, event: Event) -> None:
         frame.attempt += 1
         frame.not_before = datetime.fromisoformat(event.timestamp).timestamp() + payload["delay"]
         return
-    if not (frame.task.silent or do == "skip"):
+    if frame.task.silent or do == "skip":
+        frame.discard_output()
+    else:
         frame.yield_output(payload["output"])
     if do == "fail":
         frame.failure = payload["error"]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from noetl.engine.outlook import Outlook
 from noetl.model.net import Net
 from noetl.model.orders import Order, StopChild
+from noetl.model.plans import Planner
 from noetl.model.requests import Request
 from noetl.ports import EventLog
 from noetl.server.history import state_at
@@ -34,13 +35,15 @@ async def take_effect(
     execution_id: str,
     net: Net,
     request: Request,
+    planner: Planner,
     *,
     clock: Callable[[], float],
     new_id: Callable[[], str],
 ) -> list[str]:
     """Record what follows from a request to an execution that this process has claimed; the children to end as well."""
     nobody = _Nobody()
-    service = Service(log, nobody, clock=clock, new_id=new_id)
-    service.hot[execution_id] = Hot(state_at(log, execution_id), Outlook(net))
+    service = Service(log, nobody, planner, clock=clock, new_id=new_id)
+    state = state_at(log, execution_id)
+    service.hot[execution_id] = Hot(state, Outlook(net, planner).of(state))
     await service.record(execution_id, [request])
     return nobody.children

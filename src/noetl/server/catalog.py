@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from noetl.lang import Loaded, load_bytes
 from noetl.model.kinds import ToolKind
 from noetl.model.net import Net
+from noetl.model.plans import Plan
+from noetl.model.playbook import Synthesis
 from noetl.ports import Source
 
 _SUFFIXES = (".yaml", ".yml")
@@ -39,6 +42,20 @@ class Catalog:
             known = load_bytes(data, self.kinds, name=source.file, legacy=source.legacy)
             self._loaded[source.hash, source.legacy] = known
         return known
+
+    # --- steps that executions plan (`Planner`) ------------------------------------------------------------------------
+
+    def plan(self, net: Net, step: str, wish: Synthesis, found: Any) -> Plan:
+        """Judge what a step asks for."""
+        from noetl.lang.planning import plan
+
+        return plan(net, step, wish, found, self.kinds)
+
+    def grown(self, net: Net, plans: Sequence[dict[str, Any]]) -> Net:
+        """The net with plans that were recorded."""
+        from noetl.lang.planning import grown
+
+        return grown(net, plans, self.kinds) if plans else net
 
     def find(self, path: str, *, near: Path) -> Path | None:
         """The file of a playbook that another one calls by its path."""

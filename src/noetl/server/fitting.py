@@ -30,7 +30,7 @@ def misfits(net: Net, events: list[Event], state: Execution) -> list[Misfit]:
 
     The state is one between decisions, before the last of these events or behind: only runs they know of are judged.
     """
-    found = [*_steps(net, events, state), *_ends(net, state)]
+    found = [*_steps(net, events), *_ends(net, state)]
     if found:
         return found
     for run in state.runs.values():
@@ -38,8 +38,8 @@ def misfits(net: Net, events: list[Event], state: Execution) -> list[Misfit]:
     return [*found, *_tokens(net, state)]
 
 
-def _steps(net: Net, events: Iterable[Event], state: Execution) -> Iterator[Misfit]:
-    made = {str(one.get("step")) for one in state.synthesized}
+def _steps(net: Net, events: list[Event]) -> Iterator[Misfit]:
+    made = _planned(events)
     seen: set[str] = set()
     for event in events:
         step = _named(event)
@@ -48,6 +48,11 @@ def _steps(net: Net, events: Iterable[Event], state: Execution) -> Iterator[Misf
         seen.add(step)
         if step not in net.steps and step not in made:
             yield Misfit(f"there is no step `{step}` any more, {_did(event)}", event.seq, event.seq - 1)
+
+
+def _planned(events: Iterable[Event]) -> set[str]:
+    plans = (event.payload["steps"] for event in events if event.name == "workflow.synthesized")
+    return {step["step"] for steps in plans for step in steps}
 
 
 def _named(event: Event) -> str | None:

@@ -18,6 +18,7 @@ from noetl.engine.retell import Parting, is_cause, retell
 from noetl.errors import NoetlError
 from noetl.model.events import Event, event_id, seconds
 from noetl.model.net import Net
+from noetl.model.plans import Planner
 from noetl.model.scope import beyond, merged
 from noetl.model.state import Execution
 from noetl.server.fitting import Misfit, misfits
@@ -68,7 +69,13 @@ def origin_of(execution_id: str, seq: int, at: str) -> dict[str, Any]:
 
 
 def fork(
-    kept: list[Event], heir: Heir, *, ended: frozenset[str], new_child: Callable[[], str], new_id: Callable[[], str]
+    kept: list[Event],
+    heir: Heir,
+    planner: Planner,
+    *,
+    ended: frozenset[str],
+    new_child: Callable[[], str],
+    new_id: Callable[[], str],
 ) -> Fork:
     """The log of an execution that begins with these events; `ended` are the children that were over by then.
 
@@ -82,7 +89,8 @@ def fork(
     state = Execution(heir.execution_id)
     for event in copies[:start]:
         apply(state, event)
-    _check(heir.net, copies, state)
+    outlook = Outlook(heir.net, planner).of(state)
+    _check(outlook.net, copies, state)
     now = seconds(heir.at)
     payload = {
         "from": origin,
@@ -90,9 +98,9 @@ def fork(
         "playbook": kept[0].payload["playbook"],
         "pause": max(0.0, now - seconds(kept[-1].timestamp)),
     }
-    told = retell(Outlook(heir.net), state, copies[start:], Parting(payload, now), new_id)
+    told = retell(outlook, state, copies[start:], Parting(payload, now), new_id)
     # Once more: what the last decision began has to fit as well.
-    _check(heir.net, copies, state)
+    _check(outlook.of(state).net, copies, state)
     return Fork(origin, seq, (*copies[:start], *told), state, children)
 
 

@@ -13,6 +13,8 @@ from noetl.ports import EventLog
 
 #: how many events are in memory at once while a log is gone through
 PAGE = 10_000
+#: what snapshots begin with; to be changed with what they hold
+_FORMAT = b"noetl state 2\n"
 
 
 def state_at(log: EventLog, execution_id: str, *, upto: int | None = None) -> Execution:
@@ -32,9 +34,16 @@ def _begun(log: EventLog, execution_id: str, upto: int | None) -> Execution:
         return Execution(execution_id)
 
 
+def snapshot_of(state: Execution) -> bytes:
+    """A state as it is kept beside the log. JSON, because its numbers may be of any size."""
+    return _FORMAT + msgspec.json.encode(state)
+
+
 def read_snapshot(body: bytes) -> Execution:
-    """The state that a snapshot holds."""
-    return msgspec.msgpack.decode(body, type=Execution)
+    """The state that a snapshot holds; a MsgspecError where it is damaged, or of another version."""
+    if not body.startswith(_FORMAT):
+        raise msgspec.DecodeError("a snapshot of another version")
+    return msgspec.json.decode(body[len(_FORMAT) :], type=Execution)
 
 
 def events_of(log: EventLog, execution_id: str, *, after: int = 0) -> Iterator[Event]:

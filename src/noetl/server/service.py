@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-import msgspec
-
 from noetl.engine.outlook import Outlook
 from noetl.engine.react import open as open_execution
 from noetl.engine.react import pending, react
@@ -20,10 +18,11 @@ from noetl.errors import NoetlError
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import Order
+from noetl.model.plans import Planner
 from noetl.model.requests import Due, Open, Request
 from noetl.model.state import Execution
 from noetl.ports import EventLog
-from noetl.server.history import state_at
+from noetl.server.history import snapshot_of, state_at
 
 #: a snapshot is written whenever so many events have come since the last
 SNAPSHOT_EVERY = 5_000
@@ -69,10 +68,17 @@ class Service:
     """Decides for all executions of this process."""
 
     def __init__(
-        self, log: EventLog, dispatch: Dispatch, *, clock: Callable[[], float], new_id: Callable[[], str]
+        self,
+        log: EventLog,
+        dispatch: Dispatch,
+        planner: Planner,
+        *,
+        clock: Callable[[], float],
+        new_id: Callable[[], str],
     ) -> None:
         self.log = log
         self.dispatch = dispatch
+        self.planner = planner
         self.clock = clock
         self.new_id = new_id
         self.hot: dict[str, Hot] = {}
@@ -84,9 +90,8 @@ class Service:
 
     async def start(self, net: Net, request: Open) -> Hot:
         """Start an execution; durable when this returns."""
-        outlook = self._outlook(net)
-        state, decision = open_execution(outlook, request, self.clock(), self.new_id)
-        hot = self.hot[state.execution_id] = Hot(state, outlook)
+        state, decision = open_execution(self._outlook(net), request, self.clock(), self.new_id)
+        hot = self.hot[state.execution_id] = Hot(state, decision.outlook)
         hot.busy = True
         try:
             await self._write(hot, decision)
@@ -102,13 +107,13 @@ class Service:
     def _outlook(self, net: Net) -> Outlook:
         known = self._outlooks.get(id(net))
         if known is None:
-            known = self._outlooks[id(net)] = Outlook(net)
+            known = self._outlooks[id(net)] = Outlook(net, self.planner)
         return known
 
     async def take_over(self, execution_id: str, net: Net) -> Hot:
         """Go on with an execution that another process has left."""
         state = self.load(execution_id)
-        hot = self.hot[execution_id] = Hot(state, self._outlook(net))
+        hot = self.hot[execution_id] = Hot(state, self._outlook(net).of(state))
         if state.over:
             self._end(hot)
             return hot
@@ -163,6 +168,7 @@ class Service:
     async def _decide(self, hot: Hot, mail: list[tuple[Happening, asyncio.Future[None] | None]]) -> None:
         try:
             decision = react(hot.outlook, hot.state, [one for one, _ in mail], self.clock(), self.new_id)
+            hot.outlook = decision.outlook
             await self._write(hot, decision)
             for _, done in mail:
                 if done is not None and not done.done():
@@ -178,7 +184,7 @@ class Service:
         state = hot.state
         snapshot = None
         if state.seq >= hot.next_snapshot:
-            snapshot = msgspec.msgpack.encode(state)
+            snapshot = snapshot_of(state)
             # A large state is written less often, so that an event costs the same however long the run is.
             hot.next_snapshot = state.seq + max(SNAPSHOT_EVERY, len(snapshot) // BYTES_PER_EVENT)
         await self.log.append(decision.events, status=shown_status(state), snapshot=snapshot)

@@ -20,7 +20,7 @@ class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
 
     seq: int
     timestamp: str
-    #: `start`, `arc`, `arc-failed`, `unasked`, `unjudged`, `routing-failed`, `admission-failed`, `parked`, `fired`,
+    #: `start`, `arc`, `planned`, `arc-failed`, `unasked`, `unjudged`, `routing-failed`, `admission-failed`, `parked`, `fired`,
     #: `skipped`, `done`, `failed` or `cancelled`
     what: str
     #: the step whose end, or whose token, this is about
@@ -69,7 +69,8 @@ def _names(net: Net | None, state: Execution) -> list[str]:
 
 def _answer(net: Net | None, state: Execution, name: str, reasons: list[Reason]) -> Answer:
     incoming = net.incoming.get(name, ()) if net is not None else ()
-    sources = dict.fromkeys(one.source for one in incoming)
+    planners = (source for source, first in net.plans if first == name) if net is not None else ()
+    sources = dict.fromkeys([*planners, *(one.source for one in incoming)])
     info = state.steps.get(name)
     runs = info.runs if info is not None else 0
     status = info.status if info is not None and (runs or info.status != "scheduled") else "never ran"
@@ -98,13 +99,16 @@ def _routed(net: Net | None, event: Event) -> Found:
     asked = payload["arcs"]
     found = [(arc["to"], _arc(event, arc, error)) for arc in asked]
     step = net.steps.get(source) if net is not None else None
-    rest = step.router.arcs[len(asked) :] if step is not None else ()
+    judged = sum(1 for arc in asked if not arc.get("planned"))
+    rest = step.router.arcs[judged:] if step is not None else ()
     return [*found, *((arc.step or "", _unasked(event, asked, error)) for arc in rest)]
 
 
 def _arc(event: Event, arc: dict[str, Any], error: dict[str, Any] | None) -> Reason:
     """An arc that was asked: taken, refused, or the one at which judging failed."""
     source, when, offer = event.entity_id, arc.get("when"), event.payload["event"]
+    if arc.get("planned"):
+        return _reason(event, "planned", source=source, taken=True, offer=offer)
     # What a guard saw is written down when it has answered.
     if error is not None and (arc["taken"] or (when is not None and "saw" not in arc)):
         return _reason(event, "arc-failed", source=source, when=when, offer=offer, error=error)

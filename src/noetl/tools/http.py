@@ -29,6 +29,7 @@ KIND = ToolKind(
     input=InputRole.CONFIGURES,
     output="parsed JSON, else text",
     one_of=(("url",),),
+    keeps_network=True,
     at_most_one=(("json", "body", "form"),),
 )
 

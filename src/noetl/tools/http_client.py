@@ -144,7 +144,8 @@ def _check_host(url: URL, spec: Mapping[str, Any]) -> None:
     if spec.get("network") == "off":
         raise Refused("http-transport", f"`network: off` does not let this task call {host}")
     if allowed is not None and not any(
-        pattern in (host, "*") or (pattern.startswith("*.") and host.endswith(pattern[1:])) for pattern in allowed
+        pattern in (host, "*") or (pattern.startswith("*.") and host.endswith(pattern[1:]))
+        for pattern in map(str.lower, allowed)
     ):
         raise Refused("http-transport", f"`allow_hosts` does not let this task call {host}")
 

@@ -17,6 +17,7 @@ KIND = ToolKind(
     input=InputRole.ARGUMENTS,
     output="`null`",
     effect_free=True,
+    keeps_network=True,
 )
 
 

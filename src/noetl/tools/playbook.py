@@ -18,13 +18,17 @@ KIND = ToolKind(
     input=InputRole.ARGUMENTS,
     output="the child's output",
     one_of=(("path",),),
+    paths=frozenset({"path"}),
+    keeps_network=True,  # what its caller may not do, the child may not do either
+    suspends=True,
 )
 
 
-def suspend(call: Call, _now: float) -> dict[str, Any]:
+def suspend(call: Call, now: float) -> dict[str, Any]:
     """The child to start; the caller lets the task go and comes back with the child's output."""
     child = {"path": str(call.config["path"]), "payload": dict(call.input)}
     for name in ("version", "entry_step", "return_step"):
         if call.config.get(name) is not None:
             child[name] = call.config[name]
-    return {"child": child}
+    timeout = call.spec.get("timeout")
+    return {"child": child} if timeout is None else {"child": child, "until": now + float(timeout)}

@@ -21,7 +21,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from noetl.model.output import Failure, failure
 from noetl.ports import Call, World
 from noetl.tools.text import WholeLines
 
@@ -322,14 +321,6 @@ class Census:
             _kill(found)
         else:
             self._timer = asyncio.get_running_loop().call_later(_COUNT_S, self._count, limit)
-
-
-def unkept(call: Call) -> Failure | None:
-    """What the spec asks for and processes of this version cannot be held to; to leave it out would be worse."""
-    for key, value in (("network", "off"), ("isolation", "strict")):
-        if call.spec.get(key) == value:
-            return failure("fail", f"`{key}: {value}` cannot be kept for `kind: {call.kind}` by this version")
-    return None
 
 
 def _kill_group_when_closed(reader: int, group: int) -> None:

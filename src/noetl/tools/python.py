@@ -29,6 +29,8 @@ KIND = ToolKind(
     input=InputRole.ARGUMENTS,
     output="what the code returned",
     one_of=(("code", "module"),),
+    keeps_network=True,
+    has_process=True,
     literal=frozenset({"code", "module", "callable"}),
 )
 
@@ -38,7 +40,7 @@ async def run(call: Call, world: World) -> Output:
     from noetl.tools.python_pool import Pool
 
     async def start() -> Pool:
-        return Pool(world.folder, world.environment)
+        return Pool(world)
 
     pool = await world.resource("python", start, Pool.close)
     return await pool.run(call, world)

@@ -78,9 +78,11 @@ class Context(dict[str, "Any"]):
 class Host:
     """The state of this process: its socket, and the codes it has compiled."""
 
-    def __init__(self, channel: int, folder: str) -> None:
+    def __init__(self, channel: int, folder: str, unconfined: str) -> None:
         self._channel = channel
         self._folder = folder
+        #: why it is not within its bounds, in which case it does nothing
+        self._unconfined = unconfined
         self._codes: dict[tuple[str, str], CodeType] = {}
         self._pid = os.getpid()
         self._leaving = False
@@ -121,6 +123,8 @@ class Host:
             raise SystemExit(128 + number)
 
     def _reply(self, task: dict[str, Any]) -> bytes:
+        if self._unconfined:
+            return _json({"error": {"kind": "isolation", "message": self._unconfined}})
         try:
             os.chdir(self._folder)
             _limit_cpu(task.get("cpu_s"))
@@ -330,6 +334,8 @@ def _failure(error: BaseException, task: dict[str, Any], folder: str) -> dict[st
     message = f"{name}: {said}" if said else name
     if kind == "limit":
         message = f"more memory than {task['memory_mb']} MB ({message})"
+    if isinstance(error, OSError) and task.get("bounds"):
+        message += f" ({task['bounds']})"
     if isinstance(error, ModuleNotFoundError):
         message += f" (Python of the task: {sys.executable})"
     report = {"kind": kind, "message": message, "traceback": _traceback(error, task, folder)}
@@ -362,7 +368,21 @@ def _limit_cpu(seconds: float | None) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (bound, bound + 1))
 
 
-def main(channel: int, folder: str, memory_mb: float) -> None:
+def _confined(told: str) -> str:
+    """Put this process into its bounds; the reason if it cannot be done."""
+    import json
+
+    from noetl.tools.confine import REASON
+    from noetl.tools.confine.apply import confine
+
+    try:
+        confine(json.loads(told))
+    except OSError as error:
+        return f"{REASON}{error}"
+    return ""
+
+
+def main(channel: int, folder: str, memory_mb: float, told: str) -> None:
     """Serve; the folder of the playbook comes behind Python's own modules and before the installed ones."""
     installed = (place for place, path in enumerate(sys.path) if path.endswith("-packages"))
     sys.path.insert(next(installed, len(sys.path)), folder)
@@ -373,6 +393,6 @@ def main(channel: int, folder: str, memory_mb: float) -> None:
 
         size = int(memory_mb * 1024 * 1024)
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
-    host = Host(channel, folder)
+    host = Host(channel, folder, _confined(told) if told else "")
     host.heed_sigterm()
     host.serve()

@@ -8,14 +8,13 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-import noetl
 from noetl.model.output import Output, failed, failure, ok
 from noetl.ports import Call, World
+from noetl.tools.confine.bounds import SOURCES, Bounds, Place, bounds_of, unenforceable
 from noetl.tools.processes import (
     GRACE_S,
     OUT_OF_TIME,
@@ -26,7 +25,6 @@ from noetl.tools.processes import (
     how_it_ended,
     kill_families,
     signal_name,
-    unkept,
 )
 
 #: what `context` may show: never `keychain`, whose values go nowhere but into a task's own fields
@@ -37,9 +35,8 @@ _LEAVING_S = 1.0
 _FRAME = 65_536
 _START = (
     "import sys; sys.path.insert(0, sys.argv[1]); from noetl.tools.python_host import main; del sys.path[0]; "
-    "main(int(sys.argv[2]), sys.argv[3], float(sys.argv[4]))"
+    "main(int(sys.argv[2]), sys.argv[3], float(sys.argv[4]), sys.argv[5])"
 )
-_SOURCES = str(Path(noetl.__file__).parents[1])
 
 
 class HungUp(Exception):
@@ -54,9 +51,8 @@ def _plain(value: Any) -> Any:
 class Pool:
     """At most as many hosts as make sense on this machine; tasks beyond that wait in line."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        self._folder = folder
-        self._environment = environment
+    def __init__(self, world: World) -> None:
+        self._world = world
         self._most = max(4, 2 * (os.cpu_count() or 1))
         self._places = asyncio.Semaphore(self._most)
         self._idle: list[Host] = []
@@ -64,11 +60,13 @@ class Pool:
 
     async def run(self, call: Call, world: World) -> Output:
         """Run one task."""
-        if (refused := unkept(call)) is not None:
-            return failed(refused)
+        bounds = bounds_of(call.spec)
+        problem = unenforceable(bounds)
+        if problem is not None:
+            return failed(problem)
         async with self._places:
             try:
-                host = await self._host(float(call.spec.get("limits.memory_mb") or 0))
+                host = await self._host(bounds, float(call.spec.get("limits.memory_mb") or 0))
             except OSError as error:
                 return failed(failure("tool-crashed", f"no process for the code: {error}", retryable=True))
             self._busy.add(host)
@@ -85,15 +83,15 @@ class Pool:
                 await host.end()
             return output
 
-    async def _host(self, memory_mb: float) -> Host:
+    async def _host(self, bounds: Bounds, memory_mb: float) -> Host:
         """The host that was used last, whose memory is likely to be cached, or a new one."""
         for host in reversed(self._idle):
-            if host.memory_mb == memory_mb and not host.child.ended.done():
+            if host.place.bounds == bounds and host.memory_mb == memory_mb and not host.child.ended.done():
                 self._idle.remove(host)
                 return host
         while len(self._idle) >= self._most:
             await self._idle.pop(0).end()
-        return Host(self._folder, self._environment, memory_mb)
+        return Host(self._world, bounds, memory_mb)
 
     def kill(self) -> None:
         """Kill all hosts with all that they started, without waiting."""
@@ -112,7 +110,8 @@ class Pool:
 class Host:
     """The engine's end of one host."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str], memory_mb: float) -> None:
+    def __init__(self, world: World, bounds: Bounds, memory_mb: float) -> None:
+        self.place = Place(bounds, world)
         self.memory_mb = memory_mb
         #: whether another task may be given to it
         self.usable = True
@@ -120,17 +119,18 @@ class Host:
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._socket.settimeout(0)
-            arguments = [_SOURCES, str(theirs.fileno()), str(folder.absolute()), str(memory_mb)]
+            folder = str(world.folder.absolute())
+            arguments = [SOURCES, str(theirs.fileno()), folder, str(memory_mb), self.place.told]
             try:
                 self.child = Child(
                     # no folder on the path that nobody asked for, and UTF-8 whatever the locale
                     [sys.executable, "-P", "-X", "utf8", "-c", _START, *arguments],
-                    folder=folder,
-                    environment=environment,
+                    folder=world.folder,
+                    environment=self.place.environment,
                     files=(theirs.fileno(),),
                 )
             except OSError:
-                self._socket.close()
+                self.hang_up()
                 raise
         # Its end of the socket may live on in a process that it forked.
         self.child.ended.add_done_callback(lambda _: self._hear_no_more())
@@ -171,7 +171,7 @@ class Host:
         error = reply.get("error")
         if error is None:
             return ok(reply.get("data"))
-        self.usable = self.usable and error["kind"] != "limit"
+        self.usable = self.usable and error["kind"] not in ("limit", "isolation")
         helpers = {"py": reply["py"]} if "py" in reply else {}
         return failed({"retryable": False, **error}, **helpers)
 
@@ -231,8 +231,9 @@ class Host:
                 self.child.capture.finish()
 
     def hang_up(self) -> None:
-        """Let go of the socket."""
+        """Let go of the socket, and of its place."""
         self._socket.close()
+        self.place.close()
 
 
 def _request(call: Call, limit: int) -> dict[str, Any]:
@@ -246,4 +247,5 @@ def _request(call: Call, limit: int) -> dict[str, Any]:
         "limit": limit,
         "cpu_s": call.spec.get("limits.cpu_s"),
         "memory_mb": call.spec.get("limits.memory_mb"),
+        "bounds": bounds_of(call.spec).words,
     }

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noetl.ports import Call, World
+    from noetl.tools.confine.bounds import Place
 
 _SHELL = "/bin/sh"
 #: of a failed command's output, what goes into the error
@@ -35,29 +36,45 @@ KIND = ToolKind(
     input=InputRole.ARGUMENTS,
     output="`{stdout, stderr, exit_code}`; an exit code other than 0 is an error",
     one_of=(("cmd", "file"),),
+    keeps_network=True,
+    has_process=True,
     shell=frozenset({"cmd"}),
+    paths=frozenset({"file"}),
     aliases=("script",),
 )
 
 
 async def run(call: Call, world: World) -> Output:
     """Run the commands one after another until one fails; what they left in the background ends with the task."""
-    from noetl.tools.processes import GRACE_S, Capture, Census, Child, Family, end, unkept
+    from noetl.tools.confine.bounds import Place, bounds_of, unenforceable
 
-    if (refused := unkept(call)) is not None:
-        return failed(refused)
+    bounds = bounds_of(call.spec)
+    problem = unenforceable(bounds)
+    if problem is not None:
+        return failed(problem)
+    place = Place(bounds, world)
+    try:
+        return await _run(call, world, place)
+    finally:
+        place.close()
+
+
+async def _run(call: Call, world: World, place: Place) -> Output:
+    from noetl.tools.processes import GRACE_S, Capture, Census, Child, Family, end
+
     # Who has left the group of a command is not looked for at the end of each task, but at the end of the execution.
     family = await world.resource("shell", Family.open, Family.close)
     capture = Capture(call, world, keep=True)
     children: list[Child] = []
     code, crowded = 0, False
     try:
-        environment = {**world.environment, **_variables(call)}
+        environment = {**place.environment, **_variables(call)}
         folder = world.folder / str(call.config.get("cwd") or "")
         if not folder.is_dir():
             return failed(failure("shell", f"`cwd` is no folder: {folder}"))
         for arguments in _commands(call, world.folder):
-            child = Child(_limited(arguments, call), folder=folder, environment=environment, family=family)
+            command = place.command(_limited(arguments, call))
+            child = Child(command, folder=folder, environment=environment, family=family)
             child.capture = capture
             children.append(child)
             with Census(child, call) as census:
@@ -119,6 +136,7 @@ def _variables(call: Call) -> dict[str, str]:
 
 
 def _output(call: Call, code: int, stdout: str, stderr: str) -> Output:
+    from noetl.tools.confine import REASON, REFUSED
     from noetl.tools.processes import OUT_OF_TIME, how_it_ended, signal_name
 
     if code == 0:
@@ -127,6 +145,8 @@ def _output(call: Call, code: int, stdout: str, stderr: str) -> Output:
     if code in (OUT_OF_TIME, 128 - OUT_OF_TIME) and "limits.cpu_s" in call.spec:
         limit = call.spec["limits.cpu_s"]
         return failed(failure("limit", f"the command used more than {limit} s of processor time"))
+    if code == REFUSED and stderr.startswith(REASON):
+        return failed(failure("isolation", stderr.strip()))
     said = " | ".join(stderr.strip().splitlines()[-_LAST_LINES:])[-_TRIMMED:]
     message = f"the command {how_it_ended(code)}"
     more: dict[str, Any] = {"exit_code": code} if code > 0 else {"exit_code": 128 - code, "signal": signal_name(code)}

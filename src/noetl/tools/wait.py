@@ -23,7 +23,9 @@ KIND = ToolKind(
     input=InputRole.CONFIGURES,
     output="what the signal carried",
     one_of=(("seconds", "until", "signal"),),
+    suspends=True,
     effect_free=True,
+    keeps_network=True,
 )
 
 

@@ -11,5 +11,6 @@ KIND = ToolKind(
     output="the workbook task's output",
     one_of=(("task",),),
     name_means="task",
+    keeps_network=True,  # its tasks do
     literal=frozenset({"task"}),
 )

@@ -89,13 +89,19 @@ class Keeper:
         """An output whose data lies elsewhere, with the data if anybody reads it."""
         data = output["data"]
         selected = any(key.startswith(_SELECT) for key in self.frame.task.spec) if not self.frame.at_end else False
-        if not is_elsewhere(output) or not (self.reads.inside or self.reads.data or selected):
+        wanted = self.reads.inside or self.reads.data or selected or self._is_checked()
+        if not is_elsewhere(output) or not wanted:
             return output
         try:
             found = await (self.store.load(data) if isinstance(data, Spilled) else self.store.read(output["ref"]))
         except NoetlError as error:
             return failed(unreadable(error))
         return {key: value for key, value in {**output, "data": found}.items() if key != "external"}
+
+    def _is_checked(self) -> bool:
+        """Whether a schema is to be held against the data."""
+        ends = () if self.frame.at_end else (self.frame.task.spec,)
+        return any("validate.output" in spec for spec in (self.step.spec, *ends))
 
     async def kept(self, output: Output) -> tuple[Output, Output | None]:
         """A shaped output with its reference, if it is to have one, and what is written down of it."""
@@ -232,7 +238,7 @@ class Keeper:
         parts = _parts(await self._filled(gather))
         output = ok(loop=dict(gather.counts))
         output["ref"] = await self.store.keep_list(self.execution_id, parts, ttl=rules.ttl)
-        if rules.select or self.reads.data or self.reads.inside:
+        if rules.select or self.reads.data or self.reads.inside or self._is_checked():
             return {**output, "data": await self.store.read(output["ref"])}
         return {**output, "external": True}
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
-from noetl.model.orders import Order, RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
+from noetl.model.orders import HoldChild, Order, RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
 from noetl.model.state import Execution, parse_label
 from noetl.pipeline.frame import Moment
 from noetl.ports import EventLog
@@ -57,6 +57,9 @@ class Office(Protocol):
     def stop_child(self, execution_id: str) -> None:
         """Cancel a child execution."""
 
+    def hold_child(self, execution_id: str, *, paused: bool) -> None:
+        """Pause a child execution, or let it go on."""
+
 
 class Workshop:
     """All pipelines that run in this process."""
@@ -97,6 +100,8 @@ class Workshop:
                 self.office.start_child(hot, order)
             elif isinstance(order, StopChild):
                 self.office.stop_child(order.execution_id)
+            elif isinstance(order, HoldChild):
+                self.office.hold_child(order.execution_id, paused=order.paused)
 
     def ended(self, hot: Running) -> None:
         """Let go of what was kept for an execution."""
@@ -129,14 +134,16 @@ class Workshop:
     def _run(self, hot: Running, order: RunPipeline) -> None:
         key = (hot.id, order.step_run_id, order.iteration)
         if key in self.tasks.get(hot.id, ()):
-            # A task may be answered before the pipeline that asked has put its tools away.
-            if order.answer is not None:
+            # A task may be answered, and a pause may end, before the pipeline has put its tools away.
+            if key not in self.next or order.answer is not None:
                 self.next[key] = (hot, order)
+            return
+        if hot.state.paused and order.answer is None and order.gather is None:
             return
         world = self.worlds.get(hot.id)
         if world is None:
             world = self.worlds[hot.id] = self.make_world(hot)
-        runner = Runner(order, hot.net.steps[order.step], hot.net.playbook, _Around(self, hot.id), world)
+        runner = Runner(order, hot.net.steps[order.step], hot.net.playbook, _Around(self, hot), world)
         try:
             if runner.sprint():
                 return
@@ -205,9 +212,10 @@ async def _closed(world: LocalWorld, tasks: list[asyncio.Task[None]]) -> None:
 class _Around:
     """What a runner sees of the workshop."""
 
-    def __init__(self, shop: Workshop, execution_id: str) -> None:
+    def __init__(self, shop: Workshop, hot: Running) -> None:
         self.shop = shop
-        self.execution_id = execution_id
+        self.hot = hot
+        self.execution_id = hot.id
         self.tools = shop.tools
 
     def moment(self) -> Moment:
@@ -215,6 +223,9 @@ class _Around:
 
     def child_id(self) -> str:
         return self.shop.office.child_id()
+
+    def paused(self) -> bool:
+        return self.hot.state.paused
 
     async def sleep_until(self, when: float) -> None:
         await asyncio.sleep(max(0.0, when - self.shop.clock()))

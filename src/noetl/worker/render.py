@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
+from noetl.errors import TemplateError
 from noetl.expr.assign import render
 from noetl.expr.shell import compile_command
 from noetl.expr.value import Value
@@ -45,8 +47,10 @@ def call_of(
 
 
 def spec_of(task: Task, scopes: Mapping[str, Any]) -> dict[str, Any]:
-    """The effective spec, rendered."""
-    return {name: render(layered.value, scopes) for name, layered in task.spec.items()}
+    """The effective spec, rendered. Schemas are no templates, and no tool's business."""
+    return {
+        name: render(layered.value, scopes) for name, layered in task.spec.items() if not name.startswith("validate.")
+    }
 
 
 def _field(name: str, value: Any, kind: ToolKind, scopes: Mapping[str, Any]) -> Any:
@@ -54,7 +58,22 @@ def _field(name: str, value: Any, kind: ToolKind, scopes: Mapping[str, Any]) -> 
         return _command(value.tree, scopes)
     if name in kind.literal or not isinstance(value, Value):
         return value
-    return value.evaluate(scopes)
+    found = value.evaluate(scopes)
+    if name in kind.paths and not value.constant and _leads_out(str(found)):
+        said = f"`{name}` leads out of the playbook's folder: {found}; only a path without a template may"
+        raise TemplateError(said, expression=str(getattr(value.tree, "source", "")))
+    return found
+
+
+def _leads_out(path: str) -> bool:
+    """Whether a path, told from its text alone, ends outside of the folder at which it starts."""
+    parts = PurePosixPath(path.replace("\\", "/")).parts
+    depth = 0
+    for part in parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            return True
+    return path.startswith(("/", "\\", "~")) or "\0" in path
 
 
 def _command(tree: Any, scopes: Mapping[str, Any]) -> Any:

@@ -11,16 +11,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from noetl.errors import NoetlError, TemplateError
 from noetl.expr.assign import failure_of, render
+from noetl.lang.fitting import misfit
+from noetl.lang.layering import restrictions, tightened
 from noetl.model.events import Event, Fact
 from noetl.model.kinds import ToolKind
 from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure, Output, Spilled, failed, failure
 from noetl.model.playbook import Playbook, Step
-from noetl.pipeline import machine
+from noetl.pipeline import facts, machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
 from noetl.ports import Call, World
@@ -52,6 +55,9 @@ class Surroundings(Protocol):
 
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
+
+    def paused(self) -> bool:
+        """Whether nothing new may start."""
 
     async def sleep_until(self, when: float) -> None:
         """Sleep until a time in seconds since the epoch."""
@@ -100,8 +106,22 @@ class Runner:
 
         return datetime.fromtimestamp(self.around.moment().now, UTC).isoformat()
 
-    def _unable(self, move: RunTask) -> Output | None:
+    def _call(self, move: RunTask, kind: ToolKind, caller: Call | None = None) -> Call:
+        """What a tool is told; whoever calls it can only tighten its spec."""
+        order, progress = self.order, self.frame.progress if caller is None else None
+        call = call_of(move, kind, step=order.step, iteration=order.iteration, progress=progress)
+        outer = restrictions(caller.spec) if caller is not None else self.world.restrict
+        return replace(call, spec=tightened(call.spec, outer)) if outer else call
+
+    def _is_held(self, move: RunTask) -> bool:
+        """Whether something may be forbidden to a task."""
+        return bool(self.world.restrict) or any(key in move.task.spec for key in ("network", "allow_hosts"))
+
+    def _unable(self, move: RunTask, kind: ToolKind, call: Call) -> Output | None:
         """Why a task must not be tried: what it asks for would be left out in silence."""
+        if not kind.keeps_network and (call.spec.get("network") == "off" or "allow_hosts" in call.spec):
+            key = "`network: off`" if call.spec.get("network") == "off" else "`allow_hosts`"
+            return failed(failure("isolation", f"{key} cannot be kept by `kind: {kind.name}`; the task was not run"))
         if move.task.auth is None:
             return None
         message = "`auth` cannot be resolved by this version: the keychain is not there yet"
@@ -138,6 +158,8 @@ class Runner:
             self.move = self._told(await self._kept(self.shaped))
         while self.move is not None and not isinstance(self.move, Finish):
             move = self.move
+            if isinstance(move, RunTask) and self.around.paused():
+                break  # it is ordered anew when that is over, and goes on behind what it has reported
             self.move = self._told(await self._sleep(move) if isinstance(move, Sleep) else await self._task(move))
         await self._report()
 
@@ -197,6 +219,7 @@ class Runner:
                 at[row.iterator] = await self.world.row(row.ref, row.index)
             if self.order.rows and step.input is not None:
                 frame.step_input = frame.scopes["input"] = render(step.input, frame.scopes)
+                return misfit(step.spec, "input", frame.step_input, f"step `{step.name}`")
         except TemplateError as error:
             return failure_of(error)
         except NoetlError as error:
@@ -224,7 +247,7 @@ class Runner:
 
     async def _progress(self, said: Mapping[str, Any]) -> None:
         self.frame.progress = dict(said)
-        self.waiting.append(machine.progress_fact(self.frame, self.frame.progress))
+        self.waiting.append(facts.progress_fact(self.frame, self.frame.progress))
         await self._report()
 
     # --- one task ----------------------------------------------------------------------------------------------------
@@ -239,10 +262,11 @@ class Runner:
             or move.task.auth is not None
             or iscoroutinefunction(run)
             or "timeout" in move.task.spec
+            or (not kind.keeps_network and self._is_held(move))
         ):
             return None
         if self.frame.recorded_start != (move.task_run_id, move.attempt):
-            self.waiting.append(machine.started_fact(self.frame, {}))
+            self.waiting.append(facts.started_fact(self.frame, {}))
         try:
             output: Output = run(self._call(move, kind), self.world)
         except TemplateError as error:
@@ -250,10 +274,6 @@ class Runner:
         except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
             return _broke(error)
         return output
-
-    def _call(self, move: RunTask, kind: ToolKind) -> Call:
-        order, progress = self.order, self.frame.progress
-        return call_of(move, kind, step=order.step, iteration=order.iteration, progress=progress)
 
     async def _task(self, move: RunTask) -> Move | None:
         """Run a task; None when it waits for something."""
@@ -263,14 +283,14 @@ class Runner:
             call = self._call(move, kind)
         except TemplateError as error:
             return await self._ended(failed(failure_of(error)), again=again)
-        unable = self._unable(move)
+        unable = self._unable(move, kind, call)
         if unable is not None:
             return await self._ended(unable, again=again)
         suspend = getattr(self.around.tools.module(kind.name), "suspend", None)
         if suspend is not None:
-            return await self._suspend(suspend(call, self.around.moment().now), again=again)
+            return await self._suspend(suspend(call, self.around.moment().now), call, again=again)
         if not again:
-            self.waiting.append(machine.started_fact(self.frame, {}))
+            self.waiting.append(facts.started_fact(self.frame, {}))
         if not kind.effect_free or len(self.waiting) > _PATIENCE:
             await self._report()
         return await self._conclude(await self._tool(kind, call))
@@ -278,22 +298,24 @@ class Runner:
     async def _ended(self, output: Output, *, again: bool) -> Move:
         """A task that ended before it started."""
         if not again:
-            self.waiting.append(machine.started_fact(self.frame, {}))
+            self.waiting.append(facts.started_fact(self.frame, {}))
         return machine.advance(self.frame, output, self.around.moment())
 
-    async def _suspend(self, wait: dict[str, Any], *, again: bool) -> Move | None:
+    async def _suspend(self, wait: dict[str, Any], call: Call, *, again: bool) -> Move | None:
         if "kind" in wait:
             return await self._ended(failed(wait), again=again)
         if "child" in wait:
             wait["child"]["execution_id"] = self.around.child_id()
+            if forbidden := restrictions(call.spec):
+                wait["child"]["restrict"] = forbidden
         if not again:
-            self.waiting.append(machine.started_fact(self.frame, {"wait": wait}))
+            self.waiting.append(facts.started_fact(self.frame, {"wait": wait}))
         await self._report()
         return None
 
     async def _tool(self, kind: ToolKind, call: Call) -> Output:
         if kind.name == "workbook":
-            return await self._workbook(call)
+            return _within(await self._workbook(call), call.spec.get("limits.output_bytes"))
         run: Callable[[Call, World], Awaitable[Output] | Output] | None
         run = getattr(self.around.tools.module(kind.name), "run", None)
         if run is None:
@@ -304,7 +326,7 @@ class Runner:
             async with asyncio.timeout(None if timeout is None else float(timeout)):
                 made = run(call, self.world)
                 output: Output = await made if isawaitable(made) else made
-                return output
+                return _within(output, call.spec.get("limits.output_bytes"))
         except TimeoutError:
             layer = self.frame.task.spec.get("timeout")
             named = "spec.timeout" if layer is None or layer.origin == "task.spec" else _key_of(layer.origin)
@@ -337,10 +359,10 @@ class Runner:
     async def _workbook_task(self, move: RunTask, outer: Call) -> Output:
         kind = self.around.tools[move.task.kind]
         try:
-            call = call_of(move, kind, step=outer.step, iteration=outer.iteration)
+            call = self._call(move, kind, outer)
         except TemplateError as error:
             return failed(failure_of(error))
-        unable = self._unable(move)
+        unable = self._unable(move, kind, call)
         if unable is not None:
             return unable
         if getattr(self.around.tools.module(kind.name), "suspend", None) is not None:
@@ -349,6 +371,14 @@ class Runner:
         if isinstance(output["data"], Spilled):
             output = {**output, "data": await self.world.results.load(output["data"])}
         return output
+
+
+def _within(output: Output, limit: float | None) -> Output:
+    """An output, unless it has more bytes than it may have; tools that count themselves never get that far."""
+    size = 0 if limit is None or output["data"] is None else len(msgspec.json.encode(output["data"]))
+    if limit is None or size <= limit:
+        return output
+    return failed(failure("limit", f"the result has {size:,} bytes as JSON; the limit is {int(limit):,}"))
 
 
 def _broke(error: Exception) -> Output:

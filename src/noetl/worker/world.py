@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from noetl.ports import Call, ResultDamaged, ResultStore
@@ -23,12 +24,17 @@ class LocalWorld:
         environment: Mapping[str, str],
         log: Callable[[Call, str, str], None],
         results: ResultStore,
+        *,
+        hidden: Sequence[Path] = (),
+        restrict: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.folder = folder
         self.results = results
         #: the rows that a loop over a reference is at: (where they lie, from which on) → rows
         self._rows: dict[tuple[str, int], asyncio.Future[list[Any]]] = {}
         self.environment = environment
+        self.hidden = hidden
+        self.restrict = restrict
         self._log = log
         #: task key → who hears of its progress
         self.listeners: dict[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {}

@@ -469,3 +469,24 @@ def test_set_under_the_spec_of_an_arc_is_refused_though_that_spec_is_reserved() 
     assert marked("{step: a, next: {arcs: [{step: a, when: false, spec: {set: {ctx.a: 1}}}]}}") == [
         ("set-under-spec", "set")
     ]
+
+
+# --- the workbook ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["kind: wait, seconds: 1", "kind: playbook, path: other"])
+def test_a_task_that_has_to_be_put_away_cannot_stand_in_the_workbook(task: str) -> None:
+    call = "{step: a, tool: {kind: workbook, task: w}}"
+    problems = found(call, root=f"workbook: {{w: [{{name: one, kind: noop}}, {{name: two, {task}}}]}}\n")
+    assert [(one.code, one.span.line if one.span else 0) for one in problems] == [("wrong-value", 4)]
+    assert "cannot stand in the workbook" in problems[0].message
+
+
+def test_a_workbook_task_cannot_call_itself_by_any_way() -> None:
+    call = "{step: a, tool: {kind: workbook, task: w}}"
+    ways = "{w: {kind: workbook, task: v}, v: {kind: workbook, task: w}, u: {kind: workbook, task: w}}"
+    problems = found(call, root=f"workbook: {ways}\n")
+    assert [one.message.split(",")[0] for one in problems if one.code == "wrong-value"] == [
+        "workbook task `w` calls itself",
+        "workbook task `v` calls itself",
+    ]

@@ -1,6 +1,6 @@
 """CHECKS: what must hold of a playbook beyond the shape of its values. `check` runs them all."""
 
-from noetl.lang.checks import code, doubts, names, quotes, schemas, secrets, templates, writes
+from noetl.lang.checks import bounds, code, doubts, names, quotes, schemas, secrets, templates, writes
 from noetl.lang.checks.subject import Subject
 
 CHECKS = (
@@ -12,6 +12,7 @@ CHECKS = (
     code.check,
     quotes.check,
     doubts.check,
+    bounds.check,
 )
 
 

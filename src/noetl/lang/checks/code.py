@@ -30,7 +30,6 @@ def check(subject: Subject) -> None:
     coded = [(step, task) for step, task in all_tasks(subject.playbook) if task.code_at is not None]
     if not coded:
         return
-    carries_args = any(arc.args is not None for step in subject.playbook.steps for arc in step.router.arcs)
     left = _MOST_CHARACTERS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Python thinks of an escape is not for stderr
@@ -41,7 +40,7 @@ def check(subject: Subject) -> None:
             if tree is None:
                 continue
             _result(subject, step, task, tree)
-            if step is not None and not carries_args:
+            if step is not None and not subject.carries_args:
                 _arguments(subject, step, task, tree)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 from noetl.lang.checks.subject import Subject, all_tasks
 from noetl.model.diagnostics import Edit, Where
@@ -17,7 +17,7 @@ def check(subject: Subject) -> None:
     _unique_steps(subject)
     known = subject.step_names
     sources: dict[str | None, set[str]] = {}
-    for step in subject.playbook.steps:
+    for step in subject.all_steps:
         for arc in step.router.arcs:
             sources.setdefault(arc.step, set()).add(step.name)
     for step in subject.playbook.steps:
@@ -25,11 +25,13 @@ def check(subject: Subject) -> None:
         _jumps(subject, step.tasks, f"step `{step.name}`")
         _targets(subject, step, known)
         _join(subject, step, sources.get(step.name, set()))
+        _joins_of_others(subject, step)
     for name, tasks in subject.playbook.workbook.items():
         _unique_tasks(subject, tasks, f"workbook task `{name}`")
         _jumps(subject, tasks, f"workbook task `{name}`")
     _helpers(subject, known)
     _workbook_calls(subject)
+    _workbook_tasks(subject)
 
 
 def _unknown_step(subject: Subject, name: str, at: Where, known: Collection[str]) -> None:
@@ -125,6 +127,16 @@ def _join(subject: Subject, step: Step, sources: set[str]) -> None:
         )
 
 
+def _joins_of_others(subject: Subject, step: Step) -> None:
+    """A planned step may lead to a join that was there before only if that join waits for it, which none can."""
+    for arc in step.router.arcs:
+        target = subject.around.steps.get(arc.step or "") if subject.around is not None else None
+        if target is not None and target.admission.join is not None:
+            message = f"`{target.name}` is a join that does not wait for `{step.name}`"
+            fix = f"lead to one of the steps that it waits for: {', '.join(target.admission.join.places)}"
+            subject.problems.error("join-unknown", message, arc.at, fix=fix)
+
+
 def _helpers(subject: Subject, known: dict[str, Step]) -> None:
     for site in subject.sites.all:
         for call in site.template.calls:
@@ -144,7 +156,40 @@ def _workbook_calls(subject: Subject) -> None:
         if task.kind != "workbook":
             continue
         name = task.config.get("task")
-        if isinstance(name, str) and name not in subject.playbook.workbook:
+        if isinstance(name, str) and name not in subject.workbook:
             at = subject.inside(task.at, name)
-            fix, edits = _suggested(subject, name, at, subject.playbook.workbook, "its tasks")
+            fix, edits = _suggested(subject, name, at, subject.workbook, "its tasks")
             subject.problems.error("unknown-task", f"the workbook has no task `{name}`", at, fix=fix, edits=edits)
+
+
+def _workbook_tasks(subject: Subject) -> None:
+    """What a call of the workbook cannot do: be put away, as it is one task, or come back to itself."""
+    workbook = subject.playbook.workbook
+    calls = {name: [task for task in tasks if task.kind == "workbook"] for name, tasks in workbook.items()}
+    for name, tasks in workbook.items():
+        for task in tasks:
+            kind = subject.kinds.get(task.kind)
+            if kind is not None and kind.suspends:
+                message = (
+                    f"`kind: {task.kind}` cannot stand in the workbook: a call of it is one task, which cannot wait"
+                )
+                fix = "put it into the step, or the whole task into a playbook of its own"
+                subject.problems.error("wrong-value", message, task.at, fix=fix)
+        for task in calls[name]:
+            if name in _called(calls, task):
+                message = f"workbook task `{name}` calls itself, and would never end"
+                subject.problems.error(
+                    "wrong-value", message, task.at, fix="use `jump`, `while` or a playbook of its own"
+                )
+
+
+def _called(calls: Mapping[str, Sequence[Task]], first: Task) -> set[str]:
+    """The workbook tasks that a call leads to."""
+    found: set[str] = set()
+    waiting = [first]
+    while waiting:
+        name = waiting.pop().config.get("task")
+        if isinstance(name, str) and name not in found:
+            found.add(name)
+            waiting.extend(calls.get(name, ()))
+    return found

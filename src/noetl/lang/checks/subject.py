@@ -13,6 +13,7 @@ from noetl.lang.sites import Site, Sites
 from noetl.model.diagnostics import Diagnostics, Edit, Where
 from noetl.model.kinds import ToolKind
 from noetl.model.nearest import Hints
+from noetl.model.net import Net
 from noetl.model.playbook import Assignment, Loop, Playbook, Step, Task
 from noetl.model.source import Span
 
@@ -33,14 +34,31 @@ class Subject:
     kinds: Mapping[str, ToolKind]
     problems: Diagnostics
     hints: Hints = field(default_factory=Hints)
+    #: of a plan: the net that its steps are added to. Nothing is reported about what stands there.
+    around: Net | None = None
 
     @cached_property
     def step_names(self) -> dict[str, Step]:
         """Steps by name; the first of several of one name."""
         found: dict[str, Step] = {}
-        for step in self.playbook.steps:
+        for step in self.all_steps:
             found.setdefault(step.name, step)
         return found
+
+    @property
+    def workbook(self) -> Mapping[str, tuple[Task, ...]]:
+        """The tasks that a `kind: workbook` may name."""
+        return self.around.playbook.workbook if self.around is not None else self.playbook.workbook
+
+    @cached_property
+    def all_steps(self) -> tuple[Step, ...]:
+        """All steps that a token can come to."""
+        return (*(self.around.steps.values() if self.around is not None else ()), *self.playbook.steps)
+
+    @cached_property
+    def carries_args(self) -> bool:
+        """Whether tokens may carry values to their steps (v10)."""
+        return any(arc.args is not None for step in self.all_steps for arc in step.router.arcs)
 
     def where(self, site: Site, offset: int = 0, length: int = 0) -> tuple[int, int]:
         """The stretch of source of something inside a template, as well as it can be told."""

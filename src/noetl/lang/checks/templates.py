@@ -21,15 +21,19 @@ _CALLERS_OWN = frozenset({"iter", "steps"})
 
 def check(subject: Subject) -> None:
     """Report templates that cannot be evaluated where they stand."""
-    carries_args = any(arc.args is not None for step in subject.playbook.steps for arc in step.router.arcs)
     for site in subject.sites.all:
-        if site.is_when and not getattr(site.template, "form_ok", True):
-            _not_one_expression(subject, site)
-            continue
-        for problem in site.template.problems:
-            _problem(subject, site, problem)
-        if not site.template.problems:
-            _names(subject, site, names_at(site.place) | ({"args"} if carries_args else frozenset()))
+        check_site(subject, site, names_at(site.place) | ({"args"} if subject.carries_args else frozenset()))
+
+
+def check_site(subject: Subject, site: Site, known: frozenset[str]) -> None:
+    """Report what is wrong with one template that may use these names."""
+    if site.is_when and not getattr(site.template, "form_ok", True):
+        _not_one_expression(subject, site)
+        return
+    for problem in site.template.problems:
+        _problem(subject, site, problem)
+    if not site.template.problems:
+        _names(subject, site, known)
 
 
 def _problem(subject: Subject, site: Site, problem: Problem) -> None:

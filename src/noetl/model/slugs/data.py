@@ -326,4 +326,19 @@ DATA = (
               tool: {kind: shell, cmd: "ls {{ workload.folder }}"}
         """,
     ),
+    explained(
+        "no-effect",
+        title="A limit that binds nothing",
+        meaning="A task says how its process is bound (`limits`, `isolation: strict`), and its kind has no process.",
+        why="Whoever reads it believes that something is bound.",
+        mend="Remove it. Where it is meant for the python and shell tasks, `executor.spec` is its place.",
+        wrong="""
+            - step: start
+              tool: {kind: noop, spec: {limits: {memory_mb: 100}}}
+        """,
+        right="""
+            - step: start
+              tool: {kind: shell, cmd: "true", spec: {limits: {memory_mb: 100}}}
+        """,
+    ),
 )

@@ -1,0 +1,1 @@
+"""Playbooks under test: trials with mocked tools, time that is skipped, and deaths at every write."""

@@ -1,0 +1,272 @@
+"""Suite: a test file as its cases, with every problem of the file told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from noetl.expr.scopes import Boundary
+from noetl.expr.vocabulary import FUNCTIONS
+from noetl.lang.checks.subject import Subject
+from noetl.lang.checks.templates import check_site
+from noetl.lang.invariants import span
+from noetl.lang.node import ListNode, MapNode, Node, Scalar, list_of, map_of, plain, text_of, walk
+from noetl.lang.reader import decode, read
+from noetl.lang.shapes import check_shape
+from noetl.lang.sites import Place, Sites
+from noetl.lang.sorts import is_template
+from noetl.model.diagnostics import Diagnostic, Diagnostics, Enough
+from noetl.model.playbook import Playbook
+from noetl.model.scope import merged
+from noetl.model.source import Source, Span
+from noetl.trials.grammar import COUNTED, NAMED, TEST_FILE
+from noetl.trials.mocks import Mock
+
+#: how test files are called
+ENDINGS = (".test.yaml", ".test.yml")
+NOW = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+LIMIT = 60.0
+_EVERYWHERE = frozenset({"workload", "ctx", "execution_id", "now", "uuid"})
+#: what templates of mocks see
+MOCK_NAMES = _EVERYWHERE | {
+    "step",
+    "steps",
+    "iter",
+    "input",
+    "output",
+    "call",
+    "_prev",
+    "_task",
+    "_attempt",
+    "task_key",
+}
+#: what expectations see
+EXPECT_NAMES = frozenset({"it", "workload", "ctx", "output", "execution_id"})
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A signal that a case sends."""
+
+    name: str
+    data: Any
+    span: Span
+    at: float | None = None
+    after: str | None = None
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One case of a test file."""
+
+    name: str
+    span: Span
+    payload: dict[str, Any]
+    mocks: Mapping[str, Mock]
+    real: frozenset[str]
+    signals: tuple[Sent, ...]
+    now: float
+    limit: float
+    #: what is expected, as nodes: they know their places
+    expect: MapNode | None
+    #: None: it runs; else why it does not
+    skip: str | None = None
+    payload_at: Span | None = None
+
+
+class Suite(msgspec.Struct, frozen=True):
+    """A test file."""
+
+    file: Path
+    source: Source
+    diagnostics: tuple[Diagnostic, ...]
+    #: the playbook's file, None where the test file does not even say that much
+    playbook: Path | None
+    cases: tuple[Case, ...] = ()
+    legacy: bool = False
+    root: MapNode | None = None
+
+
+def load_suite(data: bytes, file: Path, name: str) -> Suite:
+    """A test file and all that is wrong with it by itself; whether its names exist is for the playbook to say."""
+    problems = Diagnostics(Source("", name), stops=True)
+    text = decode(data, problems)
+    if text is None:
+        return Suite(file, problems.source, problems.found(), None)
+    problems.source.text = text
+    try:
+        root = read(text, problems)
+        if isinstance(root, MapNode):
+            check_shape(root, TEST_FILE, NAMED, problems)
+            return _Builder(root, problems).suite(file)
+        if not problems.has_errors:
+            fix = "write `playbook:` and `tests:`"
+            problems.error("wrong-type", "a test file is a map with `playbook` and `tests`", (0, 0), fix=fix)
+    except Enough:
+        pass
+    return Suite(file, problems.source, problems.found(), None)
+
+
+class _Builder:
+    def __init__(self, root: MapNode, problems: Diagnostics) -> None:
+        self.root = root
+        self.problems = problems
+        self.mock_sites, self.expect_sites = Sites(), Sites()
+
+    def suite(self, file: Path) -> Suite:
+        common = self.settings(self.root)
+        tests = list_of(self.root, "tests")
+        found: dict[str, Case] = {}
+        for node in tests.items if tests is not None else ():
+            if isinstance(node, MapNode):
+                case = self.case(node, common)
+                if case.name in found:
+                    at = span(node.get("name") or node)
+                    message = f"two cases are called `{case.name}`"
+                    self.problems.error("duplicate-key", message, at, fix="give each a name of its own")
+                found[case.name] = case
+        self.check_templates()
+        named = text_of(self.root, "playbook") or _same_name(file)
+        return Suite(
+            file,
+            self.problems.source,
+            self.problems.found(),
+            file.parent / named,
+            tuple(found.values()) if not self.problems.has_errors else (),
+            plain(self.root.get("legacy")) is True,
+            self.root,
+        )
+
+    def settings(self, node: MapNode) -> dict[str, Any]:
+        """What a file says for all of its cases, or a case for itself; only what it says."""
+        made: dict[str, Any] = {}
+        mocks = map_of(node, "mocks")
+        if mocks is not None:
+            made["mocks"] = {entry.name: self.mock(entry.value) for entry in mocks}
+        payload = plain(node.get("payload"))
+        if isinstance(payload, dict):
+            made |= {"payload": payload, "payload_at": self.at(node.get("payload"))}
+        real = list_of(node, "real")
+        if real is not None:
+            made["real"] = frozenset(item.text for item in real if isinstance(item, Scalar))
+        if "now" in node:
+            made["now"] = self.moment(node.get("now"))
+        limit = plain(node.get("limit"))
+        if isinstance(limit, int | float):
+            made["limit"] = float(limit)
+        return made
+
+    def case(self, node: MapNode, common: Mapping[str, Any]) -> Case:
+        own = self.settings(node)
+        expect = map_of(node, "expect")
+        if expect is not None:
+            for found in walk(expect):
+                if isinstance(found, Scalar) and is_template(found.value):
+                    self.expect_sites.text(found, Place(Boundary.SPEC))
+        return Case(
+            name=text_of(node, "name"),
+            span=self.at(node.get("name") or node),
+            payload=merged(common.get("payload", {}), own.get("payload", {})),
+            mocks={**common.get("mocks", {}), **own.get("mocks", {})},
+            real=common.get("real", frozenset()) | own.get("real", frozenset()),
+            signals=self.signals(list_of(node, "signals")),
+            now=own.get("now", common.get("now", NOW)),
+            limit=own.get("limit", common.get("limit", LIMIT)),
+            expect=expect,
+            skip=text_of(node, "skip") or None,
+            payload_at=own.get("payload_at", common.get("payload_at")),
+        )
+
+    def signals(self, node: ListNode | None) -> tuple[Sent, ...]:
+        made = []
+        for item in node.items if node is not None else ():
+            if not isinstance(item, MapNode):
+                continue
+            at, after = plain(item.get("at")), plain(item.get("after"))
+            if at is not None and after is not None:
+                where = span(item.get("after") or item)
+                self.problems.error("wrong-value", "`at` and `after` exclude each other", where, fix="keep one")
+            name = item.get("name") or item
+            at = float(at) if isinstance(at, int | float) else None
+            made.append(Sent(text_of(item, "name"), plain(item.get("data")), self.at(name), at, after))
+        return tuple(made)
+
+    def moment(self, node: Node | None) -> float:
+        text = plain(node)
+        try:
+            found = datetime.fromisoformat(str(text))
+        except ValueError:
+            if node is not None:
+                message, fix = f"`now` is `{text}`, which is no time", "write it as 2026-01-31T12:00:00Z"
+                self.problems.error("wrong-value", message, span(node), fix=fix)
+            return NOW
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+    # --- mocks -------------------------------------------------------------------------------------------------------
+
+    def mock(self, node: Node) -> Mock:
+        if isinstance(node, ListNode):
+            return Mock(self.at(node), counted="calls", parts=tuple(map(self.mock, node.items)))
+        if not isinstance(node, MapNode):
+            return Mock(self.at(node))
+        ways = [entry for entry in node if entry.name in (*COUNTED, "choose")]
+        others = [entry for entry in node if entry not in ways]
+        for entry in [*ways[1:], *(others if ways else ())]:
+            message = f"`{ways[0].name}` says all of it: `{entry.name}` cannot stand beside it"
+            fix = f"move it into the items of `{ways[0].name}`"
+            self.problems.error("wrong-value", message, span(entry.key), fix=fix)
+        if not ways:
+            return self.fixed(node)
+        if ways[0].name == "choose":
+            return Mock(self.at(node), choose=self.branches(ways[0].value))
+        items = ways[0].value.items if isinstance(ways[0].value, ListNode) else []
+        return Mock(self.at(node), counted=ways[0].name, parts=tuple(map(self.mock, items)))
+
+    def fixed(self, node: MapNode) -> Mock:
+        if not node.entries:
+            fix = "write `data`, `error` or one of the other keys; `{data: null}` yields nothing"
+            self.problems.error("missing-key", "a mock says what the task yields", span(node), fix=fix)
+        if "data" in node and "error" in node:
+            at = span(node.entry("error").key)  # type: ignore[union-attr]  # it is there
+            self.problems.error("wrong-value", "a task yields `data` or an `error`, not both", at, fix="keep one")
+        place = Place(Boundary.SPEC)
+        return Mock(self.at(node), {entry.name: self.mock_sites.value(entry.value, place) for entry in node})
+
+    def branches(self, node: Node) -> tuple[tuple[Any, Mock], ...]:
+        made: list[tuple[Any, Mock]] = []
+        items = node.items if isinstance(node, ListNode) else []
+        for item in items:
+            if not isinstance(item, MapNode):
+                continue
+            otherwise, then = item.get("else"), item.get("then")
+            if otherwise is not None:
+                if item is not items[-1] or "when" in item or then is not None:
+                    message = "`else` closes the list, and stands alone"
+                    self.problems.error("else-not-last", message, span(otherwise), fix="make it the last branch")
+                made.append((None, self.mock(otherwise)))
+            elif then is None or "when" not in item:
+                fix = "write `when` and `then`, or `else`"
+                self.problems.error("missing-key", "a branch has `when` and `then`, or `else`", span(item), fix=fix)
+            else:
+                when = self.mock_sites.condition(item.get("when"), Place(Boundary.SPEC))
+                made.append((when, self.mock(then)))
+        return tuple(made)
+
+    def check_templates(self) -> None:
+        nothing = Playbook(name="", path="", steps=())
+        for sites, names in ((self.mock_sites, MOCK_NAMES), (self.expect_sites, EXPECT_NAMES)):
+            subject = Subject(self.root, nothing, sites, {}, self.problems)
+            for site in sites.all:
+                check_site(subject, site, names | FUNCTIONS)
+
+    def at(self, node: Node | None) -> Span:
+        return self.problems.source.span(*span(node if node is not None else self.root))
+
+
+def _same_name(file: Path) -> str:
+    for ending in ENDINGS:
+        if file.name.endswith(ending):
+            return file.name.removesuffix(ending) + ".yaml"
+    return file.name
