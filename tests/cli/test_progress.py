@@ -27,12 +27,13 @@ CODES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 def test_at_a_narrow_terminal_there_is_room_for_what_ctrl_c_writes(shell: Shell, home: Path) -> None:
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 20, COLUMNS, 0, 0))
+    environment = {name: value for name, value in shell.environment.items() if name not in ("COLUMNS", "LINES")}
     process = subprocess.Popen(
         shell.command("run", "approval.yaml"),
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
-        env={**shell.environment, "TERM": "xterm", "NOETL_HOME": str(home)},
+        env={**environment, "TERM": "xterm", "NOETL_HOME": str(home)},
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  nothing else runs here
     )

@@ -53,7 +53,7 @@ def test_a_step_that_ran_is_told_from_its_arc_to_its_end(noetl: Noetl) -> None:
 def test_behind_a_failure_an_arc_without_a_guard_is_refused_and_that_is_said(noetl: Noetl) -> None:
     noetl("run", "failing.yaml", "--json")
     assert "its arc to end was refused: without a `when` it is taken on success only" in why(noetl, "end")[1]
-    assert why(noetl)[0].endswith("`missing` is missing in `workload`")
+    assert why(noetl)[0].endswith("`missing` is missing in `workload` (after 2 attempts)")
 
 
 def test_a_join_tells_what_it_holds_and_what_it_waits_for(noetl: Noetl, start: Callable[..., Running]) -> None:
