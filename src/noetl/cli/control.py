@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 #: seconds in which a living process answers, unless it is very busy
 _PATIENCE = 5.0
 _POLL = 0.02
+_RESUME = "; `noetl resume %s` goes on with it"
 
 
 def act(
@@ -61,7 +62,7 @@ def _said(now: Summary, event: str, by: str, seq: int | None) -> str:
         return f"{now.execution_id}: it was so already; it is {now.status}"
     if by == "left":
         return f"{now.execution_id}: left for the process that runs it, which has not answered yet"
-    goes_on = "" if now.status in OVER else f"; {way_on(now)}"
+    goes_on = "" if now.status in OVER else f"; {way_on(now)}" if now.status == "paused" else _RESUME % now.execution_id
     return f"{now.execution_id}: no process runs it; {event} recorded as event {seq}, it is {now.status}{goes_on}"
 
 

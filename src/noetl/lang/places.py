@@ -30,6 +30,8 @@ def place_of(text: str, step: str, task: str | None = None, expression: str | No
         return None
     tool = found.get("tool")
     of_task = next(_named(tool, task), None) if tool is not None and task is not None else None
+    if of_task is None and task == step:  # the one task of a step goes by its name
+        of_task = tool
     for node in (of_task, found):
         if node is not None and expression is not None:
             for path, scalar in _scalars(node, ()):

@@ -23,7 +23,8 @@ _LAST_LINES = 3
 
 KIND = ToolKind(
     name="shell",
-    doc="Runs a command. Each template in it stands for one word. `input` gives environment variables.",
+    doc="Runs a command. Each template in it stands for one word. `input` gives environment variables. A command that is "
+    "cancelled or out of time gets SIGTERM, with all of its process group, and is killed two seconds later.",
     keys={
         "cmd": Key(
             OneOf((Text(templated=True), ListOf(Text(templated=True)))),
