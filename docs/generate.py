@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from textwrap import fill
 
+import click
 import yaml
 from grammar_pages import grammar_page, tests_page, tools_page
 
@@ -85,7 +86,15 @@ def cli_page() -> str:
             assert command is not None
             with command.make_context(name, [], root, **settings) as context:
                 parts += [f"## noetl {name}", _fenced(command.get_help(context), "text")]
+                parts += list(_subcommands(name, command, context))
     return "\n\n".join(parts)
+
+
+def _subcommands(name: str, command: click.Command, context: click.Context) -> Iterator[str]:
+    for below, one in command.commands.items() if isinstance(command, click.Group) else ():
+        with one.make_context(below, [], context, resilient_parsing=True, terminal_width=100) as inner:
+            yield f"### noetl {name} {below}"
+            yield _fenced(one.get_help(inner), "text")
 
 
 def events_page() -> str:

@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 PORT = 8091
 PAGES = 5
 PER_PAGE = 20
+CLIENT_SECRET = "open-sesame"  # noqa: S105  everybody knows it
 ROOMS = {"north": 3, "harbour": 0, "ribeira": 7}
 #: page → the pages it links to
 SITE = {
@@ -49,6 +50,7 @@ class Shop(ThreadingHTTPServer):
         self.requests: list[tuple[str, str, str | None, Any]] = []
         self.busy: set[str] = set()
         self.exports: dict[str, int] = {}
+        self.tokens = 0
         self.lock = threading.Lock()
 
     @property
@@ -115,6 +117,19 @@ def _site(_shop: Shop, rest: list[str], _query: dict[str, str], _body: Any) -> A
     return (200, {"page": page, "links": SITE[page]}) if page in SITE else (404, {"error": "no such page"})
 
 
+def _token(shop: Shop, _rest: list[str], _query: dict[str, str], body: Any) -> Answer:
+    if body.get("client_secret") != CLIENT_SECRET:
+        return 401, {"error": "invalid_client"}
+    shop.tokens += 1
+    return 200, {"access_token": f"token-of-the-shop-{shop.tokens}", "token_type": "Bearer", "expires_in": 300}
+
+
+def _payouts(shop: Shop, rest: list[str], query: dict[str, str], _body: Any) -> Answer:
+    if query["authorization"] != f"Bearer token-of-the-shop-{shop.tokens}":
+        return 401, {"error": f"not for {query['authorization']}"}
+    return 200, {"month": rest[0], "total": 100 + int(rest[0][-2:])}
+
+
 def _done(_shop: Shop, _rest: list[str], _query: dict[str, str], _body: Any) -> Answer:
     return 200, {"done": True}
 
@@ -132,7 +147,19 @@ ROUTES: dict[tuple[str, str], Callable[[Shop, list[str], dict[str, str], Any], A
     ("DELETE", "bookings"): _done,
     ("POST", "refunds"): _done,
     ("POST", "chat"): _done,
+    ("POST", "token"): _token,
+    ("GET", "payouts"): _payouts,
 }
+
+
+def _body(data: bytes, kind: str) -> Any:
+    if kind.startswith("application/x-www-form-urlencoded"):
+        return _last(data.decode())
+    return json.loads(data) if data else None
+
+
+def _last(query: str) -> dict[str, str]:
+    return {name: values[-1] for name, values in parse_qs(query).items()}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -145,10 +172,10 @@ class Handler(BaseHTTPRequestHandler):
         """Answer a request of any method."""
         address = urlsplit(self.path)
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = json.loads(data) if data else None
+        body = _body(data, self.headers.get("Content-Type") or "")
         self.server.requests.append((self.command, self.path, self.headers.get("Idempotency-Key"), body))
         time.sleep(self.server.delay)
-        query = {name: values[-1] for name, values in parse_qs(address.query).items()}
+        query = _last(address.query) | {"authorization": self.headers.get("Authorization") or ""}
         status, answer = self.server.answer(self.command, address.path, query, body)
         text = json.dumps(answer).encode()
         self.send_response(status)

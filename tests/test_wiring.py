@@ -362,19 +362,6 @@ def test_a_limit_of_a_loop_that_is_no_number_fails_the_step(site: Site) -> None:
     assert "max_in_flight" in state.error["message"]
 
 
-@pytest.mark.parametrize(
-    ("steps", "kind"),
-    [
-        ("- {step: a, tool: {kind: http, url: 'http://127.0.0.1:1', auth: api}}\nkeychain: [{name: api, kind: bearer}]", "credential"),
-    ],
-    ids=["credentials"],
-)  # fmt: skip
-def test_what_is_not_there_yet_fails_and_is_never_left_out_in_silence(site: Site, steps: str, kind: str) -> None:
-    state = run(site.run(steps))
-    assert state.error is not None
-    assert (state.error["kind"], state.error["step"]) == (kind, "a")
-
-
 def test_a_child_that_is_still_on_its_way_is_cancelled_with_its_parent(site: Site) -> None:
     async def main() -> None:
         site.write("child", "- {step: x, tool: {kind: wait, signal: never}}\n")

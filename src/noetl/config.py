@@ -11,9 +11,37 @@ import msgspec
 from noetl.errors import UsageError
 
 #: names of variables that may hold credentials of ours; no tool sees them
-_OURS = ("NOETL_KEY", "NOETL_TOKEN")
+_OURS = ("NOETL_KEY", "NOETL_TOKEN", "VAULT_TOKEN")
 #: variables of larger installations, and the value of each that asks for nothing more than this machine
 _LARGER = {"NOETL_SERVER": "", "NOETL_STORE": "", "NOETL_BUS": "local", "NOETL_RESULTS": ""}
+
+
+class Secret:
+    """A text that must be asked for by name: neither `print` nor a traceback nor an encoder shows it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._text
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __repr__(self) -> str:
+        return "[redacted]"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("a secret cannot be written")
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -24,6 +52,13 @@ class Settings(msgspec.Struct, frozen=True):
     durability: Literal["process", "power"] = "process"
     #: the environment that tools may see
     environment: dict[str, str] = {}
+    #: what credentials are encrypted with, by itself or in a file; None: the file `key` in the home
+    key: Secret | None = None
+    key_file: Path | None = None
+    #: HashiCorp Vault
+    vault_address: str | None = None
+    vault_token: Secret | None = None
+    vault_namespace: str | None = None
 
 
 def settings() -> Settings:
@@ -37,7 +72,20 @@ def settings() -> Settings:
     durability = env.get("NOETL_DURABILITY") or "process"
     if durability not in ("process", "power"):
         raise UsageError(f"NOETL_DURABILITY is {durability!r}; write `process`, or `power` to survive a power cut")
-    return Settings(_home(env.get("NOETL_HOME")), "power" if durability == "power" else "process", seen)
+    return Settings(
+        _home(env.get("NOETL_HOME")),
+        "power" if durability == "power" else "process",
+        seen,
+        key=_secret(env.get("NOETL_KEY")),
+        key_file=Path(env["NOETL_KEY_FILE"]).expanduser().absolute() if env.get("NOETL_KEY_FILE") else None,
+        vault_address=env.get("VAULT_ADDR") or None,
+        vault_token=_secret(env.get("VAULT_TOKEN")),
+        vault_namespace=env.get("VAULT_NAMESPACE") or None,
+    )
+
+
+def _secret(text: str | None) -> Secret | None:
+    return Secret(text) if text else None
 
 
 def _home(given: str | None) -> Path:

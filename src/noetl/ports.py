@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -11,6 +11,7 @@ import msgspec
 from noetl.errors import NoetlError
 from noetl.model.events import Event
 from noetl.model.output import Output, Spilled
+from noetl.model.redaction import Redactor
 
 T = TypeVar("T")
 
@@ -32,6 +33,14 @@ class ResultGone(NoetlError):
 
 class ResultDamaged(NoetlError):
     """A payload is not what was stored."""
+
+
+class NoCredential(NoetlError):
+    """A credential is not there, or is not what it should be. The message never holds a value."""
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -155,6 +164,39 @@ class Call(msgspec.Struct, frozen=True):
     iteration: int | str | None = None
     #: of a task that runs again after a crash: what it last said of its progress, see `World.progress`
     progress: Mapping[str, Any] | None = None
+    #: the credential that the task's `auth` names, resolved: its `kind` and its parts
+    auth: Mapping[str, Any] | None = None
+    #: those that parts of its configuration name, such as a target of `transfer`; by name
+    auths: Mapping[str, Mapping[str, Any]] = {}
+
+
+class Keychain(Protocol):
+    """The credentials of one execution, where its tasks run. What it has found out is in `redactor`, before anybody else.
+
+    NoCredential: one is missing, or whoever keeps it does not answer.
+    """
+
+    #: knows every value that was found
+    redactor: Redactor
+    #: whether the playbook declares any
+    declared: bool
+    #: what templates read as `keychain`
+    scope: dict[str, Any]
+
+    async def ready(self, reading: Collection[str] = ()) -> None:
+        """Resolve all that is declared; of those that templates read, have tokens that hold."""
+
+    async def credential(self, name: str) -> dict[str, Any]:
+        """A credential for use now: its `kind`, its parts, and a token that holds where it has one."""
+
+    async def renewed(self, name: str, used: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The same with another token than the one that was refused; None: it is of a kind that has none."""
+
+    async def secret(self, provider: str, secret: str, key: str | None) -> Any:
+        """A secret that no keychain declares."""
+
+    def close(self) -> None:
+        """Forget it all: the execution is over."""
 
 
 class Results(Protocol):
@@ -220,6 +262,12 @@ class World(Protocol):
 
     def draft(self, suffix: str) -> Path:
         """A new file beside the result store, for data that is to be handed over as `Spilled`; never shown to others."""
+
+    def is_secret(self, text: str) -> bool:
+        """Whether a text holds a secret, so that it must be no argument of a process: everybody can read those."""
+
+    async def secret(self, provider: str, secret: str, key: str | None) -> Any:
+        """A secret by its name, known to be one from now on; NoCredential: there is none."""
 
     async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
         """Record how far a task is; returns when that is durable. Who runs it again finds it in `Call.progress`."""

@@ -29,6 +29,7 @@ from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
 from noetl.ports import OVER, Call, EventLog, Line, ResultGone, Source, StoreFailed, Summary
 from noetl.results.files import FileResults
+from noetl.secrets.household import Keychains
 from noetl.server.catalog import Catalog
 from noetl.server.history import snapshot_of
 from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
@@ -103,6 +104,7 @@ class House:
         self.shop = Workshop(log, self.kinds, self._world, clock=clock, moment=self._moment)
         self.shop.office = self
         self.service = Service(log, self.shop, self.catalog, clock=clock, new_id=new_id)
+        self.keychains = Keychains(settings, clock=clock, new_id=new_id)
         #: no other process may ask for anything, so nobody looks for it
         self._alone = alone
         #: the playbooks that were run here, by their hash
@@ -127,6 +129,7 @@ class House:
         if self._poller is not None:
             self._poller.cancel()
         await self.shop.close()
+        await self.keychains.close()
         await self.log.close()
 
     def kill(self) -> None:
@@ -143,9 +146,13 @@ class House:
         self._coming.add(execution_id)
         try:
             await self.log.claim(execution_id)
-            return await self.service.start(net, Open(execution_id, source.hash, payload, file=source.file, **more))
+            more["problem"] = more.get("problem") or await self.keychains.check(execution_id, net, source, payload)
+            hot = await self.service.start(net, Open(execution_id, source.hash, payload, file=source.file, **more))
         finally:
             self._coming.discard(execution_id)
+        if hot.state.over:
+            self.keychains.forget(execution_id)
+        return hot
 
     async def _keep(self, source: Source) -> None:
         if source.hash not in self._sources:
@@ -308,14 +315,11 @@ class House:
         return Path(hot.state.file or self._sources[hot.state.playbook].file).absolute()
 
     def _world(self, hot: Running) -> LocalWorld:
-        return LocalWorld(
-            self._file(hot).parent,
-            self.settings.environment,
-            self._log_line,
-            self.results,
-            hidden=[self.settings.home],
-            restrict=hot.state.restrict,
-        )
+        folder = self._file(hot).parent
+        keychain = self.keychains.of(hot.id, hot.net.playbook, hot.state.workload, folder)
+        seen, hidden = self.keychains.environment, [self.settings.home]
+        restrict = hot.state.restrict
+        return LocalWorld(folder, seen, self._log_line, self.results, keychain, hidden=hidden, restrict=restrict)
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
         stamp = datetime.fromtimestamp(self.nature.clock(), UTC).isoformat(timespec="milliseconds")

@@ -23,7 +23,6 @@ CASES = sorted((HERE / "cases").rglob("*.yaml"))
 COMMAND = [sys.executable, "-m", "noetl"]
 #: what is not there yet → the cases that need it, as area/name
 WAITING = {
-    "the keychain": "keychain/bearer-from-env keychain/missing-fails-the-execution keychain/never-stored",
     "duckdb": """
         legacy/habit-tool-keys scopes/input-is-environment-or-parameters tools/duckdb-identifiers tools/duckdb-params
         tools/duckdb-quoted-literal tools/duckdb-rows tools/error-kinds

@@ -153,6 +153,25 @@ def test_a_run_is_gone_on_with_and_compared_as_the_page_says(tmp_path: Path, mon
     assert "+            return 100 // discount if discount else 0" in said
 
 
+def test_the_page_about_credentials_keeps_the_secret_it_speaks_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MAIL_LOGIN", "ann:s3cret-of-ann")
+    page = (ROOT / "docs" / "howto" / "use-credentials.md").read_text(encoding="utf-8")
+    report = next(text for language, text in FENCE.findall(page) if language == "yaml")
+    (tmp_path / "report.yaml").write_text(report)
+    (tmp_path / "token.txt").write_text("tok-canary-93af")
+    assert "`crm`: the credential store has no `crm`" in noetl(tmp_path, "run", "report.yaml")
+    added = noetl(tmp_path, "credential", "add", "crm", "--kind", "bearer", "--file", "token.txt")
+    assert added == "crm (bearer: token) added\n"
+    assert added in page
+    said = noetl(tmp_path, "run", "report.yaml") + noetl(tmp_path, "logs", "last")
+    assert "asking with [redacted]" in said
+    assert "15" in said
+    assert "tok-canary" not in said
+
+
 def test_the_plan_of_the_page_is_carried_out_and_told_as_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

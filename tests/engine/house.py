@@ -31,6 +31,7 @@ from noetl.model.state import Execution, parse_label
 from noetl.pipeline import facts, machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
+from noetl.pipeline.replay import resume
 from noetl.server.catalog import Catalog
 from noetl.tools.registry import Kinds
 from noetl.worker.render import call_of
@@ -173,7 +174,7 @@ class House:
         frame = Frame(step, {**order.scopes, **functions}, run=order.step_run_id, iteration=order.iteration)
         if order.begun:
             mine = [e for e in self.events() if (e.step_run_id, e.iteration) == key and e.seq >= order.since]
-            machine.resume(frame, mine)
+            resume(frame, mine)
             if order.answer is not None:
                 if frame.recorded_start is None or frame.number != order.number:
                     return

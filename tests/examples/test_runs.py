@@ -24,6 +24,7 @@ RUN = {
     "child-playbook",
     "choose-and-while",
     "crawl",
+    "credentials",
     "fan-out-and-join",
     "health-checks",
     "hello",
@@ -243,6 +244,19 @@ def test_a_crawl_visits_every_page_once_with_pauses(home: Home, shop: Any) -> No
     asked = [path for _, path, _, _ in shop.requests]
     assert len(asked) == len(set(asked)) == 8
     assert found["duration_ms"] >= 8 * 20
+
+
+def test_credentials_are_used_by_a_loop_with_one_token_and_written_nowhere(
+    home: Home, shop: Any, tmp_path: Path
+) -> None:
+    found = home.run("credentials", api_url=shop.url)
+    assert (found["status"], found["error"]["kind"]) == ("failed", "credential")
+    home.environment["SHOP_CLIENT_SECRET"] = "open-sesame"
+    assert output(home.run("credentials", api_url=shop.url)) == {"total": 306}
+    assert shop.tokens == 1
+    recorded = b"".join(path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file())
+    assert b"open-sesame" not in recorded
+    assert b"token-of-the-shop" not in recorded
 
 
 def test_the_shop_serves_a_command_and_closes() -> None:

@@ -9,7 +9,7 @@ import pytest
 from noetl.lang import load
 from noetl.model.events import Event, Fact
 from noetl.model.output import Output, failed, failure, ok
-from noetl.pipeline import facts, machine
+from noetl.pipeline import facts, machine, replay
 from noetl.pipeline.backoff import LONGEST, delay_before
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
@@ -167,7 +167,7 @@ def test_what_was_recorded_is_enough_to_go_on(count: int) -> None:
     assert whole.end.name == "step.done"
     recorded = [fact for fact in whole.facts if fact.task is not None][: 2 * count]
     again = Driver(text)
-    machine.resume(again.frame, [_event(fact) for fact in recorded])
+    replay.resume(again.frame, [_event(fact) for fact in recorded])
     again.now = 10_000.0
     again.go_on(machine.proceed(again.frame, again.moment()), *outputs[len(recorded) // 2 :])
     assert again.end.name == "step.done"
@@ -226,7 +226,7 @@ def test_what_a_skipped_task_tried_before_is_forgotten_too() -> None:
     assert isinstance(move, RunTask)
     assert move.scopes["output"]["data"] == "first"
     again = driver.new_frame()
-    machine.resume(again, [_event(fact) for fact in driver.facts if fact.task is not None])
+    replay.resume(again, [_event(fact) for fact in driver.facts if fact.task is not None])
     assert again.scopes["output"]["data"] == "first"
 
 
@@ -249,5 +249,5 @@ def test_writes_are_recorded_in_the_order_in_which_they_were_made() -> None:
     )
     driver.run(ok())
     again = driver.new_frame()
-    machine.resume(again, [_event(fact) for fact in driver.facts if fact.task is not None])
+    replay.resume(again, [_event(fact) for fact in driver.facts if fact.task is not None])
     assert again.scopes["ctx"] == driver.frame.scopes["ctx"] == {"a": {"c": 2}}

@@ -190,3 +190,13 @@ async def test_a_command_that_will_not_end_is_killed_after_its_grace(world: Work
     await asyncio.wait([task])
     assert 1.5 < time.monotonic() - began < 4.5
     assert not alive(int((world.folder / "pid").read_text()))
+
+
+async def test_a_command_that_holds_a_secret_is_no_argument_of_its_process(world: Workshop) -> None:
+    output = await world.run(
+        "shell", cmd="hush=1; tr '\\0' ' ' < /proc/$$/cmdline; echo; exit 0", spec={"limits.cpu_s": 5}
+    )
+    assert "hush" not in output["data"]["stdout"]
+    assert "/proc/self/fd/" in output["data"]["stdout"]
+    output = await world.run("shell", cmd=["hush=1; echo $((hush + 1)); cd /", "pwd >&2; exit 3"])
+    assert output["error"]["exit_code"] == 3

@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, Entry] = {
     "format": Entry("formatting", "Check", "Write playbooks in their one canonical spelling."),
     "explain": Entry("explain", "Look", "Say what a playbook means: its steps, its settings, its arcs."),
     "graph": Entry("graph", "Look", "Draw the steps and arcs of a playbook as SVG, Mermaid or DOT."),
+    "credential": Entry("credential", "Set up", "Keep credentials, encrypted: add, list, remove, rotate."),
     "schema": Entry("schema", "Set up", "Print the JSON Schema of playbooks or their tests, for editors."),
     "completion": Entry("completion", "Set up", "Print the completion script for bash, zsh or fish."),
     "help": Entry("help", "Set up", "Help about a command, or about the code of a message."),

@@ -8,7 +8,7 @@ from typing import Any
 from noetl.engine.find import find_pipe, loop_at, pipes, pipes_of_loop
 from noetl.model.events import Event
 from noetl.model.output import ok
-from noetl.model.scope import of_scope, written
+from noetl.model.scope import of_scope, writes_of, written
 from noetl.model.state import (
     BEGINNING,
     Boundary,
@@ -246,8 +246,8 @@ def task_done(state: Execution, event: Event) -> None:
     patch = event.payload.get("set")
     if patch:
         run = state.runs[event.step_run_id or ""]
-        for scope in ("ctx", "step"):
-            for target, value in of_scope(patch, scope):
+        for scope, target, value in writes_of(patch):
+            if scope != "iter":
                 write(state, run, path, scope, target, value)
 
 

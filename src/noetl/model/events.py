@@ -133,6 +133,7 @@ EVENTS: Final[dict[str, About]] = {
             "to": "the task a jump leads to",
             "delay": "seconds until the next attempt",
             "error": "the error the pipeline ends with, where it is another than the output's",
+            "redacted": "where secrets were taken out, `output` or targets of `set`: after a crash the task runs again",
         },
     ),
     "loop.started": About(

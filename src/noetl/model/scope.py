@@ -26,12 +26,16 @@ def followed_by(patch: Patch, later: Patch) -> Patch:
     return {**{target: value for target, value in patch.items() if target not in later}, **later}
 
 
+def writes_of(patch: Patch) -> Iterable[tuple[str, tuple[str, ...], Any]]:
+    """The writes of a patch, in order: scope, path and value."""
+    for target, value in patch.items():
+        scope, *path = target.split(".")
+        yield scope, tuple(path), value
+
+
 def of_scope(patch: Patch, name: str) -> Iterable[tuple[tuple[str, ...], Any]]:
     """The writes of a patch that go to one scope: path and value."""
-    for target, value in patch.items():
-        scope, _, rest = target.partition(".")
-        if scope == name:
-            yield tuple(rest.split(".")), value
+    return ((path, value) for scope, path, value in writes_of(patch) if scope == name)
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import msgspec
 
 from noetl.model.output import Failure, Output
 from noetl.model.playbook import MAX_PAYLOAD, Step, Task
-from noetl.model.scope import Patch, of_scope, written
+from noetl.model.scope import Patch, writes_of, written
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -60,6 +60,8 @@ class Frame:
         self.failure: Failure | None = None
         #: what the task at which it stands last said of how far it is: another attempt may go on from there
         self.progress: dict[str, Any] | None = None
+        #: what keeps any task from starting, such as a credential that is missing
+        self.problem: Failure | None = None
         #: when the next attempt may start, in seconds since the epoch
         self.not_before: float | None = None
         #: when the attempt under way started
@@ -88,9 +90,8 @@ class Frame:
 
     def write(self, patch: Patch) -> None:
         """Let a `set` take effect in the scopes of this pipeline."""
-        for scope in ("ctx", "step", "iter"):
-            for target, value in of_scope(patch, scope):
-                self.scopes[scope] = written(self.scopes.get(scope, {}), target, value)
+        for scope, path, value in writes_of(patch):
+            self.scopes[scope] = written(self.scopes.get(scope, {}), path, value)
 
     def yield_output(self, output: Output) -> None:
         """An output that counts: the next task sees it."""

@@ -1,15 +1,13 @@
-"""begin, advance, resume: a pipeline from task to task.
+"""begin, advance, proceed: a pipeline from task to task.
 
     begin ──► RunTask ──(output)──► advance ──► RunTask | Sleep | Finish
 
 Every move carries the facts that must be recorded with it. Facts that a move makes before an effect are to be durable
-before the effect; that is the driver's duty. What was recorded is enough to stand there again: `resume` goes through
-the facts of a pipeline and yields the frame and the next move.
+before the effect; that is the driver's duty. What was recorded is enough to stand there again: see `pipeline.replay`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +17,7 @@ from msgspec.structs import replace
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, patch_of, render
 from noetl.lang.fitting import misfit
-from noetl.model.events import Event, Fact
+from noetl.model.events import Fact
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Directive, Task
 from noetl.model.scope import Patch, followed_by
@@ -81,12 +79,16 @@ def close(frame: Frame, output: Output) -> Finish:
 
 
 def spoil(frame: Frame, problem: Failure) -> Finish:
-    """The end of a pipeline that could not begin."""
-    return _fail(frame, problem, [])
+    """The end of a pipeline that could not begin, or go on; an attempt that was under way ends with it."""
+    facts = []
+    frame.counter = min(frame.counter, max(0, len(frame.tasks) - 1))
+    if frame.recorded_start is not None:
+        facts.append(done_fact(frame, {"output": failed(problem), "do": "fail", "error": problem}))
+    return _fail(frame, problem, facts)
 
 
 def proceed(frame: Frame, moment: Moment) -> Move:
-    """The move after a sleep, or the first one after `resume`."""
+    """The move after a sleep, or the first one after a replay."""
     if frame.failure is not None:
         return _fail(frame, frame.failure, [])
     if frame.at_end:
@@ -245,23 +247,31 @@ def _said_failure(frame: Frame, directive: Directive, output: Output) -> Failure
 
 def _run(frame: Frame, facts: list[Fact], moment: Moment) -> Move:
     """Start the task at which the frame stands; when its input cannot be evaluated, that is its output."""
-    task = frame.task
-    scopes = frame.scopes
+    frame.since = moment.now
+    prepared = prepare(frame)
+    if not isinstance(prepared, RunTask):
+        return _advance_unstarted(frame, prepared, facts, moment)
+    return msgspec.structs.replace(prepared, facts=tuple(facts))
+
+
+def prepare(frame: Frame) -> RunTask | Failure:
+    """The task at which the frame stands, with its input evaluated; or why it cannot be run."""
+    task, scopes = frame.task, frame.scopes
+    if frame.problem is not None:
+        return frame.problem
     scopes |= {"input": frame.step_input, "_task": task.name, "_attempt": frame.attempt}
     scopes["task_key"] = f"{scopes['execution_id']}/{frame.task_run_id}"
-    frame.since = moment.now
     try:
         own = render(task.input, scopes) if task.input is not None else {}
     except TemplateError as error:
-        return _advance_unstarted(frame, failure_of(error), facts, moment)
+        return failure_of(error)
     if not isinstance(own, dict):
-        problem = failure("type", f"the `input` of task `{task.name}` must be a map, not {type(own).__name__}")
-        return _advance_unstarted(frame, problem, facts, moment)
+        return failure("type", f"the `input` of task `{task.name}` must be a map, not {type(own).__name__}")
     scopes["input"] = {**frame.step_input, **own} if own else frame.step_input
     wrong = misfit(task.spec, "input", scopes["input"], f"task `{task.name}`")
     if wrong is not None:
-        return _advance_unstarted(frame, wrong, facts, moment)
-    return RunTask(task, scopes, scopes["input"], own, frame.task_run_id, frame.attempt, tuple(facts))
+        return wrong
+    return RunTask(task, scopes, scopes["input"], own, frame.task_run_id, frame.attempt, ())
 
 
 def _advance_unstarted(frame: Frame, problem: Failure, facts: list[Fact], moment: Moment) -> Move:
@@ -334,47 +344,3 @@ def _was_last(frame: Frame, output: Output) -> bool:
         return _is_last(frame, output)
     except TemplateError:
         return False
-
-
-# --- going on --------------------------------------------------------------------------------------------------------
-
-
-def resume(frame: Frame, recorded: Iterable[Event]) -> Frame:
-    """Bring a new frame to where the recorded events of its pipeline end."""
-    frame.visit(0)
-    for event in recorded:
-        if event.name == "task.started":
-            frame.number += 1
-            frame.recorded_start = (event.task_run_id or "", event.attempt or 1)
-            frame.since = datetime.fromisoformat(event.timestamp).timestamp()
-        elif event.name == "task.progress":
-            frame.progress = event.payload["progress"]
-        elif event.name == "task.done":
-            _again(frame, event)
-    return frame
-
-
-def _again(frame: Frame, event: Event) -> None:
-    """What a recorded end of a task did to the frame."""
-    payload = event.payload
-    frame.recorded_start = None
-    frame.write(payload.get("set", {}))
-    do = payload["do"]
-    if do == "retry":
-        frame.scopes["output"] = payload["output"]
-        frame.attempt += 1
-        frame.not_before = datetime.fromisoformat(event.timestamp).timestamp() + payload["delay"]
-        return
-    if frame.task.silent or do == "skip":
-        frame.discard_output()
-    else:
-        frame.yield_output(payload["output"])
-    if do == "fail":
-        frame.failure = payload["error"]
-    elif do == "jump":
-        frame.jumps += 1
-        frame.visit(frame.positions[payload["to"]])
-    elif do == "break":
-        frame.counter = len(frame.tasks)
-    else:
-        frame.visit(frame.counter + 1)

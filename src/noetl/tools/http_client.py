@@ -15,6 +15,7 @@ from yarl import URL
 
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.ports import Call
+from noetl.tools.http_auth import NotForHttp, header_of
 from noetl.tools.text import as_text
 
 #: bytes of a response's body when nobody says otherwise
@@ -28,6 +29,8 @@ _GLIMPSE = 200
 _SMALL_BODY = 16_384
 _LONGEST_URL = 500
 _SECRET = re.compile(r"token|secret|passw|pwd|signature|^sig$|auth|credential|(^|[_-]|api)key$", re.IGNORECASE)
+#: beside the spec: which header holds the credential
+_CREDENTIAL = "auth header"
 
 
 class Refused(Exception):
@@ -116,22 +119,39 @@ def _request(call: Call) -> tuple[str, URL, dict[str, Any]]:
     }
     given = {name.lower() for name in headers}
     _put_content(config, options, given)
+    spec = _with_credential(call, headers, given)
     if method not in _SAFE and "idempotency-key" not in given:
         headers["Idempotency-Key"] = call.key
     if call.spec.get("verify") is False:
         options["ssl"] = False
     url = _url(config.get("url"))
-    options["trace_request_ctx"] = call.spec
+    options["trace_request_ctx"] = spec
     _check_host(url, call.spec)
     return method, url, options
 
 
+def _with_credential(call: Call, headers: dict[str, str], given: set[str]) -> Mapping[str, Any]:
+    """Add the header of `auth`, unless the task has that one itself; the spec, which knows its name from now on."""
+    if call.auth is None:
+        return call.spec
+    try:
+        name, value = header_of(call.auth)
+    except NotForHttp as error:
+        raise Refused("credential", str(error)) from None
+    if name.lower() not in given:
+        headers[name] = value
+    return {**call.spec, _CREDENTIAL: name}
+
+
 def _redirects() -> aiohttp.TraceConfig:
-    """Hosts are checked again where a redirect leads."""
+    """Where a redirect leads hosts are checked again, and no credential goes to another than it was meant for."""
 
     async def check(_session: Any, context: Any, params: aiohttp.TraceRequestRedirectParams) -> None:
         location = params.response.headers.get("Location") or params.response.headers.get("URI") or ""
-        _check_host(params.url.join(URL(location)), context.trace_request_ctx)
+        target, spec = params.url.join(URL(location)), context.trace_request_ctx
+        _check_host(target, spec)
+        if _CREDENTIAL in spec and target.origin() != params.url.origin():
+            params.headers.popall(spec[_CREDENTIAL], None)
 
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(check)

@@ -243,7 +243,7 @@ def _request(call: Call, limit: int) -> dict[str, Any]:
         "code": call.config.get("code"),
         "module": call.config.get("module"),
         "callable": call.config.get("callable"),
-        "input": call.input,
+        "input": call.input if call.auth is None else {"auth": call.auth, **call.input},
         "limit": limit,
         "cpu_s": call.spec.get("limits.cpu_s"),
         "memory_mb": call.spec.get("limits.memory_mb"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from noetl.model.kinds import InputRole, ToolKind
@@ -74,8 +75,9 @@ async def _run(call: Call, world: World, place: Place) -> Output:
         if not folder.is_dir():
             return failed(failure("shell", f"`cwd` is no folder: {folder}"))
         for arguments in _commands(call, world.folder):
-            command = place.command(_limited(arguments, call))
-            child = Child(command, folder=folder, environment=environment, family=family)
+            with _unseen(arguments, world) as (seen, files):
+                command = place.command(_limited(seen, call))
+                child = Child(command, folder=folder, environment=environment, files=files, family=family)
             child.capture = capture
             children.append(child)
             with Census(child, call) as census:
@@ -115,6 +117,23 @@ def _commands(call: Call, folder: Path) -> Iterator[list[str]]:
         yield [_SHELL, "-c", as_text(command)]
 
 
+@contextmanager
+def _unseen(arguments: list[str], world: World) -> Iterator[tuple[list[str], list[int]]]:
+    """The same, with a command that holds a secret in a file that has no name, and not among the arguments."""
+    import os
+
+    if arguments[1:2] != ["-c"] or not world.is_secret(arguments[2]) or not hasattr(os, "memfd_create"):
+        yield arguments, []
+        return
+    file = os.memfd_create("command", 0)
+    try:
+        with os.fdopen(os.dup(file), "wb") as opened:
+            opened.write(arguments[2].encode())
+        yield [_SHELL, f"/proc/self/fd/{file}"], [file]
+    finally:
+        os.close(file)
+
+
 def _limited(arguments: list[str], call: Call) -> list[str]:
     """The same under the limits that the task has; the shell sets them and is then replaced."""
     limits = []
@@ -129,11 +148,12 @@ def _limited(arguments: list[str], call: Call) -> list[str]:
 
 
 def _variables(call: Call) -> dict[str, str]:
-    """The environment variables that the task gives: its input, and over it `env`."""
+    """The environment variables that the task gives: its credential's parts, its input, and over it `env`."""
     env = call.config.get("env") or {}
     if not isinstance(env, dict):
         raise ValueError(f"`env` must be a map, not {type(env).__name__}")  # noqa: TRY004  it is the author's error
-    return {name: as_text(value) for name, value in {**call.input, **env}.items()}
+    auth = {f"AUTH_{name.upper()}": value for name, value in (call.auth or {}).items()}
+    return {name: as_text(value) for name, value in {**auth, **call.input, **env}.items()}
 
 
 def _output(call: Call, code: int, stdout: str, stderr: str) -> Output:

@@ -7,13 +7,17 @@ import heapq
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol
 
+from noetl.errors import NoetlError
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import HoldChild, Order, RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
+from noetl.model.redaction import Redactor
 from noetl.model.state import Execution, parse_label
 from noetl.pipeline.frame import Moment
 from noetl.ports import EventLog
-from noetl.worker.runner import Runner, Tools
+from noetl.worker.redacting import redacted
+from noetl.worker.runner import Runner
+from noetl.worker.surroundings import Tools
 from noetl.worker.world import LocalWorld
 
 Key = tuple[str, str, int | str | None]
@@ -143,12 +147,13 @@ class Workshop:
         world = self.worlds.get(hot.id)
         if world is None:
             world = self.worlds[hot.id] = self.make_world(hot)
-        runner = Runner(order, hot.net.steps[order.step], hot.net.playbook, _Around(self, hot), world)
+        around = _Around(self, hot, world.keychain.redactor)
+        runner = Runner(order, hot.net.steps[order.step], hot.net.playbook, around, world)
         try:
             if runner.sprint():
                 return
         except Exception as error:  # noqa: BLE001  as of a pipeline that breaks later: nobody may wait for ever
-            self.office.broken(hot.id, error)
+            self._broken(hot.id, error)
             return
         task = asyncio.ensure_future(runner.run())
         self.tasks.setdefault(hot.id, {})[key] = task
@@ -164,7 +169,14 @@ class Workshop:
         if following is not None and not done.cancelled() and key[0] in self.worlds:
             self._run(*following)
         if not done.cancelled() and (error := done.exception()) is not None:
-            self.office.broken(key[0], error)
+            self._broken(key[0], error)
+
+    def _broken(self, execution_id: str, error: BaseException) -> None:
+        """Tell of a pipeline that broke; not in the words of an exception that knows a secret."""
+        world, said = self.worlds.get(execution_id), str(error)
+        if world is not None and world.keychain.redactor.text(said) != said:
+            error = NoetlError(f"{type(error).__name__}: {world.keychain.redactor.text(said)}")
+        self.office.broken(execution_id, error)
 
     def _stop(self, execution_id: str, order: StopPipelines) -> None:
         path = parse_label(order.iteration)
@@ -212,9 +224,10 @@ async def _closed(world: LocalWorld, tasks: list[asyncio.Task[None]]) -> None:
 class _Around:
     """What a runner sees of the workshop."""
 
-    def __init__(self, shop: Workshop, hot: Running) -> None:
+    def __init__(self, shop: Workshop, hot: Running, redactor: Redactor) -> None:
         self.shop = shop
         self.hot = hot
+        self.redactor = redactor
         self.execution_id = hot.id
         self.tools = shop.tools
 
@@ -231,10 +244,14 @@ class _Around:
         await asyncio.sleep(max(0.0, when - self.shop.clock()))
 
     async def report(self, facts: list[Fact]) -> None:
-        await self.shop.office.report(self.execution_id, facts)
+        await self.shop.office.report(self.execution_id, self._clean(facts))
 
     def post(self, facts: list[Fact]) -> None:
-        self.shop.office.post(self.execution_id, facts)
+        self.shop.office.post(self.execution_id, self._clean(facts))
+
+    def _clean(self, facts: list[Fact]) -> list[Fact]:
+        """The one place where facts leave: nothing secret leaves with them."""
+        return [redacted(fact, self.redactor) for fact in facts] if self.redactor else facts
 
     def recorded(self, order: RunPipeline) -> list[Event]:
         events = self.shop.log.read(self.execution_id, after=order.since - 1)

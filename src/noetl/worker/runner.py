@@ -6,70 +6,34 @@ its facts wait for the next report.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Protocol
-
-import msgspec
-from msgspec.structs import replace
+from collections.abc import Mapping
+from inspect import iscoroutinefunction
+from typing import Any
 
 from noetl.errors import NoetlError, TemplateError
 from noetl.expr.assign import failure_of, render
 from noetl.lang.fitting import misfit
-from noetl.lang.layering import restrictions, tightened
+from noetl.lang.layering import restrictions
 from noetl.model.events import Event, Fact
-from noetl.model.kinds import ToolKind
 from noetl.model.orders import RunPipeline
-from noetl.model.output import Failure, Output, Spilled, failed, failure
+from noetl.model.output import Failure, Output, failed, failure
 from noetl.model.playbook import Playbook, Step
 from noetl.pipeline import facts, machine
-from noetl.pipeline.frame import Frame, Moment
+from noetl.pipeline.frame import Frame
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
-from noetl.ports import Call, World
-from noetl.worker.keeping import Keeper, unreadable
-from noetl.worker.render import call_of
+from noetl.pipeline.replay import Replay, resume
+from noetl.ports import Call
+from noetl.worker.caller import Caller, broke
+from noetl.worker.keeping import Keeper, is_elsewhere, unreadable
+from noetl.worker.surroundings import Surroundings
 from noetl.worker.world import LocalWorld
 
 #: facts that may wait for a later report
 _PATIENCE = 64
-
-
-class Tools(Protocol):
-    """The installed tools."""
-
-    def __getitem__(self, name: str) -> ToolKind:
-        """What a kind says of itself."""
-
-    def module(self, name: str) -> Any:
-        """The module that runs it."""
-
-
-class Surroundings(Protocol):
-    """What a runner needs from its process."""
-
-    tools: Tools
-
-    def moment(self) -> Moment:
-        """The time now, and chance."""
-
-    def child_id(self) -> str:
-        """The id of an execution that is to be started."""
-
-    def paused(self) -> bool:
-        """Whether nothing new may start."""
-
-    async def sleep_until(self, when: float) -> None:
-        """Sleep until a time in seconds since the epoch."""
-
-    async def report(self, facts: list[Fact]) -> None:
-        """Hand over facts; returns when they are durable."""
-
-    def post(self, facts: list[Fact]) -> None:
-        """Hand over facts, without waiting."""
-
-    def recorded(self, order: RunPipeline) -> list[Event]:
-        """What the log has of the order's pipeline."""
+_NO_SECRETS_IN_PAYLOADS = (
+    "the `input` of a child playbook is recorded, and this one holds a secret: "
+    "declare the credential in the child's own `keychain` instead"
+)
 
 
 class Runner:
@@ -84,14 +48,16 @@ class Runner:
         self.playbook = playbook
         moment = around.moment()
         functions = {"uuid": moment.new_id, "now": self._now}
+        self.keychain = world.keychain
         self.frame = Frame(
             step,
-            {**order.scopes, **functions},
+            {**order.scopes, **functions, "keychain": self.keychain.scope},
             run=order.step_run_id,
             iteration=order.iteration,
             max_payload=playbook.max_payload,
         )
         self.keeper = Keeper(world.results, playbook, step, self.frame)
+        self.caller = Caller(order, step, playbook, around, world, self._progress)
         self.waiting: list[Fact] = []
         #: what the log has of it, when it goes on
         self.recorded: list[Event] = []
@@ -105,27 +71,6 @@ class Runner:
         from datetime import UTC, datetime
 
         return datetime.fromtimestamp(self.around.moment().now, UTC).isoformat()
-
-    def _call(self, move: RunTask, kind: ToolKind, caller: Call | None = None) -> Call:
-        """What a tool is told; whoever calls it can only tighten its spec."""
-        order, progress = self.order, self.frame.progress if caller is None else None
-        call = call_of(move, kind, step=order.step, iteration=order.iteration, progress=progress)
-        outer = restrictions(caller.spec) if caller is not None else self.world.restrict
-        return replace(call, spec=tightened(call.spec, outer)) if outer else call
-
-    def _is_held(self, move: RunTask) -> bool:
-        """Whether something may be forbidden to a task."""
-        return bool(self.world.restrict) or any(key in move.task.spec for key in ("network", "allow_hosts"))
-
-    def _unable(self, move: RunTask, kind: ToolKind, call: Call) -> Output | None:
-        """Why a task must not be tried: what it asks for would be left out in silence."""
-        if not kind.keeps_network and (call.spec.get("network") == "off" or "allow_hosts" in call.spec):
-            key = "`network: off`" if call.spec.get("network") == "off" else "`allow_hosts`"
-            return failed(failure("isolation", f"{key} cannot be kept by `kind: {kind.name}`; the task was not run"))
-        if move.task.auth is None:
-            return None
-        message = "`auth` cannot be resolved by this version: the keychain is not there yet"
-        return failed(failure("credential", message))
 
     def sprint(self) -> bool:
         """Run as far as plain functions go; whether that was to the end. Most short pipelines need no more."""
@@ -171,19 +116,22 @@ class Runner:
     # --- the first move ----------------------------------------------------------------------------------------------
 
     def _is_ready(self) -> bool:
-        """Whether it can begin without reading anything from the result store."""
+        """Whether it can begin at once: nothing is to be read from the result store, and no credential looked up."""
         order = self.order
         if order.begun:
             self.recorded = self.around.recorded(order)
-        external = any("kept" in one.payload or one.payload.get("output", {}).get("external") for one in self.recorded)
+        elsewhere = any(
+            "kept" in one.payload or "redacted" in one.payload or one.payload.get("output", {}).get("external")
+            for one in self.recorded
+        )
         heavy_answer = order.answer is not None and not self.keeper.is_light(order.answer)
-        return not (order.rows or order.gather is not None or external or heavy_answer)
+        return not (order.rows or order.gather is not None or elsewhere or heavy_answer or self.keychain.declared)
 
     def _first(self) -> Move | None:
         order, frame = self.order, self.frame
         if not order.begun:
             return machine.begin(frame, self.around.moment())
-        machine.resume(frame, self.recorded)
+        resume(frame, self.recorded)
         if order.answer is not None:
             if frame.recorded_start is None or frame.number != order.number:
                 return None  # it has been answered already
@@ -191,22 +139,54 @@ class Runner:
         return machine.proceed(frame, self.around.moment())
 
     async def _prepared(self) -> Move | None:
-        """The first move of a pipeline that needs something from the result store."""
+        """The first move of a pipeline that needs credentials, or something that the log does not have."""
         order, frame = self.order, self.frame
         if order.gather is not None:
             return machine.close(frame, await self.keeper.gathered(order.gather))
+        await self._look_up()
         problem = await self._rows()
+        if order.begun:
+            problem = await self._brought_back(problem)
         if problem is not None:
             return machine.spoil(frame, problem)
         if not order.begun:
             return machine.begin(frame, self.around.moment())
-        machine.resume(frame, await self.keeper.refilled(self.recorded))
         await self.keeper.remembered()
         if order.answer is None:
             return machine.proceed(frame, self.around.moment())
         if frame.recorded_start is None or frame.number != order.number:
             return None  # it has been answered already
         return await self._conclude(order.answer)
+
+    async def _brought_back(self, problem: Failure | None) -> Failure | None:
+        """Bring the frame to where the log ends; tasks whose values were redacted there run again on the way."""
+        replay = Replay(self.frame, await self.keeper.refilled(self.recorded))
+        while not replay.done:
+            # What a task waited for has come, and comes only once; with a problem nothing runs any more.
+            if problem is not None or self.caller.suspends(self.frame.task.kind):
+                replay.keep()
+                continue
+            await self.keeper.remembered()
+            move = replay.next()
+            if not isinstance(move, RunTask):
+                problem = move
+                continue
+            output = await self.keeper.brought(await self._again(move))
+            output = machine.shaped(self.frame, output, self.around.moment())
+            if output["error"] is None and is_elsewhere(output):
+                replay.keep()  # nobody reads it
+            else:
+                problem = replay.take(output)
+        return problem
+
+    async def _again(self, move: RunTask) -> Output:
+        """Run a task that has run before, for its output alone."""
+        call = await self.caller.ready(move, None)
+        return await self.caller.run(call, move.task) if isinstance(call, Call) else call
+
+    async def _look_up(self) -> None:
+        """Have the credentials that the next task may read, or know why it cannot start."""
+        self.frame.problem = await self.caller.problem()
 
     async def _rows(self) -> Failure | None:
         """Read the elements of loops over references, and evaluate the `input` that may read them."""
@@ -229,6 +209,7 @@ class Runner:
     async def _sleep(self, move: Sleep) -> Move:
         await self._report()
         await self.around.sleep_until(move.until)
+        await self._look_up()
         return machine.proceed(self.frame, self.around.moment())
 
     async def _conclude(self, output: Output) -> Move:
@@ -238,6 +219,7 @@ class Runner:
 
     async def _kept(self, shaped: Output) -> Move:
         output, recorded = await self.keeper.kept(shaped)
+        await self._look_up()
         return machine.conclude(self.frame, output, self.around.moment(), recorded)
 
     async def _report(self) -> None:
@@ -262,49 +244,48 @@ class Runner:
             or move.task.auth is not None
             or iscoroutinefunction(run)
             or "timeout" in move.task.spec
-            or (not kind.keeps_network and self._is_held(move))
+            or (not kind.keeps_network and self.caller.is_held(move.task))
         ):
             return None
         if self.frame.recorded_start != (move.task_run_id, move.attempt):
             self.waiting.append(facts.started_fact(self.frame, {}))
         try:
-            output: Output = run(self._call(move, kind), self.world)
+            output: Output = run(self.caller.call(move, self.frame.progress), self.world)
         except TemplateError as error:
             return failed(failure_of(error))
         except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
-            return _broke(error)
+            return broke(error)
         return output
 
     async def _task(self, move: RunTask) -> Move | None:
         """Run a task; None when it waits for something."""
         again = self.frame.recorded_start == (move.task_run_id, move.attempt)
         kind = self.around.tools[move.task.kind]
-        try:
-            call = self._call(move, kind)
-        except TemplateError as error:
-            return await self._ended(failed(failure_of(error)), again=again)
-        unable = self._unable(move, kind, call)
-        if unable is not None:
-            return await self._ended(unable, again=again)
-        suspend = getattr(self.around.tools.module(kind.name), "suspend", None)
+        call = await self.caller.ready(move, self.frame.progress)
+        if not isinstance(call, Call):
+            return await self._ended(call, again=again)
+        suspend = self.caller.suspends(kind.name)
         if suspend is not None:
             return await self._suspend(suspend(call, self.around.moment().now), call, again=again)
         if not again:
             self.waiting.append(facts.started_fact(self.frame, {}))
         if not kind.effect_free or len(self.waiting) > _PATIENCE:
             await self._report()
-        return await self._conclude(await self._tool(kind, call))
+        return await self._conclude(await self.caller.run(call, move.task))
 
     async def _ended(self, output: Output, *, again: bool) -> Move:
         """A task that ended before it started."""
         if not again:
             self.waiting.append(facts.started_fact(self.frame, {}))
+        await self._look_up()
         return machine.advance(self.frame, output, self.around.moment())
 
     async def _suspend(self, wait: dict[str, Any], call: Call, *, again: bool) -> Move | None:
         if "kind" in wait:
             return await self._ended(failed(wait), again=again)
         if "child" in wait:
+            if self.keychain.redactor.clean(wait["child"]["payload"])[1]:
+                return await self._ended(failed(failure("credential", _NO_SECRETS_IN_PAYLOADS)), again=again)
             wait["child"]["execution_id"] = self.around.child_id()
             if forbidden := restrictions(call.spec):
                 wait["child"]["restrict"] = forbidden
@@ -312,79 +293,3 @@ class Runner:
             self.waiting.append(facts.started_fact(self.frame, {"wait": wait}))
         await self._report()
         return None
-
-    async def _tool(self, kind: ToolKind, call: Call) -> Output:
-        if kind.name == "workbook":
-            return _within(await self._workbook(call), call.spec.get("limits.output_bytes"))
-        run: Callable[[Call, World], Awaitable[Output] | Output] | None
-        run = getattr(self.around.tools.module(kind.name), "run", None)
-        if run is None:
-            return failed(failure("fail", f"`kind: {kind.name}` cannot be run by this version"))
-        timeout = call.spec.get("timeout")
-        self.world.listeners[call.key] = self._progress
-        try:
-            async with asyncio.timeout(None if timeout is None else float(timeout)):
-                made = run(call, self.world)
-                output: Output = await made if isawaitable(made) else made
-                return _within(output, call.spec.get("limits.output_bytes"))
-        except TimeoutError:
-            layer = self.frame.task.spec.get("timeout")
-            named = "spec.timeout" if layer is None or layer.origin == "task.spec" else _key_of(layer.origin)
-            message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`{named}`)"
-            return failed(failure("timeout", message, retryable=True))
-        except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
-            return _broke(error)
-        finally:
-            del self.world.listeners[call.key]
-
-    # --- the workbook ------------------------------------------------------------------------------------------------
-
-    async def _workbook(self, call: Call) -> Output:
-        """A task of the workbook: a pipeline of its own that sees nothing of its caller but `ctx` and its input."""
-        tasks = self.playbook.workbook[str(call.config["task"])]
-        scopes = {key: call.scopes[key] for key in ("workload", "ctx", "execution_id", "now", "uuid")}
-        scopes |= {"input": dict(call.own_input), "step": {}}
-        step = Step(name=call.step, at=tasks[0].at, tasks=tasks)
-        frame = Frame(step, scopes, run=call.key.partition("/")[2], iteration=None)
-        move = machine.begin(frame, self.around.moment())
-        while not isinstance(move, Finish):
-            if isinstance(move, Sleep):
-                await self.around.sleep_until(move.until)
-                move = machine.proceed(frame, self.around.moment())
-                continue
-            move = machine.advance(frame, await self._workbook_task(move, call), self.around.moment())
-        output: Output = move.facts[-1].payload["output"]
-        return output
-
-    async def _workbook_task(self, move: RunTask, outer: Call) -> Output:
-        kind = self.around.tools[move.task.kind]
-        try:
-            call = self._call(move, kind, outer)
-        except TemplateError as error:
-            return failed(failure_of(error))
-        unable = self._unable(move, kind, call)
-        if unable is not None:
-            return unable
-        if getattr(self.around.tools.module(kind.name), "suspend", None) is not None:
-            return failed(failure("fail", f"`kind: {kind.name}` cannot stand in a workbook: call it from the step"))
-        output = await self._tool(kind, replace(call, task=f"{outer.task}.{call.task}"))
-        if isinstance(output["data"], Spilled):
-            output = {**output, "data": await self.world.results.load(output["data"])}
-        return output
-
-
-def _within(output: Output, limit: float | None) -> Output:
-    """An output, unless it has more bytes than it may have; tools that count themselves never get that far."""
-    size = 0 if limit is None or output["data"] is None else len(msgspec.json.encode(output["data"]))
-    if limit is None or size <= limit:
-        return output
-    return failed(failure("limit", f"the result has {size:,} bytes as JSON; the limit is {int(limit):,}"))
-
-
-def _broke(error: Exception) -> Output:
-    return failed(failure("tool-crashed", f"the tool broke: {type(error).__name__}: {error}"))
-
-
-def _key_of(origin: str) -> str:
-    """Where a timeout that a task has from elsewhere is written."""
-    return origin if ".timeouts." in origin else f"{origin}.timeout"

@@ -8,7 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from noetl.ports import Call, ResultDamaged, ResultStore
+from noetl.model.redaction import Stream
+from noetl.ports import Call, Keychain, ResultDamaged, ResultStore
+from noetl.worker.redacting import CleanResults
 
 T = TypeVar("T")
 #: rows of a reference are read so many at a time, and so many blocks of them are kept
@@ -24,18 +26,25 @@ class LocalWorld:
         environment: Mapping[str, str],
         log: Callable[[Call, str, str], None],
         results: ResultStore,
+        keychain: Keychain,
         *,
         hidden: Sequence[Path] = (),
         restrict: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.folder = folder
-        self.results = results
+        #: nothing secret is stored
+        self.results = CleanResults(results, keychain.redactor)
         #: the rows that a loop over a reference is at: (where they lie, from which on) → rows
         self._rows: dict[tuple[str, int], asyncio.Future[list[Any]]] = {}
         self.environment = environment
+        self.keychain = keychain
+        #: step → the credentials that its templates read
+        self.reading: dict[str, frozenset[str]] = {}
         self.hidden = hidden
         self.restrict = restrict
         self._log = log
+        #: what tasks under way write, by their key: stream → what holds back the beginning of a secret
+        self._written: dict[str, dict[str, Stream[str]]] = {}
         #: task key → who hears of its progress
         self.listeners: dict[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {}
         self._kept: dict[str, tuple[asyncio.Future[Any], Callable[[Any], Awaitable[None]]]] = {}
@@ -50,9 +59,28 @@ class LocalWorld:
         found: T = await asyncio.shield(kept[0])
         return found
 
+    def is_secret(self, text: str) -> bool:
+        """Whether a text holds a secret."""
+        return self.keychain.redactor.clean(text)[1]
+
+    async def secret(self, provider: str, secret: str, key: str | None) -> Any:
+        """A secret by its name."""
+        return await self.keychain.secret(provider, secret, key)
+
     def log(self, call: Call, stream: str, text: str) -> None:
-        """Keep what a task wrote."""
-        self._log(call, stream, text)
+        """Keep what a task wrote, without secrets; one may lie across two pieces."""
+        redactor = self.keychain.redactor
+        if redactor or call.key in self._written:
+            streams = self._written.setdefault(call.key, {})
+            text = streams.setdefault(stream, redactor.lines()).feed(text)
+        if text:
+            self._log(call, stream, text)
+
+    def wrote(self, call: Call) -> None:
+        """A task is over: what was held back of its lines is no secret."""
+        for stream, held in self._written.pop(call.key, {}).items():
+            if rest := held.finish():
+                self._log(call, stream, rest)
 
     def draft(self, suffix: str) -> Path:
         """A new file for what is to be spilled."""
@@ -91,6 +119,7 @@ class LocalWorld:
             else:
                 made.cancel()
         self._kept.clear()
+        self.keychain.close()
 
 
 async def _made(make: Callable[[], Awaitable[T]]) -> T:

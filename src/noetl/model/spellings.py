@@ -1,0 +1,90 @@
+"""The forms in which a secret may turn up in text: as it is, encoded, escaped, turned round."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+
+#: a value that is shorter is not looked for: it would be found everywhere
+SHORTEST = 4
+#: a line of a longer secret that is shorter is not looked for by itself
+_SHORTEST_LINE = 8
+#: what programs leave as it is when they write a value into an address
+_SAFE = ("", "/", "~", "/!$'()*+,;:@~", "/!$&'()*+,;=:@?~")
+
+
+def spellings(secret: str) -> set[str]:
+    """All forms of a secret that are long enough to be looked for."""
+    return {form for form in _forms(secret) if len(form) >= SHORTEST}
+
+
+def _forms(secret: str) -> Iterator[str]:
+    if len(secret) < SHORTEST:
+        return
+    for text in (secret, " ".join(secret.split()), *_lines(secret)):
+        yield text
+        yield text[::-1]
+        yield from _escaped(text)
+    data = secret.encode("utf-8", "surrogatepass")
+    yield from _based(data)
+    yield from (data.hex(), data.hex().upper())
+    yield from _in_addresses(secret)
+    for wide in (secret.encode("utf-16-le", "surrogatepass"), secret.encode("utf-16-be", "surrogatepass")):
+        yield from _based(wide)
+        yield wide.hex()
+    # UTF-16 that somebody read as if each byte were a character; both byte orders have this in them
+    yield "\0".join(secret)
+
+
+def _lines(secret: str) -> Iterator[str]:
+    """A key of several lines may be shown line by line; what frames it says nothing."""
+    lines = secret.splitlines()
+    if len(lines) > 1:
+        stripped = (line.strip() for line in lines)
+        yield from (line for line in stripped if len(line) >= _SHORTEST_LINE and not line.startswith("-----"))
+
+
+def _escaped(text: str) -> Iterator[str]:
+    import json  # slow to import, as the others are, and most runs have no secrets
+    from html import escape
+
+    for escaped in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
+        yield escaped
+        yield escaped.replace("/", "\\/")
+        yield json.dumps(escaped)[1:-1]  # JSON within JSON
+    yield repr(text)[1:-1]
+    yield ascii(text)[1:-1]
+    yield escape(text)
+    yield escape(text, quote=False)
+    yield text.replace("'", "'\"'\"'")  # as shells quote it
+    yield text.replace("'", "'\\''")
+
+
+def _in_addresses(secret: str) -> Iterator[str]:
+    from urllib.parse import quote, quote_plus
+
+    for safe in _SAFE:
+        encoded = quote(secret, safe=safe, errors="replace")
+        yield encoded
+        yield "".join(part.lower() if part.startswith("%") else part for part in _percents(encoded))
+    yield quote_plus(secret, errors="replace")
+
+
+def _percents(text: str) -> Iterator[str]:
+    """The text in parts, each `%2F` by itself."""
+    head, *rest = text.split("%")
+    yield head
+    for part in rest:
+        yield f"%{part[:2]}"
+        yield part[2:]
+
+
+def _based(data: bytes) -> Iterator[str]:
+    """Base64 of it wherever it stands in what was encoded: without what its neighbours have a share in."""
+    for before in range(3):
+        encoded = b64encode(bytes(before) + data).decode().rstrip("=")
+        first = (0, 2, 3)[before]
+        last = len(encoded) - ((before + len(data)) % 3 != 0)
+        core = encoded[first:last]
+        yield core
+        yield core.replace("+", "-").replace("/", "_")

@@ -1,0 +1,106 @@
+"""Keychains: those of the executions of one process, and what their tools may see of its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from noetl.config import Settings
+from noetl.model.net import Net
+from noetl.model.output import Failure, failure
+from noetl.model.playbook import Playbook
+from noetl.model.scope import merged
+from noetl.ports import Source
+from noetl.secrets.keychain import ExecutionKeychain, variables
+from noetl.secrets.master import Master
+from noetl.secrets.sources import Sources, Vault
+from noetl.secrets.store import Store
+from noetl.secrets.web import Web
+
+#: a shorter secret within a longer value may be there by chance
+_TELLING = 12
+
+
+def open_store(settings: Settings, clock: Callable[[], float]) -> Store:
+    """The credential store of a home."""
+    master = Master(settings.key, settings.key_file or settings.home / "key")
+    return Store(settings.home / "credentials.json", master, clock)
+
+
+def _dump_no_core() -> None:
+    """What is in memory now must not be written by a crash, neither ours nor that of a tool."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+def folder_of(source: Source) -> Path:
+    """Where relative paths of a playbook start."""
+    return Path(source.file).absolute().parent
+
+
+class Keychains:
+    """One for each execution, made when it starts or is gone on with."""
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], float], new_id: Callable[[], str]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._new_id = new_id
+        self._store = open_store(settings, clock)
+        self._web = Web()
+        self._made: dict[str, ExecutionKeychain] = {}
+        #: what tools may see: never a variable that some playbook here takes a credential from
+        self.environment: dict[str, str] = dict(settings.environment)
+
+    async def check(self, execution_id: str, net: Net, source: Source, payload: Mapping[str, Any]) -> Failure | None:
+        """Why an execution cannot start: what its playbook declares is not there."""
+        playbook = net.playbook
+        self._hide(playbook)
+        if not playbook.keychain:
+            return None
+        keychain = self.of(execution_id, playbook, merged(playbook.workload, payload), folder_of(source))
+        problem = await keychain.check()
+        if problem is None:
+            return None
+        self.forget(execution_id)
+        return failure("credential", keychain.redactor.text(problem))
+
+    def of(self, execution_id: str, playbook: Playbook, workload: Mapping[str, Any], folder: Path) -> ExecutionKeychain:
+        """The keychain of an execution."""
+        made = self._made.get(execution_id)
+        if made is None:
+            self._hide(playbook)
+            vault = Vault(self._settings.vault_address, self._settings.vault_token, self._settings.vault_namespace)
+            sources = Sources(self._store, self._settings.environment, vault, folder, self._web)
+            scopes = {"workload": workload, "execution_id": execution_id, "now": self._now, "uuid": self._new_id}
+            made = ExecutionKeychain(playbook.keychain, scopes, sources, self._web, self._clock)
+            made.on_found = self._hide_values
+            made.on_close = lambda: self.forget(execution_id)
+            self._made[execution_id] = made
+        return made
+
+    def forget(self, execution_id: str) -> None:
+        """An execution is over."""
+        self._made.pop(execution_id, None)
+
+    def _hide(self, playbook: Playbook) -> None:
+        """Take the variables that a playbook names out of what tools see, also of playbooks that do not name them."""
+        for name in variables(playbook):
+            self.environment.pop(name, None)
+
+    def _hide_values(self, secrets: Collection[str]) -> None:
+        """The same with variables that hold a secret under another name, alone or in an address."""
+        _dump_no_core()
+        for name, value in list(self.environment.items()):
+            if any(secret == value or (len(secret) >= _TELLING and secret in value) for secret in secrets):
+                del self.environment[name]
+
+    def _now(self) -> str:
+        return datetime.fromtimestamp(self._clock(), UTC).isoformat()
+
+    async def close(self) -> None:
+        """Forget everything."""
+        self._made.clear()
+        await self._web.close()

@@ -1,0 +1,226 @@
+"""ExecutionKeychain: the entries of a playbook's `keychain`, resolved for one execution, in memory and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from itertools import chain
+from typing import Any, Final
+
+from noetl.errors import TemplateError
+from noetl.model.playbook import Credential, Playbook
+from noetl.model.redaction import Redactor
+from noetl.model.spellings import SHORTEST
+from noetl.ports import NoCredential
+from noetl.secrets.kinds import completed, fields_of, missing_in, secrets_in
+from noetl.secrets.sources import Sources
+from noetl.secrets.tokens import Tokens
+from noetl.secrets.web import Web
+
+_OAUTH: Final = "oauth2_client_credentials"
+#: settings that say where a value comes from, and not what it is
+_WHENCE: Final = frozenset({"from", "provider", "secret", "key"})
+
+
+class ExecutionKeychain:
+    """What a playbook declares, what tasks fetch beside it, and the redactor that knows it all."""
+
+    def __init__(
+        self,
+        entries: Collection[Credential],
+        scopes: Mapping[str, Any],
+        sources: Sources,
+        web: Web,
+        clock: Callable[[], float],
+    ) -> None:
+        self.redactor = Redactor()
+        self.scope: dict[str, Any] = {}
+        self._entries = {entry.name: entry for entry in entries}
+        self.declared = bool(entries)
+        self._scopes = {**scopes, "keychain": self.scope}
+        self._sources = sources
+        self._web = web
+        self._clock = clock
+        self._tokens: dict[str, Tokens] = {}
+        self._kinds: dict[str, str] = {}
+        self._resolved = False
+        self._turn = asyncio.Lock()
+        #: who hears of new secrets, and of the end
+        self.on_found: Callable[[Collection[str]], None] = _nobody
+        self.on_close: Callable[[], None] = lambda: None
+
+    def close(self) -> None:
+        """Forget it all."""
+        self.scope.clear()
+        self._tokens.clear()
+        self.on_close()
+
+    def _know(self, secrets: Iterable[str]) -> None:
+        """These are secrets from now on: before anybody else has them."""
+        found = list(secrets)
+        self.redactor.add(*found)
+        self.on_found([secret for secret in found if len(secret) >= SHORTEST])
+
+    # --- what is declared ----------------------------------------------------------------------------------------------
+
+    async def check(self) -> str | None:
+        """What is wrong with the declared entries, all of them at once; None: nothing."""
+        problems = []
+        async with self._turn:
+            for name in self._entries:
+                try:
+                    await self._resolve(name, ())
+                except NoCredential as error:
+                    problems.append(f"`{name}`: {error}")
+        self._resolved = not problems
+        if not problems:
+            return None
+        what = "a credential is" if len(problems) == 1 else f"{len(problems)} credentials are"
+        return f"{what} missing: {'; '.join(problems)}"
+
+    async def ready(self, reading: Collection[str] = ()) -> None:
+        """Resolve everything once, and renew the tokens that templates are about to read."""
+        if not self._resolved:
+            async with self._turn:
+                for name in self._entries:
+                    await self._resolve(name, ())
+            self._resolved = True
+        for name in reading:
+            tokens = self._tokens.get(name)
+            if tokens is not None and not (tokens.is_fresh and "token" in self.scope[name]):
+                await self._with_token(name)
+
+    async def credential(self, name: str) -> dict[str, Any]:
+        """A credential for use now; one that is not declared is looked for in the store."""
+        if name not in self.scope:
+            async with self._turn:
+                await (self._resolve(name, ()) if name in self._entries else self._from_store(name))
+        if name in self._tokens:
+            await self._with_token(name)
+        return {**self.scope[name], "kind": self._kinds[name]}
+
+    async def renewed(self, name: str, used: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The credential with another token than the one that was refused."""
+        if name not in self._tokens:
+            return None
+        await self._with_token(name, instead_of=used.get("token"))
+        return {**self.scope[name], "kind": self._kinds[name]}
+
+    async def secret(self, provider: str, secret: str, key: str | None) -> Any:
+        """A secret that no entry declares."""
+        found = _picked(await self._sources.fetch(provider or "store", secret), key, secret)
+        # A text may hold a map, whose parts somebody may take out of it.
+        self._know(secrets_in("generic", {"value": found} if isinstance(found, str) else {}))
+        self._know(secrets_in("generic", fields_of("generic", found)))
+        return found
+
+    # --- one entry -----------------------------------------------------------------------------------------------------
+
+    async def _resolve(self, name: str, trail: tuple[str, ...]) -> None:
+        if name in self.scope:
+            return
+        if name in trail:
+            raise NoCredential(f"it reads itself: {' → '.join((*trail, name))}")
+        entry = self._entries[name]
+        for other in _reads(entry):
+            if other in self._entries:
+                await self._resolve(other, (*trail, name))
+        try:
+            given = {key: value.evaluate(self._scopes) for key, value in entry.settings.items() if key != "from"}
+        except TemplateError as error:
+            raise NoCredential(f"a template of it fails: {error.message}") from None
+        given = {key: value for key, value in given.items() if value is not None}
+        fields = {key: value for key, value in given.items() if key not in _WHENCE}
+        if _names_a_source(entry, given) or missing_in(entry.kind, fields):
+            fields = {**await self._fetched(entry, given), **fields}
+        self._keep(name, entry.kind, fields)
+
+    async def _fetched(self, entry: Credential, given: Mapping[str, Any]) -> dict[str, Any]:
+        provider, secret = _source(entry, given)
+        if provider == "store":
+            kind, stored = self._sources.store.get(secret)
+            if "generic" not in (kind, entry.kind) and entry.kind not in ("secret_manager", kind):
+                raise NoCredential(f"the store has a `{kind}` of the name `{secret}`, not a `{entry.kind}`")
+            found: Any = stored
+        else:
+            found = await self._sources.fetch(provider, secret, given.get("options"))
+        found = _picked(found, given.get("key"), secret)
+        fields = fields_of(entry.kind, found)
+        self._know(secrets_in(entry.kind, fields))
+        return fields
+
+    async def _from_store(self, name: str) -> None:
+        try:
+            kind, fields = self._sources.store.get(name)
+        except NoCredential as error:
+            raise NoCredential(f"the keychain does not declare `{name}`, and {error}") from None
+        self._keep(name, kind, fields)
+
+    def _keep(self, name: str, kind: str, fields: Mapping[str, Any]) -> None:
+        fields = completed(kind, fields)
+        self._know(secrets_in(kind, fields))
+        lacking = missing_in(kind, fields)
+        if lacking:
+            names = ", ".join(f"`{part}`" for part in lacking)
+            raise NoCredential(f"it is a `{kind}` and has no {names}")
+        self._kinds[name] = kind
+        self.scope[name] = fields
+        if kind == _OAUTH:
+            self._tokens[name] = Tokens(name, fields, self._web, self._clock)
+
+    async def _with_token(self, name: str, *, instead_of: str | None = None) -> None:
+        token = await self._tokens[name].get(instead_of=instead_of)
+        self._know([str(token["token"])])
+        self.scope[name] = {**self.scope[name], **token}
+
+
+def _nobody(_secrets: Collection[str]) -> None:
+    """There is nobody to tell."""
+
+
+def variables(playbook: Playbook) -> set[str]:
+    """The environment variables that hold credentials, as far as the playbook itself says which."""
+    found = set()
+    for entry in playbook.keychain:
+        given = {key: value.tree for key, value in entry.settings.items() if key != "from" and value.constant}
+        if _names_a_source(entry, given):
+            with suppress(NoCredential):
+                found.add(_source(entry, given))
+    tasks = [*(task for step in playbook.steps for task in step.tasks), *chain(*playbook.workbook.values())]
+    for task in tasks:
+        if task.kind == "secrets":
+            provider, secret = (task.config.get(key) for key in ("provider", "secret"))
+            found.add((str(getattr(provider, "tree", provider)), str(getattr(secret, "tree", secret))))
+    return {secret for provider, secret in found if provider == "env"}
+
+
+def _names_a_source(entry: Credential, given: Mapping[str, Any]) -> bool:
+    return bool(entry.settings.get("from")) or bool(given.get("secret")) or bool(given.get("provider"))
+
+
+def _source(entry: Credential, given: Mapping[str, Any]) -> tuple[str, str]:
+    """Provider and name of the secret: by `from`, by a secret manager's own words, else the store and the entry's name."""
+    named = {key: str(value) for key, value in (entry.settings.get("from") or {}).items() if value is not None}
+    if len(named) > 1:
+        raise NoCredential(f"`from` names several sources: {', '.join(named)}; one of them is enough")
+    if named:
+        return next(iter(named.items()))
+    return str(given.get("provider") or "store"), str(given.get("secret") or entry.name)
+
+
+def _picked(found: Any, key: Any, secret: str) -> Any:
+    """One part of a secret that has several."""
+    if key is None:
+        return found
+    parts = fields_of("generic", found)
+    if str(key) not in parts:
+        names = ", ".join(sorted(parts)) if isinstance(found, Mapping) or len(parts) > 1 else "one value only"
+        raise NoCredential(f"`{secret}` has no `{key}`; it has {names}")
+    return parts[str(key)]
+
+
+def _reads(entry: Credential) -> list[str]:
+    """The other entries that its templates read."""
+    reads = [read for key, value in entry.settings.items() if key != "from" for read in value.facts.reads]
+    return [read.path[1] for read in reads if read.path[0] == "keychain" and len(read.path) > 1]

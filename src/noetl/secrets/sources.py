@@ -1,0 +1,130 @@
+"""Where secrets come from beside the store: the environment, files, Vault, and providers of installed plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from noetl.config import Secret
+from noetl.model.nearest import nearest
+from noetl.ports import NoCredential
+from noetl.secrets.store import Store
+from noetl.secrets.web import Web
+
+#: the entry point group of plugins: an object with `fetch(secret, options)`, plain or async, that yields a text or a map
+GROUP: Final = "noetl.secrets"
+_MOST = 1 << 20
+
+
+class Vault(msgspec.Struct, frozen=True):
+    """Where HashiCorp Vault is, and as whom to ask."""
+
+    address: str | None = None
+    token: Secret | None = None
+    namespace: str | None = None
+
+
+class Sources:
+    """All places a secret may come from, as one execution sees them."""
+
+    def __init__(self, store: Store, environment: Mapping[str, str], vault: Vault, folder: Path, web: Web) -> None:
+        self.store = store
+        self._environment = environment
+        self._vault = vault
+        self._folder = folder
+        self._web = web
+
+    async def fetch(self, provider: str, secret: str, options: Mapping[str, Any] | None = None) -> Any:
+        """A secret: a text, or a map of its parts."""
+        if provider == "store":
+            return self.store.get(secret)[1]
+        if provider == "env":
+            return self._variable(secret)
+        if provider == "file":
+            return self._file(secret)
+        if provider == "vault":
+            return await self._from_vault(secret, options or {})
+        return await _from_plugin(provider, secret, options or {})
+
+    def _variable(self, name: str) -> str:
+        value = self._environment.get(name)
+        if value is None or value == "":
+            said = "is not set" if value is None else "is empty"
+            raise NoCredential(f"the environment variable {name} {said}")
+        return value
+
+    def _file(self, name: str) -> str:
+        file = self._folder / Path(name).expanduser()
+        try:
+            with file.open("rb") as opened:
+                data = opened.read(_MOST + 1)
+        except OSError as error:
+            raise NoCredential(f"the file {file} cannot be read: {error.strerror}") from None
+        try:
+            text = data.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise NoCredential(f"the file {file} is not text in UTF-8") from None
+        if not text or len(data) > _MOST:
+            raise NoCredential(f"the file {file} is {'too large for a secret' if text else 'empty'}")
+        return text
+
+    async def _from_vault(self, path: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """A secret of the key/value engine, version 2."""
+        vault = self._vault
+        if not vault.address or not vault.token:
+            raise NoCredential("Vault is asked for a secret: set VAULT_ADDR and VAULT_TOKEN")
+        headers = {"X-Vault-Token": vault.token.reveal(), "X-Vault-Request": "true"}
+        if vault.namespace:
+            headers["X-Vault-Namespace"] = vault.namespace
+        version = f"?version={int(options['version'])}" if options.get("version") else ""
+        status, answer = await self._web.ask(
+            "GET", f"{vault.address.rstrip('/')}/v1/{_api_path(path)}{version}", headers=headers
+        )
+        found = answer.get("data") if isinstance(answer.get("data"), dict) else {}
+        data = found.get("data") if found else None
+        if status == 200 and isinstance(data, dict):
+            return data
+        why = {403: "the token may not read it", 404: "it is not there, or was deleted", 503: "Vault is sealed"}
+        said = why.get(status, f"the answer was {status}, and not a secret of the key/value engine, version 2")
+        raise NoCredential(f"Vault has no secret at `{path}` for us: {said}", retryable=status >= 500)
+
+
+def _api_path(path: str) -> str:
+    """`secret/crm/api` as the API spells it; who writes `secret/data/crm/api` has done so already."""
+    from urllib.parse import quote
+
+    mount, _, rest = path.strip("/").partition("/")
+    if not rest:
+        raise NoCredential(f"`{path}` is no path of a secret in Vault: write its mount and its name, `secret/{path}`")
+    return quote(f"{mount}/{rest}" if rest.startswith("data/") else f"{mount}/data/{rest}")
+
+
+async def _from_plugin(provider: str, secret: str, options: Mapping[str, Any]) -> Any:
+    found = _plugins().get(provider)
+    if found is None:
+        known = ["env", "file", "store", "vault", *_plugins()]
+        meant = nearest(provider, known)
+        hint = f"did you mean `{meant}`?" if meant else f"there are {', '.join(known)}"
+        raise NoCredential(f"there is no provider `{provider}`; {hint}")
+    try:
+        answer = found.load().fetch(secret, dict(options))
+        answer = await answer if isawaitable(answer) else answer
+    except NoCredential:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever a plugin raises, its words may hold what nobody may see
+        raise NoCredential(f"the provider `{provider}` has no secret `{secret}` ({type(error).__name__})") from None
+    if not isinstance(answer, (str, Mapping)) or not answer:
+        raise NoCredential(f"the provider `{provider}` answered `{secret}` with neither a text nor a map")
+    return answer
+
+
+@cache
+def _plugins() -> dict[str, Any]:
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
+
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
