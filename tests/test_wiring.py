@@ -76,7 +76,7 @@ def run(coroutine: Any) -> Any:
             "jump-limit",
             "more than 50 times",
         ),
-        ("- {step: a, tool: {kind: duckdb, query: SELECT 1}}", "fail", "cannot be run by this version"),
+        ("- {step: a, tool: {kind: postgres, query: SELECT 1}}", "fail", "cannot be run by this version"),
         ("- {step: a, tool: {kind: wait, until: tomorrow}}", "type", "cannot wait so"),
         ("- {step: a, tool: {kind: wait, seconds: '{{ workload.n * 1e12 }}'}}", "type", "beyond the year 9999"),
         ("- {step: a, tool: {kind: wait, signal: s, timeout: '{{ 10 ** 400 }}'}}", "type", "cannot wait so"),

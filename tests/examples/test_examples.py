@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("later/*.yaml")])
 OLDER = sorted((FOLDER / "legacy").glob("*.yaml"))
 #: told by the examples; the others need a machine of their own or stand in the reference only
-SHOWN = {"noop", "python", "http", "shell", "postgres", "playbook", "workbook", "transfer", "wait"}
+SHOWN = {"noop", "python", "http", "shell", "postgres", "playbook", "workbook", "transfer", "wait", "duckdb"}
 
 
 def name(path: Path) -> str:

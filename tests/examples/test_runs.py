@@ -25,11 +25,13 @@ RUN = {
     "choose-and-while",
     "crawl",
     "credentials",
+    "csv-to-lake",
     "fan-out-and-join",
     "health-checks",
     "hello",
     "nested-loop",
     "nightly-sync",
+    "pages-to-duckdb",
     "plan-of-jobs",
     "saga",
 }
@@ -264,3 +266,24 @@ def test_the_shop_serves_a_command_and_closes() -> None:
     code = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1] + '/site/team').status); sys.exit(3)"
     done = subprocess.run([*command, code, "{url}"], capture_output=True, text=True, check=False, timeout=30)
     assert (done.stdout.strip(), done.returncode) == ("200", 3)
+
+
+def test_a_csv_file_into_duckdb_and_parquet(home: Home, tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    file, lake = tmp_path / "orders.csv", tmp_path / "lake"
+    rows = [f"{n},customer {n % 7},{n}.5" for n in range(250)]
+    file.write_text("order_id,customer,amount\n" + "\n".join(rows) + "\n")
+    for _ in range(2):  # the second time nothing is doubled
+        found = output(home.run("csv-to-lake", file=file, lake=lake, chunk_rows=100))
+        assert found["rows"] == 250
+        assert [one["orders"] for one in found["best"]] == [36, 36, 36]
+    assert sorted(path.name for path in lake.glob("*.parquet")) == [f"orders_{n}.parquet" for n in range(3)]
+    count = duckdb.connect().execute(f"SELECT count(*) FROM '{lake}/*.parquet'").fetchone()
+    assert count == (250,)
+
+
+def test_pages_of_an_api_into_a_table(home: Home, shop: Any, tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    found = home.run("pages-to-duckdb", api_url=shop.url, database=tmp_path / "shop.duckdb")
+    assert output(found) == {"moved": 100, "orders": 100}
+    assert [path for _, path, _, _ in shop.requests].count("/orders?page=2") == 2

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from noetl.errors import UndefinedValue
-from noetl.expr import template, value
+from noetl.expr import Template, template, value
+from noetl.expr.value import Late
 
 
 def test_templates_are_rendered_in_nested_values_and_not_in_keys() -> None:
@@ -40,3 +41,15 @@ def test_an_undefined_anywhere_inside_is_an_error() -> None:
 @pytest.mark.parametrize("scalar", [None, True, 1, 2.5, "text"])
 def test_a_scalar_is_itself(scalar: Any) -> None:
     assert value(scalar).evaluate({}) is scalar
+
+
+def test_a_late_value_keeps_what_speaks_of_rows_and_what_it_is_told_to_keep() -> None:
+    row, query = template("{{ row.a }}"), template("SELECT {{ x }}")
+    tree = {"query": query, "list": [template("{{ x }}"), row, template("{{ chunk.index }}/{{ x }}")], "n": 1}
+    found = Late(tree, frozenset({"query"})).evaluate({"x": 5})
+    assert found["query"] is query
+    assert found["list"][0] == 5
+    assert found["list"][1] is row
+    assert found["list"][2].source == "{{ chunk.index }}/{{ x }}"
+    assert found["n"] == 1
+    assert isinstance(Late(tree, frozenset({"query"})).with_tree({"query": row}).evaluate({})["query"], Template)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from inspect import isawaitable
@@ -12,9 +14,16 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from noetl.model.output import Output
+from noetl.errors import TemplateError
+from noetl.expr.assign import failure_of
+from noetl.lang import load
+from noetl.model.output import Output, failed
+from noetl.pipeline import machine
+from noetl.pipeline.frame import Frame, Moment
+from noetl.pipeline.machine import RunTask
 from noetl.ports import Call
 from noetl.tools.registry import Kinds
+from noetl.worker.render import call_of
 
 T = TypeVar("T")
 
@@ -28,6 +37,8 @@ class Workshop:
         self.hidden: list[Path] = []
         self.restrict: dict[str, Any] = {}
         self.written: list[tuple[str, str, str]] = []
+        #: what tasks said of their progress, in order
+        self.said: list[dict[str, Any]] = []
         self._kept: dict[str, tuple[asyncio.Task[Any], Callable[[Any], Awaitable[None]]]] = {}
 
     async def resource(self, name: str, make: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[None]]) -> T:
@@ -41,6 +52,14 @@ class Workshop:
 
     def is_secret(self, text: str) -> bool:
         return "hush" in text
+
+    def draft(self, suffix: str) -> Path:
+        drafts = self.folder / ".drafts"
+        drafts.mkdir(exist_ok=True)
+        return drafts / f"{uuid.uuid4().hex}{suffix}"
+
+    async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
+        self.said.append(json.loads(json.dumps(said)))
 
     async def close(self) -> None:
         kept, self._kept = self._kept, {}
@@ -58,6 +77,28 @@ class Workshop:
         call = Call(kind, "e", "step", task, given, values, values, spec or {}, key, 1, scopes)
         made = Kinds().module(kind).run(call, self)
         output: Output = await made if isawaitable(made) else made
+        return output
+
+    def call(self, progress: Mapping[str, Any] | None = None, *, key: str = "", **task: Any) -> Call:
+        """The call of a task as it stands in a playbook; `workload` is what its templates may read."""
+        workload = task.pop("workload", {})
+        playbook = {"apiVersion": "noetl.io/v2", "kind": "Playbook", "metadata": {"name": "p"}}
+        loaded = load(json.dumps({**playbook, "workflow": [{"step": "s", "tool": task}]}), Kinds())
+        assert loaded.net is not None, loaded.diagnostics
+        scopes = {"workload": workload, "ctx": {}, "step": {}, "input": {}, "execution_id": key or "e"}
+        frame = Frame(loaded.net.steps["s"], scopes, run="s-1", iteration=None)
+        move = machine.begin(frame, Moment(0, lambda: "id"))
+        assert isinstance(move, RunTask), move
+        kind = Kinds()[task["kind"]]
+        return call_of(move, kind, step="s", iteration=None, progress=progress)
+
+    async def task(self, progress: Mapping[str, Any] | None = None, *, key: str = "", **task: Any) -> Output:
+        """Run a task as it stands in a playbook."""
+        try:
+            call = self.call(progress, key=key, **task)
+        except TemplateError as error:
+            return failed(failure_of(error))
+        output: Output = await Kinds().module(task["kind"]).run(call, self)
         return output
 
     async def python(self, code: str, **given: Any) -> Output:

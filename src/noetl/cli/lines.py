@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from noetl.cli.pace import Key, Pace
 from noetl.cli.telling import error_words, held_tokens, place, signal_hint, wait_words
 from noetl.cli.words import count, duration, rate, seconds_of
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 #: seconds between two lines about a loop that goes on
 _REPORT = 10.0
+#: seconds between two lines about how far a long task is
+_PACE = 2.0
 #: lines about the iterations of one step run; what comes beyond is in the log
 _MOST = 5
 #: seconds of a wait that is worth a line
@@ -31,6 +34,9 @@ class Lines:
         self._since: dict[tuple[str, str], tuple[float, int]] = {}
         self._told: dict[tuple[str, str], int] = {}
         self._next = time.monotonic() + _REPORT
+        self._pace = Pace()
+        #: task → when there was last a line about how far it is
+        self._paced: dict[Key, float] = {}
 
     def watch(self, hot: Hot, events: tuple[Event, ...]) -> None:
         """Tell of what has happened."""
@@ -126,6 +132,7 @@ class Lines:
         return f"{place(event.entity_id.partition('.')[0], event.iteration)} {words}"
 
     def _task_done(self, hot: Hot, event: Event) -> str | None:
+        self._pace.hear(hot.id, event)
         payload = event.payload
         if payload["do"] != "retry" or self._is_flood(hot, event):
             return None
@@ -133,6 +140,15 @@ class Lines:
         why = f" failed ({error_words(error)})" if error else " is not yet as wished"
         again = f"attempt {(event.attempt or 1) + 1} in {duration(payload['delay'])}"
         return f"{place(event.entity_id, event.iteration)}{why}, {again}"
+
+    def _task_progress(self, hot: Hot, event: Event) -> str | None:
+        self._pace.hear(hot.id, event)
+        key, now = (hot.id, event.step_run_id or "", event.iteration), time.monotonic()
+        if now - self._paced.setdefault(key, now) < _PACE:
+            return None
+        self._paced[key] = now
+        words = self._pace.words(key)
+        return f"{place(event.entity_id.partition('.')[0], event.iteration)} {words}" if words else None
 
     def _parked(self, hot: Hot, event: Event) -> str | None:
         step, source = event.entity_id, event.payload["from"] or "the start"
@@ -169,6 +185,7 @@ _TELL: dict[str, Callable[[Lines, Hot, Event], str | None]] = {
     "loop.started": Lines._loop,  # noqa: SLF001
     "loop.iteration.failed": Lines._iteration_failed,  # noqa: SLF001
     "task.started": Lines._task_started,  # noqa: SLF001
+    "task.progress": Lines._task_progress,  # noqa: SLF001
     "task.done": Lines._task_done,  # noqa: SLF001
     "signal.received": Lines._signal,  # noqa: SLF001
     "execution.paused": Lines._paused,  # noqa: SLF001

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from noetl.cli.pace import Pace
 from noetl.cli.telling import error_words, place, signal_hint, wait_words, waits
 from noetl.cli.words import duration, rate, seconds_of
 
@@ -44,6 +45,7 @@ class View:
     def __init__(self) -> None:
         self.hots: dict[str, Hot] = {}
         self.retries: dict[tuple[str, str, int | str | None], Retry] = {}
+        self.pace = Pace()
         #: loop → when it was first drawn and how far it was then
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
 
@@ -52,6 +54,8 @@ class View:
         if hot.id not in self.hots:
             self.hots[hot.id] = hot
         for event in events:
+            if event.name in ("task.progress", "task.done"):
+                self.pace.hear(hot.id, event)
             if event.name == "task.done" and event.payload["do"] == "retry":
                 self._retry(hot, event)
             elif self.retries and event.name in ("task.started", "task.done"):
@@ -106,8 +110,11 @@ class View:
             yield from self._details(state, run, depth + 1, now)
 
     def _details(self, state: Execution, run: StepRun, depth: int, now: float) -> Iterator[Row]:
-        """Retries, waits and children of a run."""
+        """How far long tasks are, retries, waits and children of a run."""
         shown = 0
+        for task, iteration, words in self.pace.of(state.execution_id, run.id)[:_MOST]:
+            shown += 1
+            yield Row(depth, "running", f"→ {place(task, iteration)}", words)
         for (execution_id, run_id, iteration), retry in self.retries.items():
             if execution_id == state.execution_id and run_id == run.id and shown < _MOST:
                 shown += 1

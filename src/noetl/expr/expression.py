@@ -49,6 +49,11 @@ class Expression:
         return self._facts
 
     @property
+    def path(self) -> tuple[str, ...] | None:
+        """Its names, when it is a dotted path and nothing else."""
+        return self._path
+
+    @property
     def marker(self) -> str | None:
         """`sql` or `raw` when that is the last filter."""
         if self._path is not None or "|" not in self.source:

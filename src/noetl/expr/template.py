@@ -36,6 +36,9 @@ class Template(Understood):
         self._parts: tuple[Part, ...] | None = _parts_of(source)
         self._lone: Expression | None = _lone(self._parts or ())
 
+    def __str__(self) -> str:
+        return self.source
+
     @property
     def is_constant(self) -> bool:
         """Whether there is no template syntax in it at all."""

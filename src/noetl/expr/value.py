@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from noetl.expr.budget import Budget
 from noetl.expr.facts import Facts, joined
@@ -21,6 +21,10 @@ class Value:
         self.tree = tree
         self._templates: tuple[Template, ...] | None = None
         self._render: _Render | None = None
+
+    def with_tree(self, tree: Any) -> Value:
+        """The same kind of value, of another tree."""
+        return Value(tree)
 
     @property
     def templates(self) -> tuple[Template, ...]:
@@ -44,6 +48,47 @@ class Value:
         if self._render is None:
             self._render = _renderer(self.tree)
         return self._render(scopes, budget)
+
+
+#: what only a tool that goes through rows can give a meaning to
+_OF_ROWS: Final = frozenset({"row", "chunk"})
+
+
+class Late(Value):
+    """A value that is evaluated as far as it can be before there is a row.
+
+    Templates that speak of `row` or `chunk` stay templates, and so does what stands under the keys of `kept`.
+    """
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, tree: Any, kept: frozenset[str]) -> None:
+        super().__init__(tree)
+        self._kept = kept
+
+    def with_tree(self, tree: Any) -> Late:
+        """The same with another tree."""
+        return Late(tree, self._kept)
+
+    def evaluate(self, scopes: Mapping[str, Any], budget: Budget | None = None) -> Any:
+        """The rendered tree, with the templates in it that have to wait."""
+        return self._evaluated(self.tree, scopes, budget)
+
+    def _evaluated(self, tree: Any, scopes: Mapping[str, Any], budget: Budget | None) -> Any:
+        if isinstance(tree, Template):
+            return tree if speaks_of_rows(tree) else tree.evaluate(scopes, budget)
+        if isinstance(tree, Mapping):
+            return {
+                key: part if key in self._kept else self._evaluated(part, scopes, budget) for key, part in tree.items()
+            }
+        if isinstance(tree, (list, tuple)):
+            return [self._evaluated(part, scopes, budget) for part in tree]
+        return tree
+
+
+def speaks_of_rows(found: Template) -> bool:
+    """Whether a template reads `row` or `chunk`."""
+    return any(read.path[0] in _OF_ROWS for read in found.facts.reads)
 
 
 def value(tree: Any) -> Value:

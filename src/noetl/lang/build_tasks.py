@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from noetl.expr.scopes import Boundary
+from noetl.expr.value import Late
 from noetl.lang.grammar import SUGAR, TASK_KEYS
 from noetl.lang.layering import Layer, effective
 from noetl.lang.node import ListNode, MapNode, Node, Scalar, plain
@@ -85,7 +86,7 @@ class TaskBuilder:
             at=self.source.span(node.place, max(node.place, node.end)),
             desc=_text(node.get("desc")),
             config=self.config(node, kind, at(Boundary.TASK_CONFIG), single=single),
-            input=self.sites.values(block, at(self.input_boundary(kind))),
+            input=_with_late(self.sites.values(block, at(self.input_boundary(kind))), kind),
             auth=self.sites.value(node.get("auth"), at(Boundary.TASK_CONFIG)),
             auth_at=self.span(auth) if (auth := node.get("auth")) is not None else None,
             input_at={e.name: self.span(e.key) for e in block.entries} if isinstance(block, MapNode) else {},
@@ -133,7 +134,8 @@ class TaskBuilder:
             config[entry.name] = plain(entry.value) if entry.name in literal else self.sites.value(entry.value, place)
         if single and kind is not None and kind.name_means and "name" in node:
             config.setdefault(kind.name_means, plain(node.get("name")))
-        return config
+        made: dict[str, Any] = _with_late(config, kind)
+        return made
 
     def setting(self, node: Node, place: Place) -> Any:
         """A value of a spec: plain data in which templates are compiled."""
@@ -237,6 +239,13 @@ class TaskBuilder:
 
     def span(self, node: Node) -> Any:
         return self.source.span(node.place, max(node.place, node.end))
+
+
+def _with_late(values: Any, kind: ToolKind | None) -> Any:
+    """A map of compiled values, of which the kind itself fills in some."""
+    if kind is None or not kind.late or not isinstance(values, dict):
+        return values
+    return {name: Late(one.tree, kind.sql) if name in kind.late else one for name, one in values.items()}
 
 
 def _silent(name: str, at: Any, rules: list[Rule]) -> Task:

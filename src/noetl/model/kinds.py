@@ -31,6 +31,8 @@ class ToolKind(msgspec.Struct, frozen=True):
     literal: frozenset[str] = frozenset()
     #: keys whose templates become bound parameters
     sql: frozenset[str] = frozenset()
+    #: keys whose templates about `row` and `chunk`, and whose SQL, wait until the tool has a row
+    late: frozenset[str] = frozenset()
     #: keys whose templates become single words of a command line
     shell: frozenset[str] = frozenset()
     #: keys that name a file: what a template puts there may not lead out of the playbook's folder

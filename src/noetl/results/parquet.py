@@ -8,12 +8,10 @@ from typing import Any
 
 import msgspec
 
+from noetl.errors import NoetlError
 from noetl.ports import ResultDamaged
-from noetl.tools.plain import plain
 
 _MEMORY = "512MB"
-#: types whose values JSON holds as they are
-_AS_THEY_ARE = frozenset({"BOOLEAN", "BIGINT", "INTEGER", "DOUBLE", "VARCHAR"})
 
 
 def write(rows: list[dict[str, Any]], shape: Mapping[str, str], path: Path) -> None:
@@ -34,28 +32,13 @@ def write(rows: list[dict[str, Any]], shape: Mapping[str, str], path: Path) -> N
 
 
 def read(path: Path, start: int = 0, stop: int | None = None) -> list[dict[str, Any]]:
-    """The rows of a file, all or some."""
-    import duckdb
+    """The rows of a file, all or some; values of every type as JSON has them."""
+    from noetl.rows.reading import parquet
 
-    some = "" if stop is None else f" LIMIT {max(0, stop - start)} OFFSET {start}"
     try:
-        with _connect() as db:
-            found = db.execute(f"SELECT * FROM read_parquet({_text(str(path))}){some}")  # noqa: S608  a literal
-            columns = {str(name): str(kind) for name, kind, *_ in found.description or ()}
-            records = found.fetchall()
-    except duckdb.Error as error:
+        return parquet([str(path)], start, stop)
+    except NoetlError as error:
         raise ResultDamaged(f"the payload {path.name} cannot be read: {error}") from error
-    rows = [dict(zip(columns, record, strict=True)) for record in records]
-    for name, kind in columns.items():
-        if kind not in _AS_THEY_ARE:
-            convert = _from_json if kind == "JSON" else plain
-            for row in rows:
-                row[name] = convert(row[name])
-    return rows
-
-
-def _from_json(text: str | None) -> Any:
-    return None if text is None else msgspec.json.decode(text)
 
 
 def _connect() -> Any:

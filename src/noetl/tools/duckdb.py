@@ -1,7 +1,18 @@
-"""kind: duckdb"""
+"""kind: duckdb
+
+The statements run in a data host (`datahost`), a process apart that can be interrupted and killed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Anything, Key, MapOf, OneOf, Text
+
+if TYPE_CHECKING:
+    from noetl.model.output import Output
+    from noetl.ports import Call, World
 
 KIND = ToolKind(
     name="duckdb",
@@ -9,7 +20,7 @@ KIND = ToolKind(
     keys={
         "query": Key(Text(templated=True), "One or many statements; the last one's rows are the output."),
         "command": Key(Text(templated=True), "The same as `query`."),
-        "file": Key(Text(templated=True), "The database file; in memory when left out."),
+        "file": Key(Text(templated=True), "The database file; in memory, for this task alone, when left out."),
         "params": Key(OneOf((MapOf(Anything()), Text(templated=True))), "Values for `:name` and `%(name)s`."),
     },
     input=InputRole.ARGUMENTS,
@@ -17,3 +28,51 @@ KIND = ToolKind(
     one_of=(("query", "command"),),
     sql=frozenset({"query", "command"}),
 )
+
+#: a result of more bytes than these, as JSON, is left in a file
+_SPILL_BYTES = 1024 * 1024
+
+
+async def run(call: Call, world: World) -> Output:
+    """Run the statements in a host; large results come back as a file."""
+    import msgspec
+
+    from noetl.model.output import PARQUET, Spilled, failed, ok
+    from noetl.tools.datahost.databases import config_of
+    from noetl.tools.datahost.hosts import CallFailed, Hosts
+    from noetl.tools.processes import OUTPUT_BYTES
+
+    file = file_of(call, world)
+    spill = world.draft(".parquet")
+    given = {
+        "file": file,
+        "config": config_of(call.spec),
+        "statements": _statements(call),
+        "spill": str(spill),
+        "spill_bytes": _SPILL_BYTES,
+        "limit": int(call.spec.get("limits.output_bytes") or OUTPUT_BYTES),
+    }
+    hosts = await Hosts.of(world)
+    try:
+        async with hosts.lease(shared=file is not None) as host:
+            reply = await host.call("noetl.tools.datahost.statements:run", given)
+    except CallFailed as error:
+        spill.unlink(missing_ok=True)
+        return failed(error.failure)
+    if "rows" in reply.value:
+        return ok(Spilled(str(spill), PARQUET, reply.value["rows"]))
+    return ok(msgspec.json.decode(reply.blob))
+
+
+def file_of(call: Call, world: World) -> str | None:
+    """The database file, if there is one."""
+    file = call.config.get("file")
+    return str((world.folder / str(file)).absolute()) if file and file != ":memory:" else None
+
+
+def _statements(call: Call) -> list[tuple[str, str, list[Any]]]:
+    """Of each statement its first word, its text and its parameters."""
+    from noetl.tools.datahost.binding import rendered
+
+    query = call.config.get("query") or call.config.get("command")
+    return [("".join(one.verbs), *rendered(one)) for one in query.statements()] if query is not None else []

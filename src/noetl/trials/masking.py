@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from noetl.expr import Template, Value, template, value
+from noetl.expr import Template, Value, template
 from noetl.lang.foresight import Sight
 from noetl.model.playbook import Task
 
@@ -22,7 +22,7 @@ def masked(task: Task) -> Task:
 
 def _masked(part: Any) -> Any:
     if isinstance(part, Value):
-        return value(_masked(part.tree)) if any(map(_reads_secrets, part.templates)) else part
+        return part.with_tree(_masked(part.tree)) if any(map(_reads_secrets, part.templates)) else part
     if isinstance(part, Template):
         return _without_secrets(part)
     if isinstance(part, Mapping):

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from noetl.errors import TemplateError
+from noetl.expr.embedded.sqlquery import Query
 from noetl.model.kinds import ToolKind
 from noetl.model.net import Net
 from noetl.model.output import Output, Spilled
@@ -230,12 +231,19 @@ def names_of(playbook: Playbook | None, step: str | None, task: str, *, is_root:
 
 def view_of(kind: ToolKind, call: Call) -> dict[str, Any]:
     """What a call is made with, as plain data; code stays where it is written."""
-    view: dict[str, Any] = {key: value for key, value in call.config.items() if key not in kind.literal}
+    view: dict[str, Any] = {key: _shown(value) for key, value in call.config.items() if key not in kind.literal}
     view |= {"input": dict(call.input), "attempt": call.attempt}
     if call.iteration is not None:
         view["iteration"] = call.iteration
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(view, enc_hook=_plain))
     return plain
+
+
+def _shown(value: Any) -> Any:
+    """SQL as the text that the database gets, with a number for each value; `source` of a transfer has some inside."""
+    if isinstance(value, Query):
+        return value.render("$1")[0]
+    return {key: _shown(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
 def _clean(value: Any, world: World) -> Any:

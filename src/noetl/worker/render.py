@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from noetl.errors import TemplateError
+from noetl.expr import Template, has_template
 from noetl.expr.assign import render
 from noetl.expr.shell import compile_command
 from noetl.expr.value import Value
@@ -29,6 +30,10 @@ def call_of(
     config = {name: _field(name, value, kind, scopes) for name, value in task.config.items()}
     if kind.input is InputRole.CONFIGURES:
         config = {**config, **move.own_input}
+    if kind.sql:
+        given = move.input if kind.input is InputRole.ARGUMENTS else {}
+        config = _bound(config, kind.sql, scopes, given)
+        config |= {name: _bound(part, kind.sql, scopes, {}) for name in kind.late if (part := config.get(name))}
     return Call(
         kind.name,
         scopes["execution_id"],
@@ -56,6 +61,8 @@ def spec_of(task: Task, scopes: Mapping[str, Any]) -> dict[str, Any]:
 def _field(name: str, value: Any, kind: ToolKind, scopes: Mapping[str, Any]) -> Any:
     if name in kind.shell and isinstance(value, Value):
         return _command(value.tree, scopes)
+    if name in kind.sql and isinstance(value, Value):
+        return value.tree
     if name in kind.literal or not isinstance(value, Value):
         return value
     found = value.evaluate(scopes)
@@ -82,3 +89,24 @@ def _command(tree: Any, scopes: Mapping[str, Any]) -> Any:
         return [_command(part, scopes) for part in tree]
     source = getattr(tree, "source", tree)
     return compile_command(source).render(scopes) if isinstance(source, str) else source
+
+
+def _bound(config: Any, keys: frozenset[str], scopes: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    """A map with the SQL under some of its keys bound to its values; `params` beside it wins over what is given."""
+    if not isinstance(config, Mapping) or not keys & config.keys():
+        return config
+    params = config.get("params")
+    names = {**given, **params} if isinstance(params, Mapping) else given
+    return {name: _query(part, scopes, names) if name in keys else part for name, part in config.items()}
+
+
+def _query(text: Any, scopes: Mapping[str, Any], names: Mapping[str, Any]) -> Any:
+    from noetl.expr.sql import compile_sql  # few playbooks need to know SQL
+
+    if isinstance(text, Template):
+        return compile_sql(text.source).bind(scopes, names)
+    if not isinstance(text, str):
+        return text
+    if has_template(text):
+        raise TemplateError("a statement that comes out of data cannot hold templates", expression=text)
+    return compile_sql(text).bind(scopes, names)

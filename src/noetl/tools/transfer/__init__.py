@@ -1,7 +1,18 @@
-"""kind: transfer"""
+"""kind: transfer
+
+The engine's side goes chunk by chunk (`move`); rows stay in a data host, where sources and targets are (`session`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Anything, Flag, Key, ListOf, MapOf, Number, OneOf, Record, Text, Word
+
+if TYPE_CHECKING:
+    from noetl.model.output import Output
+    from noetl.ports import Call, World
 
 _TEXT = Text(templated=True)
 _MAP = OneOf((MapOf(Anything()), _TEXT))
@@ -25,6 +36,7 @@ _SOURCE = Record(
         "json": Key(Anything(), "http: a value sent as JSON."),
         "body": Key(Anything(), "http: the request's body."),
         "path": Key(_TEXT, "file, s3: the file; http, data: the JSONPath of the rows."),
+        "next": Key(_TEXT, "http: the JSONPath of the next page's address; the last page has none."),
         "bucket": Key(_TEXT, "s3: the bucket."),
         "format": Key(_FORMAT, "file, s3: how the rows are written."),
         "data": Key(Anything(), "data: a value in hand."),
@@ -73,4 +85,12 @@ KIND = ToolKind(
     output="`{rows, chunks, bytes, targets: […]}`",
     one_of=(("source",), ("targets",)),
     sql=frozenset({"query"}),
+    late=frozenset({"source", "targets"}),
 )
+
+
+async def run(call: Call, world: World) -> Output:
+    """Move the rows."""
+    from noetl.tools.transfer.move import transfer
+
+    return await transfer(call, world)

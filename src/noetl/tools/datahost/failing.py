@@ -1,0 +1,68 @@
+"""What goes wrong in a data host, as the failures that tasks show."""
+
+from __future__ import annotations
+
+import errno
+import re
+from typing import Any
+
+from noetl.errors import TemplateError
+from noetl.rows.duck import NoDuckDB
+from noetl.rows.jsonsql import NOT_JSON
+
+_TECHNICAL = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
+_LOCKED = ("Could not set lock on file",)
+_FULL = "No space left on device"
+
+
+class Failing(Exception):
+    """A failure that a task is to show."""
+
+    def __init__(self, kind: str, message: str, *, retryable: bool = False, **more: Any) -> None:
+        super().__init__(message)
+        self.failure: dict[str, Any] = {"kind": kind, "message": message, "retryable": retryable, **more}
+
+
+def failure_of(error: BaseException) -> dict[str, Any]:
+    """Any exception as the data of a failure."""
+    if isinstance(error, Failing):
+        return error.failure
+    if isinstance(error, TemplateError):
+        return Failing(error.kind, error.message).failure
+    if isinstance(error, NoDuckDB):
+        return Failing("fail", str(error)).failure
+    if isinstance(error, OSError):
+        return of_system(error).failure
+    if isinstance(error, MemoryError):
+        return Failing("limit", "there is not enough memory for it").failure
+    if type(error).__module__.split(".")[0] in ("duckdb", "_duckdb"):
+        return of_duckdb(error).failure
+    return Failing("tool-crashed", f"the tool broke: {type(error).__name__}: {error}").failure
+
+
+def of_system(error: OSError) -> Failing:
+    """What the operating system refused."""
+    where = f"`{error.filename}`: " if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Failing("fail", f"{where}the disk is full", retryable=True)
+    return Failing("fail", f"{where}{error.strerror or error}")
+
+
+def of_duckdb(error: BaseException) -> Failing:
+    """What DuckDB refused."""
+    name, said = type(error).__name__, str(error).strip()
+    if name == "OutOfMemoryException" and "memory" in said.lower():
+        first = said.splitlines()[0]
+        return Failing("limit", f"more memory than it may use (`spec.limits.memory_mb`): {_TECHNICAL.sub('', first)}")
+    if _FULL in said:
+        return Failing("sql", f"the disk is full: {said.splitlines()[0]}", retryable=True)
+    if NOT_JSON in said:
+        return Failing("result-not-json", said.partition(NOT_JSON)[2].splitlines()[0])
+    if name == "InterruptException":
+        return Failing("cancelled", "it was interrupted")
+    return Failing("sql", said, retryable=name == "TransactionException" or is_locked(error))
+
+
+def is_locked(error: BaseException) -> bool:
+    """Whether a database file is in use, by another process or in another way, so that waiting may help."""
+    return any(part in str(error) for part in _LOCKED)

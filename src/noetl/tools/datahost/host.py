@@ -1,0 +1,110 @@
+"""The other side of data hosts: a process that carries out calls, each in a thread, and answers over a socket.
+
+What it is told is marshalled, for it comes from the engine. Calls name a function, `module:name`, that is given this
+call, to be heard when it is interrupted, and its arguments; it returns a value, or a value and bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import marshal
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from noetl.tools.datahost.failing import Failing, failure_of
+
+
+class Running:
+    """A call that is being carried out."""
+
+    def __init__(self, scratch: Path) -> None:
+        #: a folder of this process; it exists
+        self.scratch = scratch
+        self.interrupted = False
+        self._connections: list[Any] = []
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def using(self, connection: Any) -> Iterator[Any]:
+        """Work with a connection, so that an interruption reaches it."""
+        with self._lock:
+            self._connections.append(connection)
+        try:
+            self.check()
+            yield connection
+        finally:
+            with self._lock:
+                self._connections.remove(connection)
+
+    def check(self) -> None:
+        """Failing: the call has been interrupted."""
+        if self.interrupted:
+            raise Failing("cancelled", "it was interrupted")
+
+    def interrupt(self) -> None:
+        """Have it end as soon as it can."""
+        self.interrupted = True
+        with self._lock:
+            for connection in self._connections:
+                connection.interrupt()
+
+
+class Host:
+    """The state of this process."""
+
+    def __init__(self, channel: socket.socket, scratch: Path) -> None:
+        self._channel = channel
+        self._scratch = scratch
+        self._reader = channel.makefile("rb")
+        self._sending = threading.Lock()
+        self._running: dict[int, Running] = {}
+
+    def serve(self) -> None:
+        """Carry out calls until the engine hangs up."""
+        while len(head := self._reader.read(8)) == 8:
+            message = marshal.loads(self._reader.read(int.from_bytes(head, "big")))  # noqa: S302  of the engine
+            number = message["id"]
+            if message["do"] == "interrupt":
+                if running := self._running.get(number):
+                    running.interrupt()
+                continue
+            running = self._running[number] = Running(self._scratch)
+            threading.Thread(target=self._carry_out, args=(running, message), daemon=True).start()
+
+    def _carry_out(self, running: Running, message: dict[str, Any]) -> None:
+        number, blob = message["id"], b""
+        answer: dict[str, Any] = {"id": number}
+        try:
+            module, _, name = message["do"].partition(":")
+            made = getattr(importlib.import_module(module), name)(running, message["given"])
+            answer["value"], blob = made if isinstance(made, tuple) else (made, b"")
+        except BaseException as error:  # noqa: BLE001  whatever it is, the engine has to hear of it
+            answer["error"] = failure_of(error)
+        del self._running[number]
+        self._send(answer, blob)
+
+    def _send(self, answer: dict[str, Any], blob: bytes) -> None:
+        body = msgspec.json.encode(answer)
+        with self._sending, contextlib.suppress(OSError):
+            self._channel.sendall(len(body).to_bytes(8, "big") + len(blob).to_bytes(8, "big") + body)
+            self._channel.sendall(blob)
+
+
+def main(channel: int, scratch: str) -> None:
+    """Serve, in the folder of the playbook."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # DuckDB draws bars there, and nobody looks
+    folder = Path(scratch)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        Host(socket.socket(fileno=channel), folder).serve()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)  # threads that still work must not keep it

@@ -1,0 +1,180 @@
+"""Chunks: rows in whatever form their source has them, to be had as JSON rows or as something SQL can read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from noetl.rows.duck import literal, name
+from noetl.rows.jsonsql import json_row
+
+_AT_ONCE = 10_000
+#: bytes of one JSON object, at least
+_OBJECT = 65_536
+
+
+class Chunk:
+    """The rows in hand. `first` is the number of rows before it."""
+
+    #: whether SQL can read it without help from Python, and whether its rows are JSON already
+    in_sql = True
+    is_json = False
+
+    def __init__(self, rows: int, first: int, size: int) -> None:
+        self.size = rows
+        self.first = first
+        #: about how long it is
+        self.bytes = size
+
+    def columns(self) -> dict[str, str]:
+        """The columns with the types that the source gives them."""
+        raise NotImplementedError
+
+    def relation(self, connection: Any, types: Mapping[str, str]) -> str:
+        """What stands behind FROM; columns in `types` are to be of that type."""
+        raise NotImplementedError
+
+    def doubtful(self, connection: Any, column: str) -> tuple[str, str]:
+        """For looking at what does not fit: what stands behind FROM, and the column as it was written."""
+        raise NotImplementedError
+
+    def bodies(self, connection: Any, chosen: str = "*") -> Sequence[bytes]:
+        """Each row as JSON; `chosen` are the columns, as SELECT names them."""
+        source = f"(SELECT {chosen} FROM {self.relation(connection, {})})"
+        described = connection.execute(f"FROM {source} LIMIT 0").description
+        row = json_row([(column[0], column[1]) for column in described])
+        connection.execute(f"SELECT {row} FROM {source}")
+        found: list[bytes] = []
+        while some := connection.fetchmany(_AT_ONCE):
+            found += [row[0].encode() for row in some]
+        return found
+
+    def forget(self) -> None:
+        """Remove what was written for SQL to read."""
+
+    def rows(self, connection: Any) -> list[Any]:
+        """Each row as a value."""
+        rows: list[Any] = msgspec.json.decode(b"[" + b",".join(self.bodies(connection)) + b"]")
+        return rows
+
+
+class Csv(Chunk):
+    """Lines of a CSV file, in a file of their own and without a header."""
+
+    def __init__(self, path: Path, rows: int, first: int, types: dict[str, str], options: str) -> None:
+        super().__init__(rows, first, path.stat().st_size)
+        self._path, self._types, self._options = path, types, options
+
+    def columns(self) -> dict[str, str]:
+        return self._types
+
+    def relation(self, connection: Any, types: Mapping[str, str]) -> str:  # noqa: ARG002
+        wanted = {**self._types, **types}
+        return f"read_csv({literal(str(self._path))}, {self._options}, columns = {_types(wanted, self._types)})"
+
+    def doubtful(self, connection: Any, column: str) -> tuple[str, str]:
+        return self.relation(connection, dict.fromkeys(self._types, "VARCHAR")), name(column)
+
+
+class Lines(Chunk):
+    """JSON objects, one a line, in a file."""
+
+    is_json = True
+
+    def __init__(self, path: Path, rows: int, first: int, types: dict[str, str]) -> None:
+        super().__init__(rows, first, path.stat().st_size)
+        self.path, self._types = path, types
+
+    def columns(self) -> dict[str, str]:
+        return self._types
+
+    def relation(self, connection: Any, types: Mapping[str, str]) -> str:  # noqa: ARG002
+        wanted = {**self._types, **types}
+        options = f"format = 'newline_delimited', maximum_object_size = {self._largest}"
+        return f"read_json({literal(str(self.path))}, {options}, columns = {_types(wanted, wanted)})"
+
+    @property
+    def _largest(self) -> int:
+        """What DuckDB makes room for: no object is larger than the file."""
+        return max(_OBJECT, self.path.stat().st_size + 1)
+
+    def doubtful(self, connection: Any, column: str) -> tuple[str, str]:
+        return self.relation(connection, dict.fromkeys(self._types, "JSON")), f"{name(column)} ->> '$'"
+
+    def bodies(self, connection: Any, chosen: str = "*") -> Sequence[bytes]:  # noqa: ARG002
+        return [line for line in self.path.read_bytes().splitlines() if line.strip()]
+
+    def keys(self, connection: Any) -> set[str]:
+        """All keys that its rows have."""
+        query = "SELECT DISTINCT unnest(json_keys(json)) FROM read_ndjson_objects($1, maximum_object_size = $2)"
+        found = connection.execute(query, [str(self.path), self._largest]).fetchall()
+        return {row[0] for row in found}
+
+
+class Values(Chunk):
+    """Rows as values."""
+
+    in_sql = False
+    is_json = True
+
+    def __init__(self, rows: list[Any], first: int, scratch: Path, types: dict[str, str] | None = None) -> None:
+        super().__init__(len(rows), first, len(msgspec.json.encode(rows)))
+        self._rows, self._scratch, self._types = rows, scratch, types
+        self._lines: Lines | None = None
+
+    def columns(self) -> dict[str, str]:
+        if self._types is None:
+            from noetl.tools.transfer.sampling import columns_of
+
+            self._types = columns_of(self._rows, self.first)
+        return self._types
+
+    def rows(self, connection: Any) -> list[Any]:  # noqa: ARG002
+        return self._rows
+
+    def bodies(self, connection: Any, chosen: str = "*") -> Sequence[bytes]:  # noqa: ARG002
+        return [msgspec.json.encode(row) for row in self._rows]
+
+    def relation(self, connection: Any, types: Mapping[str, str]) -> str:
+        return self._written().relation(connection, types)
+
+    def doubtful(self, connection: Any, column: str) -> tuple[str, str]:
+        return self._written().doubtful(connection, column)
+
+    def _written(self) -> Lines:
+        if self._lines is None:
+            path = self._scratch / f"rows-{id(self)}.ndjson"
+            path.write_bytes(b"\n".join(self.bodies(None)))
+            self._lines = Lines(path, self.size, self.first, self.columns())
+        return self._lines
+
+    def forget(self) -> None:
+        if self._lines is not None:
+            self._lines.path.unlink(missing_ok=True)
+
+
+class Staged(Chunk):
+    """A range of a table in a database of its own, which any connection may attach to read."""
+
+    def __init__(self, stage: Path, first: int, rows: int, size: int, types: dict[str, str]) -> None:
+        super().__init__(rows, first, size)
+        self._stage, self._types = stage, types
+
+    def columns(self) -> dict[str, str]:
+        return self._types
+
+    def relation(self, connection: Any, types: Mapping[str, str]) -> str:  # noqa: ARG002  they are what they are
+        alias = f"noetl_{self._stage.stem}"
+        connection.execute(f"ATTACH IF NOT EXISTS {literal(str(self._stage))} AS {name(alias)} (READ_ONLY)")
+        bounds = f"rowid >= {self.first} AND rowid < {self.first + self.size}"
+        return f"(SELECT * FROM {name(alias)}.main.staged WHERE {bounds})"
+
+    def doubtful(self, connection: Any, column: str) -> tuple[str, str]:
+        return self.relation(connection, {}), name(column)
+
+
+def _types(types: Mapping[str, str], order: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{literal(key)}: {literal(types[key])}" for key in order) + "}"

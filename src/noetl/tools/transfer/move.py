@@ -1,0 +1,271 @@
+"""A transfer, chunk by chunk: all targets take a chunk before the next is read, and how far it is gets recorded.
+
+What is recorded is what every target has committed. After a crash each target knows which chunks it has; those that
+another one still lacks are read again and passed over by those that do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from noetl.model.output import Failure, Output, failed, failure, ok
+from noetl.ports import Call, World
+from noetl.tools.datahost.hosts import CallFailed, Host, Hosts, Reply
+from noetl.tools.transfer.feeding import Feed
+from noetl.tools.transfer.plan import Plan, Unfit, packed, plan_of
+from noetl.tools.transfer.sending import send
+
+_SESSION = "noetl.tools.transfer.session"
+#: chunks are committed and recorded together, after so many seconds or rows; what goes over a network at once
+_EVERY_S = 0.25
+_EVERY_ROWS = 100_000
+_FED = ("data", "http")
+
+
+async def transfer(call: Call, world: World) -> Output:
+    """Carry out a task of this kind."""
+    try:
+        plan = plan_of(call, world)
+        hosts = await Hosts.of(world)
+        async with hosts.lease(shared=plan.uses_databases) as host:
+            return ok(await Move(call, world, plan, host).run())
+    except Unfit as error:
+        return failed(failure("type", str(error)))
+    except CallFailed as error:
+        return failed(error.failure)
+
+
+class Progress(msgspec.Struct):
+    """What is recorded; also what templates of progress bars are made of."""
+
+    rows: int = 0
+    chunks: int = 0
+    bytes: int = 0
+    #: rows in all, or what part of the source has been read, where either is known
+    total: int | None = None
+    part: float | None = None
+    #: where the source goes on, and what it must still be for that to be true
+    position: dict[str, Any] = {}
+    identity: Any = None
+    #: by target: the chunks and rows it has, where its notes are
+    targets: list[dict[str, Any]] = []
+    #: no chunk follows
+    final: bool = False
+
+
+class Move:
+    """One attempt at a transfer."""
+
+    def __init__(self, call: Call, world: World, plan: Plan, host: Host) -> None:
+        self._call, self._world, self._plan, self._host = call, world, plan, host
+        self._session = uuid.uuid4().hex
+        #: whether an earlier attempt may have done something
+        self._again = call.progress is not None
+        self._now = msgspec.convert(dict(call.progress), Progress) if call.progress else Progress()
+        self._feed = Feed(call, world, plan) if plan.source["kind"] in _FED else None
+        self._parts: AsyncIterator[list[Any]] | None = None
+        #: by target: chunks it has from earlier attempts; what went wrong where that is only a warning
+        self._has: list[int] = []
+        self._warned: list[list[Failure]] = [[] for _ in plan.targets]
+        self._whole: int | None = None
+        self._recorded_at = time.monotonic()
+        self._rows_since = 0
+        careful = any(one["kind"] == "http" or one.get("on_error") == "warn" for one in plan.targets)
+        self._every_s = 0.0 if careful else _EVERY_S
+
+    async def run(self) -> dict[str, Any]:
+        """Move everything: the task's data."""
+        try:
+            await self._open()
+            try:
+                while not self._now.final:
+                    await self._next()
+                return await self._finish()
+            except BaseException:
+                await self._give_up()
+                raise
+        finally:
+            with contextlib.suppress(CallFailed):
+                await asyncio.shield(self._do("close"))
+
+    async def _do(self, verb: str, **given: Any) -> Reply:
+        return await self._host.call(f"{_SESSION}:{verb}", {"session": self._session, **given})
+
+    # --- taking it up ----------------------------------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        plan, now = self._plan, self._now
+        if not now.targets:
+            now.targets = [{"chunks": 0, "rows": 0, "notes": self._notes(one)} for one in plan.targets]
+            await self._say()  # before anything is written, so that a crash in the first chunk is known of
+        source = {key: part for key, part in plan.source.items() if key not in ("data", "headers", "body", "json")}
+        if self._feed is not None:
+            source["total"] = self._feed.total
+        reply = await self._do(
+            "open",
+            source=packed(source) | ({"query": plan.source["query"]} if plan.source["kind"] == "duckdb" else {}),
+            targets=[packed(one) for one in plan.targets],
+            size=plan.size,
+            stream=plan.stream,
+            token=plan.token,
+            scopes=plan.scopes,
+            config=plan.config,
+            restricted=plan.restricted,
+            recorded=now.targets,
+            notes=[one["notes"] for one in now.targets],
+            final=now.final,
+        )
+        self._has = reply.value["chunks"]
+        if now.final:
+            return
+        self._whole = reply.value["whole"]
+        now.total = reply.value["total"]
+        await self._position(reply.value["identity"])
+
+    def _notes(self, target: dict[str, Any]) -> str:
+        return str(self._world.draft(".notes")) if target["kind"] == "file" else ""
+
+    async def _position(self, identity: Any) -> None:
+        """Where to begin: behind what every target has, or at the start again."""
+        now, before = self._now, self._now.identity
+        now.identity = identity
+        if not self._again and not any(self._has):
+            return
+        if self._is_stable(before, identity):
+            if min(self._has) < now.chunks:
+                now.position, now.rows, now.chunks = {}, 0, 0
+            return
+        restarted = (await self._do("restart")).value
+        if not all(restarted):
+            where = ", ".join(f"target {at}" for at, good in enumerate(restarted, 1) if not good)
+            message = (
+                f"the transfer cannot go on: its source may bring other rows than before, and what {where} has got "
+                "cannot be taken back; name unique columns in `source.order_by`, or use the mode upsert or replace"
+            )
+            raise CallFailed(failure("not-resumable", message))
+        now.position, now.rows, now.chunks, now.bytes = {}, 0, 0, 0
+        self._has = [0] * len(self._has)
+
+    def _is_stable(self, before: Any, identity: Any) -> bool:
+        """Whether the source brings the same rows in the same order again."""
+        if self._feed is not None:
+            return self._feed.stable
+        if self._plan.source["kind"] == "duckdb":
+            return bool(self._plan.source["order_by"])
+        return before in (None, identity)
+
+    # --- chunks ----------------------------------------------------------------------------------------------------------
+
+    async def _next(self) -> None:
+        """Read a chunk and have all targets take it."""
+        now = self._now
+        found = (await self._do("read", position=now.position, index=now.chunks)).value
+        if found is not None and found.get("wants"):
+            await self._fetch()
+            return
+        if found is None:
+            await self._record(final=True)
+            return
+        writing = [self._write(at, found["index"]) for at in range(len(self._plan.targets))]
+        done = await asyncio.gather(*writing, return_exceptions=True)
+        for error in done:
+            if isinstance(error, BaseException):
+                raise error
+        now.rows += found["size"]
+        now.chunks = found["index"] + 1
+        now.position = found["position"]
+        self._rows_since += found["size"]
+        due = time.monotonic() - self._recorded_at >= self._every_s or self._rows_since >= _EVERY_ROWS
+        if found["last"] or due:
+            await self._record(final=found["last"])
+
+    async def _fetch(self) -> None:
+        """Hand over more rows."""
+        assert self._feed is not None
+        if self._parts is None:
+            self._parts = self._feed.parts()
+        part = await anext(self._parts, None)
+        await self._do("feed", rows=msgspec.json.encode(part or []), ended=part is None)
+
+    async def _write(self, at: int, index: int) -> None:
+        if index < self._has[at]:
+            return
+        target = self._plan.targets[at]
+        try:
+            reply = await self._do("write", target=at)
+            if reply.value.get("requests"):
+                key = f"{self._call.key}/{at}/{index}"
+                await send(self._call, self._world, reply, key=key, auth=target.get("auth"))
+        except CallFailed as error:
+            told = {**error.failure, "message": f"target {at + 1} ({target['kind']}): {error.failure['message']}"}
+            if target.get("on_error") != "warn":
+                raise CallFailed({**told, "target": at + 1}) from None
+            self._warned[at].append(told)
+            self._world.log(self._call, "stderr", f"warning: chunk {index}: {told['message']}\n")
+        self._has[at] = index + 1
+
+    async def _record(self, *, final: bool) -> None:
+        """Commit, and record how far it is."""
+        now = self._now
+        found = (await self._do("commit")).value
+        for at, (known, told) in enumerate(zip(now.targets, found, strict=True)):
+            # Of what was sent the host does not know whether it came.
+            sent = self._plan.targets[at]["kind"] == "http"
+            known |= {"chunks": self._has[at] if sent else told["chunks"], "rows": told["rows"]}
+        now.bytes = sum(told["bytes"] for told in found)
+        if self._whole and "offset" in now.position:
+            now.part = round(min(1.0, now.position["offset"] / self._whole), 4)
+        now.final = final
+        await self._say()
+        self._recorded_at, self._rows_since = time.monotonic(), 0
+
+    async def _say(self) -> None:
+        await self._world.progress(self._call, msgspec.to_builtins(self._now))
+
+    # --- the end -----------------------------------------------------------------------------------------------------------
+
+    async def _finish(self) -> dict[str, Any]:
+        now, entries = self._now, []
+        for at, target in enumerate(self._plan.targets):
+            entry: dict[str, Any] = {"kind": target["kind"], "mode": target["mode"]}
+            entry |= await self._finished(at, target)
+            entries.append(entry)
+        size = sum(entry.get("bytes") or 0 for entry in entries)
+        return {"rows": now.rows, "chunks": now.chunks, "bytes": size, "targets": entries}
+
+    async def _finished(self, at: int, target: dict[str, Any]) -> dict[str, Any]:
+        warned = self._warned[at]
+        if warned and target["mode"] == "replace":
+            # Not all of it is in, so nothing of it is shown.
+            with contextlib.suppress(CallFailed):
+                await self._do("abort", target=at)
+            return {"rows": 0, "ref": None, "failed": len(warned), "error": warned[0]}
+        more = {"failed": len(warned), "error": warned[0]} if warned else {}
+        try:
+            found = (await self._do("finish", target=at)).value
+        except CallFailed as error:
+            told = {**error.failure, "message": f"target {at + 1} ({target['kind']}): {error.failure['message']}"}
+            if target.get("on_error") != "warn":
+                raise CallFailed({**told, "target": at + 1}) from None
+            return {"rows": 0, "ref": None, "failed": len(warned) + 1, "error": told}
+        return {**found, **more}
+
+    async def _give_up(self) -> None:
+        """Record what was committed, remove what must not be seen. A crash does neither, and is the same to the targets."""
+
+        async def tidy() -> None:
+            with contextlib.suppress(CallFailed):
+                await self._record(final=False)
+            for at in range(len(self._plan.targets)):
+                with contextlib.suppress(CallFailed):
+                    await self._do("abort", target=at)
+
+        tidying = asyncio.ensure_future(tidy())
+        await asyncio.wait([tidying], timeout=10)

@@ -1,0 +1,183 @@
+"""A transfer's configuration, held against what its kinds of source and target need, and packed for the data host."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from noetl.expr import Template
+from noetl.expr.embedded.sqlquery import Query
+from noetl.expr.value import value
+from noetl.ports import Call, World
+from noetl.tools.datahost.binding import rendered
+from noetl.tools.datahost.databases import LITTLE, config_of
+
+_SIZE = 10_000
+#: of what restricts a task, the part that is for statements of ours too
+_OF_OURS = frozenset({"limits.memory_mb"})
+_MODES = ("insert", "append", "upsert", "replace")
+_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "json",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".parquet": "parquet",
+}
+#: what each kind cannot do without
+_SOURCES = {"data": ("data",), "file": ("path",), "duckdb": (), "http": ("url",)}
+_TARGETS = {"file": ("path",), "duckdb": ("file", "table"), "http": ("url",)}
+
+
+class Unfit(Exception):
+    """The configuration makes no transfer."""
+
+
+class Plan(msgspec.Struct):
+    """What is to be done."""
+
+    source: dict[str, Any]
+    targets: list[dict[str, Any]]
+    size: int
+    stream: bool
+    #: what names this transfer in its targets, the same in all attempts
+    token: str
+    #: what the targets' templates read
+    scopes: dict[str, Any]
+    #: settings of databases, and of one in which a query of the author runs
+    config: dict[str, Any]
+    restricted: dict[str, Any]
+
+    @property
+    def uses_databases(self) -> bool:
+        """Whether database files are involved."""
+        return bool(self.source.get("file")) or any(one["kind"] == "duckdb" for one in self.targets)
+
+
+def plan_of(call: Call, world: World) -> Plan:
+    """The plan of a task. Unfit: there is none."""
+    source = _end(call.config.get("source"), "source", _SOURCES)
+    listed = call.config.get("targets")
+    if not isinstance(listed, list) or not listed:
+        raise Unfit("`targets` must be a list with at least one target")
+    targets = [_target(_end(one, f"target {at}", _TARGETS), f"target {at}", world) for at, one in enumerate(listed, 1)]
+    chunk = call.config.get("chunk") or {}
+    size = chunk.get("size", _SIZE)
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise Unfit(f"`chunk.size` must be a whole number above 0, not {size!r}")
+    return Plan(
+        source=_source(source, world),
+        targets=targets,
+        size=size,
+        stream=chunk.get("mode") == "stream",
+        token=hashlib.sha256(call.key.encode()).hexdigest()[:16],
+        scopes=_scopes(targets, call.scopes),
+        config=config_of({key: part for key, part in call.spec.items() if key in _OF_OURS}, memory=LITTLE),
+        restricted=config_of(call.spec),
+    )
+
+
+def _end(given: Any, what: str, kinds: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise Unfit(f"the {what} must be a map, not {type(given).__name__}")
+    kind = str(given.get("kind"))
+    if kind not in kinds:
+        raise Unfit(
+            f"`kind: {kind}` as {what} of a transfer cannot be run by this version; it knows {', '.join(kinds)}"
+        )
+    lacking = [key for key in kinds[kind] if given.get(key) in (None, "") and key != "data"]
+    if lacking:
+        raise Unfit(f"the {what} of kind `{kind}` needs `{lacking[0]}`")
+    return dict(given)
+
+
+def _source(given: dict[str, Any], world: World) -> dict[str, Any]:
+    if given["kind"] == "file":
+        path = _path(given["path"], world)
+        given |= {"path": path, "format": _format(given.get("format"), path)}
+    elif given["kind"] == "duckdb":
+        given["file"] = _path(given["file"], world) if given.get("file") else None
+        given["query"] = _query(given)
+        order = given.get("order_by")
+        given["order_by"] = [order] if isinstance(order, str) else order
+    return given
+
+
+def _query(given: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    query, table = given.get("query"), given.get("table")
+    if isinstance(query, Query):
+        statements = query.statements()
+        if len(statements) != 1:
+            raise Unfit(f"the source's `query` must be one statement, not {len(statements)}")
+        return rendered(statements[0])
+    if not table:
+        raise Unfit("the source of kind `duckdb` needs `query` or `table`")
+    from noetl.rows.duck import name
+
+    return "SELECT * FROM " + ".".join(name(part) for part in str(table).split(".")), []
+
+
+def _target(given: dict[str, Any], what: str, world: World) -> dict[str, Any]:
+    kind = given["kind"]
+    mode = given.get("mode") or ("replace" if kind == "file" else "append")
+    if mode not in _MODES:
+        raise Unfit(f"the mode of {what} is {mode!r}; it can be {', '.join(_MODES)}")
+    if kind == "file":
+        if mode == "upsert":
+            raise Unfit(f"{what} is a file, in which rows cannot be updated: `mode` is append or replace")
+        mode = "append" if mode == "insert" else mode
+        given["folder"] = str(world.folder.absolute())
+        if isinstance(given["path"], str):
+            given["path"] = _path(given["path"], world)
+    elif kind == "duckdb":
+        given["file"] = _path(given["file"], world)
+        key = given.get("key")
+        given["key"] = [key] if isinstance(key, str) else key
+        if mode == "upsert" and not given["key"]:
+            raise Unfit(f"{what} is to be updated (`mode: upsert`) and needs `key`: the columns that identify a row")
+    return {**given, "mode": mode}
+
+
+def _path(given: Any, world: World) -> str:
+    return str((world.folder / Path(str(given)).expanduser()).absolute())
+
+
+def _format(given: Any, path: str) -> str:
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    told = next((_FORMATS[suffix] for suffix in reversed(suffixes) if suffix in _FORMATS), None)
+    if given in (None, "json") and told == "ndjson":
+        return "ndjson"
+    found = given or told
+    if found is None:
+        raise Unfit(f"the format of `{path}` cannot be told by its name: give `format` (csv, json, parquet)")
+    return str(found)
+
+
+def packed(tree: Any) -> Any:
+    """A configuration whose templates are pairs, for the way to the host."""
+    if isinstance(tree, Template):
+        return "template", tree.source
+    if isinstance(tree, Mapping):
+        return {str(key): packed(part) for key, part in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [packed(part) for part in tree]
+    return plain(tree)
+
+
+def plain(value_: Any) -> Any:
+    """What templates see may be a map of another class."""
+    return msgspec.to_builtins(value_, enc_hook=_plain, str_keys=True)
+
+
+def _plain(value_: Any) -> Any:
+    return dict(value_) if isinstance(value_, Mapping) else str(value_)
+
+
+def _scopes(targets: list[dict[str, Any]], scopes: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what templates may read, the names that those of the targets do."""
+    found = {read.path[0] for one in targets for made in value(one).templates for read in made.facts.reads}
+    return {key: plain(scopes[key]) for key in sorted(found & scopes.keys()) if not callable(scopes[key])}

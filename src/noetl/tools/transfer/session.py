@@ -1,0 +1,230 @@
+"""A transfer in the data host: its source, its targets and the chunk in hand. Each function is a call of the engine."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from noetl.expr import template
+from noetl.tools.datahost.databases import Database, within
+from noetl.tools.datahost.host import Running
+from noetl.tools.transfer.diagnosis import explained
+from noetl.tools.transfer.mapping import reads_data
+from noetl.tools.transfer.sources import Fed, Read, Source, source_of
+from noetl.tools.transfer.targets import target_of
+from noetl.tools.transfer.targets.target import Given, Surroundings, Target
+
+_sessions: dict[str, Session] = {}
+
+
+def unpacked(tree: Any) -> Any:
+    """A configuration as the engine packed it: pairs are templates."""
+    if isinstance(tree, tuple):
+        return template(tree[1])
+    if isinstance(tree, dict):
+        return {key: unpacked(part) for key, part in tree.items()}
+    return [unpacked(part) for part in tree] if isinstance(tree, list) else tree
+
+
+class Session:
+    """One attempt at a transfer."""
+
+    def __init__(self, running: Running, given: dict[str, Any]) -> None:
+        self.scratch = Path(running.scratch / uuid.uuid4().hex)
+        self.scratch.mkdir()
+        self.size: int = given["size"]
+        self.config: dict[str, Any] = given["config"]
+        self.scopes = {**given["scopes"], "now": _now, "uuid": lambda: str(uuid.uuid4())}
+        self.targets = [target_of(unpacked(one), self._around(given, at)) for at, one in enumerate(given["targets"])]
+        self.source: Source | None = None
+        author = within(given["restricted"], self.scratch) if given["source"]["kind"] == "duckdb" else self.config
+        self._given_source = {**given["source"], "config": author}
+        self._with_data = [reads_data([one.given[key] for key in one.given]) for one in self.targets]
+        self._database: Database | None = None
+        self._cursors: dict[int, Any] = {}
+        self._opening = threading.Lock()
+        self._reading: Iterator[Read] | None = None
+        self._reader = ThreadPoolExecutor(1)
+        self._ahead: Future[Read | None] | None = None
+        self.now: Read | None = None
+        self.index = -1
+
+    def _around(self, given: dict[str, Any], at: int) -> Surroundings:
+        recorded = given["recorded"][at] if given["recorded"] else {}
+        return Surroundings(
+            scopes=self.scopes,
+            scratch=self.scratch,
+            token=f"{given['token']}_{at}",
+            config=self.config,
+            recorded=recorded.get("chunks", 0),
+            rows=recorded.get("rows", 0),
+            final=given["final"],
+            notes=given["notes"][at],
+            stream=given["stream"],
+        )
+
+    # --- the source ------------------------------------------------------------------------------------------------------
+
+    def open_source(self, running: Running) -> dict[str, Any]:
+        self.source = source_of(self._given_source, running, self.scratch, self.size)
+        whole = getattr(self.source, "whole", None)
+        return {"total": self.source.total, "identity": self.source.identity, "whole": whole}
+
+    def read(self, running: Running, position: dict[str, Any], index: int) -> dict[str, Any] | None:
+        """The next chunk; None: there is none."""
+        assert self.source is not None
+        if isinstance(self.source, Fed) and self.source.wants:
+            return {"wants": True}
+        if self._reading is None:
+            self._reading = self.source.chunks(running, position)
+            self.index = index - 1
+        if self.now is not None:
+            self.now.chunk.forget()
+        self.now = self._ahead.result() if self._ahead is not None else next(self._reading, None)
+        self._ahead = None
+        if self.now is None:
+            return None
+        if not self.now.last and not isinstance(self.source, Fed):
+            # While the targets take this one, the next one is read.
+            self._ahead = self._reader.submit(next, self._reading, None)
+        self.index += 1
+        return {"size": self.now.chunk.size, "last": self.now.last, "position": self.now.position, "index": self.index}
+
+    # --- the targets -----------------------------------------------------------------------------------------------------
+
+    def write(self, running: Running, at: int) -> tuple[dict[str, Any], bytes]:
+        assert self.now is not None
+        target, connection = self.targets[at], self._cursor(running, at)
+        given = Given(self.index, self.now.chunk, self._about(at, connection), connection, str(self.scratch))
+        if connection is None:
+            return target.write(running, given)
+        with running.using(connection):
+            try:
+                return target.write(running, given)
+            except Exception as error:
+                raise explained(error, self.now.chunk, connection, {}) from error
+
+    def _about(self, at: int, connection: Any) -> Mapping[str, Any]:
+        """What templates know as `chunk`; its rows only if they ask for them."""
+        assert self.now is not None
+        assert self.source is not None
+        chunk, total = self.now.chunk, self.source.total
+        about: dict[str, Any] = {
+            "index": self.index,
+            "size": chunk.size,
+            "first": not self.index,
+            "last": self.now.last,
+        }
+        if total is not None:
+            about["total"] = -(-total // self.size)
+        if self._with_data[at]:
+            about["data"] = chunk.rows(connection)
+        return about
+
+    def _cursor(self, running: Running, at: int) -> Any:
+        """A connection for one target; it works in a thread of its own. None: there is no need for DuckDB."""
+        if isinstance(self.source, Fed) and self.targets[at].given["kind"] != "duckdb" and not self._is_parquet(at):
+            return None
+        with self._opening:
+            if self._database is None:
+                self._database = Database(running, None, self.config)
+            assert self.now is not None
+            self._database.make_room(self.now.chunk.bytes * len(self.targets), len(self.targets))
+            if at not in self._cursors:
+                self._cursors[at] = self._database.connection.cursor()
+            return self._cursors[at]
+
+    def _is_parquet(self, at: int) -> bool:
+        given = self.targets[at].given
+        return given.get("format") == "parquet" or (
+            given.get("format") is None and ".parquet" in str(given.get("path"))
+        )
+
+    def close(self) -> None:
+        self._reader.shutdown(wait=True)
+        for target in self.targets:
+            target.close()
+        if self.source is not None:
+            self.source.close()
+        if self._database is not None:
+            self._database.close()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _now() -> str:
+    from datetime import UTC, datetime
+    from time import time
+
+    return datetime.fromtimestamp(time(), UTC).isoformat()
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+def open(running: Running, given: dict[str, Any]) -> dict[str, Any]:  # noqa: A001  it is what the engine asks for
+    """Take up a transfer: which chunks each target has."""
+    session = Session(running, given)
+    try:
+        chunks = [target.open(running) for target in session.targets]
+        about = session.open_source(running) if not given["final"] else {}
+    except BaseException:
+        session.close()
+        raise
+    _sessions[given["session"]] = session
+    return {**about, "chunks": chunks}
+
+
+def restart(running: Running, given: dict[str, Any]) -> list[bool]:
+    """Undo what earlier attempts did; for each target, whether it could be."""
+    return [target.restart(running) for target in _sessions[given["session"]].targets]
+
+
+def feed(_running: Running, given: dict[str, Any]) -> None:
+    """Take rows from the engine."""
+    source = _sessions[given["session"]].source
+    assert isinstance(source, Fed)
+    source.feed(msgspec.json.decode(given["rows"]), ended=given["ended"])
+
+
+def read(running: Running, given: dict[str, Any]) -> dict[str, Any] | None:
+    """Go to the next chunk."""
+    return _sessions[given["session"]].read(running, given["position"], given["index"])
+
+
+def write(running: Running, given: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Give the chunk in hand to a target."""
+    return _sessions[given["session"]].write(running, given["target"])
+
+
+def commit(running: Running, given: dict[str, Any]) -> list[dict[str, int]]:
+    """Make durable what the targets have."""
+    targets: list[Target] = _sessions[given["session"]].targets
+    for target in targets:
+        target.commit(running)
+    return [{"chunks": target.chunks, "rows": target.rows, "bytes": target.bytes} for target in targets]
+
+
+def finish(running: Running, given: dict[str, Any]) -> dict[str, Any]:
+    """Make a target's rows visible."""
+    target = _sessions[given["session"]].targets[given["target"]]
+    reference = target.finish(running)
+    return {"ref": reference, "rows": target.rows, "bytes": target.bytes}
+
+
+def abort(running: Running, given: dict[str, Any]) -> None:
+    """Remove what a target must not show."""
+    _sessions[given["session"]].targets[given["target"]].abort(running)
+
+
+def close(_running: Running, given: dict[str, Any]) -> None:
+    """Let go of everything."""
+    session = _sessions.pop(given["session"], None)
+    if session is not None:
+        session.close()

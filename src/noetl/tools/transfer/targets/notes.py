@@ -1,0 +1,62 @@
+"""What was written to files, noted line by line as it happens, so that a later attempt can take it up."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+
+class Note(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A chunk went into a file: how long that is since, and how long it was before the transfer."""
+
+    chunk: int
+    path: str
+    size: int
+    rows: int
+    before: int = 0
+    columns: list[str] | None = None
+
+
+class Notes:
+    """The notes of one target; of each file the last one counts."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self.files: dict[str, Note] = {}
+        self.chunks = 0
+
+    def load(self) -> bool:
+        """Read what an earlier attempt noted; False: there is nothing."""
+        if not self._path.exists():
+            return False
+        for note in self._whole():
+            self._take(note)
+        return True
+
+    def _whole(self) -> Iterator[Note]:
+        for line in self._path.read_bytes().splitlines():
+            with contextlib.suppress(msgspec.DecodeError):  # the last one, if it was cut off
+                yield msgspec.json.decode(line, type=Note)
+
+    def _take(self, note: Note) -> None:
+        known = self.files.get(note.path)
+        before, rows = (known.before, known.rows) if known else (note.before, 0)
+        columns = note.columns or (known.columns if known else None)
+        self.files[note.path] = msgspec.structs.replace(note, before=before, rows=rows + note.rows, columns=columns)
+        self.chunks = max(self.chunks, note.chunk + 1)
+
+    def add(self, **note: Any) -> None:
+        """Note a chunk."""
+        made = Note(**note)
+        with self._path.open("ab") as file:
+            file.write(msgspec.json.encode(made) + b"\n")
+        self._take(made)
+
+    def forget(self) -> None:
+        """Remove them."""
+        self._path.unlink(missing_ok=True)
+        self.files, self.chunks = {}, 0

@@ -1,0 +1,83 @@
+"""What a target is to a transfer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from noetl.tools.datahost.host import Running
+from noetl.tools.transfer.chunks import Chunk
+from noetl.tools.transfer.mapping import Projection
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What a target needs to know of its transfer."""
+
+    scopes: Mapping[str, Any]
+    #: a folder of the transfer alone, which is gone after a crash
+    scratch: Path
+    #: the same in every attempt at this transfer, another for each of its targets
+    token: str
+    #: settings of databases
+    config: Mapping[str, Any]
+    #: chunks and rows it had when that was last recorded, and whether that was all there are
+    recorded: int = 0
+    rows: int = 0
+    final: bool = False
+    #: where to note what was written to files; the same in every attempt
+    notes: str = ""
+    #: chunks are handed over row by row
+    stream: bool = False
+
+
+class Given(msgspec.Struct, frozen=True):
+    """A chunk as it is handed to targets."""
+
+    index: int
+    chunk: Chunk
+    #: what templates know as `chunk`
+    about: Mapping[str, Any]
+    #: of the whole transfer, for work that is not bound to a target's own database
+    connection: Any = None
+    scratch: str = ""
+
+
+class Target:
+    """One target. `open` comes first, then chunks in order with commits between, at the end `finish` or `abort`."""
+
+    def __init__(self, given: Mapping[str, Any], around: Surroundings) -> None:
+        self.given, self.around = given, around
+        self.mode: str = given["mode"]
+        self.projection = Projection(given.get("mapping"), around.scopes, around.scratch)
+        #: chunks and rows that it has
+        self.chunks = 0
+        self.rows = 0
+        self.bytes = 0
+
+    def open(self, running: Running) -> int:
+        """Find out how many chunks it has from an earlier attempt."""
+        raise NotImplementedError
+
+    def restart(self, running: Running) -> bool:
+        """Undo what an earlier attempt did, so that other rows may come; False: that cannot be done."""
+        raise NotImplementedError
+
+    def write(self, running: Running, given: Given) -> tuple[dict[str, Any], bytes]:
+        """Take a chunk. What is returned goes to the engine."""
+        raise NotImplementedError
+
+    def commit(self, running: Running) -> None:
+        """Make what was taken durable."""
+
+    def finish(self, running: Running) -> dict[str, Any] | None:
+        """All chunks are in: make them visible, forget what was noted. A reference to the whole."""
+        raise NotImplementedError
+
+    def abort(self, running: Running) -> None:
+        """It has failed: remove what must not be seen, keep what was committed."""
+
+    def close(self) -> None:
+        """Let go."""

@@ -1,0 +1,42 @@
+"""The pages about data do what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("duckdb")
+
+PAGES = Path(__file__).parents[2] / "docs" / "howto"
+FENCE = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def output(folder: Path, page: str) -> Any:
+    """What the first playbook of a page yields."""
+    found = FENCE.search((PAGES / page).read_text(encoding="utf-8"))
+    assert found is not None
+    (folder / "playbook.yaml").write_text(found[1])
+    environment = {**os.environ, "NOETL_HOME": str(folder / "home")}
+    command = [sys.executable, "-m", "noetl", "run", "playbook.yaml", "--json"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    document = json.loads(done.stdout)
+    assert document["status"] == "completed", document["error"]
+    return document["output"]
+
+
+def test_the_query_of_the_page_about_duckdb(tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text("item,amount\ntea,12\ntea,30\nmilk,5\nrice,40\nit's nothing,99\n")
+    assert output(tmp_path, "query-with-duckdb.md") == [{"item": "rice", "total": 40}, {"item": "tea", "total": 42}]
+
+
+def test_the_transfer_of_the_page_about_moving_data(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("id,full_name\n1,ada\n2,grace\n3,edsger\n")
+    assert output(tmp_path, "move-data.md")[2] == {"id": 3, "name": "edsger", "initial": "E"}
+    assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == ["0.parquet", "1.parquet"]

@@ -1,0 +1,46 @@
+"""Files cut into rows: whatever the size of chunks and blocks, no byte is lost and no row is torn."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from noetl.tools.transfer import splitting
+from noetl.tools.transfer.splitting import pieces
+
+FIELDS = st.text(alphabet='ab",\n\r ;é', max_size=8)
+
+
+@given(
+    rows=st.lists(st.lists(FIELDS, min_size=2, max_size=2), max_size=30),
+    size=st.integers(1, 7),
+    block=st.integers(1, 40),
+    end=st.sampled_from(["\n", "\r\n"]),
+)
+def test_rows_of_csv_are_cut_where_they_end(rows: list[list[str]], size: int, block: int, end: str) -> None:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator=end, quoting=csv.QUOTE_ALL).writerows(rows)
+    body = text.getvalue().encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(splitting, "_BLOCK", block)
+        found = list(pieces(io.BytesIO(body), 0, size, quote=b'"'))
+    assert b"".join(piece.body for piece in found) == body
+    counts = [len(list(csv.reader(io.StringIO(piece.body.decode(), newline="")))) for piece in found]
+    assert counts == [piece.rows for piece in found]
+    assert counts == [size] * (len(rows) // size) + ([len(rows) % size] if len(rows) % size else [])
+    assert [piece.last for piece in found] == [False] * (len(found) - 1) + [True] * bool(found)
+
+
+def test_a_place_in_the_file_is_where_the_next_row_begins() -> None:
+    body = b"1\n2\n3\n4\n5\n"
+    found = list(pieces(io.BytesIO(body), 0, 2, quote=None))
+    assert [body[piece.end :] for piece in found] == [b"3\n4\n5\n", b"5\n", b""]
+
+
+def test_lines_without_anything_are_no_rows() -> None:
+    found = list(pieces(io.BytesIO(b"\n1\n\n\n2\n3\n\n"), 0, 2, quote=None))
+    assert [piece.rows for piece in found] == [2, 1]
