@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 from collections.abc import Iterator
 
 import pytest
 from soundness import unsound
+
+# Commands freeze what they have loaded; a process that runs many of them would never let go of what DuckDB wants back.
+atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(autouse=True)

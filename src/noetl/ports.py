@@ -168,6 +168,8 @@ class Call(msgspec.Struct, frozen=True):
     auth: Mapping[str, Any] | None = None
     #: those that parts of its configuration name, such as a target of `transfer`; by name
     auths: Mapping[str, Mapping[str, Any]] = {}
+    #: data of more bytes should be left in a file, as `Spilled`: nobody here looks into it. None: somebody does
+    spill: int | None = None
 
 
 class Keychain(Protocol):
@@ -222,6 +224,10 @@ class Part(msgspec.Struct, frozen=True):
 
 class ResultStore(Results, Protocol):
     """Results that can be added to."""
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The types of references that it makes: `blob`, `object_store`, `relational`, `nats`."""
 
     async def keep(
         self, execution_id: str, value: Any, *, ttl: float | None = None, schema: str | None = None

@@ -18,7 +18,6 @@ import msgspec
 
 from noetl.config import Settings, settings
 from noetl.errors import NoetlError
-from noetl.expr.assign import is_larger
 from noetl.model.events import Fact
 from noetl.model.net import Net
 from noetl.model.orders import StartChild
@@ -130,6 +129,7 @@ class House:
             self._poller.cancel()
         await self.shop.close()
         await self.keychains.close()
+        self.results.close()
         await self.log.close()
 
     def kill(self) -> None:
@@ -186,9 +186,8 @@ class House:
         if state.output_ref is None:
             return state.output
         with contextlib.suppress(ResultGone):
-            found = await self.results.read(state.output_ref)
-            if not is_larger(found, most):
-                return found
+            if (found := await self.results.read_small(state.output_ref, most)) is not None:
+                return found[0]
         return state.output
 
     async def adopt(self, fork: Fork, source: Source, net: Net) -> Hot:

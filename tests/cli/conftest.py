@@ -1,11 +1,13 @@
 """The command line under test: in this process for speed, in one of its own where that matters."""
 
+import contextlib
 import os
 import pty
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 import pytest
@@ -111,6 +113,9 @@ class Shell:
     def at_terminal(self, *arguments: str, **environment: str) -> str:
         """What a person would see."""
         controller, terminal = pty.openpty()
+        seen: list[bytes] = []
+        reader = Thread(target=_drain, args=(controller, seen))
+        reader.start()
         try:
             subprocess.run(
                 self.command(*arguments),
@@ -120,10 +125,18 @@ class Shell:
                 stdin=terminal,
                 env={**self.environment, "TERM": "xterm", **environment},
             )
-            return os.read(controller, 1_000_000).decode()
         finally:
-            os.close(controller)
             os.close(terminal)
+            reader.join()
+            os.close(controller)
+        return b"".join(seen).decode()
+
+
+def _drain(controller: int, seen: list[bytes]) -> None:
+    """Take what is written to a terminal, which holds only a few kilobytes itself."""
+    with contextlib.suppress(OSError):  # nobody writes to it any more
+        while data := os.read(controller, 65_536):
+            seen.append(data)
 
 
 @pytest.fixture(scope="session")

@@ -174,6 +174,77 @@ CONFLUENT = {
     "terminate": """
 - {step: a, tool: {kind: shell, cmd: x}, next: {arcs: [{terminate: failed}]}}
 """,
+    "external output": """
+- step: a
+  spec: {result: {inline_max_bytes: 4}}
+  tool: [{name: one, kind: http, url: x, spec: {policy: {rules: [{when: "{{ output.status == 'error' }}", then: {do: retry, delay: 0}}]}}}, {name: two, kind: shell, cmd: x, input: {N: "{{ _prev.n }}"}}]
+  set: {ctx.n: "{{ output.data.n }}", ctx.all_ref: "{{ output.ref }}"}
+  next: {arcs: [{step: end, when: "{{ output.data.n >= 0 }}"}]}
+- {step: end, tool: [{name: get, kind: resolve, ref: "{{ ctx.all_ref }}"}, {name: more, kind: shell, cmd: x}, {name: say, kind: noop, output: "{{ _prev.n + ctx.n }}"}]}
+""",
+    "external writes": """
+- step: a
+  spec: {result: {inline_max_bytes: 4}}
+  tool:
+    - {name: one, kind: shell, cmd: x, set: {step.kept: "{{ output.data }}", step.n: 1}}
+    - {name: two, kind: http, url: x, spec: {policy: {rules: [{when: "{{ output.status == 'error' }}", then: {do: retry, delay: 0, set: {step.tries: "{{ ['again', 'and', 'again'] }}"}}}]}}}
+    - {name: three, kind: shell, cmd: x, input: {N: "{{ step.kept.n }}"}, set: {step.kept: "{{ step.kept }}", step.other: "{{ [step.kept.key, _prev.n] }}"}, output: "{{ [step.kept.key, step.tries | default([])] }}"}
+  set: {ctx.key: "{{ step.kept.key }}", ctx.other: "{{ step.other[0] }}", ctx.data: "{{ output.data }}"}
+""",
+    "loop over a reference": """
+- {step: make, tool: {kind: shell, cmd: x, output: "{{ [{'id': 1, 'to': 'a'}, {'id': 2, 'to': 'b'}, {'id': 3, 'to': 'c'}] }}"}, set: {ctx.rows_ref: "{{ output.ref }}"}, next: {arcs: [{step: each}]}}
+- step: each
+  input: {id: "{{ iter.row.id }}"}
+  loop: {in: "{{ ctx.rows_ref }}", iterator: row, spec: {mode: parallel, max_in_flight: 2, policy: {reduce: {ctx.ids: append}}}}
+  tool:
+    - {name: one, kind: http, url: "{{ iter.row.to }}", spec: {policy: {rules: [{when: "{{ output.status == 'error' }}", then: {do: retry, delay: 0}}]}}}
+    - {name: two, kind: shell, cmd: x, output: "{{ iter.row.to ~ input.id }}", set: {ctx.ids: "{{ iter.row.id }}"}}
+  set: {ctx.data: "{{ output.data }}"}
+""",
+    "until over a reference": """
+- {step: make, tool: {kind: shell, cmd: x, output: "{{ [{'id': 1}, {'id': 2}, {'id': 3}, {'id': 4}] }}"}, set: {ctx.rows_ref: "{{ output.ref }}"}, next: {arcs: [{step: each}]}}
+- step: each
+  spec: {result: {inline_max_bytes: 4}}
+  loop: {in: "{{ ctx.rows_ref }}", iterator: row, spec: {until: "{{ output.data.id == 3 }}"}}
+  tool: {kind: shell, cmd: x, output: {id: "{{ iter.row.id }}"}, set: {ctx.seen: "{{ ctx.seen | default([]) + [iter.row.id] }}", iter.more: "{{ ['long', 'enough'] }}"}}
+  set: {ctx.data: "{{ output.data }}", ctx.all_ref: "{{ output.ref }}"}
+""",
+    "gathered list": """
+- step: each
+  spec: {result: {inline_max_bytes: 8}}
+  loop: {in: "{{ workload.items }}", iterator: n, spec: {mode: parallel}}
+  tool: {kind: shell, cmd: x, output: {n: "{{ iter.n }}", long: "{{ 'x' * (iter.n * 3) }}"}}
+  set: {ctx.list_ref: "{{ output.ref }}", ctx.loop: "{{ output.loop }}"}
+  next: {arcs: [{step: again}]}
+- step: again
+  loop: {in: "{{ ctx.list_ref }}", iterator: one}
+  tool: {kind: shell, cmd: x, output: "{{ iter.one.n }}"}
+  set: {ctx.back: "{{ output.data }}"}
+""",
+    "gathered nested lists": """
+- step: each
+  spec: {result: {inline_max_bytes: 8}}
+  loop: {in: [[1, 2], [], [3]], iterator: g, spec: {mode: parallel}, loop: {in: "{{ iter.g }}", iterator: n}}
+  tool: {kind: shell, cmd: x, output: "{{ 'x' * iter.n * 4 }}"}
+  output: "{{ output.data | map('join') | list }}"
+  set: {ctx.data: "{{ output.data }}"}
+""",
+    "rows in rows": """
+- {step: make, tool: {kind: shell, cmd: x, output: "{{ [{'id': 1}, {'id': 2}] }}"}, set: {ctx.rows_ref: "{{ output.ref }}"}, next: {arcs: [{step: each}]}}
+- step: each
+  loop: {in: "{{ ctx.rows_ref }}", iterator: a, spec: {mode: parallel}, loop: {in: "{{ ctx.rows_ref }}", iterator: b}}
+  tool: {kind: shell, cmd: x, output: "{{ iter.parent.a.id * 10 + iter.b.id }}"}
+  set: {ctx.data: "{{ output.data }}"}
+""",
+    "everything by reference": """
+- {step: a, tool: [{name: one, kind: shell, cmd: x}, {name: two, kind: python, code: "def main(): pass", input: {n: "{{ _prev.n }}"}}], set: {ctx.n: "{{ output.data.n }}"}, next: {arcs: [{step: b}]}}
+- {step: b, loop: {in: [1, 2], iterator: n}, tool: {kind: shell, cmd: x, output: "{{ iter.n }}"}, set: {ctx.data: "{{ output.data }}"}}
+executor: {spec: {policy: {results: {reference_first: true}}}}
+""",
+    "selected": """
+- {step: a, spec: {result: {select: {n: "$.n"}}}, tool: {kind: shell, cmd: x}, set: {ctx.n: "{{ output.data.n }}", ctx.all: "{{ output.data }}"}, next: {arcs: [{step: end, when: "{{ output.data.key is not defined }}"}]}}
+- {step: end, tool: {kind: noop, output: "{{ ctx.n }}"}}
+""",
 }
 
 #: those whose outcome may differ, and must be sound in any case

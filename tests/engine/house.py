@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from shelf import Shelf, at_once
 
 from noetl.engine.fold import apply, replay
 from noetl.engine.outlook import Outlook
@@ -20,7 +21,7 @@ from noetl.engine.react import open as open_execution
 from noetl.engine.react import pending, react
 from noetl.engine.turn import Decision
 from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of
+from noetl.expr.assign import failure_of, render
 from noetl.lang import load
 from noetl.model.events import Event, Fact, decode, encode
 from noetl.model.net import Net
@@ -34,6 +35,7 @@ from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
 from noetl.pipeline.replay import resume
 from noetl.server.catalog import Catalog
 from noetl.tools.registry import Kinds
+from noetl.worker.keeping import Keeper
 from noetl.worker.render import call_of
 
 KINDS = Kinds()
@@ -50,6 +52,7 @@ class Pipe:
     """A pipeline in the hands of a worker."""
 
     frame: Frame
+    keeper: Keeper
     move: Move
     iteration: int | str | None
     run: str
@@ -87,6 +90,8 @@ class House:
         self.now = 1_000_000.0
         self.ids = itertools.count(1)
         self.log: list[bytes] = []
+        #: what is too large for the log; like it, it is not lost
+        self.shelf = Shelf()
         self.ledger: list[tuple[str, str]] = []
         self.pipes: dict[tuple[str, Any], Pipe] = {}
         self.alarms: list[float] = []
@@ -172,23 +177,45 @@ class House:
         functions = {"now": lambda: self.now, "uuid": self.new_id}
         step = self.outlook.steps[order.step]
         frame = Frame(step, {**order.scopes, **functions}, run=order.step_run_id, iteration=order.iteration)
-        if order.begun:
-            mine = [e for e in self.events() if (e.step_run_id, e.iteration) == key and e.seq >= order.since]
-            resume(frame, mine)
-            if order.answer is not None:
-                if frame.recorded_start is None or frame.number != order.number:
-                    return
-                move = machine.advance(frame, order.answer, self.moment())
-            else:
-                move = machine.proceed(frame, self.moment())
-        else:
-            move = machine.begin(frame, self.moment())
-        self.pipes[key] = Pipe(frame, move, order.iteration, order.step_run_id, list(move.facts))
+        keeper = Keeper(self.shelf, self.net.playbook, step, frame)
+        move = self.first(order, frame, keeper)
+        if move is not None:
+            self.pipes[key] = Pipe(frame, keeper, move, order.iteration, order.step_run_id, list(move.facts))
+
+    def first(self, order: RunPipeline, frame: Frame, keeper: Keeper) -> Move | None:
+        """The first move of a pipeline, as the worker's runner makes it."""
+        if order.gather is not None:
+            return machine.close(frame, at_once(keeper.gathered(order.gather)))
+        for row in order.rows:
+            at = frame.scopes["iter"]
+            for _ in range(row.up):
+                at = at["parent"]
+            at[row.iterator] = at_once(self.shelf.rows(row.ref, row.index, row.index + 1))[0]
+        if order.rows and frame.step.input is not None:
+            frame.step_input = frame.scopes["input"] = render(frame.step.input, frame.scopes)
+        if not order.begun:
+            return machine.begin(frame, self.moment())
+        key = (order.step_run_id, order.iteration)
+        mine = [e for e in self.events() if (e.step_run_id, e.iteration) == key and e.seq >= order.since]
+        resume(frame, at_once(keeper.refilled(mine)))
+        at_once(keeper.remembered())
+        if order.answer is None:
+            return machine.proceed(frame, self.moment())
+        if frame.recorded_start is None or frame.number != order.number:
+            return None
+        return self.conclude(frame, keeper, order.answer)
+
+    def conclude(self, frame: Frame, keeper: Keeper, output: Output) -> Move:
+        """What follows from a task's output."""
+        brought = at_once(keeper.brought(output, frame.task))
+        output, recorded = at_once(keeper.kept(machine.shaped(frame, brought, self.moment())))
+        return machine.conclude(frame, output, self.moment(), recorded)
 
     def report(self, pipe: Pipe) -> None:
         facts, pipe.waiting = pipe.waiting, []
         if not facts:
             return
+        facts = [at_once(pipe.keeper.written_down(fact)) for fact in facts]
         self.happen(*facts)
         if self.random.random() < self.faults:
             self.happen(*facts)  # a duplicate must change nothing
@@ -240,7 +267,7 @@ class House:
                 return
             self.ledger.append((call.key, f"{call.step}.{call.task}"))
         output = ok() if kind.name == "noop" else self.tool(call)
-        self.goes_on(pipe, machine.advance(pipe.frame, output, self.moment()))
+        self.goes_on(pipe, self.conclude(pipe.frame, pipe.keeper, output))
 
     # --- the scheduler -----------------------------------------------------------------------------------------------
 

@@ -301,7 +301,7 @@ asyncio.run(Workshop(Path({str(tmp_path)!r})).python("import os, subprocess\\n"
         ("return len(bytearray(500_000_000))", {"limits.memory_mb": 200}, "200 MB"),
         ("while True: pass", {"limits.cpu_s": 0.1}, "processor time"),
         ("while True: print('x' * 1000)", {"limits.output_bytes": 100_000}, "100,000 bytes"),
-        ("return 'x' * 100_001", {"limits.output_bytes": 100_000}, "100,003 bytes"),
+        ("return 'x' * 100_001", {"limits.output_bytes": 100_000}, "100,000 bytes"),
         (
             "import os, time\nfor _ in range(4): os.fork() or time.sleep(600)\ntime.sleep(600)",
             {"limits.processes": 3},

@@ -72,9 +72,10 @@ class Workshop:
     async def run(
         self, kind: str, *, task: str = "task", spec: Mapping[str, Any] | None = None, **given: Any
     ) -> Output:
-        """Run a task; of what is given, `input`, `scopes` and `key` are its own, the rest is configuration."""
+        """Run a task; of what is given, `input`, `scopes`, `key` and `spill` are its own, the rest is configuration."""
         values, scopes, key = given.pop("input", {}), given.pop("scopes", {}), given.pop("key", "e/1")
-        call = Call(kind, "e", "step", task, given, values, values, spec or {}, key, 1, scopes)
+        spill = given.pop("spill", None)
+        call = Call(kind, "e", "step", task, given, values, values, spec or {}, key, 1, scopes, spill=spill)
         made = Kinds().module(kind).run(call, self)
         output: Output = await made if isawaitable(made) else made
         return output

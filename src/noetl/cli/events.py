@@ -83,6 +83,7 @@ def detail(event: Event) -> str:
 
 def _said(name: str, payload: dict[str, Any]) -> Any:
     from noetl.cli.telling import wait_words
+    from noetl.cli.words import items
     from noetl.model.state import Wait
 
     error = (payload.get("output") or {}).get("error") if isinstance(payload.get("output"), dict) else None
@@ -92,16 +93,24 @@ def _said(name: str, payload: dict[str, Any]) -> Any:
         return f"{error.get('kind')}: {error.get('message')}{again}"
     if name == "next.evaluated":
         return ", ".join(f"{arc['to']} {'taken' if arc['taken'] else 'refused'}" for arc in payload["arcs"])
-    if name in ("step.done", "task.done"):
-        return payload["output"]["data"] if payload["output"]["data"] is not None else ""
+    if name in ("step.done", "task.done", "loop.iteration.done"):
+        return _yielded(payload.get("output") or {**payload, "external": "ref" in payload})
     if name == "task.started" and "wait" in payload:
         wait = payload["wait"]
         return wait_words(Wait("", wait.get("until"), wait.get("signal"), wait.get("child")))
     if name == "workflow.synthesized":
         return f"{payload['step']} plans {', '.join(step['step'] for step in payload['steps'])}"
     if name == "loop.started":
-        return f"{len(payload['items']):,} items, {payload['mode']}"
+        return f"{items(payload['items'])}, {payload['mode']}"
     for key in ("why", "set", "signal", "loop", "data", "status", "from", "step"):
         if payload.get(key) is not None:
             return payload[key]
     return ""
+
+
+def _yielded(output: dict[str, Any]) -> Any:
+    from noetl.cli.words import stored
+
+    if output.get("external"):
+        return f"{stored(output['ref'])}: {output['ref']['locator'].get('path', '')}"
+    return output["data"] if output.get("data") is not None else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from noetl.cli.pace import Key, Pace
 from noetl.cli.telling import error_words, held_tokens, place, signal_hint, wait_words
-from noetl.cli.words import count, duration, rate, seconds_of
+from noetl.cli.words import duration, items, rate, seconds_of
 
 if TYPE_CHECKING:
     from noetl.model.events import Event
@@ -98,7 +98,7 @@ class Lines:
         return f"{event.entity_id} started"
 
     def _loop(self, _hot: Hot, event: Event) -> str:
-        return f"{event.entity_id} goes over {count(len(event.payload['items']), 'item')}, {event.payload['mode']}"
+        return f"{event.entity_id} goes over {items(event.payload['items'])}, {event.payload['mode']}"
 
     def _ended(self, hot: Hot, event: Event) -> str:
         key = hot.id, event.step_run_id or ""

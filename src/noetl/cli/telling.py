@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from noetl.cli.printing import columns
-from noetl.cli.words import between, count, duration, glimpse, local_time, seconds_of
+from noetl.cli.words import between, count, duration, glimpse, local_time, seconds_of, stored
 from noetl.engine.find import pipes
 from noetl.lang.report import visible
 from noetl.model.state import label_of
@@ -143,7 +143,9 @@ def origin_words(origin: dict[str, Any]) -> str:
 
 
 def output_line(state: Execution) -> str:
-    """The output of an execution, on a line; of one that is cut, where the whole is."""
+    """The output of an execution, on a line; of one that is cut or lies in the result store, where the whole is."""
+    if state.output_ref is not None:
+        return f"{stored(state.output_ref)}: noetl result {state.execution_id}"
     line = glimpse(state.output)
     whole = f"  (cut: `noetl show {state.execution_id} --json` has all of it)" if line.endswith("…") else ""
     return f"{visible(line)}{whole}"

@@ -57,3 +57,26 @@ def rate(per_second: float) -> str:
 def count(number: int, word: str) -> str:
     """`1 event`, `2 events`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def size(number: int) -> str:
+    """`12 bytes`, `3.4 kB`, `1.2 GB`."""
+    if number < 1000:
+        return count(number, "byte")
+    scaled, units = number / 1000, ["TB", "GB", "MB", "kB"]
+    while scaled >= 999.5 and len(units) > 1:
+        scaled /= 1000
+        units.pop()
+    return f"{scaled:.1f} {units[-1]}" if scaled < 99.95 else f"{scaled:,.0f} {units[-1]}"
+
+
+def stored(reference: dict[str, Any]) -> str:
+    """What lies in the result store: `1,000,000 rows, 12.3 MB`."""
+    meta = reference.get("meta") or {}
+    rows = f"{count(meta['rows'], 'row')}, " if isinstance(meta.get("rows"), int) else ""
+    return f"{rows}{size(int(meta.get('bytes') or 0))} in the result store"
+
+
+def items(found: list[Any] | dict[str, Any]) -> str:
+    """How many elements a loop goes over: those of a list, or of what a reference leads to."""
+    return count(len(found) if isinstance(found, list) else found["meta"]["rows"], "item")

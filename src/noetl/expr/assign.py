@@ -16,6 +16,8 @@ from noetl.model.scope import Patch
 #: a longer template is not repeated in each of its errors
 _LONGEST = 2_000
 _encoder = msgspec.json.Encoder()
+#: how deep, and at how many members, one looks for a long list before a value is written to see its size
+_LEVELS, _FEW = 3, 16
 
 
 def render(value: Any, scopes: Mapping[str, Any]) -> Any:
@@ -59,7 +61,19 @@ def is_larger(value: Any, most: int) -> bool:
     if isinstance(value, str):
         # A character has at most six bytes, so that most texts need not be counted.
         return len(value) > most or (len(value) * 6 + 2 > most and len(_encoder.encode(value)) > most)
-    return isinstance(value, Mapping | list | tuple) and bool(value) and len(_encoder.encode(value)) > most
+    if not isinstance(value, Mapping | list | tuple) or not value:
+        return False
+    return _has_more_members(value, most, _LEVELS) or len(_encoder.encode(value)) > most
+
+
+def _has_more_members(value: Any, most: int, levels: int) -> bool:
+    """Whether that many bytes are sure without writing anything: each member has two at the least."""
+    if len(value) * 2 > most:
+        return True
+    if not levels or len(value) > _FEW:
+        return False
+    below = value.values() if isinstance(value, Mapping) else value
+    return any(isinstance(one, dict | list) and _has_more_members(one, most, levels - 1) for one in below)
 
 
 def too_large(what: str, most: int) -> TemplateError:

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from noetl.model.playbook import Playbook, Step, Task
+from noetl.model.playbook import Playbook, Rule, Step, Task
 
 Of = TypeVar("Of")
 
@@ -24,8 +24,10 @@ class Readings(msgspec.Struct, frozen=True):
     data: tuple[Way, ...]
     #: below `step`, by the server
     step: tuple[Way, ...]
-    #: whether a template of the pipeline reads a payload: `output.data`, `_prev`
-    inside: bool
+    #: the tasks whose payload a template of the pipeline reads: `output.data`, `_prev`
+    inside: frozenset[str]
+    #: whether the step's own `output` reads the payload that its body ends with
+    at_end: bool
     #: whether a template of the pipeline reads `output.ref`
     ref_inside: bool
     #: whether the server does
@@ -65,12 +67,39 @@ def _find(step: Step, playbook: Playbook) -> Readings:
     return Readings(
         data=_fewest(rest[1:] for rest in outputs if rest[:1] in ((), ("data",))),
         step=_fewest(path[1:] for path in server if path[0] == "step"),
-        inside=any(rest[:1] in ((), ("data",)) for rest in inner)
-        or any(path[0] == "_prev" for path in pipeline)
-        or any(_code_may_read(task) for task in step.tasks),
+        inside=frozenset(_read_tasks(step)),
+        at_end=_reads_data((step.output,)),
         ref_inside=any(rest[:1] in ((), ("ref",)) for rest in inner),
         ref_server=any(rest[:1] in ((), ("ref",)) for rest in outputs),
     )
+
+
+def _read_tasks(step: Step) -> Iterator[str]:
+    """The tasks whose payload is read: by themselves when they have ended, by one that may come later, or at the end."""
+    tasks = step.tasks
+    jumps = any(one.then.do == "jump" for task in tasks for one in _rules(task))
+    later = _reads_data(_end_values(step))
+    for task in reversed(tasks):
+        again = jumps or any(one.then.do == "retry" for one in _rules(task))
+        anyone = any(map(_looks_back, tasks)) if jumps else _looks_back(task) and again
+        if later or anyone or _reads_data(_values_after(task)):
+            yield task.name
+        later = later or _looks_back(task)
+
+
+def _looks_back(task: Task) -> bool:
+    """Whether a task reads the payload of one before it."""
+    reads = list(_reads(_values_before(task)))
+    return (
+        any(path[0] == "_prev" for path in (*reads, *_reads(_values_after(task))))
+        or any((rest := _below_output(path)) is not None and rest[:1] in ((), ("data",)) for path in reads)
+        or _code_may_read(task)
+    )
+
+
+def _reads_data(values: Iterable[Any]) -> bool:
+    below = (_below_output(path) for path in _reads(values))
+    return any(rest is not None and rest[:1] in ((), ("data",)) for rest in below)
 
 
 def _code_may_read(task: Task) -> bool:
@@ -111,25 +140,44 @@ def _event_reads(playbook: Playbook) -> list[Way]:
 
 def pipeline_values(step: Step) -> Iterator[Any]:
     """All that the worker may evaluate of a step."""
+    yield from _end_values(step)
+    for task in step.tasks:
+        yield from task_values(task)
+
+
+def _end_values(step: Step) -> Iterator[Any]:
     yield step.output
     loop = step.loop
     while loop is not None:
         yield loop.until
         loop = loop.inner
-    for task in step.tasks:
-        yield from task_values(task)
 
 
 def task_values(task: Task) -> Iterator[Any]:
     """All that a task may evaluate."""
-    yield from (task.input, task.auth, task.output)
+    yield from _values_before(task)
+    yield from _values_after(task)
+
+
+def _values_before(task: Task) -> Iterator[Any]:
+    """What a task evaluates before it runs."""
+    yield from (task.input, task.auth)
     yield from task.config.values()
     yield from (layered.value for layered in task.spec.values())
+
+
+def _values_after(task: Task) -> Iterator[Any]:
+    """What it evaluates when it has run, over its own output."""
+    yield task.output
     yield from (one.value for one in task.set)
-    for rule in task.policy.rules if task.policy is not None else ():
+    for rule in _rules(task):
         then = rule.then
         yield from (rule.when, then.delay, then.attempts, then.max_delay, then.message)
         yield from (one.value for one in then.set)
+
+
+def _rules(task: Task) -> tuple[Rule, ...]:
+    return tuple(task.policy.rules) if task.policy is not None else ()
 
 
 def _reads(values: Iterable[Any]) -> Iterator[Way]:

@@ -34,5 +34,7 @@ class Spilled(msgspec.Struct, frozen=True):
 
     path: str
     content_type: str = JSON
-    #: how many rows, where it is a list
+    #: how many elements, where it is a list
     rows: int | None = None
+    #: of rows in JSON, their columns: name → SQL type
+    columns: dict[str, str] | None = None

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
 from noetl.model.output import JSON, NDJSON, PARQUET, Spilled
 from noetl.ports import ResultDamaged
+from noetl.tools.elements import NotJsonText, batches
+from noetl.tools.rows import row_shape
 
 #: content type → how a file of it is named
 SUFFIXES = {JSON: ".json.zst", NDJSON: ".ndjson.zst", PARQUET: ".parquet"}
@@ -19,6 +22,8 @@ _BLOCK = 1 << 20
 #: what is larger is compressed by several threads, which takes longer to begin and no longer to end
 _LARGE = 4 << 20
 _LEVEL = 1
+#: so many rows are read at a time
+_RUN = 5_000
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -30,11 +35,61 @@ class Written(msgspec.Struct, frozen=True):
     rows: int | None = None
 
 
+# --- writing -----------------------------------------------------------------------------------------------------------
+
+
+def write(value: Any, path: Path, *, sync: bool, rows: bool = True) -> Written:
+    """Write a value to a new file; `rows`: in the form for rows, if it is a list of them."""
+    if columns := row_shape(value) if rows else None:
+        body = msgspec.json.Encoder().encode_lines(value)
+        if has_parquet():
+            from noetl.results import parquet
+
+            if parquet.write(body, columns, len(value), path):
+                return _seen(path, PARQUET, len(value), sync=sync)
+        return _pour(_slices(body), len(body), path, NDJSON, len(value), sync=sync)
+    body = msgspec.json.encode(value)
+    size = len(value) if isinstance(value, list) else None
+    return _pour(_slices(body), len(body), path, JSON, size, sync=sync)
+
+
+def adopt(spilled: Spilled, path: Path, *, sync: bool) -> Written:
+    """Make a file that a tool left a payload; it is never held in memory."""
+    source = Path(spilled.path)
+    try:
+        if spilled.content_type == PARQUET:
+            source.replace(path)
+            return _seen(path, PARQUET, spilled.rows, sync=sync)
+        if spilled.columns and spilled.rows and has_parquet():
+            from noetl.results import parquet
+
+            if parquet.convert(source, spilled.content_type, spilled.columns, spilled.rows, path):
+                return _seen(path, PARQUET, spilled.rows, sync=sync)
+        return _packed(spilled, path, sync=sync)
+    finally:
+        source.unlink(missing_ok=True)
+
+
+def has_parquet() -> bool:
+    """Whether rows can be kept as Parquet here."""
+    return find_spec("duckdb") is not None
+
+
+def _packed(spilled: Spilled, path: Path, *, sync: bool) -> Written:
+    size = Path(spilled.path).stat().st_size
+    with Path(spilled.path).open("rb") as file:
+        read = iter(lambda: file.read(_BLOCK), b"")
+        if spilled.content_type == JSON and spilled.columns:
+            encode = msgspec.json.Encoder().encode_lines
+            return _pour(map(encode, batches(read)), None, path, NDJSON, spilled.rows, sync=sync)
+        return _pour(read, size, path, spilled.content_type, spilled.rows, sync=sync)
+
+
 class _Sink:
     """A file that knows its size and hash."""
 
-    def __init__(self, path: Path) -> None:
-        self.file = path.open("wb")
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
         self.hash = hashlib.sha256()
         self.bytes = 0
 
@@ -44,69 +99,39 @@ class _Sink:
         return self.file.write(data)
 
 
-def write(value: Any, path: Path, *, sync: bool, rows: bool = True) -> Written:
-    """Write a value to a new file; `rows`: in the form for rows, if it is a list of them."""
-    if shape := row_shape(value) if rows else None:
-        if find_spec("duckdb") is not None:
-            from noetl.results import parquet
-
-            parquet.write(value, shape, path)
-            return _seen(path, PARQUET, len(value), sync=sync)
-        lines = msgspec.json.Encoder().encode_lines(value)
-        return _pour(iter((lines,)), path, NDJSON, len(value), sync=sync)
-    size = len(value) if isinstance(value, list) else None
-    return _pour(iter((msgspec.json.encode(value),)), path, JSON, size, sync=sync)
-
-
-def adopt(spilled: Spilled, path: Path, *, sync: bool) -> Written:
-    """Make a file that a tool left a payload; it is never held in memory."""
-    source = Path(spilled.path)
-    if spilled.content_type == PARQUET:
-        source.replace(path)
-        return _seen(path, PARQUET, spilled.rows, sync=sync)
-    with source.open("rb") as file:
-        written = _pour(iter(lambda: file.read(_BLOCK), b""), path, spilled.content_type, spilled.rows, sync=sync)
-    source.unlink()
-    return written
-
-
-def _pour(blocks: Iterator[bytes], path: Path, content_type: str, rows: int | None, *, sync: bool) -> Written:
+def _pour(
+    blocks: Iterable[Any], size: int | None, path: Path, content_type: str, rows: int | None, *, sync: bool
+) -> Written:
+    """Compress blocks of so many bytes in all into a new file."""
     import zstandard
 
-    sink = _Sink(path)
-    first = next(blocks, b"")
-    # The size comes first in the stream where it is known: whoever reads it can trust it, and must not guess.
-    packer = zstandard.ZstdCompressor(level=_LEVEL, threads=-1 if len(first) >= _LARGE else 0)
-    with sink.file:
-        with packer.stream_writer(sink, closefd=False) as stream:  # type: ignore[arg-type]  # it only writes
-            for block in (first, *blocks) if len(first) < _LARGE else _slices(first, blocks):
+    packer = zstandard.ZstdCompressor(level=_LEVEL, threads=-1 if size is None or size >= _LARGE else 0)
+    with path.open("wb") as file:
+        sink = _Sink(file)
+        with packer.stream_writer(sink, size=-1 if size is None else size, closefd=False) as stream:  # type: ignore[arg-type]  # it only writes
+            for block in blocks:
                 stream.write(block)
-        _flush(sink.file, sync=sync)
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
     return Written(content_type, sink.bytes, sink.hash.hexdigest(), rows)
 
 
-def _slices(first: bytes, rest: Iterator[bytes]) -> Iterator[Any]:
-    view = memoryview(first)
-    for start in range(0, len(view), _BLOCK):
-        yield view[start : start + _BLOCK]
-    yield from rest
+def _slices(body: bytes) -> Iterator[memoryview]:
+    view = memoryview(body)
+    return (view[start : start + _BLOCK] for start in range(0, len(view), _BLOCK))
 
 
 def _seen(path: Path, content_type: str, rows: int | None, *, sync: bool) -> Written:
     """What is to be known of a file that is there already."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        _flush(file, sync=sync)
+        if sync:
+            os.fsync(file.fileno())
     return Written(content_type, path.stat().st_size, digest, rows)
 
 
-def _flush(file: Any, *, sync: bool) -> None:
-    import os
-
-    if file.writable():
-        file.flush()
-    if sync:
-        os.fsync(file.fileno())
+# --- reading -----------------------------------------------------------------------------------------------------------
 
 
 def load(spilled: Spilled) -> Any:
@@ -118,39 +143,59 @@ def load(spilled: Spilled) -> Any:
         path.unlink()
 
 
-def check(path: Path, sha256: str) -> None:
-    """Whether a file is what was stored."""
+def sha256_of(path: Path) -> str:
+    """The hash of a file's bytes."""
     with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-            raise ResultDamaged(f"the stored payload {path.name} was changed: its sha256 is another one")
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read(path: Path, content_type: str) -> Any:
     """The value in a file."""
-    return _READERS[content_type](path)
+    try:
+        return _READERS[content_type](path)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ResultDamaged(f"the payload {path.name} cannot be read: {error}") from error
 
 
-def read_rows(path: Path, content_type: str, start: int, stop: int) -> list[Any]:
-    """Some of the rows in a file."""
+def runs(path: Path, content_type: str, start: int = 0) -> Iterator[list[Any]]:
+    """The elements of a list in a file from one on, some at a time, none of the others in memory."""
     if content_type == PARQUET:
         from noetl.results import parquet
 
-        return parquet.read(path, start, stop)
-    found = read(path, content_type)
-    if not isinstance(found, list):
-        raise ResultDamaged(f"the payload {path.name} is not a list of rows")
-    return found[start:stop]
+        yield from parquet.runs(path, start, _RUN)
+        return
+    try:
+        for run in batches(blocks(path)) if content_type == JSON else _lines(path):
+            if start < len(run):
+                yield run[start:] if start else run
+            start = max(0, start - len(run))
+    except (NotJsonText, msgspec.DecodeError) as error:
+        raise ResultDamaged(f"the payload {path.name} is not a list that can be read: {error}") from error
 
 
-def blocks(path: Path) -> Iterator[bytes]:
+def _lines(path: Path) -> Iterator[list[Any]]:
+    decode = msgspec.json.Decoder().decode_lines
+    rest = b""
+    for block in blocks(path):
+        whole, newline, rest = (rest + block).rpartition(b"\n")
+        if newline:
+            yield decode(whole)
+    if rest:
+        yield decode(rest)
+
+
+def blocks(path: Path) -> Generator[bytes, None, None]:
     """The bytes of a payload as they were before they were compressed."""
-    import zstandard
-
     with path.open("rb") as file:
-        if path.name.endswith(".zst"):
-            yield from zstandard.ZstdDecompressor().read_to_iter(file)
-        else:
+        if not path.name.endswith(".zst"):
             yield from iter(lambda: file.read(_BLOCK), b"")
+            return
+        import zstandard
+
+        try:
+            yield from zstandard.ZstdDecompressor().read_to_iter(file, write_size=_BLOCK)
+        except zstandard.ZstdError as error:
+            raise ResultDamaged(f"the payload {path.name} cannot be unpacked: {error}") from error
 
 
 def _read_json(path: Path) -> Any:
@@ -162,37 +207,7 @@ def _read_ndjson(path: Path) -> Any:
 
 
 def _read_parquet(path: Path) -> Any:
-    from noetl.results import parquet
-
-    return parquet.read(path)
+    return [row for run in runs(path, PARQUET) for row in run]
 
 
 _READERS: dict[str, Callable[[Path], Any]] = {JSON: _read_json, NDJSON: _read_ndjson, PARQUET: _read_parquet}
-
-# --- rows --------------------------------------------------------------------------------------------------------------
-
-_SIMPLE = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
-
-
-def row_shape(value: Any) -> dict[str, str] | None:
-    """Column → SQL type, of a list of maps that have one shape; None of anything else.
-
-    What has no type that gives back just what was written (numbers of two kinds, maps, lists) is kept as JSON.
-    """
-    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
-        return None
-    names = value[0].keys()
-    if not names or set(map(type, value)) != {dict} or any(row.keys() != names for row in value):
-        return None
-    # DuckDB's names do not tell capitals apart.
-    if len({name.casefold() for name in names}) < len(names) or "" in names:
-        return None
-    return {name: _column([row[name] for row in value]) for name in names}
-
-
-def _column(values: list[Any]) -> str:
-    kinds = set(map(type, values)) - {type(None)}
-    found = _SIMPLE.get(kinds.pop(), "JSON") if len(kinds) == 1 else "JSON"
-    if found == "BIGINT" and not all(-(2**63) <= number < 2**63 for number in values if number is not None):
-        return "JSON"
-    return found

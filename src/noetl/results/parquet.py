@@ -1,52 +1,102 @@
-"""Rows as Parquet, through DuckDB."""
+"""Rows as Parquet, through DuckDB, in little memory however many there are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from noetl.errors import NoetlError
+from noetl.model.output import JSON, NDJSON
 from noetl.ports import ResultDamaged
+from noetl.rows.duck import literal
+from noetl.rows.jsonsql import json_row
 
-_MEMORY = "512MB"
+_TO_WRITE = "64MB"
+#: no more than one group of rows, which somebody else may have made large
+_TO_READ = "512MB"
+#: the longest row that is looked at; DuckDB holds two buffers of this size
+_LONGEST_ROW = 2 << 20
+#: what one group of rows has, as JSON: it is held in memory until it is written, and read as a whole
+_GROUP_BYTES = 8 << 20
+#: DuckDB works with so many rows at a time
+_VECTOR = 2_048
+#: what DuckDB calls the place of a row in its file
+_NUMBER = "file_row_number"
+_FORMS = {JSON: "array", NDJSON: "newline_delimited"}
+#: the types of columns that `write` makes: what comes out of them is what went in
+_AS_THEY_ARE = frozenset({"BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR", "JSON"})
 
 
-def write(rows: list[dict[str, Any]], shape: Mapping[str, str], path: Path) -> None:
-    """Write rows of a known shape to a new file."""
+def write(body: bytes, columns: Mapping[str, str], count: int, path: Path) -> bool:
+    """Write rows, given as lines of JSON, to a new file."""
     lines = path.with_suffix(".lines")
     try:
-        lines.write_bytes(msgspec.json.Encoder().encode_lines(rows))
-        # An object may be as large as the whole file.
-        most = max(16 << 20, lines.stat().st_size + 1)
-        columns = ", ".join(f"{_text(name)}: {_text(kind)}" for name, kind in shape.items())
-        options = f"format='newline_delimited', columns={{{columns}}}, maximum_object_size={most}"
-        rows_of = f"SELECT * FROM read_json({_text(str(lines))}, {options})"  # noqa: S608  literals: COPY binds nothing
-        packing = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1"
-        with _connect() as db:
-            db.execute(f"COPY ({rows_of}) TO {_text(str(path))} ({packing})")
+        lines.write_bytes(body)
+        return convert(lines, NDJSON, columns, count, path)
     finally:
         lines.unlink(missing_ok=True)
 
 
-def read(path: Path, start: int = 0, stop: int | None = None) -> list[dict[str, Any]]:
-    """The rows of a file, all or some; values of every type as JSON has them."""
-    from noetl.rows.reading import parquet
+def convert(source: Path, content_type: str, columns: Mapping[str, str], count: int, path: Path) -> bool:
+    """Write the rows of a file of JSON to a new file; False: a row is too long for that, or a name is taken."""
+    import duckdb
 
+    if _NUMBER in map(str.casefold, columns):
+        return False
+
+    typed = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in columns.items())
+    options = f"format='{_FORMS[content_type]}', columns={{{typed}}}, maximum_object_size={_LONGEST_ROW}"
+    rows_of = f"SELECT * FROM read_json({literal(str(source))}, {options})"  # noqa: S608  literals: COPY binds nothing
+    groups = max(1, source.stat().st_size // _GROUP_BYTES)
+    group = max(1, min(60, count // groups // _VECTOR)) * _VECTOR
+    packing = f"FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {group}"
+    with _connect(_TO_WRITE, path.parent) as db:
+        try:
+            db.execute(f"COPY ({rows_of}) TO {literal(str(path))} ({packing})")
+        except (duckdb.InvalidInputException, duckdb.OutOfMemoryException):
+            path.unlink(missing_ok=True)
+            return False
+    return True
+
+
+def runs(path: Path, start: int, size: int) -> Iterator[list[dict[str, Any]]]:
+    """The rows of a file from a number on, so many at a time; values of every type as JSON has them."""
+    import duckdb
+
+    source = f"read_parquet({literal(str(path))})"
+    if start:
+        numbered = f"read_parquet({literal(str(path))}, {_NUMBER}=true)"
+        source = f"(SELECT * EXCLUDE {_NUMBER} FROM {numbered} WHERE {_NUMBER} >= {start})"  # noqa: S608  a literal
     try:
-        return parquet([str(path)], start, stop)
-    except NoetlError as error:
+        with _connect(_TO_READ) as db:
+            described = db.execute(f"SELECT * FROM {source} LIMIT 0").description  # noqa: S608
+            columns = {str(name): kind for name, kind, *_ in described}
+            plain = all(str(kind) in _AS_THEY_ARE for kind in columns.values())
+            shown = "*" if plain else json_row(list(columns.items()))
+            found = db.execute(f"SELECT {shown} FROM {source}")  # noqa: S608
+            while records := found.fetchmany(size):
+                yield _rows(records, columns) if plain else [msgspec.json.decode(text) for (text,) in records]
+    except duckdb.Error as error:
         raise ResultDamaged(f"the payload {path.name} cannot be read: {error}") from error
 
 
-def _connect() -> Any:
+def _rows(records: list[Any], columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    rows = [dict(zip(columns, record, strict=True)) for record in records]
+    for name, kind in columns.items():
+        if str(kind) == "JSON":
+            for row in rows:
+                row[name] = None if row[name] is None else msgspec.json.decode(row[name])
+    return rows
+
+
+def _connect(memory: str, folder: Path | None = None) -> Any:
+    """A database in memory; what it cannot hold goes to a folder, or nowhere."""
     import duckdb
 
-    return duckdb.connect(config={"memory_limit": _MEMORY, "threads": 2, "preserve_insertion_order": "true"})
-
-
-def _text(value: str) -> str:
-    """A literal of SQL."""
-    return "'" + value.replace("'", "''") + "'"
+    # One thread, for each has buffers of its own; and no progress bar, which would be drawn on stdout.
+    spill = "" if folder is None else str(folder)
+    db = duckdb.connect(config={"memory_limit": memory, "threads": 1, "temp_directory": spill})
+    db.execute("SET enable_progress_bar = false")
+    return db

@@ -95,7 +95,7 @@ def under_way(state: Execution) -> list[Again]:
     found: list[Again] = []
     for run in state.runs.values():
         if run.loop is not None:
-            found.append(Again(run.step, "loops", kept=run.loop.completed, total=len(run.loop.items)))
+            found.append(Again(run.step, "loops", kept=run.loop.completed, total=run.loop.total))
         found += [_pipeline(run, label_of(path), pipe) for path, pipe in pipes(run)]
     return found
 

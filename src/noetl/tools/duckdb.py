@@ -40,7 +40,7 @@ async def run(call: Call, world: World) -> Output:
     from noetl.model.output import PARQUET, Spilled, failed, ok
     from noetl.tools.datahost.databases import config_of
     from noetl.tools.datahost.hosts import CallFailed, Hosts
-    from noetl.tools.processes import OUTPUT_BYTES
+    from noetl.tools.spilling import output_limit
 
     file = file_of(call, world)
     spill = world.draft(".parquet")
@@ -50,7 +50,7 @@ async def run(call: Call, world: World) -> Output:
         "statements": _statements(call),
         "spill": str(spill),
         "spill_bytes": _SPILL_BYTES,
-        "limit": int(call.spec.get("limits.output_bytes") or OUTPUT_BYTES),
+        "limit": output_limit(call),
     }
     hosts = await Hosts.of(world)
     try:

@@ -45,4 +45,4 @@ async def run(call: Call, world: World) -> Output:
     if not isinstance(size, int) or size < 0:
         return failed(failure("type", f"`spec.pool_size` must be a whole number above 0, not {size!r}"))
     client = await world.resource(f"http {size}", lambda: Client.open(size), Client.close)
-    return await client.run(call)
+    return await client.run(call, world)

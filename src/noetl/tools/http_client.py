@@ -13,13 +13,13 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from noetl.model.output import Failure, Output, failed, failure, ok
-from noetl.ports import Call
+from noetl.model.output import Failure, Output, Spilled, failed, failure, ok
+from noetl.ports import Call, World
 from noetl.tools.http_auth import NotForHttp, header_of
+from noetl.tools.http_body import Body, Broken, TooLarge, encoding_of, says_json
+from noetl.tools.spilling import output_limit, over_limit
 from noetl.tools.text import as_text
 
-#: bytes of a response's body when nobody says otherwise
-_OUTPUT_BYTES = 64 * 1024 * 1024
 #: methods that change nothing, or that nobody repeats by accident
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 #: statuses that say "later": beside all of 500 and above
@@ -39,10 +39,6 @@ class Refused(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.failure = failure(kind, message)
-
-
-class TooLarge(Exception):
-    """The body has more bytes than it may have."""
 
 
 class Client:
@@ -67,7 +63,7 @@ class Client:
         """Close the connections."""
         await self._session.close()
 
-    async def run(self, call: Call) -> Output:
+    async def run(self, call: Call, world: World) -> Output:
         """One task: a request, repeated as often as `spec.retries` says if there is no answer."""
         try:
             method, url, options = _request(call)
@@ -76,26 +72,30 @@ class Client:
         left = int(call.spec.get("retries") or 0)
         pause = 0.1
         while True:
-            output = await self._once(method, url, options, call)
+            output = await self._once(method, url, options, call, world)
             if not left or "http" in output or not output["error"]["retryable"]:
                 return output
             left -= 1
             await asyncio.sleep(pause)
             pause = min(2 * pause, 5)
 
-    async def _once(self, method: str, url: URL, options: dict[str, Any], call: Call) -> Output:
+    async def _once(self, method: str, url: URL, options: dict[str, Any], call: Call, world: World) -> Output:
         target = f"{method} {_shown(url.extend_query(options['params']))}"
-        limit = int(call.spec.get("limits.output_bytes") or _OUTPUT_BYTES)
+        limit = output_limit(call)
         http: dict[str, Any] = {}
         try:
             async with self._session.request(method, url, **options) as response:
                 http = {"status": response.status, "headers": _headers(response)}
-                body = await _body(response, limit)
-                return _output(target, response, body, http)
+                # What an error says is looked at, so it stays here.
+                body = Body(response, world, limit, call.spill if response.status < 400 else None)
+                data = await body.received()
+                if data is None:
+                    return _spilled(target, response, await body.spilled(), http)
+                return _output(target, response, data, http)
         except Refused as error:
             return failed(error.failure)
         except TooLarge:
-            return failed(failure("limit", f"{target}: the response has more than {limit:,} bytes"), http=http)
+            return failed(failure("limit", f"{target}: {over_limit('the response', limit)}"), http=http)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             helpers = {"http": http} if http else {}
             return failed(_transport(target, error, call.spec), **helpers)
@@ -227,19 +227,6 @@ def _parameters(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, as_text(item)) for name, item in _pairs(config, "params")]
 
 
-async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """The whole body, decompressed; TooLarge before more than the limit is held in memory."""
-    parts = []
-    room = limit
-    async for part in response.content.iter_any():
-        room -= len(part)
-        if room < 0:
-            response.close()
-            raise TooLarge
-        parts.append(part)
-    return b"".join(parts)
-
-
 def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
     headers: dict[str, str] = {}
     for key, value in response.headers.items():
@@ -253,28 +240,39 @@ def _output(target: str, response: aiohttp.ClientResponse, body: bytes, http: di
     if response.status >= 400:
         return failed(_status(target, response, body, data), http=http)
     if problem:
-        message = f"{target}: the body is labelled {response.content_type} but is not JSON: {problem}"
-        return failed(failure("result-not-json", message, body=data[:_GLIMPSE]), http=http)
+        return _not_json(target, response, problem, data, http)
     return ok(data, http=http)
+
+
+def _spilled(
+    target: str, response: aiohttp.ClientResponse, body: Spilled | Broken, http: dict[str, Any]
+) -> Output:  # fmt: skip
+    """The output of a response whose body went to a file."""
+    if isinstance(body, Broken):
+        return _not_json(target, response, body.why, body.begins, http)
+    return ok(body, http=http)
+
+
+def _not_json(
+    target: str, response: aiohttp.ClientResponse, why: str, text: str, http: dict[str, Any]
+) -> Output:  # fmt: skip
+    message = f"{target}: the body is labelled {response.content_type} but is not JSON: {why}"
+    return failed(failure("result-not-json", message, body=text[:_GLIMPSE]), http=http)
 
 
 def _parsed(body: bytes, response: aiohttp.ClientResponse) -> tuple[Any, str]:
     """What the body holds; and if it is said to be JSON and is not, why: it is text then."""
     if not body:
         return None, ""
-    says_json = response.content_type.endswith(("/json", "+json"))
-    encoding = response.charset or "utf-8"
-    if says_json and encoding == "utf-8":
+    encoding = encoding_of(response)
+    if says_json(response) and encoding == "utf-8":
         try:
             return msgspec.json.decode(body), ""
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return body.decode("utf-8", "replace"), str(error)
+    text = body.decode(encoding, "replace")
     try:
-        text = body.decode(encoding, "replace")
-    except LookupError:  # an encoding nobody has heard of
-        text = body.decode("utf-8", "replace")
-    try:
-        return (msgspec.json.decode(text) if says_json else text), ""
+        return (msgspec.json.decode(text) if says_json(response) else text), ""
     except (msgspec.DecodeError, RecursionError) as error:
         return text, str(error)
 

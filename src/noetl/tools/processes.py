@@ -22,10 +22,9 @@ from types import TracebackType
 from typing import Self
 
 from noetl.ports import Call, World
+from noetl.tools.spilling import IN_MEMORY, TextSpool, output_limit
 from noetl.tools.text import WholeLines
 
-#: what a task may print or return when nobody says otherwise
-OUTPUT_BYTES = 64 * 1024 * 1024
 #: the exit code of a process that used up its processor time
 OUT_OF_TIME = -signal.SIGXCPU
 _MARK = "NOETL_CHILD"
@@ -41,19 +40,23 @@ _KERNEL = b"2"
 
 
 class Capture:
-    """What one task writes: decoded, handed to the log, counted against a limit, and kept if wanted."""
+    """What one task writes: decoded, handed to the log, counted against a limit, and kept if somebody wants it."""
 
-    def __init__(self, call: Call, world: World, *, keep: bool) -> None:
-        self.limit = int(call.spec.get("limits.output_bytes") or OUTPUT_BYTES)
-        self.texts: dict[str, list[str]] = {"stdout": [], "stderr": []}
+    def __init__(self, call: Call, world: World, spools: Mapping[str, TextSpool] | None = None) -> None:
+        self.limit = output_limit(call) if spools else int(call.spec.get("limits.output_bytes") or IN_MEMORY)
         self.exceeded = False
+        #: why it could not be kept
+        self.broken: OSError | None = None
         self._call = call
         self._world = world
-        self._keep = keep
+        #: stdout and stderr, where they are the result
+        self._spools = spools or {}
         self._bytes = 0
+        #: what is kept with the result in a file is not kept a second time among the lines
+        self._lines = call.spill if spools else None
         decoder = codecs.getincrementaldecoder("utf-8")
-        self._decoders = {stream: decoder("replace") for stream in self.texts}
-        self._lines = {stream: WholeLines() for stream in self.texts}
+        self._decoders = {stream: decoder("replace") for stream in ("stdout", "stderr")}
+        self._whole = {stream: WholeLines() for stream in self._decoders}
 
     def take(self, stream: str, data: bytes, *, final: bool = False) -> None:
         """Some bytes of a stream; those beyond the limit are dropped."""
@@ -61,20 +64,27 @@ class Capture:
         self._bytes += len(data)
         self.exceeded = self.exceeded or len(data) > room
         if text := self._decoders[stream].decode(data[: max(0, room)], final):
-            if self._keep:
-                self.texts[stream].append(text)
-            self._log(stream, self._lines[stream].feed(text))
+            self._log(stream, self._whole[stream].feed(text))
+            if stream in self._spools and self.broken is None:
+                try:
+                    self._spools[stream].add(text)
+                except OSError as error:
+                    self.broken = error
 
-    def _log(self, stream: str, lines: str) -> None:
-        if lines:
-            self._world.log(self._call, stream, lines)
+    def _log(self, stream: str, text: str) -> None:
+        if not text:
+            return
+        if self._lines is None:
+            self._world.log(self._call, stream, text)
+        elif self._lines > 0:
+            self._lines -= len(text)
+            self._world.log(self._call, stream, text if self._lines > 0 else f"{text}\n… the rest is in the result\n")
 
-    def finish(self) -> tuple[str, str]:
-        """No more comes: what was kept of stdout and stderr."""
-        for stream in self.texts:
+    def finish(self) -> None:
+        """No more comes."""
+        for stream in self._decoders:
             self.take(stream, b"", final=True)
-            self._log(stream, self._lines[stream].finish())
-        return "".join(self.texts["stdout"]), "".join(self.texts["stderr"])
+            self._log(stream, self._whole[stream].finish())
 
 
 class Family:
@@ -183,7 +193,7 @@ class Child:
             return False
         if self.capture is not None:
             self.capture.take(stream, data)
-            if self.capture.exceeded:
+            if self.capture.exceeded or self.capture.broken is not None:
                 self.kill_group()
         return True
 

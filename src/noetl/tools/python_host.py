@@ -23,15 +23,16 @@ from _signal import (  # type: ignore[import-not-found]  # the package `signal` 
 from types import CodeType, FunctionType, ModuleType
 
 from noetl.tools.plain import NotJson, locate, plain, shown
+from noetl.tools.python_code import SCRIPT, compiled, functions, inner_names
 
 TYPE_CHECKING = False  # typing is slow to import as well
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any, NoReturn
 
 #: the name under which the code of the task at hand is a module
 _MODULE = "noetl_task"
 _SCOPES = frozenset({"context", "results"})
+_CONTAINERS = frozenset({list, tuple, dict, str})
 _VARIADIC = 0x08  # the flag of code that takes **kwargs
 _MOST_CODES = 256
 _LONGEST_MESSAGE = 10_000
@@ -128,20 +129,31 @@ class Host:
         try:
             os.chdir(self._folder)
             _limit_cpu(task.get("cpu_s"))
-            written = self._written(self._run(task))
+            return self._written(plain(self._run(task)), task)
         except BaseException as error:  # noqa: BLE001  whatever the author's code raises is the task's failure
             return _json(_failure(error, task, self._folder), "replace")
-        if len(written) > task["limit"]:
-            message = f"the result has {len(written):,} bytes as JSON; the limit is {task['limit']:,}"
-            return _json({"error": {"kind": "limit", "message": message}})
-        return b'{"data":%b}' % written
 
-    def _written(self, value: Any) -> bytes:
-        value = plain(value)
+    def _written(self, value: Any, task: dict[str, Any]) -> bytes:
         try:
-            return _json(value)
+            if task["spill"] is not None and type(value) in _CONTAINERS:
+                return self._spilled(value, task)
+            written = _json(value)
         except ValueError:
             raise locate(value) from None
+        if len(written) > task["limit"]:
+            return _json({"error": {"kind": "limit", "message": task["over_limit"]}})
+        return b'{"data":%b}' % written
+
+    def _spilled(self, value: Any, task: dict[str, Any]) -> bytes:
+        """What to answer when nobody looks into the result: it may go to a file."""
+        from noetl.tools.python_spill import pieces, received_file, spilled
+
+        def ask() -> int:
+            self._send(b'{"ask":"draft"}')
+            return received_file(self._channel)
+
+        reply = spilled(value, pieces(value, _json), task, ask)
+        return reply if isinstance(reply, bytes) else _json(reply)
 
     def _run(self, task: dict[str, Any]) -> Any:
         values: dict[str, Any] = task["input"]
@@ -151,22 +163,22 @@ class Host:
         sys.modules[_MODULE] = module  # dataclasses and pickle look it up by its name
         space = module.__dict__
         code = self._compiled(task["code"], task["name"])
-        has_main = any(function.co_name == "main" for function in _functions(code))
+        has_main = any(function.co_name == "main" for function in functions(code))
         if not has_main:
-            space |= {**values, "input_data": values, **self._scopes({*code.co_names, *_inner_names(code)}, values)}
+            space |= {**values, "input_data": values, **self._scopes({*code.co_names, *inner_names(code)}, values)}
         exec(code, space)  # noqa: S102  to run what the author wrote is what this is for
         if has_main:
             return _finished(self._call(space["main"], values))
-        script = space.get(_SCRIPT)
+        script = space.get(SCRIPT)
         returned = script() if script is not None else None
         return space.get("result") if returned is None else returned
 
-    def _compiled(self, text: str, name: str) -> CodeType:
+    def compiled(self, text: str, name: str) -> CodeType:
         code = self._codes.get((text, name))
         if code is None:
             if len(self._codes) >= _MOST_CODES:
                 self._codes.clear()
-            code = self._codes[text, name] = _compiled(text, name)
+            code = self._codes[text, name] = compiled(text, name)
         return code
 
     def _call(self, function: Any, values: dict[str, Any]) -> Any:
@@ -232,57 +244,6 @@ class Host:
         rest = memoryview(len(body).to_bytes(4, "big") + body)
         while rest:
             rest = rest[os.write(self._channel, rest) :]
-
-
-#: the name of the function that a script with a `return` becomes
-_SCRIPT = "__script__"
-
-
-def _compiled(text: str, name: str) -> CodeType:
-    try:
-        return compile(text, name, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        if "'return' outside function" not in str(error):
-            raise
-        return _compiled_as_function(text, name)
-
-
-def _compiled_as_function(text: str, name: str) -> CodeType:
-    """A script with a `return` at its top level: its statements become a function whose names are all global."""
-    import ast
-
-    class Unannotated(ast.NodeTransformer):
-        """`x: int = 1` to `x = 1`, outside of functions and classes: a global name may not be annotated."""
-
-        def visit(self, node: ast.AST) -> Any:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                return node
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                return ast.copy_location(ast.Assign([node.target], node.value) if node.value else ast.Pass(), node)
-            return self.generic_visit(node)
-
-    tree = Unannotated().visit(ast.parse(text, name))
-    futures = [one for one in tree.body if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
-    script = ast.parse(f"def {_SCRIPT}(): pass").body[0]
-    assert isinstance(script, ast.FunctionDef)
-    script.body = [one for one in tree.body if one not in futures]
-    tree.body = [*futures, script]
-    ast.fix_missing_locations(tree)
-    inner = next(_functions(compile(tree, name, "exec", dont_inherit=True)))
-    if names := sorted({*inner.co_varnames, *inner.co_cellvars}):
-        script.body.insert(0, ast.Global(names))
-        ast.fix_missing_locations(tree)
-    return compile(tree, name, "exec", dont_inherit=True)
-
-
-def _functions(code: CodeType) -> Iterator[CodeType]:
-    return (constant for constant in code.co_consts if isinstance(constant, CodeType))
-
-
-def _inner_names(code: CodeType) -> Iterator[str]:
-    for inner in _functions(code):
-        yield from inner.co_names
-        yield from _inner_names(inner)
 
 
 def _found(module: str, name: str | None) -> Any:

@@ -8,11 +8,12 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
-from noetl.model.output import Output, failed, failure, ok
+from noetl.model.output import JSON, Output, Spilled, failed, failure, ok
 from noetl.ports import Call, World
 from noetl.tools.confine.bounds import SOURCES, Bounds, Place, bounds_of, unenforceable
 from noetl.tools.processes import (
@@ -26,6 +27,7 @@ from noetl.tools.processes import (
     kill_families,
     signal_name,
 )
+from noetl.tools.spilling import output_limit, over_limit
 
 #: what `context` may show: never `keychain`, whose values go nowhere but into a task's own fields
 _SCOPES = ("workload", "ctx", "step", "iter", "input", "output", "steps", "execution_id", "_prev", "_task", "_attempt")
@@ -143,34 +145,47 @@ class Host:
 
     async def run(self, call: Call, world: World) -> Output:
         """Have it run a task. When this is cancelled, it has to be ended."""
-        capture = self.child.capture = Capture(call, world, keep=False)
+        capture = self.child.capture = Capture(call, world)
+        draft = world.draft(".json") if call.spill is not None else None
+        spilled = None
         census = Census(self.child, call)
         try:
             with census:
-                reply = await self._reply(call, capture.limit)
+                reply = await self._reply(call, draft)
+            spilled = _spilled(reply, draft)
         except (HungUp, OSError) as error:
             crowded = f"the code has more than {census.limit} processes" if census.exceeded else ""
             return await self._gone(call, capture, crowded or str(error))
+        finally:
+            if draft is not None and spilled is None:
+                draft.unlink(missing_ok=True)
         self.child.drain()
         capture.finish()
         if capture.exceeded:
             return await self._gone(call, capture, "")
-        return self._output(call, reply)
+        return self._output(call, reply, spilled)
 
-    async def _reply(self, call: Call, limit: int) -> dict[str, Any]:
+    async def _reply(self, call: Call, draft: Path | None) -> dict[str, Any]:
+        """What the host has to say in the end; before that it may ask for things."""
+        limit = output_limit(call)
+        most = (limit if call.spill is None else max(limit, call.spill)) + _FRAME
         await self._send(_request(call, limit))
-        reply = await self._receive(limit + _FRAME)
-        while "ask" in reply:
-            await self._send({name: call.scopes[name] for name in _SCOPES if name in call.scopes})
-            reply = await self._receive(limit + _FRAME)
+        while "ask" in (reply := await self._receive(most)):
+            if reply["ask"] == "scopes":
+                await self._send({name: call.scopes[name] for name in _SCOPES if name in call.scopes})
+            elif draft is not None:
+                with draft.open("xb") as file:  # a second time it fails, and so does the task
+                    socket.send_fds(self._socket, [b"f"], [file.fileno()])
+            else:
+                raise HungUp
         return reply
 
-    def _output(self, call: Call, reply: dict[str, Any]) -> Output:
+    def _output(self, call: Call, reply: dict[str, Any], spilled: Spilled | None) -> Output:
         # A limit of processor time counts from the process's start and cannot be raised again.
         self.usable = call.spec.get("limits.cpu_s") is None
         error = reply.get("error")
         if error is None:
-            return ok(reply.get("data"))
+            return ok(reply.get("data") if spilled is None else spilled)
         self.usable = self.usable and error["kind"] not in ("limit", "isolation")
         helpers = {"py": reply["py"]} if "py" in reply else {}
         return failed({"retryable": False, **error}, **helpers)
@@ -184,7 +199,7 @@ class Host:
         await self.end()
         capture.finish()
         if capture.exceeded:
-            return failed(failure("limit", f"the code wrote more than {capture.limit:,} bytes"))
+            return failed(failure("limit", over_limit("what the code wrote", capture.limit)))
         if said:
             return failed(failure("limit", said))
         code = self.child.ended.result() if self.child.ended.done() else -9
@@ -204,7 +219,7 @@ class Host:
     async def _receive(self, most: int) -> dict[str, Any]:
         size = int.from_bytes(await self._read(4), "big")
         if size > most:
-            raise HungUp(f"the result has more than {most - _FRAME:,} bytes")
+            raise HungUp(over_limit("the result", most - _FRAME))
         try:
             reply: dict[str, Any] = msgspec.json.decode(await self._read(size), type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError):  # the code has written to the socket itself
@@ -236,6 +251,27 @@ class Host:
         self.place.close()
 
 
+class _SaidOfSpilled(msgspec.Struct, frozen=True):
+    """What a host says of a result that it has written to the draft. The code may have said it, too."""
+
+    spilled: int
+    rows: int | None
+    columns: dict[str, Literal["BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR", "JSON"]] | None
+
+
+def _spilled(reply: dict[str, Any], draft: Path | None) -> Spilled | None:
+    if "spilled" not in reply:
+        return None
+    try:
+        said = msgspec.convert(reply, _SaidOfSpilled)
+    except msgspec.ValidationError:
+        raise HungUp from None
+    if draft is None or not draft.exists() or draft.stat().st_size != said.spilled:
+        raise HungUp
+    columns = {name: str(kind) for name, kind in said.columns.items()} if said.columns is not None else None
+    return Spilled(str(draft), JSON, said.rows, columns)
+
+
 def _request(call: Call, limit: int) -> dict[str, Any]:
     """What the host is told about a task."""
     return {
@@ -245,6 +281,8 @@ def _request(call: Call, limit: int) -> dict[str, Any]:
         "callable": call.config.get("callable"),
         "input": call.input if call.auth is None else {"auth": call.auth, **call.input},
         "limit": limit,
+        "over_limit": over_limit("the result, as JSON,", limit),
+        "spill": call.spill,
         "cpu_s": call.spec.get("limits.cpu_s"),
         "memory_mb": call.spec.get("limits.memory_mb"),
         "bounds": bounds_of(call.spec).words,

@@ -6,16 +6,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from noetl.model.kinds import InputRole, ToolKind
-from noetl.model.output import Output, failed, failure, ok
+from noetl.model.output import Output, Spilled, failed, failure, ok
 from noetl.model.shape import Anything, Key, ListOf, MapOf, OneOf, Text
 from noetl.tools.text import as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from noetl.ports import Call, World
     from noetl.tools.confine.bounds import Place
+    from noetl.tools.processes import Capture
+    from noetl.tools.spilling import TextSpool
 
 _SHELL = "/bin/sh"
 #: of a failed command's output, what goes into the error
@@ -62,18 +64,47 @@ async def run(call: Call, world: World) -> Output:
 
 
 async def _run(call: Call, world: World, place: Place) -> Output:
-    from noetl.tools.processes import GRACE_S, Capture, Census, Child, Family, end
+    import asyncio
+
+    from noetl.tools.processes import Capture
+    from noetl.tools.spilling import TextSpool, over_limit
+
+    spools = {stream: TextSpool(world, call.spill, tail=_TRIMMED) for stream in ("stdout", "stderr")}
+    capture = Capture(call, world, spools)
+    try:
+        try:
+            code = await _run_all(call, world, place, capture)
+        finally:
+            capture.finish()
+        if code is None:
+            return failed(failure("limit", f"the command has more than {call.spec['limits.processes']} processes"))
+        if capture.exceeded:
+            return failed(failure("limit", over_limit("what the command wrote", capture.limit)))
+        if capture.broken is not None:
+            return failed(failure("shell", f"what the command wrote cannot be kept: {capture.broken.strerror}"))
+        if code == 0:
+            return ok(await asyncio.to_thread(_data, world, spools))
+        return _failed(call, code, *(spool.text() for spool in spools.values()))
+    except (OSError, ValueError) as error:
+        return failed(failure("shell", f"the command cannot be started: {error}"))
+    finally:
+        for spool in spools.values():
+            spool.close()
+
+
+async def _run_all(call: Call, world: World, place: Place, capture: Capture) -> int | None:
+    """The exit code of the last command that ran; None: it had too many processes."""
+    from noetl.tools.processes import GRACE_S, Census, Child, Family, end
 
     # Who has left the group of a command is not looked for at the end of each task, but at the end of the execution.
     family = await world.resource("shell", Family.open, Family.close)
-    capture = Capture(call, world, keep=True)
     children: list[Child] = []
     code, crowded = 0, False
     try:
         environment = {**place.environment, **_variables(call)}
         folder = world.folder / str(call.config.get("cwd") or "")
         if not folder.is_dir():
-            return failed(failure("shell", f"`cwd` is no folder: {folder}"))
+            raise ValueError(f"`cwd` is no folder: {folder}")
         for arguments in _commands(call, world.folder):
             with _unseen(arguments, world) as (seen, files):
                 command = place.command(_limited(seen, call))
@@ -86,20 +117,29 @@ async def _run(call: Call, world: World, place: Place) -> Output:
             child.drain()
             if code or capture.exceeded or crowded:
                 break
-    except (OSError, ValueError) as error:
-        return failed(failure("shell", f"the command cannot be started: {error}"))
+    except (OSError, ValueError):
+        raise
     except BaseException:  # cancelled
         await end(children, grace_s=GRACE_S)
         raise
     finally:
         for child in children:
             child.close()
-        stdout, stderr = capture.finish()
-    if crowded:
-        return failed(failure("limit", f"the command has more than {call.spec['limits.processes']} processes"))
-    if capture.exceeded:
-        return failed(failure("limit", f"the command wrote more than {capture.limit:,} bytes"))
-    return _output(call, code, stdout, stderr)
+    return None if crowded else code
+
+
+def _data(world: World, spools: Mapping[str, TextSpool]) -> Any:
+    """What a command yields, or the file that it was left in."""
+    if not any(spool.is_spilled for spool in spools.values()):
+        return {**{stream: spool.text() for stream, spool in spools.items()}, "exit_code": 0}
+    path = world.draft(".json")
+    with path.open("wb") as file:
+        for stream, spool in spools.items():
+            file.write(b'%b"%b":"' % (b"{" if stream == "stdout" else b",", stream.encode()))
+            spool.pour(file)
+            file.write(b'"')
+        file.write(b',"exit_code":0}')
+    return Spilled(str(path))
 
 
 def _commands(call: Call, folder: Path) -> Iterator[list[str]]:
@@ -156,12 +196,10 @@ def _variables(call: Call) -> dict[str, str]:
     return {name: as_text(value) for name, value in {**auth, **call.input, **env}.items()}
 
 
-def _output(call: Call, code: int, stdout: str, stderr: str) -> Output:
+def _failed(call: Call, code: int, stdout: str, stderr: str) -> Output:
     from noetl.tools.confine import REASON, REFUSED
     from noetl.tools.processes import OUT_OF_TIME, how_it_ended, signal_name
 
-    if code == 0:
-        return ok({"stdout": stdout, "stderr": stderr, "exit_code": 0})
     # Shells tell of a signal by 128 and its number.
     if code in (OUT_OF_TIME, 128 - OUT_OF_TIME) and "limits.cpu_s" in call.spec:
         limit = call.spec["limits.cpu_s"]

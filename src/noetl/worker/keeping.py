@@ -8,26 +8,31 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, TemplateError
 from noetl.expr.assign import failure_of, is_larger, render, too_large
 from noetl.expr.readings import Way, lifted, readings
 from noetl.expr.template import template
 from noetl.model.events import Event, Fact
 from noetl.model.orders import Gather
 from noetl.model.output import Failure, Output, Spilled, failed, failure, ok
-from noetl.model.playbook import Layered, Playbook, Step
+from noetl.model.playbook import Layered, Playbook, Step, Task
 from noetl.pipeline.frame import Frame
 from noetl.ports import Part, ResultDamaged, ResultGone, ResultStore
 
 _INLINE = 65_536
+#: data that nobody reads is left in a file by its tool if it is larger: less is quicker in memory
+_SPILL = 1 << 20
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _SELECT = "result.select."
+#: a JSONPath that can lead to one place only
+_ONE_PLACE = re.compile(r"\$(\.[\w-]+|\[-?\d+\]|\['[^']*'\]|\[\"[^\"]*\"\])*")
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -40,6 +45,8 @@ class Rules(msgspec.Struct, frozen=True):
     select: Mapping[str, str]
     #: hash of the schema that the data was checked against
     schema: str | None
+    #: why nothing can be kept so
+    problem: Failure | None = None
 
 
 _USUAL = Rules(_INLINE, None, {}, None)
@@ -65,12 +72,16 @@ class Keeper:
         ttl = render(spec["result.ttl"].value, scopes) if "result.ttl" in spec else None
         select = {key[len(_SELECT) :]: str(one.value) for key, one in spec.items() if key.startswith(_SELECT)}
         schema = spec.get("validate.output")
-        return Rules(
-            int(inline),
-            None if ttl is None else seconds_of(ttl),
-            select,
-            None if schema is None else hash_of(schema.value),
-        )
+        kind = str(spec["result.store"].value) if "result.store" in spec else "auto"
+        problem = None if kind in ("auto", *self.store.kinds) else not_here(kind, self.store.kinds)
+        try:
+            seconds = None if ttl is None else seconds_of(ttl)
+        except ValueError:
+            seconds, problem = (
+                None,
+                failure("type", f"`spec.result.ttl` is seconds, or a text such as 24h, not {ttl!r}"),
+            )
+        return Rules(int(inline), seconds, select, None if schema is None else hash_of(schema.value), problem)
 
     # --- outputs of tasks ---------------------------------------------------------------------------------------------
 
@@ -78,19 +89,31 @@ class Keeper:
         """Whether an output has nothing that must be brought or stored."""
         if output["error"] is not None:
             return True
-        return not is_elsewhere(output) and not self._must_store(output, self._rules(self.frame.task.spec))
+        rules = self._rules(self.frame.task.spec)
+        return rules.problem is None and not is_elsewhere(output) and not self._must_store(output, rules)
 
     def _must_store(self, output: Output, rules: Rules) -> bool:
         if self.always or self.reads.ref_inside:
             return True
         return bool(rules.select) or is_larger(output["data"], rules.inline)
 
-    async def brought(self, output: Output) -> Output:
-        """An output whose data lies elsewhere, with the data if anybody reads it."""
+    def spill(self, task: Task) -> int | None:
+        """Data of how many bytes a task's tool should leave in a file; None: somebody is going to read it."""
+        if self._is_read(task):
+            return None
+        return max(_SPILL, self._rules(task.spec).inline)
+
+    def _is_read(self, task: Task) -> bool:
+        if task.name in self.reads.inside or "validate.output" in task.spec or self._is_checked():
+            return True
+        if self.frame.iteration is not None:
+            return False  # the server sees the list that a loop makes, and nothing of its parts
+        return bool(self.reads.data) or any(key.startswith(_SELECT) for key in task.spec)
+
+    async def brought(self, output: Output, task: Task) -> Output:
+        """The output of a task whose data lies elsewhere, with the data if anybody reads it."""
         data = output["data"]
-        selected = any(key.startswith(_SELECT) for key in self.frame.task.spec) if not self.frame.at_end else False
-        wanted = self.reads.inside or self.reads.data or selected or self._is_checked()
-        if not is_elsewhere(output) or not wanted:
+        if not is_elsewhere(output) or not self._is_read(task):
             return output
         try:
             found = await (self.store.load(data) if isinstance(data, Spilled) else self.store.read(output["ref"]))
@@ -99,15 +122,16 @@ class Keeper:
         return {key: value for key, value in {**output, "data": found}.items() if key != "external"}
 
     def _is_checked(self) -> bool:
-        """Whether a schema is to be held against the data."""
-        ends = () if self.frame.at_end else (self.frame.task.spec,)
-        return any("validate.output" in spec for spec in (self.step.spec, *ends))
+        """Whether a schema is to be held against what the step yields."""
+        return "validate.output" in self.step.spec
 
     async def kept(self, output: Output) -> tuple[Output, Output | None]:
         """A shaped output with its reference, if it is to have one, and what is written down of it."""
+        rules = self._rules(self.frame.task.spec)
+        if rules.problem is not None and output["error"] is None:
+            return failed(rules.problem), None
         if output["error"] is not None or output.get("external"):
             return output, None
-        rules = self._rules(self.frame.task.spec)
         if isinstance(output["data"], Spilled):
             ref = await self._store(output["data"], rules)
             return {**output, "data": None, "ref": ref, "external": True}, None
@@ -139,11 +163,14 @@ class Keeper:
     async def remembered(self) -> None:
         """Bring the data of the outputs that a resumed pipeline still has in sight."""
         frame = self.frame
-        if frame.output is not None:
-            frame.output = await self.brought(frame.output)
+        yielded, seen = frame.output, frame.scopes.get("output")
+        if yielded is not None and frame.yielder is not None:
+            frame.output = await self.brought(yielded, frame.yielder)
             frame.scopes["_prev"] = frame.output["data"]
-        if frame.scopes.get("output") is not None:
-            frame.scopes["output"] = await self.brought(frame.scopes["output"])
+        if seen is yielded:
+            frame.scopes["output"] = frame.output
+        elif seen is not None:  # of the attempt before the one to come
+            frame.scopes["output"] = await self.brought(seen, frame.task)
 
     # --- facts on their way out ---------------------------------------------------------------------------------------
 
@@ -171,9 +198,12 @@ class Keeper:
 
     def _heavy(self, patch: Mapping[str, Any]) -> list[str]:
         """The targets of a `set` that the log does not get; what other iterations see has to go through the server."""
-        if self.step.loop is not None:
-            return [one for one in patch if one.startswith("iter.") and is_larger(patch[one], _INLINE)]
-        return [one for one in patch if not one.startswith("ctx.") and is_larger(patch[one], _INLINE)]
+        private = "iter." if self.step.loop is not None else ("step.", "iter.")
+        found = [target for target in patch if target.startswith(private)]
+        if not found:
+            return []
+        most = self._rules(self.step.spec).inline
+        return [target for target in found if is_larger(patch[target], most)]
 
     async def _lighter(self, payload: dict[str, Any]) -> dict[str, Any]:
         patch, rules = dict(payload["set"]), self._rules(self._spec())
@@ -226,10 +256,13 @@ class Keeper:
         output["ref"] = await self._reference(data)
         if not external:
             return replace(fact, payload={**fact.payload, "output": output})
-        shown = selected(data, rules.select) if rules.select else lifted(data, self.reads.data)
-        if is_larger(shown, self.most):
-            error = failure_of(too_large("what the step's `set` and arcs read of `output.data`", self.most))
-            return Fact("step.failed", fact.step_run_id, {"output": failed(error)}, "error", iteration=fact.iteration)
+        try:
+            shown = selected(data, rules.select) if rules.select else lifted(data, self.reads.data)
+            if is_larger(shown, self.most):
+                raise too_large("what the step's `set` and arcs read of `output.data`", self.most)
+        except TemplateError as error:
+            output = failed(failure_of(error))
+            return Fact("step.failed", fact.step_run_id, {"output": output}, "error", iteration=fact.iteration)
         return replace(fact, payload={**fact.payload, "output": {**output, "data": shown, "external": True}})
 
     async def gathered(self, gather: Gather) -> Output:
@@ -238,7 +271,7 @@ class Keeper:
         parts = _parts(await self._filled(gather))
         output = ok(loop=dict(gather.counts))
         output["ref"] = await self.store.keep_list(self.execution_id, parts, ttl=rules.ttl)
-        if rules.select or self.reads.data or self.reads.inside or self._is_checked():
+        if rules.select or self.reads.data or self.reads.at_end or self._is_checked():
             return {**output, "data": await self.store.read(output["ref"])}
         return {**output, "external": True}
 
@@ -279,10 +312,18 @@ def _parts(gather: Gather) -> list[Part]:
 
 
 def selected(data: Any, select: Mapping[str, str]) -> dict[str, Any]:
-    """What `spec.result.select` shows of a payload: what each path leads to, a list where it leads to several."""
+    """What `spec.result.select` shows of a payload: of a path that leads to one place what is there, else a list."""
     asked = template("{{ data | jsonpath(path) }}")
     found = {name: asked.evaluate({"data": data, "path": path}) for name, path in select.items()}
-    return {name: (some[0] if len(some) == 1 else some or None) for name, some in found.items()}
+    return {
+        name: next(iter(some), None) if _ONE_PLACE.fullmatch(select[name]) else some for name, some in found.items()
+    }
+
+
+def not_here(kind: str, kinds: Iterable[str]) -> Failure:
+    """The error of asking for a store that this size of NoETL does not have."""
+    here = ", ".join(f"`{one}`" for one in sorted(kinds))
+    return failure("result", f"`spec.result.store: {kind}` is not there; there is {here}, which `auto` takes as well")
 
 
 def unreadable(error: NoetlError) -> Failure:

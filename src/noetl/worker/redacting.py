@@ -67,6 +67,7 @@ class CleanResults:
     def __init__(self, store: ResultStore, redactor: Redactor) -> None:
         self._store = store
         self._redactor = redactor
+        self.kinds = store.kinds
         self.draft = store.draft
         self.load = store.load
         self.read = store.read

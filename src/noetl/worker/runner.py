@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from inspect import iscoroutinefunction
 from typing import Any
 
+from msgspec.structs import replace
+
 from noetl.errors import NoetlError, TemplateError
 from noetl.expr.assign import failure_of, render
 from noetl.lang.fitting import misfit
@@ -61,6 +63,8 @@ class Runner:
         self.waiting: list[Fact] = []
         #: what the log has of it, when it goes on
         self.recorded: list[Event] = []
+        #: the elements of loops over references that are at hand
+        self.rows: list[tuple[Any] | None] = []
         #: it has made its first move
         self.ready = False
         #: an output that is to be stored before it is concluded
@@ -125,10 +129,16 @@ class Runner:
             for one in self.recorded
         )
         heavy_answer = order.answer is not None and not self.keeper.is_light(order.answer)
-        return not (order.rows or order.gather is not None or elsewhere or heavy_answer or self.keychain.declared)
+        if order.gather is not None or elsewhere or heavy_answer or self.keychain.declared:
+            return False
+        self.rows = [self.world.row_at_hand(row.ref, row.index) for row in order.rows]
+        return None not in self.rows
 
     def _first(self) -> Move | None:
         order, frame = self.order, self.frame
+        problem = self._take([found[0] for found in self.rows if found is not None])
+        if problem is not None:
+            return machine.spoil(frame, problem)
         if not order.begun:
             return machine.begin(frame, self.around.moment())
         resume(frame, self.recorded)
@@ -171,7 +181,7 @@ class Runner:
             if not isinstance(move, RunTask):
                 problem = move
                 continue
-            output = await self.keeper.brought(await self._again(move))
+            output = await self.keeper.brought(await self._again(move), self.frame.task)
             output = machine.shaped(self.frame, output, self.around.moment())
             if output["error"] is None and is_elsewhere(output):
                 replay.keep()  # nobody reads it
@@ -189,22 +199,27 @@ class Runner:
         self.frame.problem = await self.caller.problem()
 
     async def _rows(self) -> Failure | None:
-        """Read the elements of loops over references, and evaluate the `input` that may read them."""
-        frame, step = self.frame, self.frame.step
+        """Read the elements of loops over references."""
         try:
-            for row in self.order.rows:
-                at = frame.scopes["iter"]
-                for _ in range(row.up):
-                    at = at["parent"]
-                at[row.iterator] = await self.world.row(row.ref, row.index)
-            if self.order.rows and step.input is not None:
-                frame.step_input = frame.scopes["input"] = render(step.input, frame.scopes)
-                return misfit(step.spec, "input", frame.step_input, f"step `{step.name}`")
-        except TemplateError as error:
-            return failure_of(error)
+            return self._take([await self.world.row(row.ref, row.index) for row in self.order.rows])
         except NoetlError as error:
             return unreadable(error)
-        return None
+
+    def _take(self, rows: list[Any]) -> Failure | None:
+        """Put the elements of loops over references in sight, and evaluate the `input` that may read them."""
+        frame, step = self.frame, self.frame.step
+        for row, value in zip(self.order.rows, rows, strict=True):
+            at = frame.scopes["iter"]
+            for _ in range(row.up):
+                at = at["parent"]
+            at[row.iterator] = value
+        if not rows or step.input is None:
+            return None
+        try:
+            frame.step_input = frame.scopes["input"] = render(step.input, frame.scopes)
+        except TemplateError as error:
+            return failure_of(error)
+        return misfit(step.spec, "input", frame.step_input, f"step `{step.name}`")
 
     async def _sleep(self, move: Sleep) -> Move:
         await self._report()
@@ -214,7 +229,7 @@ class Runner:
 
     async def _conclude(self, output: Output) -> Move:
         """What follows from a task's output."""
-        brought = await self.keeper.brought(output)
+        brought = await self.keeper.brought(output, self.frame.task)
         return await self._kept(machine.shaped(self.frame, brought, self.around.moment()))
 
     async def _kept(self, shaped: Output) -> Move:
@@ -264,6 +279,7 @@ class Runner:
         call = await self.caller.ready(move, self.frame.progress)
         if not isinstance(call, Call):
             return await self._ended(call, again=again)
+        call = replace(call, spill=self.keeper.spill(move.task))
         suspend = self.caller.suspends(kind.name)
         if suspend is not None:
             return await self._suspend(suspend(call, self.around.moment().now), call, again=again)

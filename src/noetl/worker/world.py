@@ -89,16 +89,31 @@ class LocalWorld:
     async def row(self, reference: Mapping[str, Any], index: int) -> Any:
         """One element of what a reference leads to; they are read many at a time."""
         start = index - index % _ROWS
+        rows = await asyncio.shield(self._block(reference, start))
+        if index - start >= len(rows):
+            raise ResultDamaged(f"there is no row {index:,} where {reference['locator']} leads to")
+        return rows[index - start]
+
+    def row_at_hand(self, reference: Mapping[str, Any], index: int) -> tuple[Any] | None:
+        """The same, if it was read already; those behind it are soon wanted, too."""
+        start = index - index % _ROWS
+        block = self._rows.get((str(reference["locator"]), start))
+        if block is None or not block.done() or block.cancelled() or block.exception() is not None:
+            return None
+        if index - start == _ROWS // 2:
+            self._block(reference, start + _ROWS)
+        rows = block.result()
+        return (rows[index - start],) if index - start < len(rows) else None
+
+    def _block(self, reference: Mapping[str, Any], start: int) -> asyncio.Future[list[Any]]:
         key = (str(reference["locator"]), start)
         if key not in self._rows:
             # Parallel iterations are close to each other: two blocks are enough, a few more do no harm.
             while len(self._rows) >= _BLOCKS:
                 del self._rows[next(iter(self._rows))]
-            self._rows[key] = asyncio.ensure_future(self.results.rows(reference, start, start + _ROWS))
-        rows = await asyncio.shield(self._rows[key])
-        if index - start >= len(rows):
-            raise ResultDamaged(f"there is no row {index:,} where {key[0]} leads to")
-        return rows[index - start]
+            reading = self._rows[key] = asyncio.ensure_future(self.results.rows(reference, start, start + _ROWS))
+            reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # maybe nobody wants it
+        return self._rows[key]
 
     async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
         """Record how far a task is."""

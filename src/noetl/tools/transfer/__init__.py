@@ -91,6 +91,9 @@ KIND = ToolKind(
 
 async def run(call: Call, world: World) -> Output:
     """Move the rows."""
+    from msgspec.structs import replace
+
     from noetl.tools.transfer.move import transfer
 
-    return await transfer(call, world)
+    # Its own requests have their answers read.
+    return await transfer(replace(call, spill=None), world)

@@ -1,0 +1,132 @@
+"""noetl result: what a step or an execution yielded, however large, on the screen or in a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from noetl.cli.executions import check_step, execution_argument, find, offered_steps, opened_log
+from noetl.cli.printing import note
+from noetl.errors import UsageError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from noetl.model.output import Output
+
+FORMATS = ("json", "ndjson", "csv", "raw")
+
+
+@click.command()
+@execution_argument("what", "ID|REF")
+@click.argument("step", metavar="[STEP]", required=False, shell_complete=offered_steps)
+@click.option("--iteration", metavar="N", help="Of one iteration of the step's loop, such as 3 or 2.0.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="By default what a terminal, or a program, reads best."
+)
+@click.option("--json", "as_data", is_flag=True, help="The same as `--format json`.")
+@click.option("--range", "some", metavar="A:B", help="Of a list only the elements from A up to and without B.")
+@click.option("-o", "--output", "file", metavar="FILE", type=click.Path(dir_okay=False), help="Write to a file.")
+def command(
+    *,
+    what: str,
+    step: str | None,
+    iteration: str | None,
+    form: str | None,
+    as_data: bool,
+    some: str | None,
+    file: str | None,
+) -> None:
+    """Print or save what a step or an execution yielded.
+
+    `noetl result last` is what the latest execution yielded, `noetl result last fetch` what its step `fetch` did. A
+    reference does as well: the JSON of one, or the path in its locator. Nothing is held in memory that need not be.
+    """
+    from noetl.cli.result_printing import Payload, screen, write
+
+    payload = Payload.of(_output(what, step, iteration), range_of(some))
+    if form is None and not as_data and file is None and sys.stdout.isatty():
+        screen(payload)
+        return
+    with _target(file) as target:
+        written = write(payload, form or _form_of(file) or "json", target)
+    if file is not None:
+        note(f"{file}: {written:,} bytes")
+
+
+def _target(file: str | None) -> AbstractContextManager[IO[bytes]]:
+    if file is None:
+        sys.stdout.flush()
+        return nullcontext(sys.stdout.buffer)
+    return Path(file).open("wb")
+
+
+def _form_of(file: str | None) -> str | None:
+    """What the name of a file asks for."""
+    endings = {".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv", ".parquet": "raw", ".txt": "raw"}
+    return endings.get(Path(file).suffix) if file is not None else None
+
+
+def range_of(text: str | None) -> tuple[int, int | None]:
+    """`10:20`, `10:` or `:20`."""
+    if text is None:
+        return 0, None
+    start, colon, stop = text.partition(":")
+    if not colon or not all(part == "" or part.isdecimal() for part in (start, stop)):
+        raise UsageError(f"--range is two row numbers with a colon between, such as 0:100, not {text!r}")
+    return int(start or 0), int(stop) if stop else None
+
+
+def _output(what: str, step: str | None, iteration: str | None) -> Output:
+    """The output that is meant."""
+    from noetl.model.output import ok
+
+    if iteration is not None and step is None:
+        raise UsageError("--iteration is of a step: `noetl result ID STEP --iteration 3`")
+    reference = _reference(what)
+    if reference is None:
+        return _recorded(what, step, iteration)
+    if step is not None:
+        raise UsageError("a reference has no steps; `noetl result ID STEP` is about an execution")
+    return {**ok(), "ref": reference, "external": True}
+
+
+def _reference(text: str) -> dict[str, Any] | None:
+    """A reference in JSON, as an output that has one (`{"ref": …}`), or as the path of its locator; None: no such thing."""
+    from noetl.expr.refs import is_reference
+
+    if "/" in text and not text.lstrip().startswith("{"):
+        return {"type": "blob", "locator": {"path": text}, "auth_reference": None, "meta": {}}
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"the reference is not JSON: {error}") from None
+    found = found.get("ref", found) if isinstance(found, dict) else found
+    if not isinstance(found, dict) or not is_reference(found):
+        raise UsageError("this is no reference: one has `type`, `locator`, `auth_reference` and `meta`")
+    return found
+
+
+def _recorded(what: str, step: str | None, iteration: str | None) -> Output:
+    from noetl.server.outputs import output_of, output_of_step
+
+    with opened_log() as log:
+        summary = find(log, what)
+        if step is None:
+            found = output_of(log, summary.execution_id)
+            missing = f"{summary.execution_id} is {summary.status} and has no output; `noetl show` says how it stands"
+        else:
+            check_step(log, summary, step)
+            found = output_of_step(log, summary.execution_id, step, iteration)
+            which = f"iteration {iteration} of step `{step}`" if iteration is not None else f"step `{step}`"
+            missing = f"{which} of {summary.execution_id} has not ended well, so it has no output"
+    if found is None:
+        raise UsageError(missing)
+    return found

@@ -1,0 +1,180 @@
+"""A payload in the form that is asked for, written as it is read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+
+from noetl.cli.printing import as_json, note, out
+from noetl.errors import UsageError
+
+if TYPE_CHECKING:
+    from noetl.model.output import Output
+    from noetl.results.files import FileResults, Found
+
+#: what a terminal shows of a list, and of anything else
+_MOST_ROWS = 100
+_MOST_TEXT = 100_000
+
+
+class Payload:
+    """What an output holds: in the log, or in the result store."""
+
+    def __init__(self, value: Any, store: FileResults | None, reference: dict[str, Any], some: tuple[int, int | None]):
+        self.value = value
+        self.store = store
+        self.reference = reference
+        self.start, self.stop = some
+        self.found: Found | None = store.find(reference) if store is not None else None
+
+    @classmethod
+    def of(cls, output: Output, some: tuple[int, int | None]) -> Payload:
+        """The payload of an output, or some elements of it."""
+        from noetl.config import settings
+        from noetl.wiring import open_results
+
+        if not output.get("external"):
+            return cls(output["data"], None, {}, some)
+        return cls(None, open_results(settings()), output["ref"], some)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it has elements."""
+        return (
+            isinstance(self.value, list) if self.store is None or self.found is None else self.store.is_list(self.found)
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is asked for."""
+        return self.start == 0 and self.stop is None
+
+    def elements(self) -> Generator[Any, None, None]:
+        """The elements that are asked for."""
+        if not self.is_list:
+            what = "--range" if not self.is_whole else "this format"
+            raise UsageError(f"{what} is for lists, and this is none; `--format json` prints anything")
+        if self.store is None:
+            yield from self.value[self.start : self.stop]
+            return
+        count = None if self.stop is None else max(0, self.stop - self.start)
+        with closing(self.store.elements(self.reference, self.start)) as runs:
+            yield from islice((one for run in runs for one in run), count)
+
+    def whole(self) -> Any:
+        """All of it, in memory."""
+        if self.is_list:
+            return list(self.elements())
+        if not self.is_whole:
+            next(self.elements())
+        if self.store is None or self.found is None:
+            return self.value
+        from noetl.results import codec
+
+        return codec.read(self.found.path, self.found.content_type)
+
+
+def write(payload: Payload, form: str, target: IO[bytes]) -> int:
+    """Write a payload; how many bytes that were."""
+    size = 0
+    for block in _FORMS[form](payload):
+        target.write(block)
+        size += len(block)
+    target.flush()
+    return size
+
+
+def _as_json(payload: Payload) -> Iterator[bytes]:
+    from noetl.results import codec
+
+    if payload.is_list:
+        opening = b"["
+        for one in payload.elements():
+            yield opening + msgspec.json.encode(one)
+            opening = b","
+        yield b"]\n" if opening == b"," else b"[]\n"
+    elif payload.found is not None and payload.is_whole:
+        yield from codec.blocks(payload.found.path)
+        yield b"\n"
+    else:
+        yield msgspec.json.encode(payload.whole()) + b"\n"
+
+
+def _as_lines(payload: Payload) -> Iterator[bytes]:
+    for one in payload.elements():
+        yield msgspec.json.encode(one) + b"\n"
+
+
+def _as_csv(payload: Payload) -> Iterator[bytes]:
+    names: list[str] | None = None
+    for number, row in enumerate(payload.elements(), payload.start):
+        if not isinstance(row, dict):
+            raise UsageError(f"csv has columns, but element {number:,} is no map; `--format ndjson` prints any list")
+        if names is None:
+            names = list(row)
+            yield _csv_line(names)
+        if row.keys() - set(names):
+            more = ", ".join(sorted(row.keys() - set(names)))
+            raise UsageError(f"row {number:,} has a column that the first has not ({more}); use `--format ndjson`")
+        yield _csv_line([_cell(row.get(name)) for name in names])
+
+
+def _csv_line(cells: list[Any]) -> bytes:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue().encode()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, dict | list | bool):
+        return msgspec.json.encode(value).decode()
+    return value
+
+
+def _as_it_is(payload: Payload) -> Iterator[bytes]:
+    """A text as it is, Parquet as its file, anything else as JSON."""
+    from noetl.model.output import PARQUET
+    from noetl.results import codec
+
+    if payload.found is not None and payload.found.content_type == PARQUET and payload.is_whole:
+        yield from codec.blocks(payload.found.path)
+        return
+    if payload.is_list or not payload.is_whole:
+        yield from _as_json(payload)
+        return
+    value = payload.whole()
+    yield value.encode() if isinstance(value, str) else msgspec.json.encode(value) + b"\n"
+
+
+_FORMS: dict[str, Callable[[Payload], Iterator[bytes]]] = {
+    "json": _as_json,
+    "ndjson": _as_lines,
+    "csv": _as_csv,
+    "raw": _as_it_is,
+}
+
+
+def screen(payload: Payload) -> None:
+    """Show a payload to a person: lists an element a line, everything else laid out; neither without end."""
+    from noetl.lang.report import visible
+
+    if payload.is_list:
+        with closing(payload.elements()) as rows:
+            for one in islice(rows, _MOST_ROWS):
+                out(f"{visible(msgspec.json.encode(one).decode())}\n")
+            more = next(rows, None) is not None
+        if more:
+            note(f"… and more behind the first {_MOST_ROWS}: --range A:B shows others, --output FILE takes all of them")
+        return
+    value = payload.whole()
+    text = value if isinstance(value, str) else as_json(value)
+    sys.stdout.write("".join(f"{visible(line)}\n" for line in text[:_MOST_TEXT].splitlines()))
+    if len(text) > _MOST_TEXT:
+        note(f"… {len(text) - _MOST_TEXT:,} characters more: --output FILE takes all of it")

@@ -1,0 +1,192 @@
+"""noetl result and noetl gc."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from cli.conftest import Noetl, Shell
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: large}\nworkflow:\n"
+ROWS = "[{'id': i, 'name': 'row %d' % i, 'tags': [i, None]} for i in range(1700)]"
+STEPS = f"""
+  - step: rows
+    tool: {{kind: python, code: "def main(): return {ROWS}"}}
+    set: {{ctx.rows_ref: "{{{{ output.ref }}}}"}}
+    next: {{arcs: [{{step: each}}]}}
+  - step: each
+    loop: {{in: "{{{{ ctx.rows_ref }}}}", iterator: row, spec: {{mode: parallel}}}}
+    tool: {{kind: noop, output: {{n: "{{{{ iter.row.id }}}}", text: "{{{{ 'x' * 60 }}}}"}}}}
+    next: {{arcs: [{{step: text}}]}}
+  - {{step: text, tool: {{kind: python, code: "def main(): return 'zeile ' * 20000"}}, next: {{arcs: [{{step: little}}]}}}}
+  - {{step: little, tool: {{kind: noop, output: {{a: 1}}}}, next: {{arcs: [{{step: end}}]}}}}
+  - {{step: end, tool: {{kind: python, code: "def main(): return {{'items': [['y' * 100, i] for i in range(1000)]}}"}}}}
+"""
+
+
+@pytest.fixture
+def execution(noetl: Noetl, folder: Path, home: Path) -> str:
+    (folder / "large.yaml").write_text(HEAD + STEPS)
+    told = noetl("run", "large.yaml")
+    assert told.code == 0, told.err
+    assert "in the result store: noetl result" in told.err
+    return json.loads(noetl("show", "last", "--json").out)["execution_id"]
+
+
+def test_what_an_execution_and_its_steps_yielded_is_printed(noetl: Noetl, execution: str) -> None:
+    assert json.loads(noetl("result", execution).out)["items"][7] == ["y" * 100, 7]
+    rows = json.loads(noetl("result", "last", "rows").out)
+    assert rows[1699] == {"id": 1699, "name": "row 1699", "tags": [1699, None]}
+    assert json.loads(noetl("result", "last", "each").out)[5] == {"n": 5, "text": "x" * 60}
+    assert json.loads(noetl("result", "last", "each", "--iteration", "5").out) == {"n": 5, "text": "x" * 60}
+    assert json.loads(noetl("result", "last", "little").out) == {"a": 1}
+
+
+@pytest.mark.parametrize("step", ["rows", "each"])
+def test_some_rows_are_enough(noetl: Noetl, execution: str, step: str) -> None:
+    whole = json.loads(noetl("result", "last", step).out)
+    for some, expected in (("10:12", whole[10:12]), (":2", whole[:2]), ("1699:", whole[1699:]), ("5000:6000", [])):
+        assert json.loads(noetl("result", "last", step, "--range", some).out) == expected
+
+
+def test_rows_are_saved_as_lines_as_csv_and_as_parquet(noetl: Noetl, execution: str, folder: Path) -> None:
+    import duckdb
+
+    for name in ("rows.ndjson", "rows.csv", "rows.parquet", "rows.json"):
+        assert f"{name}: " in noetl("result", "last", "rows", "--output", name).err
+    assert json.loads((folder / "rows.ndjson").read_text().splitlines()[9]) == {
+        "id": 9,
+        "name": "row 9",
+        "tags": [9, None],
+    }
+    with (folder / "rows.csv").open(newline="") as file:
+        assert list(csv.reader(file))[10] == ["9", "row 9", "[9,null]"]
+    with duckdb.connect() as db:
+        assert db.execute(f"SELECT count(*) FROM '{folder}/rows.parquet'").fetchall() == [(1700,)]
+    assert len(json.loads((folder / "rows.json").read_text())) == 1700
+
+
+def test_a_text_is_itself_when_it_is_asked_for_raw(noetl: Noetl, execution: str) -> None:
+    assert noetl("result", "last", "text", "--format", "raw").out == "zeile " * 20_000
+
+
+def test_a_reference_does_as_well_as_an_id(noetl: Noetl, execution: str) -> None:
+    reference = json.loads(noetl("show", "last", "--json").out)["ctx"]["rows_ref"]
+    expected = noetl("result", "last", "rows").out
+    assert noetl("result", json.dumps(reference)).out == expected
+    assert noetl("result", json.dumps({"ref": reference})).out == expected
+    assert noetl("result", reference["locator"]["path"]).out == expected
+
+
+def test_a_person_sees_the_first_rows_and_how_to_get_the_others(execution: str, home: Path, shell: Shell) -> None:
+    seen = shell.at_terminal("result", "last", "rows", NOETL_HOME=str(home))
+    assert '{"id":99,' in seen
+    assert '{"id":100,' not in seen
+    assert "--range A:B shows others" in seen
+    assert shell.at_terminal("result", "last", "text", NOETL_HOME=str(home)).count("zeile") > 1_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nope"], "there is no execution 'nope'"),
+        (["last", "eech"], "did you mean `each`?"),
+        (["last", "each", "--iteration", "9999"], "has not ended well"),
+        (["last", "--iteration", "1"], "--iteration is of a step"),
+        (["last", "rows", "--range", "1-2"], "such as 0:100"),
+        (["last", "little", "--range", "1:2"], "is for lists"),
+        (["last", "text", "--format", "csv"], "is for lists"),
+        (["last", "end", "--format", "ndjson"], "is for lists"),
+        (["../../noetl.db"], "does not lead to a payload"),
+        (["/etc/passwd"], "does not lead to a payload"),
+        (["drafts/1-2.part"], "does not lead to a payload"),
+        (["a/" + "0" * 32 + ".json.zst"], "no longer there"),
+        (["{"], "is not JSON"),
+        (['{"type": "blob"}'], "this is no reference"),
+        (['{"type": "nats", "locator": {}, "auth_reference": null, "meta": {}}'], "this one has `blob`"),
+        (['{"type": "blob", "locator": 7, "auth_reference": null, "meta": null}'], "does not say where"),
+    ],
+)
+def test_what_cannot_be_printed_is_told_in_one_line(
+    noetl: Noetl, execution: str, arguments: list[str], said: str
+) -> None:  # fmt: skip
+    told = noetl("result", *arguments)
+    assert told.code in (1, 2)
+    assert said in told.err
+    assert told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("step", ["rows", "each", "text"])
+def test_one_flipped_byte_is_noticed(noetl: Noetl, execution: str, home: Path, step: str) -> None:
+    for path in (home / "results" / execution).iterdir():
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    told = noetl("result", "last", step)
+    assert told.code == 1
+    assert "was changed: its sha256 is another one" in told.err
+
+
+def test_a_run_that_yielded_nothing_says_so(noetl: Noetl, folder: Path, home: Path) -> None:
+    (folder / "fails.yaml").write_text(f"{HEAD}  - {{step: a, tool: {{kind: shell, cmd: exit 3}}}}\n")
+    noetl("run", "fails.yaml")
+    assert "is failed and has no output" in noetl("result", "last").err
+    assert "has not ended well" in noetl("result", "last", "a").err
+
+
+# --- gc --------------------------------------------------------------------------------------------------------------
+
+EXPIRING = f"""
+  - step: make
+    spec: {{result: {{ttl: TTL}}}}
+    tool: {{kind: python, code: "def main(): return {ROWS}"}}
+    set: {{ctx.rows_ref: "{{{{ output.ref }}}}"}}
+    next: {{arcs: [{{step: later}}]}}
+  - {{step: later, tool: {{kind: wait, seconds: 0.3}}, next: {{arcs: [{{step: end}}]}}}}
+  - {{step: end, tool: {{kind: resolve, ref: "{{{{ ctx.rows_ref }}}}", range: [1, 2]}}}}
+"""
+
+
+def test_what_has_expired_is_removed_and_told(noetl: Noetl, folder: Path, home: Path) -> None:
+    (folder / "expires.yaml").write_text(HEAD + EXPIRING.replace("TTL", "0.1"))
+    done = json.loads(noetl("run", "expires.yaml", "--json").out)
+    assert done["error"]["kind"] == "result-expired"
+    payloads = home / "results" / done["execution_id"]
+    assert len(list(payloads.iterdir())) == 1
+    listed = json.loads(noetl("gc", "--dry-run", "--json").out)
+    assert [one["path"].split("/")[0] for one in listed["removed"]] == [done["execution_id"]]
+    assert listed["bytes"] == next(payloads.iterdir()).stat().st_size
+    assert "would be removed" in noetl("gc", "--dry-run").out
+    assert noetl("gc").out.startswith("1 file removed, ")
+    assert not payloads.exists()
+    assert noetl("gc").out == "nothing has expired\n"
+    assert "no longer there" in noetl("result", "last", "make").err
+
+
+@pytest.mark.parametrize("ttl", ["'24h'", "86400", "'1d'"])
+def test_what_has_not_expired_stays(noetl: Noetl, folder: Path, home: Path, ttl: str) -> None:
+    (folder / "stays.yaml").write_text(HEAD + EXPIRING.replace("TTL", ttl))
+    done = json.loads(noetl("run", "stays.yaml", "--json").out)
+    assert done["output"] == [{"id": 1, "name": "row 1", "tags": [1, None]}]
+    name = next((home / "results" / done["execution_id"]).iterdir()).name
+    expires = int(name.split(".")[1].removeprefix("x")) / 1000
+    assert abs(expires - time.time() - 86_400) < 60
+    assert noetl("gc").out == "nothing has expired\n"
+
+
+def test_what_a_killed_process_left_half_written_is_removed_after_a_day(noetl: Noetl, home: Path) -> None:
+    import os
+
+    drafts = home / "results" / "drafts"
+    drafts.mkdir(parents=True)
+    for name in ("old.part", "new.part"):
+        (drafts / name).write_bytes(b"x" * 1000)
+    os.utime(drafts / "old.part", (0, time.time() - 90_000))
+    assert noetl("gc").out == "1 file removed, 1.0 kB\n"
+    assert [path.name for path in drafts.iterdir()] == ["new.part"]

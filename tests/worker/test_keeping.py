@@ -1,0 +1,270 @@
+"""Results that lie in the store, in a whole house on a disk: what is seen of them, and that no death changes it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from noetl.config import Settings
+from noetl.engine.fold import replay
+from noetl.errors import NoetlError
+from noetl.model.requests import Pause, Resume
+from noetl.model.state import Execution
+from noetl.ports import StoreFailed
+from noetl.results.files import FileResults
+from noetl.stores.sqlite import SqliteLog
+from noetl.wiring import House
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkflow:\n"
+ROWS = "[{'id': i, 'name': 'x' * 40} for i in range(2000)]"
+#: each makes all kinds of things that are too large for the log
+PLAYBOOKS = {
+    "outputs and writes": f"""
+- step: a
+  tool:
+    - {{name: one, kind: python, code: "def main(): return {ROWS}", set: {{step.all: "{{{{ output.data }}}}"}}}}
+    - {{name: two, kind: python, input: {{n: "{{{{ _prev | length }}}}"}}, code: "def main(n): return {{'n': n, 'long': 'y' * 70000}}"}}
+    - {{name: three, kind: python, input: {{last: "{{{{ step.all[-1].id }}}}"}}, code: "def main(last): return {{'last': last, 'rows': ['z' * 100] * 1000}}"}}
+  set: {{ctx.last: "{{{{ output.data.last }}}}", ctx.rows_ref: "{{{{ output.ref }}}}", ctx.first: "{{{{ step.all[0].id }}}}"}}
+  next: {{arcs: [{{step: end}}]}}
+- step: end
+  tool:
+    - {{name: get, kind: resolve, ref: "{{{{ ctx.rows_ref }}}}"}}
+    - {{name: say, kind: noop, output: "{{{{ [_prev.rows | length, ctx.last, ctx.first] }}}}"}}
+""",
+    "loops": f"""
+- {{step: make, tool: {{kind: python, code: "def main(): return {ROWS}[:40]"}}, set: {{ctx.rows_ref: "{{{{ output.ref }}}}"}}, next: {{arcs: [{{step: each}}]}}}}
+- step: each
+  loop: {{in: "{{{{ ctx.rows_ref }}}}", iterator: row, spec: {{mode: parallel, max_in_flight: 5}}}}
+  tool: {{kind: python, input: {{n: "{{{{ iter.row.id }}}}"}}, code: "def main(n): return {{'n': n, 'long': 'y' * (70000 if n % 10 == 0 else 3000)}}"}}
+  set: {{ctx.list_ref: "{{{{ output.ref }}}}"}}
+  next: {{arcs: [{{step: again}}]}}
+- step: again
+  loop: {{in: "{{{{ ctx.list_ref }}}}", iterator: one, spec: {{until: "{{{{ iter.one.n == 25 }}}}"}}}}
+  tool: {{kind: noop, output: "{{{{ [iter.one.n, iter.one.long | length] }}}}"}}
+  next: {{arcs: [{{step: end}}]}}
+- {{step: end, tool: {{kind: resolve, ref: "{{{{ ctx.list_ref }}}}", range: [9, 11], output: "{{{{ output.data | map(attribute='n') | list }}}}"}}}}
+""",
+    "child and workbook": """
+- {step: call, tool: {kind: playbook, path: child, input: {n: 3}}, set: {ctx.n: "{{ output.data.n }}", ctx.all_ref: "{{ output.ref }}"}, next: {arcs: [{step: book}]}}
+- {step: book, tool: [{name: w, kind: workbook, task: big, input: {n: 4}}, {name: t, kind: python, input: {n: "{{ _prev | length }}"}, code: "def main(n): return n"}], set: {ctx.w: "{{ output.data }}"}, next: {arcs: [{step: silent}]}}
+- {step: silent, tool: {kind: workbook, task: big, input: {n: 5}}, next: {arcs: [{step: end}]}}
+- {step: end, tool: [{name: get, kind: resolve, ref: "{{ ctx.all_ref }}"}, {name: say, kind: noop, output: "{{ [_prev.rows | length, ctx.n, ctx.w] }}"}]}
+workbook:
+  big: [{name: one, kind: python, input: {n: "{{ input.n }}"}, code: "def main(n): return ['w' * 1000] * (n * 100)"}]
+""",
+}
+CHILD = """
+- {step: x, tool: {kind: python, input: {n: "{{ workload.n }}"}, code: "def main(n): return {'n': n, 'rows': ['c' * 100] * 1000}"}, next: {arcs: [{step: end}]}}
+- {step: end, tool: {kind: python, input: {n: "{{ workload.n }}"}, code: "def main(n): return {'n': n + 1, 'rows': ['c' * 100] * 1000}"}}
+"""
+OUTPUTS = {
+    "outputs and writes": [1000, 1999, 0],
+    "loops": [9, 10],
+    "child and workbook": [1000, 4, 400],
+}
+
+
+class Dying(FileResults):
+    """A store that fails at its nth write, before or after it."""
+
+    die_at, after = 0, False
+    writes = 0
+
+    async def keep(self, *arguments: Any, **more: Any) -> Any:
+        return await self._at(super().keep(*arguments, **more))
+
+    async def keep_list(self, *arguments: Any, **more: Any) -> Any:
+        return await self._at(super().keep_list(*arguments, **more))
+
+    async def _at(self, write: Awaitable[Any]) -> Any:
+        Dying.writes += 1
+        dies = Dying.writes == self.die_at
+        if dies and not self.after:
+            write.close()  # type: ignore[attr-defined]
+            raise StoreFailed("it dies here")
+        done = await write
+        if dies:
+            raise StoreFailed("it dies here")
+        return done
+
+
+class Site:
+    """A folder with playbooks and a home."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings = Settings(folder / "home")
+        (folder / "child.yaml").write_text(HEAD % "child" + CHILD)
+
+    def house(self) -> House:
+        house = House(self.settings, SqliteLog(self.settings.home / "noetl.db"))
+        house.results.__class__ = Dying
+        return house
+
+    async def run(self, steps: str, during: Callable[[House, str], Awaitable[None]] | None = None) -> Execution:
+        """Run it, and go on with it if it dies."""
+        file = self.folder / "main.yaml"
+        file.write_text(HEAD % "main" + steps)
+        async with self.house() as house:
+            source, loaded = house.catalog.read(file)
+            assert loaded.net is not None, loaded.diagnostics
+            hot = await house.start(source, loaded.net, {})
+            if during is not None:
+                await during(house, hot.id)
+            with contextlib.suppress(StoreFailed):
+                await asyncio.wait_for(asyncio.shield(hot.finished), 30)
+        if hot.finished.exception() is None and hot.state.over:
+            return hot.state
+        async with self.house() as house:
+            again = await house.resume(hot.id)
+            await asyncio.wait_for(asyncio.shield(again.finished), 30)
+            assert replay(hot.id, house.log.read(hot.id)) == again.state
+            return again.state
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(Dying, "writes", 0)
+    return Site(tmp_path)
+
+
+def ended(state: Execution) -> tuple[Any, ...]:
+    return state.status, state.error, state.output, sorted(state.ctx)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("name", PLAYBOOKS)
+def test_death_at_any_write_to_the_store_changes_nothing(
+    name: str, after: bool, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    calm = asyncio.run(site.run(PLAYBOOKS[name]))
+    assert (calm.status, calm.output) == ("completed", OUTPUTS[name])
+    writes = Dying.writes
+    assert writes >= 5
+    monkeypatch.setattr(Dying, "after", after)
+    for point in range(1, writes + 1):
+        monkeypatch.setattr(Dying, "writes", 0)
+        monkeypatch.setattr(Dying, "die_at", point)
+        assert ended(asyncio.run(site.run(PLAYBOOKS[name]))) == ended(calm), f"write {point} of {writes}"
+
+
+@pytest.mark.parametrize("name", PLAYBOOKS)
+def test_a_run_that_is_given_up_after_any_report_goes_on_to_the_same_end(name: str, site: Site) -> None:
+    calm = asyncio.run(site.run(PLAYBOOKS[name]))
+    points = [seq for seq in range(4, calm.seq) if seq < 30 or seq % 9 == 0]
+    for point in points:
+
+        async def die(house: House, execution_id: str, point: int = point) -> None:
+            hot = house.service.hot[execution_id]
+            while hot.state.seq < point and not hot.finished.done():
+                await asyncio.sleep(0)
+            house.service.give_up(execution_id, StoreFailed("it dies here"))
+
+        assert ended(asyncio.run(site.run(PLAYBOOKS[name], die))) == ended(calm), f"event {point} of {calm.seq}"
+
+
+def test_a_loop_over_a_reference_can_be_paused(site: Site) -> None:
+    async def pause(house: House, execution_id: str) -> None:
+        hot = house.service.hot[execution_id]
+        while not (hot.state.runs.get("each-1") and hot.state.runs["each-1"].loop):
+            await asyncio.sleep(0.001)
+        await house.service.record(execution_id, [Pause()])
+        await asyncio.sleep(0.3)
+        loop = hot.state.runs["each-1"].loop
+        assert loop is not None
+        assert loop.started < loop.total
+        await house.service.record(execution_id, [Resume()])
+
+    assert asyncio.run(site.run(PLAYBOOKS["loops"], pause)).output == OUTPUTS["loops"]
+
+
+def test_a_payload_that_is_gone_fails_the_task_that_wants_it_and_nothing_else(site: Site) -> None:
+    async def lose(house: House, execution_id: str) -> None:
+        hot = house.service.hot[execution_id]
+        while "rows_ref" not in hot.state.ctx:
+            await asyncio.sleep(0.001)
+        for path in (site.settings.home / "results" / execution_id).iterdir():
+            path.unlink()
+
+    steps = PLAYBOOKS["outputs and writes"].replace("next: {arcs: [{step: end}]}", "next: {arcs: [{step: later}]}") + (
+        "- {step: later, tool: {kind: wait, seconds: 0.2}, next: {arcs: [{step: end}]}}\n"
+    )
+    state = asyncio.run(site.run(steps, lose))
+    assert state.error is not None
+    assert (state.error["kind"], state.error["step"], state.error["task"]) == ("result-expired", "end", "get")
+
+
+def test_a_full_disk_ends_the_run_with_a_sentence_and_it_can_go_on(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    def full(*_arguments: Any, **_more: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def main() -> None:
+        file = site.folder / "main.yaml"
+        file.write_text(HEAD % "main" + PLAYBOOKS["outputs and writes"])
+        async with site.house() as house:
+            source, loaded = house.catalog.read(file)
+            assert loaded.net is not None
+            with monkeypatch.context() as patch:
+                patch.setattr("noetl.results.codec.write", full)
+                hot = await house.start(source, loaded.net, {})
+                with pytest.raises(NoetlError, match="No space left"):
+                    await asyncio.wait_for(asyncio.shield(hot.finished), 20)
+        async with site.house() as house:
+            again = await house.resume(hot.id)
+            await asyncio.wait_for(asyncio.shield(again.finished), 20)
+            assert again.state.output == OUTPUTS["outputs and writes"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "said"),
+    [
+        (
+            "store: nats",
+            "result",
+            "`spec.result.store: nats` is not there; there is `blob`, which `auto` takes as well",
+        ),
+        ("store: object_store", "result", "there is `blob`"),
+        ("store: relational", "result", "there is `blob`"),
+        ("ttl: soon", "type", "such as 24h, not 'soon'"),
+        ("ttl: ''", "type", "such as 24h"),
+        ("select: {n: '$['}", "template", "jsonpath"),
+    ],
+)
+@pytest.mark.parametrize("tool", ["{kind: noop, output: [1]}", "{kind: shell, cmd: 'echo 1'}"], ids=["noop", "shell"])
+def test_results_that_cannot_be_kept_so_fail_whatever_their_size(
+    site: Site, tool: str, result: str, kind: str, said: str
+) -> None:
+    state = asyncio.run(site.run(f"- {{step: a, spec: {{result: {{{result}}}}}, tool: {tool}}}\n"))
+    assert state.error is not None
+    assert (state.error["kind"], state.error["step"]) == (kind, "a")
+    assert said in state.error["message"]
+
+
+@pytest.mark.parametrize("store", ["auto", "blob"])
+def test_what_is_there_may_be_asked_for(site: Site, store: str) -> None:
+    steps = f"- {{step: a, spec: {{result: {{store: {store}, inline_max_bytes: 1}}}}, tool: {{kind: noop, output: [1, 2]}}, set: {{ctx.a_ref: '{{{{ output.ref }}}}'}}}}\n"
+    state = asyncio.run(site.run(steps))
+    assert state.ctx["a_ref"]["type"] == "blob"
+    assert state.output == {"ref": state.ctx["a_ref"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("$.items[*].id", [7]), ("$.items[0].id", 7), ("$.none[*]", []), ("$.none", None), ("$['total']", 1), ("$..id", [7])],
+)  # fmt: skip
+def test_what_is_selected_has_one_shape_whatever_the_data(site: Site, path: str, expected: Any) -> None:
+    steps = (
+        f'- {{step: a, spec: {{result: {{select: {{x: "{path}"}}}}}}, '
+        "tool: {kind: noop, output: {total: 1, items: [{id: 7}]}}, set: {ctx.x: '{{ output.data.x }}'}}\n"
+    )
+    assert asyncio.run(site.run(steps)).ctx == {"x": expected}
