@@ -14,6 +14,7 @@ SCRIPT = "__script__"
 
 
 def compiled(text: str, name: str) -> CodeType:
+    """A script or a module's text; a script may return at its top level."""
     try:
         return compile(text, name, "exec", dont_inherit=True)
     except SyntaxError as error:
@@ -51,10 +52,12 @@ def _as_function(text: str, name: str) -> CodeType:
 
 
 def functions(code: CodeType) -> Iterator[CodeType]:
+    """The functions that stand right in a piece of code."""
     return (constant for constant in code.co_consts if isinstance(constant, CodeType))
 
 
 def inner_names(code: CodeType) -> Iterator[str]:
+    """The names that its functions use."""
     for inner in functions(code):
         yield from inner.co_names
         yield from inner_names(inner)

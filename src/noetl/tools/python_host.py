@@ -173,7 +173,7 @@ class Host:
         returned = script() if script is not None else None
         return space.get("result") if returned is None else returned
 
-    def compiled(self, text: str, name: str) -> CodeType:
+    def _compiled(self, text: str, name: str) -> CodeType:
         code = self._codes.get((text, name))
         if code is None:
             if len(self._codes) >= _MOST_CODES:

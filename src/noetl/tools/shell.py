@@ -102,9 +102,7 @@ async def _run_all(call: Call, world: World, place: Place, capture: Capture) -> 
     code, crowded = 0, False
     try:
         environment = {**place.environment, **_variables(call)}
-        folder = world.folder / str(call.config.get("cwd") or "")
-        if not folder.is_dir():
-            raise ValueError(f"`cwd` is no folder: {folder}")
+        folder = _folder(call, world)
         for arguments in _commands(call, world.folder):
             with _unseen(arguments, world) as (seen, files):
                 command = place.command(_limited(seen, call))
@@ -126,6 +124,13 @@ async def _run_all(call: Call, world: World, place: Place, capture: Capture) -> 
         for child in children:
             child.close()
     return None if crowded else code
+
+
+def _folder(call: Call, world: World) -> Path:
+    folder = world.folder / str(call.config.get("cwd") or "")
+    if not folder.is_dir():
+        raise ValueError(f"`cwd` is no folder: {folder}")
+    return folder
 
 
 def _data(world: World, spools: Mapping[str, TextSpool]) -> Any:
