@@ -25,6 +25,7 @@ from noetl.expr.refs import Ref
 from noetl.model.output import JSON, Spilled
 from noetl.ports import Part, ResultDamaged, ResultGone, StoreFailed
 from noetl.results import codec
+from noetl.rows import reading
 
 #: the parts of a list that was stored piece by piece
 MANIFEST = "application/vnd.noetl.parts+json"
@@ -204,6 +205,8 @@ class FileResults:
         return (rows,)
 
     def _read(self, reference: Mapping[str, Any]) -> Any:
+        if reading.is_readable(reference):
+            return _outside(reference, 0, None)
         found = self.find(reference)
         if found.content_type == MANIFEST:
             return [one for run in self.elements(reference) for one in run]
@@ -211,6 +214,8 @@ class FileResults:
 
     def _rows(self, reference: Mapping[str, Any], start: int, stop: int) -> list[Any]:
         """Some elements, by whoever stands there already: a loop reads a list from its beginning to its end."""
+        if reading.is_readable(reference):
+            return _outside(reference, start, stop)
         path = self._place(reference)
         rows: list[Any]
         with self._lock:
@@ -294,3 +299,21 @@ class FileResults:
         path.unlink()
         with contextlib.suppress(OSError):
             path.parent.rmdir()
+
+
+def _outside(reference: Mapping[str, Any], start: int, stop: int | None) -> list[Any]:
+    """Rows that a transfer has left where it was told to."""
+    try:
+        _see_that_it_is_the_same(reference, whole=stop is None)
+        return reading.rows(reference, start, stop)
+    except FileNotFoundError as error:
+        raise ResultGone(f"what the reference leads to is no longer there: {error.filename}") from None
+    except (KeyError, TypeError, OSError, msgspec.DecodeError) as error:
+        raise ResultDamaged(f"what the reference leads to cannot be read: {error}") from None
+
+
+def _see_that_it_is_the_same(reference: Mapping[str, Any], *, whole: bool) -> None:
+    """Of a file that is read as a whole, and whose hash is known: whether it is still what was written."""
+    file, sha256 = reference["locator"].get("file"), (reference.get("meta") or {}).get("sha256")
+    if whole and sha256 and reference["type"] == "blob" and codec.sha256_of(Path(file)) != sha256:
+        raise ResultDamaged(f"the file {file} was changed: its sha256 is another one")
