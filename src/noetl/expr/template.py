@@ -68,16 +68,26 @@ class Template(Understood):
 
     def evaluate(self, scopes: Mapping[str, Any], budget: Budget | None = None) -> Any:
         """The value. Maps and lists that come straight from the scopes are not copied."""
+        value = self._value(scopes, budget or DEFAULT_BUDGET)
+        if isinstance(value, str) and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                message = f"in `{self.source}`: the text has half a character, {value[error.start]!a}"
+                raise TemplateError(message) from None
+        return value
+
+    def _value(self, scopes: Mapping[str, Any], budget: Budget) -> Any:
         lone = self._lone
         if lone is not None:
-            run = Run(scopes, budget or DEFAULT_BUDGET, tolerant=False)
+            run = Run(scopes, budget, tolerant=False)
             try:
                 return lone.plain_value(run)
             except Exception as error:  # noqa: BLE001  nothing but TemplateError leaves an evaluation
                 raise failure(error, quoted(lone.source), self.source) from None
         if self._parts is None:
-            return self._evaluate_statements(scopes, budget or DEFAULT_BUDGET)
-        return self._evaluate_text(scopes, budget or DEFAULT_BUDGET)
+            return self._evaluate_statements(scopes, budget)
+        return self._evaluate_text(scopes, budget)
 
     def _evaluate_text(self, scopes: Mapping[str, Any], budget: Budget) -> str:
         run = Run(scopes, budget, tolerant=False)
