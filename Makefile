@@ -30,6 +30,8 @@ demo: $(READY)  ## set up, then run, look at and draw an example
 	@printf '\n$$ noetl graph $(EXAMPLE) -o $(DEMO)/nightly-sync.svg\n'; \
 	    $(BIN)/noetl graph $(EXAMPLE) -o $(DEMO)/nightly-sync.svg
 	@printf '\nThe rows are in $(DEMO)/rows, the picture is $(DEMO)/nightly-sync.svg, the program is $(BIN)/noetl.\n'
+	@printf 'The run is kept in $(DEMO)/home. To look at it: export NOETL_HOME=$(CURDIR)/$(DEMO)/home, '; \
+	    printf 'then $(BIN)/noetl events last, $(BIN)/noetl state last --at 20, $(BIN)/noetl logs last.\n'
 
 test: $(READY)  ## set up, check the code, run all tests
 	@check=passed; tests=passed; \

@@ -474,3 +474,49 @@ def test_another_process_that_holds_the_store_does_not_stop_what_runs_here(site:
             await asyncio.wait_for((await starting).finished, 5)
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ("- {step: a, tool: {kind: wait, seconds: '{{ workload.n }}'}}", "`seconds` must be a number of seconds, not the text 'soon'"),
+        ("- {step: a, tool: {kind: wait, until: tomorrow}}", "`until` must be a time such as 2030-01-31T08:00:00Z, not the text 'tomorrow'"),
+        ("- {step: a, tool: {kind: shell, cmd: pwd, cwd: 'no/{{ workload.n }}'}}", "`cwd` is no folder: "),
+        ("- {step: a, loop: {in: '{{ workload.n }}', iterator: i}, tool: {kind: noop}}", "`| from_json` reads a list from text"),
+        ("- {step: a, tool: {kind: shell, cmd: sleep 9, spec: {timeout: 0.1}}}", "within 0.1 s (`spec.timeout`)"),
+        ("- {step: a, spec: {timeout: 0.1}, tool: {kind: shell, cmd: sleep 9}}", "within 0.1 s (`step.spec.timeout`)"),
+        (
+            "- {step: a, tool: {kind: shell, cmd: sleep 9}}\nexecutor: {spec: {policy: {defaults: {timeouts: {shell: 0.1}}}}}",
+            "within 0.1 s (`executor.spec.policy.defaults.timeouts.shell`)",
+        ),
+        ("- {step: a, spec: {policy: {lifecycle: {timeout_s: 0.1}}}, tool: {kind: wait, seconds: 9}}", "(`lifecycle.timeout_s: 0.1`)"),
+    ],
+    ids=["seconds", "until", "cwd", "loop.in", "task timeout", "step timeout", "default timeout", "lifecycle"],
+)  # fmt: skip
+def test_an_error_names_the_key_the_value_and_the_limit(site: Site, steps: str, said: str) -> None:
+    state = run(site.run(steps, n="soon"))
+    assert state.error is not None
+    assert said in state.error["message"]
+
+
+def test_an_arc_that_ends_an_execution_as_failed_tells_the_cause(site: Site) -> None:
+    steps = """\
+- step: a
+  tool: {kind: shell, cmd: "exit 3"}
+  next: {arcs: [{step: b, when: "{{ event.status == 'error' }}"}]}
+- step: b
+  tool: {kind: noop}
+  next: {arcs: [{terminate: failed}]}
+"""
+    state = run(site.run(steps))
+    assert state.error is not None
+    assert (state.error["kind"], state.error["step"]) == ("fail", "b")
+    assert "step a failed: shell: the command exited with code 3" in state.error["message"]
+    assert (state.error["cause"]["kind"], state.error["cause"]["step"]) == ("shell", "a")
+
+
+def test_used_up_retries_are_counted_in_the_error(site: Site) -> None:
+    rule = "{when: '{{ output.error }}', then: {do: retry, attempts: 3, delay: 0.01}}"
+    state = run(site.run(f"- {{step: a, tool: {{kind: shell, cmd: exit 3, spec: {{policy: {{rules: [{rule}]}}}}}}}}"))
+    assert state.error is not None
+    assert state.error["attempts"] == 3

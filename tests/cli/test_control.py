@@ -106,3 +106,16 @@ def test_what_is_over_takes_no_requests(noetl: Noetl) -> None:
         done = noetl(*arguments)
         assert done.code == 1
         assert "is over: it is completed" in done.err
+
+
+def test_a_signal_that_nothing_waits_for_is_kept_and_the_near_name_told(
+    noetl: Noetl, start: Callable[..., Running]
+) -> None:
+    running = start("run", "approval.yaml")
+    running.wait_for("waits for the signal")
+    told = noetl("signal", "last", "okk").err
+    assert "waits for `okk` now; it is kept for the next wait on it" in told
+    assert "ask waits for `ok`" in told
+    assert "did you mean `ok`?" in told
+    assert "kept" not in noetl("signal", "last", "ok").err
+    running.end()

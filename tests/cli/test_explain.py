@@ -99,7 +99,9 @@ def test_the_whole_net_is_told_in_words(noetl: Noetl, flow: str) -> None:
     ):
         assert f"\n{line}" in f"\n{result.out}", line
     assert "task yes  noop  line 38  of choose choose_2\n" in result.out
-    assert result.out.endswith("\npasses      read → lower → shape → build → check → compile → analyze\n")
+    assert result.out.endswith(
+        "\npasses      read → lower → shape → build → check → compile → analyze  (how the file was read; --json says what each does)\n"
+    )
 
 
 def test_maps_of_a_tool_are_told_key_by_key(noetl: Noetl, folder: Path) -> None:

@@ -163,3 +163,50 @@ def test_the_latest_run_is_found_behind_all_the_children_it_started(noetl: Noetl
     assert (shown["path"], len(shown["children"])) == ("many", 60)
     assert len(json.loads(noetl("ps", "-n", "1", "--json").out)) == 1
     assert len(json.loads(noetl("ps", "-n", "100", "--children", "--json").out)) == 61
+
+
+def test_the_state_has_what_running_steps_wrote_to_their_own_scope(noetl: Noetl, playbooks: Path) -> None:
+    text = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: own}
+workflow:
+  - step: start
+    tool:
+      - {name: one, kind: noop, output: 7, set: {step.seen: "{{ output.data }}"}}
+      - {name: two, kind: wait, seconds: 0.01}
+"""
+    (playbooks / "own.yaml").write_text(text)
+    execution_id = run(noetl, "own")
+    events = [decode(line.encode()) for line in noetl("events", execution_id, "--json").out.splitlines()]
+    seq = next(one.seq for one in events if one.name == "task.done")
+    assert 'step, in start-1\n  {\n    "seen": 7\n  }' in noetl("state", "last", "--at", str(seq)).out
+
+
+def test_an_output_that_is_cut_says_where_the_whole_is(noetl: Noetl, playbooks: Path) -> None:
+    long = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: long}\nworkflow:\n  - step: start\n    tool: "
+    (playbooks / "long.yaml").write_text(long + "{kind: noop, output: \"{{ 'x' * 500 }}\"}\n")
+    told = noetl("run", "long.yaml").err
+    assert "--json` has all of it)" in told
+    assert json.loads(noetl("show", "last", "--json").out)["output"] == "x" * 500
+
+
+def test_a_loop_that_was_cancelled_keeps_its_counts(noetl: Noetl, playbooks: Path) -> None:
+    text = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: half}
+workflow:
+  - step: start
+    next: {spec: {mode: inclusive}, arcs: [{step: each}, {step: stop}]}
+  - step: each
+    loop: {in: [0, 0, 600], iterator: s}
+    tool: {kind: wait, seconds: "{{ iter.s }}"}
+  - step: stop
+    tool: {kind: wait, seconds: 0.3}
+    next: {arcs: [{step: end, cancel: [each]}]}
+  - step: end
+"""
+    (playbooks / "half.yaml").write_text(text)
+    run(noetl, "half")
+    assert re.search(r"each +cancelled .* 2 of 3 iterations", noetl("show", "last").out)

@@ -59,9 +59,10 @@ def test_a_failure_is_told_with_its_place_its_kind_and_what_to_do_next(noetl: No
         "playbook failing  ID",
         "start started",
         f"start.flaky failed ({problem}), attempt 2 in TIME",
-        f"start failed in TIME: task flaky: {problem}",
+        f"start failed in TIME: task flaky: {problem} (after 2 attempts)",
         "✗ failing failed in TIME  ID",
-        f"  step start, task flaky: {problem}",
+        f"  step start, task flaky: {problem} (after 2 attempts)",
+        "  at failing.yaml:9, `output`",
         "  look closer: noetl why ID · noetl show ID · noetl logs ID",
     ]
 

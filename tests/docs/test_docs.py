@@ -217,3 +217,34 @@ def test_the_count_of_the_readme_goes_on_where_it_was_killed(tmp_path: Path, mon
     assert 'output: "counted"' in noetl(tmp_path, "resume", "last")
     # The task under way when it was killed may have had its effect.
     assert list(dict.fromkeys(counted.read_text().split())) == list("123456")
+
+
+def test_the_page_about_runs_shows_how_a_run_with_tokens_left_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
+    page = (ROOT / "docs" / "howto" / "look-at-runs.md").read_text(encoding="utf-8")
+    never = next(text for language, text in FENCE.findall(page) if language == "yaml" and "name: never" in text)
+    (tmp_path / "never.yaml").write_text(never)
+    told = re.sub(r"\b01[0-9a-z]{14}\b", "ID", noetl(tmp_path, "run", "never.yaml")).splitlines()
+    shown = re.sub(r"\b01[0-9a-z]{14}\b", "ID", page)
+    assert told[-1] in shown
+    assert re.sub(r"in \d+ ms", "in 2 ms", told[-2]) in shown
+
+
+def test_the_page_about_killing_shows_a_script_that_tidies_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
+    page = (ROOT / "docs" / "howto" / "run-and-resume.md").read_text(encoding="utf-8")
+    tidy = next(text for language, text in FENCE.findall(page) if language == "yaml" and "name: tidy" in text)
+    (tmp_path / "tidy.yaml").write_text(tidy)
+    assert "tidy completed" in noetl(tmp_path, "run", "tidy.yaml")
+    assert "half.csv" not in noetl(tmp_path, "logs", "last")
+    assert not (tmp_path / "half.csv").exists()
+
+
+def test_resuming_is_told_in_the_readme_and_the_tutorial_as_the_program_tells_it() -> None:
+    for page in ("README.md", "docs/tutorial.md"):
+        after = (ROOT / page).read_text(encoding="utf-8").split("$ noetl resume last\n")[1]
+        first, second = after.splitlines()[:2]
+        assert re.fullmatch(r" +0\.000s  playbook \w+  \w{16} goes on behind event \d+", first)
+        assert re.fullmatch(r" +0\.000s  \w+ goes on( at \d/\d)?", second)

@@ -263,3 +263,9 @@ def test_no_template_yields_infinity_or_nan(text: str, number: float) -> None:
 
 def test_the_words_inf_and_nan_are_not_numbers() -> None:
     assert template("{{ ['inf' | float, 'nan' | float(7), '1e400' | float] }}").evaluate({}) == [0.0, 7, 0.0]
+
+
+@pytest.mark.parametrize("source", ["{{ '\\ud800' }}", "a {{ '\\ud800' }}", "{{ '\"\\\\ud800\"' | from_json }}"])
+def test_half_a_character_is_an_error_and_never_a_value(source: str) -> None:
+    with pytest.raises(TemplateError):
+        template(source).evaluate({})

@@ -119,7 +119,7 @@ async def test_a_status_of_400_or_more_is_an_error(world: Workshop, status: int,
         assert output["http"]["status"] == error["status"] == status
         assert output["http"]["headers"]["content-type"].startswith("application/json")
         assert (error["kind"], error["retryable"], error["body"]) == ("http-status", retryable, {"why": "so"})
-        assert error["message"].startswith(f"GET {url}/x?…: {status} ")
+        assert error["message"].startswith(f"GET {url}/x?token=***: {status} ")
         assert error["message"].endswith(': {"why": "so"}')
         assert "secret" not in json.dumps(output)
 
@@ -354,3 +354,21 @@ async def test_a_redirect_leads_no_further_than_the_allowed_hosts(world: Worksho
     async with serving(web.get("/away", away)) as url:
         output = await world.run("http", url=f"{url}/away", spec={"allow_hosts": ["127.0.0.1"]})
         assert "does not let this task call localhost" in output["error"]["message"]
+
+
+async def test_an_error_shows_the_query_but_no_parameter_that_is_a_secret_by_its_name(world: Workshop) -> None:
+    async with serving(replying("/x", status=404)) as url:
+        output = await world.run("http", url=f"{url}/x?page=2", params={"q": "a b", "api_key": "hush"})
+        assert output["error"]["message"].startswith(f"GET {url}/x?page=2&q=a+b&api_key=***: 404")
+        long = await world.run("http", url=f"{url}/x", params={"q": "a" * 900})
+        assert long["error"]["message"].startswith(f"GET {url}/x?…: 404")
+
+
+async def test_a_timeout_names_its_key_and_its_seconds(world: Workshop) -> None:
+    async def slow(_request: web.Request) -> web.Response:
+        await asyncio.sleep(1)
+        return web.Response()
+
+    async with serving(web.get("/slow", slow)) as url:
+        output = await world.run("http", url=f"{url}/slow", spec={"timeout.read": 0.05})
+        assert output["error"]["message"] == f"GET {url}/slow: waited too long for data (`spec.timeout.read: 0.05`)"

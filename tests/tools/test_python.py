@@ -338,3 +338,41 @@ async def test_the_environment_is_that_of_the_world(world: Workshop) -> None:
         assert await data(world, code) == ["here", False]
     finally:
         del os.environ["NOETL_TEST_ELSEWHERE"]
+
+
+async def test_what_is_printed_piece_by_piece_is_logged_by_whole_lines(world: Workshop) -> None:
+    await world.python("print('squaring', 3)\nprint('a', end='')\nimport time; time.sleep(0.1)\nprint('b')")
+    assert "".join(text for _, _, text in world.written).splitlines() == ["squaring 3", "ab"]
+    assert all(text.endswith("\n") for _, _, text in world.written)
+
+
+async def test_the_finally_blocks_of_cancelled_code_run(world: Workshop) -> None:
+    code = """
+import pathlib, time
+try:
+    pathlib.Path("begun").touch()
+    time.sleep(60)
+except Exception:
+    pathlib.Path("wrong").touch()
+finally:
+    pathlib.Path("tidy").touch()
+    print("bye", end="")
+"""
+    task = asyncio.ensure_future(world.python(code))
+    await until((world.folder / "begun").exists)
+    task.cancel()
+    await asyncio.wait([task])
+    assert sorted(path.name for path in world.folder.iterdir()) == ["begun", "tidy"]
+    assert world.logged("stdout") == "bye"
+
+
+async def test_processes_that_code_has_forked_end_by_sigterm_as_ever(world: Workshop) -> None:
+    code = """
+import multiprocessing, time
+child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+child.start()
+child.terminate()
+child.join()
+result = child.exitcode
+"""
+    assert (await world.python(code))["data"] == -15

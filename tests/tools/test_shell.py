@@ -161,6 +161,37 @@ async def test_a_limit_of_memory_reaches_the_command(world: Workshop) -> None:
     assert output["data"]["stdout"] == "102400\n"
 
 
+async def test_what_is_written_piece_by_piece_is_logged_by_whole_lines(world: Workshop) -> None:
+    await world.run("shell", cmd="printf 'one '; sleep 0.1; printf 'two\\nthr'; sleep 0.1; printf 'ee\\nlast'")
+    assert [text for _, _, text in world.written] == ["one two\n", "three\n", "last"]
+
+
+async def test_a_line_without_end_is_logged_in_pieces(world: Workshop) -> None:
+    await world.run("shell", cmd="head -c 200000 /dev/zero | tr '\\0' x")
+    assert len(world.logged("stdout")) == 200_000
+    assert max(len(text) for _, _, text in world.written) <= 2 * 65_536 + 1
+
+
+async def test_a_cancelled_command_may_put_things_in_order(world: Workshop) -> None:
+    cmd = "trap 'echo tidy > tidy; printf bye; exit 0' TERM; touch begun; while :; do sleep 0.05; done"
+    task = asyncio.ensure_future(world.run("shell", cmd=cmd))
+    await until((world.folder / "begun").exists)
+    task.cancel()
+    await asyncio.wait([task])
+    assert (world.folder / "tidy").read_text() == "tidy\n"
+    assert world.logged("stdout") == "bye"
+
+
+async def test_a_command_that_will_not_end_is_killed_after_its_grace(world: Workshop) -> None:
+    task = asyncio.ensure_future(world.run("shell", cmd="trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done"))
+    await until(lambda: bool((world.folder / "pid").exists() and (world.folder / "pid").read_text()))
+    began = time.monotonic()
+    task.cancel()
+    await asyncio.wait([task])
+    assert 1.5 < time.monotonic() - began < 4.5
+    assert not alive(int((world.folder / "pid").read_text()))
+
+
 async def test_a_command_that_holds_a_secret_is_no_argument_of_its_process(world: Workshop) -> None:
     output = await world.run(
         "shell", cmd="hush=1; tr '\\0' ' ' < /proc/$$/cmdline; echo; exit 0", spec={"limits.cpu_s": 5}

@@ -5,24 +5,39 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from noetl.cli.executions import catalog, find, net_of, opened_log
+from noetl.cli.executions import catalog, find, net_of, opened_log, way_on
 from noetl.cli.printing import as_json, note, out
 from noetl.errors import NoetlError
 from noetl.ports import OVER
 
 if TYPE_CHECKING:
     from noetl.model.requests import Posted
+    from noetl.model.state import Execution
     from noetl.ports import EventLog, Summary
 
 #: seconds in which a living process answers, unless it is very busy
 _PATIENCE = 5.0
 _POLL = 0.02
+_RESUME = "; `noetl resume %s` goes on with it"
 
 
-def act(given: str, request: Posted, event: str, *, as_data: bool) -> int:
-    """Let a request take effect, and say what became of it; `event` is what the log shows then."""
+def act(
+    given: str,
+    request: Posted,
+    event: str,
+    *,
+    as_data: bool,
+    remarks: Callable[[EventLog, Execution], Iterator[str]] | None = None,
+) -> int:
+    """Let a request take effect, and say what became of it; `event` is what the log shows then.
+
+    `remarks` may add what the state behind it tells.
+    """
+    from noetl.server.history import state_at
+
     with opened_log() as log:
         summary = find(log, given)
         if summary.status in OVER:
@@ -30,10 +45,13 @@ def act(given: str, request: Posted, event: str, *, as_data: bool) -> int:
         done = None if summary.alive else asyncio.run(_at_once(log, summary, request, event))
         by, seq = done or _through_its_process(log, summary, request, event)
         now = log.summary(summary.execution_id) or summary
+        more = list(remarks(log, state_at(log, now.execution_id, upto=seq))) if remarks is not None and seq else []
     if as_data:
         out(as_json({"execution_id": now.execution_id, "status": now.status, "event": event, "seq": seq, "by": by}))
     else:
         note(_said(now, event, by, seq))
+        for line in more:
+            note(f"  {line}")
     return 0
 
 
@@ -44,7 +62,7 @@ def _said(now: Summary, event: str, by: str, seq: int | None) -> str:
         return f"{now.execution_id}: it was so already; it is {now.status}"
     if by == "left":
         return f"{now.execution_id}: left for the process that runs it, which has not answered yet"
-    goes_on = "" if now.status in OVER else f"; `noetl resume {now.execution_id}` goes on with it"
+    goes_on = "" if now.status in OVER else f"; {way_on(now)}" if now.status == "paused" else _RESUME % now.execution_id
     return f"{now.execution_id}: no process runs it; {event} recorded as event {seq}, it is {now.status}{goes_on}"
 
 

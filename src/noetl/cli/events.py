@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--after", "seq", metavar="SEQ", default=0, type=click.IntRange(0), help="Only those behind this event.")
 @step_option
 @json_option
-def command(*, execution: str, follow_on: bool, seq: int, step: str | None, as_data: bool) -> None:
+def command(*, execution: str, follow_on: bool, seq: int, step: str | None, as_data: bool) -> int:
     """Print the events of an execution: everything that happened, in order.
 
     With --json each line is one event exactly as it is stored.
@@ -52,7 +52,7 @@ def command(*, execution: str, follow_on: bool, seq: int, step: str | None, as_d
                 page = log.read(summary.execution_id, after=at, limit=PAGE)
             return False
 
-        follow(log, summary, tell, go_on=follow_on)
+        return follow(log, summary, tell, go_on=follow_on)
 
 
 def _is_of(event: Event, step: str) -> bool:

@@ -84,8 +84,21 @@ def is_left(summary: Summary) -> bool:
 
 
 def shown_status(summary: Summary) -> str:
-    """Its status, in the word that says what can be done about it."""
-    return "interrupted" if is_left(summary) and summary.status != "paused" else summary.status
+    """Its status, in the words that say what can be done about it."""
+    if not is_left(summary):
+        return summary.status
+    return "paused, interrupted" if summary.status == "paused" else "interrupted"
+
+
+def way_on(summary: Summary) -> str:
+    """Of an execution that nobody runs, how to go on with it."""
+    execution_id = summary.execution_id
+    if summary.status == "paused":
+        return (
+            f"it is paused and its process has gone; `noetl unpause {execution_id}` and then "
+            f"`noetl resume {execution_id}` go on where it was"
+        )
+    return f"its process has gone; `noetl resume {execution_id}` goes on where it was"
 
 
 def net_of(log: EventLog, summary: Summary) -> Net | None:

@@ -31,7 +31,7 @@ def net_text(told: Mapping[str, Any], *, colour: bool) -> str:
         title = f"{_bold(f'workbook {name}', colour=colour)}\n"
         blocks.append(title + "".join(_task(task, brief=True, colour=colour) for task in tasks))
     # What each of them does is for those who work on the language: `--json` has it.
-    passes = [("passes", " → ".join(told["passes"]))]
+    passes = [("passes", f"{' → '.join(told['passes'])}  (how the file was read; --json says what each does)")]
     return "\n".join([*blocks, "".join(_lines(passes, "", colour=colour))])
 
 

@@ -20,6 +20,12 @@ STDIN_NAME = "<stdin>"
 _ENOUGH = 8_000_001
 _ENDINGS = (".yaml", ".yml")
 _PLAYBOOK = re.compile(rb"""^(?:\{\s*)?["']?apiVersion["']?\s*:\s*["']?noetl\.io/""", re.MULTILINE)
+#: what its author may have meant for a playbook, though nobody would take it for one
+_NEARLY = re.compile(
+    rb"""^["']?(?:api[_-]?version["']?\s*:\s*["']?noetl|kind["']?\s*:\s*["']?playbook\b|workflow["']?\s*:\s*$)""",
+    re.MULTILINE | re.IGNORECASE,
+)
+_STEP = re.compile(rb"^\s*-\s*\{?\s*step\s*:", re.MULTILINE)
 #: folders that hold other people's files
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
@@ -32,11 +38,14 @@ class Given(NamedTuple):
     is_folder: bool = False
 
 
-def given(names: Iterable[str]) -> list[Given]:
-    """The files that are meant: folders stand for the playbooks in them, each file is taken once."""
+def given(names: Iterable[str], skipped: list[str] | None = None) -> list[Given]:
+    """The files that are meant: folders stand for the playbooks in them, each file is taken once.
+
+    `skipped` gets the YAML files of folders that are no playbooks.
+    """
     found: dict[object, Given] = {}
     for name in names:
-        for one in _meant(name):
+        for one in _meant(name, skipped if skipped is not None else []):
             found.setdefault(one.path.absolute() if one.path is not None else None, one)
     return list(found.values())
 
@@ -46,12 +55,17 @@ def one_file(name: str) -> Given:
     return Given(STDIN_NAME, None) if name == STDIN else Given(name, Path(name))
 
 
-def _meant(name: str) -> Iterator[Given]:
+def _meant(name: str, skipped: list[str]) -> Iterator[Given]:
     path = Path(name)
     if name == STDIN or not path.is_dir():
         yield one_file(name)
         return
-    playbooks = [Given(str(file), file) for file in sorted(yaml_files(path)) if _is_playbook(file)]
+    playbooks = []
+    for file in sorted(yaml_files(path)):
+        if _is_playbook(file):
+            playbooks.append(Given(str(file), file))
+        else:
+            skipped.append(str(file))
     yield from playbooks or [Given(name, path, is_folder=True)]
 
 
@@ -65,7 +79,10 @@ def yaml_files(folder: Path) -> Iterator[Path]:
 def _is_playbook(file: Path) -> bool:
     try:
         with file.open("rb") as opened:
-            return _PLAYBOOK.search(opened.read(_ENOUGH)) is not None
+            data = opened.read(_ENOUGH)
+            return _PLAYBOOK.search(data) is not None or (
+                _NEARLY.search(data) is not None and (_STEP.search(data) is not None or b"noetl" in data)
+            )
     except OSError:
         return True  # reading it again will say what is wrong with it
 

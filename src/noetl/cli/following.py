@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from noetl.cli.executions import way_on
+from noetl.cli.printing import note
 from noetl.ports import OVER
 
 if TYPE_CHECKING:
@@ -18,18 +20,33 @@ if TYPE_CHECKING:
 _POLL = 0.1
 
 follow_option = click.option(
-    "-f", "--follow", "follow_on", is_flag=True, help="Go on printing until the execution is over."
+    "-f",
+    "--follow",
+    "follow_on",
+    is_flag=True,
+    help="Go on printing until the execution is over, or its process has gone.",
 )
 
 
-def follow(log: EventLog, summary: Summary, tell: Callable[[], bool], *, go_on: bool) -> None:
-    """Tell what there is; with `go_on` again and again. `tell` says whether there was something to tell."""
+def follow(log: EventLog, summary: Summary, tell: Callable[[], bool], *, go_on: bool) -> int:
+    """Tell what there is; with `go_on` again and again. `tell` says whether there was something to tell.
+
+    The exit code: 1 when nothing more comes though the execution is not over.
+    """
     tell()
+    gone = False
     while go_on:
         sys.stdout.flush()
         now = log.summary(summary.execution_id)
-        told = tell()
-        if not told and (now is None or now.status in OVER or not now.alive):
-            return
-        if not told:
+        if tell():
+            gone = False
+        elif now is None or now.status in OVER:
+            return 0
+        elif not now.alive and gone:
+            note(f"{now.execution_id}: {way_on(now)}")
+            return 1
+        else:
+            # It may have ended well between the two things that were looked at: so look once more.
+            gone = not now.alive
             time.sleep(_POLL)
+    return 0

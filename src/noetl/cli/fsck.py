@@ -23,9 +23,14 @@ def command(*, execution: str | None, as_data: bool) -> int:
 
     Nothing is written. The exit code is 1 when something is wrong.
     """
+    from noetl.cli.watching import Watched
+
     with opened_log() as log:
         chosen = [find(log, execution)] if execution is not None else log.summaries(limit=1_000_000)
-        found = _problems(log, chosen, whole=execution is None)
+        # Each event is read twice: as it lies there, and for what it says.
+        watched = Watched(log, 2 * sum(one.seq for one in chosen))
+        found = _problems(watched, chosen, whole=execution is None)
+        watched.done()
     if as_data:
         out(as_json({"checked": len(chosen), "events": sum(one.seq for one in chosen), "problems": found}))
     else:

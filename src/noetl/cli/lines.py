@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from noetl.cli.pace import Key, Pace
-from noetl.cli.telling import error_words, held_tokens, place, wait_words
+from noetl.cli.telling import error_words, held_tokens, place, signal_hint, wait_words
 from noetl.cli.words import duration, items, rate, seconds_of
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ class Lines:
     def _write(self, hot: Hot, at: float, said: str) -> None:
         if self._began is None:
             self._began = at
-        sys.stderr.write(f"{at - self._began:9.3f}s  {'  ' * hot.state.depth}{said}\n")
+        # Children may run side by side: each of their lines says whose it is.
+        whose = f"{'  ' * hot.state.depth}{hot.id}  " if hot.state.depth else ""
+        sys.stderr.write(f"{at - self._began:9.3f}s  {whose}{said}\n")
 
     def _report(self, hot: Hot) -> None:
         """How far the loops of an execution are."""
@@ -125,9 +127,9 @@ class Lines:
             return None
         from noetl.model.state import Wait
 
-        how = f"; `noetl signal {hot.id} {wait['signal']}` sends it" if "signal" in wait else ""
-        words = wait_words(Wait("", wait.get("until"), wait.get("signal")))
-        return f"{place(event.entity_id.partition('.')[0], event.iteration)} {words}{how}"
+        wait = Wait("", wait.get("until"), wait.get("signal"))
+        words = f"{wait_words(wait)}{signal_hint(hot.id, wait)}"
+        return f"{place(event.entity_id.partition('.')[0], event.iteration)} {words}"
 
     def _task_done(self, hot: Hot, event: Event) -> str | None:
         self._pace.hear(hot.id, event)

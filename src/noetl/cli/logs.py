@@ -10,6 +10,7 @@ import click
 from noetl.cli.executions import check_step, execution_argument, find, json_option, opened_log, step_option
 from noetl.cli.following import follow, follow_option
 from noetl.cli.printing import in_colour, note, out, painted
+from noetl.cli.words import count
 
 if TYPE_CHECKING:
     from noetl.ports import EventLog, Line, Summary
@@ -19,33 +20,78 @@ if TYPE_CHECKING:
 @execution_argument()
 @follow_option
 @step_option
+@click.option("--children", is_flag=True, help="Also of the executions that it has started, each line with its id.")
 @json_option
-def command(*, execution: str, follow_on: bool, step: str | None, as_data: bool) -> None:
-    """Print what the tools of an execution wrote to stdout and stderr, each line behind its step and task."""
-    import msgspec
+def command(*, execution: str, follow_on: bool, step: str | None, children: bool, as_data: bool) -> int:
+    """Print what the tools of an execution wrote to stdout and stderr, each line behind its step and task.
 
-    colour = in_colour(sys.stdout)
-    at, any_at_all = 0, False
+    A line is printed when it is whole, or when its task has ended.
+    """
     with opened_log() as log:
         summary = find(log, execution)
         if step is not None:
             check_step(log, summary, step)
+        told = _Told(log, summary, step, children=children, as_data=as_data)
+        code = follow(log, summary, told.tell, go_on=follow_on)
+        if not as_data:
+            told.close()
+    return code
 
-        def tell() -> bool:
-            nonlocal at, any_at_all
-            found = log.lines(summary.execution_id, after=at)
-            for _, one in found:
-                if step is None or one.step == step:
-                    out(f"{msgspec.json.encode(one).decode()}\n" if as_data else _text(one, colour=colour))
-                    any_at_all = True
-            at = found[-1][0] if found else at
-            return bool(found)
 
-        follow(log, summary, tell, go_on=follow_on)
-        failures = _failures(log, summary, step) if not as_data else ""
-    out(failures)
-    if not failures and not any_at_all and not as_data:
-        note(f"{f'step {step}' if step else summary.execution_id} wrote nothing")
+class _Told:
+    """What has been printed, of one execution or also of those below it."""
+
+    def __init__(self, log: EventLog, summary: Summary, step: str | None, *, children: bool, as_data: bool) -> None:
+        self._log = log
+        self._summary = summary
+        self._step = step
+        self._children = children
+        self._as_data = as_data
+        #: execution → how far its lines have been printed
+        self._at: dict[str, int] = {}
+        self._any = False
+
+    def tell(self) -> bool:
+        """Print what has come; whether something has."""
+        found: list[tuple[str, Line]] = []
+        for execution_id in self._members():
+            lines = self._log.lines(execution_id, after=self._at.get(execution_id, 0))
+            if lines:
+                self._at[execution_id] = lines[-1][0]
+                found += [(execution_id, line) for _, line in lines]
+        if self._children:
+            found.sort(key=lambda one: one[1].timestamp)
+        for execution_id, line in found:
+            if self._step is None or line.step == self._step or execution_id != self._summary.execution_id:
+                self._print(execution_id, line)
+                self._any = True
+        return bool(found)
+
+    def _members(self) -> list[str]:
+        from noetl.cli.below import descendants
+
+        own = self._summary.execution_id
+        return [own, *(one.execution_id for one in descendants(self._log, own))] if self._children else [own]
+
+    def _print(self, execution_id: str, line: Line) -> None:
+        import msgspec
+
+        if self._as_data:
+            told = msgspec.to_builtins(line) | ({"execution_id": execution_id} if self._children else {})
+            out(f"{msgspec.json.encode(told).decode()}\n")
+        else:
+            out(_text(line, f"{execution_id} " if self._children else "", colour=in_colour(sys.stdout)))
+
+    def close(self) -> None:
+        """Print where tasks failed in their code; and what there is to say when nothing was printed, or elsewhere."""
+        failures = _failures(self._log, self._summary, self._step)
+        out(failures)
+        own = self._summary.execution_id
+        if not failures and not self._any:
+            note(f"{f'step {self._step}' if self._step else own} wrote nothing")
+        started = 0 if self._children else len(self._log.summaries(limit=1_000_000, parent=own))
+        if started:
+            note(f"{own} has started {count(started, 'execution')}; `noetl logs {own} --children` has their lines too")
 
 
 def _failures(log: EventLog, summary: Summary, step: str | None) -> str:
@@ -63,10 +109,10 @@ def _failures(log: EventLog, summary: Summary, step: str | None) -> str:
     return told
 
 
-def _text(line: Line, *, colour: bool) -> str:
+def _text(line: Line, whose: str = "", *, colour: bool) -> str:
     from noetl.cli.telling import place
     from noetl.lang.report import visible
 
     style = "failed" if line.stream == "stderr" else "dim"
-    head = painted(f"{place(f'{line.step}.{line.task}', line.iteration)} |", style, colour=colour)
+    head = painted(f"{whose}{place(f'{line.step}.{line.task}', line.iteration)} |", style, colour=colour)
     return "".join(f"{head} {visible(text)}\n" for text in line.text.splitlines() or [""])

@@ -23,6 +23,8 @@ _REFRESH = 0.1
 #: drawing may take this part of the time; a large tree is drawn less often
 _SHARE = 0.02
 _LONGEST = 1.0
+#: columns that are left free: the `^C` that a terminal shows must not begin a line of its own
+_ECHO = 3
 
 
 class Screen:
@@ -58,8 +60,10 @@ class Screen:
 
         rows = fitted(self.view.rows(self.roots, time.time()), self._live.console.height - 2)
         drawn = "".join(_line(row, colour=self._colour) for row in rows)
-        text = Text.from_ansi(drawn.rstrip("\n"), no_wrap=True, overflow="ellipsis")
-        self._live.update(text, refresh=True)
+        lines = Text.from_ansi(drawn.rstrip("\n"), no_wrap=True, overflow="ellipsis").split("\n")
+        for line in lines:
+            line.truncate(max(1, self._live.console.width - _ECHO), overflow="ellipsis")
+        self._live.update(Text("\n", no_wrap=True).join(lines), refresh=True)
 
     def goes_on(self, hot: Hot) -> None:
         """An execution is followed that another process has left."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from noetl.cli.executions import is_left, json_option, opened_log, shown_status
+from noetl.cli.executions import is_left, json_option, opened_log, shown_status, way_on
 from noetl.cli.printing import as_json, columns, in_colour, note, out
 from noetl.errors import NoetlError
 from noetl.ports import OVER
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 def command(*, limit: int, unfinished: bool, children: bool, as_data: bool) -> None:
     """List executions, the latest first.
 
-    `interrupted` is an execution whose process has gone before its end: `noetl resume ID` goes on with it.
+    `interrupted` is an execution whose process has gone before its end: `noetl resume ID` goes on with it. One that is
+    `paused` as well has to be let go on first, with `noetl unpause ID`.
     """
     with opened_log() as log:
         shown = log.summaries(limit=limit, unfinished=unfinished, parent=None if children else "")
@@ -67,6 +68,11 @@ def _table(shown: list[Summary], origins: dict[str, dict[str, Any] | None]) -> s
 
 
 def _hint(shown: list[Summary]) -> None:
+    if not sys.stderr.isatty():
+        return
     left = [one for one in shown if is_left(one) and one.status != "paused"]
-    if left and sys.stderr.isatty():
+    halted = next((one for one in shown if is_left(one) and one.status == "paused"), None)
+    if halted is not None:
+        note(f"{halted.execution_id}: {way_on(halted)}")
+    if left:
         note(f"`noetl resume {left[0].execution_id}` goes on with an interrupted one, `noetl resume --all` with all")

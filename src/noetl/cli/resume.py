@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.executions import execution_argument, find, is_left, was_edited
+from noetl.cli.executions import execution_argument, find, is_left, was_edited, way_on
 from noetl.cli.files import near
 from noetl.cli.printing import note
 from noetl.errors import UsageError
@@ -40,7 +40,7 @@ async def _resume(given: str | None, *, as_document: bool) -> int:
     async with open_house() as house:
         chosen = [find(house.log, given)] if given is not None else _left(house.log)
         if not chosen:
-            note("nothing to resume: no execution is interrupted")
+            note("nothing to resume: no execution is interrupted that is not paused")
             return 0
         with progress(house, quiet=as_document) as shown:
             for one in chosen:
@@ -63,8 +63,15 @@ def _tell_if_edited(log: EventLog, summary: Summary) -> None:
 
 
 def _left(log: EventLog) -> list[Summary]:
-    """The executions that nobody runs, the oldest first; children are resumed by their parents, if those are not over."""
+    """The executions that nobody runs, the oldest first; children are resumed by their parents, if those are not over.
+
+    Somebody wanted those that are paused to stand still: they are only told of.
+    """
     from noetl.wiring import is_orphan
 
-    found = [one for one in log.summaries(limit=1_000_000, unfinished=True) if is_left(one) and one.status != "paused"]
-    return [one for one in reversed(found) if one.parent is None or is_orphan(log, one)]
+    found = [one for one in log.summaries(limit=1_000_000, unfinished=True) if is_left(one)]
+    left = [one for one in reversed(found) if one.parent is None or is_orphan(log, one)]
+    for one in left:
+        if one.status == "paused":
+            note(f"{one.execution_id} is left as it is: {way_on(one)}")
+    return [one for one in left if one.status != "paused"]

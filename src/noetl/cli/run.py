@@ -95,6 +95,7 @@ def _tell(known: Source, name: str) -> None:
 
 
 async def _run(name: str, file: Path, data: bytes, payload: dict[str, Any], *, legacy: bool, as_document: bool) -> int:
+    from noetl.cli.calls import warn
     from noetl.cli.payload import check_payload, strangers
     from noetl.cli.progress import progress
     from noetl.wiring import open_house
@@ -108,6 +109,8 @@ async def _run(name: str, file: Path, data: bytes, payload: dict[str, Any], *, l
         refused = check_payload(loaded, payload)
         if refused is not None:
             refuse(refused, json=as_document)
+        if not as_document:
+            warn(loaded, file)
         for stranger in strangers(loaded.net.playbook.workload, payload):
             note(stranger)
         with progress(house, quiet=as_document) as shown:
@@ -168,14 +171,17 @@ async def ended(house: House, hots: list[Hot], *, interrupted: bool, as_document
     if as_document:
         import msgspec
 
+        from noetl.cli.placing import placed
+
         for hot in hots:
-            told = document(hot.state) | {"output": await house.output(hot)}
+            error = placed(hot.state.error, house.log.source(hot.state.playbook))
+            told = document(hot.state) | {"output": await house.output(hot), "error": error}
             out(f"{msgspec.json.encode(told).decode()}\n")
     else:
         from noetl.cli.closing import closing
 
         for hot in hots:
-            closing(hot.state)
+            closing(hot.state, hot.net, house.log)
     return max((exit_code(hot.state, interrupted=interrupted) for hot in hots), default=0)
 
 

@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.executions import execution_argument, find, is_left, json_option, opened_log, shown_status
+from noetl.cli.executions import (
+    execution_argument,
+    find,
+    is_left,
+    json_option,
+    net_of,
+    opened_log,
+    shown_status,
+    way_on,
+)
 from noetl.cli.files import near
+from noetl.cli.placing import place_line, placed
 from noetl.cli.printing import as_json, in_colour, out, painted
 from noetl.ports import OVER
 
@@ -22,6 +32,8 @@ if TYPE_CHECKING:
 @json_option
 def command(*, execution: str, as_data: bool) -> None:
     """Show one execution: how it stands, its steps, what it waits for, how it ended."""
+    from noetl.cli.below import waiting_below
+    from noetl.cli.stalls import stall_lines
     from noetl.server.history import state_at
 
     with opened_log() as log:
@@ -29,10 +41,12 @@ def command(*, execution: str, as_data: bool) -> None:
         state = state_at(log, summary.execution_id)
         source = log.source(summary.playbook)
         children = _children(log, summary.execution_id)
+        below = waiting_below(log, state) if not as_data else ""
+        stalls = list(stall_lines(log, state, net_of(log, summary))) if state.stalled and not as_data else []
     if as_data:
         out(as_json(_document(summary, state, source, children)))
     else:
-        out(_text(summary, state, source, children))
+        out(_text(summary, state, source, children, below, stalls))
 
 
 def _children(log: EventLog, execution_id: str) -> list[Summary]:
@@ -49,6 +63,7 @@ def _document(summary: Summary, state: Execution, source: Source | None, childre
     ]
     return {
         **document(state),
+        "error": placed(state.error, source),
         "status": summary.status,
         "path": summary.path,
         "file": source.file if source is not None else None,
@@ -66,7 +81,10 @@ def _document(summary: Summary, state: Execution, source: Source | None, childre
     }
 
 
-def _text(summary: Summary, state: Execution, source: Source | None, children: list[Summary]) -> str:
+def _text(
+    summary: Summary, state: Execution, source: Source | None, children: list[Summary], below: str, stalls: list[str]
+) -> str:
+    """All of it; `below` is what children wait for, `stalls` tells of steps that never ran."""
     import time
 
     from noetl.cli.telling import parked, steps, waiting
@@ -74,10 +92,13 @@ def _text(summary: Summary, state: Execution, source: Source | None, children: l
     colour = in_colour(sys.stdout)
     rows = [(name, text) for name, text in _head(summary, state, source, colour=colour) if text]
     blocks = ["".join(f"{name:10} {text}\n" for name, text in rows)]
-    left = is_left(summary) and summary.status != "paused"
-    blocks.append(steps(state, time.time() if summary.alive else None, left=left, colour=colour))
-    blocks.append(f"{waiting(state)}{parked(state)}")
+    alive = time.time() if summary.alive else None
+    blocks.append(steps(state, alive, left=is_left(summary), colour=colour))
+    blocks.append(f"{waiting(state)}{below}{parked(state)}")
     blocks.append("".join(f"child {one.execution_id}  {shown_status(one)}  {one.path}\n" for one in children[:20]))
+    if len(children) > 20:
+        blocks.append(f"… and {len(children) - 20:,} more; `noetl ps --children` lists them\n")
+    blocks.append("".join(f"⚠ {line}\n" for line in stalls))
     blocks.append(_hints(summary, state))
     return "\n".join(block for block in blocks if block)
 
@@ -100,6 +121,7 @@ def _head(
         ("child of", summary.parent or ""),
         ("rerun of", origin_words(state.origin) if state.origin is not None else ""),
         ("error", error_words(state.error) if state.error else ""),
+        ("", place_line(state.error, source)),
         *(("", line) for line in trace_lines(state.error)),
         ("stalled", ", ".join(state.stalled)),
         ("output", output_line(state) if summary.status in OVER and state.output is not None else ""),
@@ -108,10 +130,10 @@ def _head(
 
 def _hints(summary: Summary, state: Execution) -> str:
     execution_id = summary.execution_id
+    if is_left(summary):
+        return f"{way_on(summary)}\n"
     if summary.status == "paused":
         return f"`noetl unpause {execution_id}` lets it go on\n"
-    if is_left(summary):
-        return f"its process is gone; `noetl resume {execution_id}` goes on where it was\n"
-    if state.error is not None or state.stalled:
+    if state.error is not None:
         return f"`noetl why {execution_id}` says why, `noetl logs {execution_id}` what its tools wrote\n"
     return ""

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from noetl.cli.executions import execution_argument, json_option
 from noetl.errors import UsageError
+
+if TYPE_CHECKING:
+    from noetl.model.state import Execution
+    from noetl.ports import EventLog
+
+
+#: waits that are told of
+_SHOWN = 5
 
 
 @click.command()
@@ -26,7 +36,28 @@ def command(*, execution: str, name: str, data: str | None, as_data: bool) -> in
 
     if not is_unicode(name):
         raise UsageError(f"{name!a}: the name of a signal is UTF-8 text")
-    return act(execution, Signal(name, _parsed(data)), "signal.received", as_data=as_data)
+    signal = Signal(name, _parsed(data))
+    return act(execution, signal, "signal.received", as_data=as_data, remarks=partial(_remarks, name))
+
+
+def _remarks(name: str, log: EventLog, state: Execution) -> Iterator[str]:
+    """Of a signal that nothing took: what is waited for instead, here or in a child."""
+    from noetl.cli.below import waits_below
+    from noetl.cli.telling import place, signal_hint, waits
+    from noetl.model.nearest import nearest
+
+    if not state.signals.get(name):
+        return
+    yield f"nothing in {state.execution_id} waits for `{name}` now; it is kept for the next wait on it"
+    here = {wait.signal: place(run.step, label) for run, label, wait in waits(state) if wait.signal and not wait.answer}
+    for signal, step in list(here.items())[:_SHOWN]:
+        yield f"{step} waits for `{signal}`"
+    meant = nearest(name, here)
+    if meant is not None:
+        yield f"did you mean `{meant}`?"
+    below = [one for one in waits_below(log, state) if one.wait.signal is not None]
+    for one in below[:_SHOWN]:
+        yield f"{one.path} ({one.execution_id}): {one.step} waits for `{one.wait.signal}`{signal_hint(one.execution_id, one.wait)}"
 
 
 def _parsed(data: str | None) -> Any:

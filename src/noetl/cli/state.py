@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -44,6 +45,7 @@ def _text(state: Execution, last: Event, *, colour: bool) -> str:
     status = "paused" if state.paused and not state.over else state.status
     parts = [f"{state.execution_id}  {painted(status, status, colour=colour)}  {at}\n"]
     parts += [_section("workload", state.workload), _section("ctx", state.ctx)]
+    parts += [_section(f"step, in {place}", values) for place, values in _step_values(state)]
     if state.steps:
         parts.append(f"\n{steps(state, colour=colour)}")
     parts += [f"\n{text}" for text in (waiting(state), parked(state)) if text]
@@ -52,6 +54,17 @@ def _text(state: Execution, last: Event, *, colour: bool) -> str:
     if state.over:
         parts += [_section("output", state.output), _section("error", state.error)]
     return "".join(parts)
+
+
+def _step_values(state: Execution) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What steps that run have written to `step.*`: in a loop that is what its next iteration sees."""
+    for run in state.runs.values():
+        values = run.loop.step if run.loop is not None else run.step_vars
+        if values:
+            yield run.id, values
+    for ended in state.boundaries:
+        if ended.step_vars:
+            yield ended.step_run_id, ended.step_vars
 
 
 def _section(title: str, value: Any) -> str:

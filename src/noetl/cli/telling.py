@@ -74,9 +74,21 @@ def wait_words(wait: Wait) -> str:
     return f"waits until {local_time(wait.until or 0.0)}"
 
 
+def signal_hint(execution_id: str, wait: Wait) -> str:
+    """How to send what is waited for."""
+    if wait.signal is None or wait.answer is not None:
+        return ""
+    from shlex import quote
+
+    return f"; `noetl signal {execution_id} {quote(wait.signal)}` sends it"
+
+
 def waiting(state: Execution, most: int = 20) -> str:
     """What is waited for, a line each."""
-    lines = [f"{place(run.step, label)} {wait_words(wait)}\n" for run, label, wait in waits(state)]
+    lines = [
+        f"{place(run.step, label)} {wait_words(wait)}{signal_hint(state.execution_id, wait)}\n"
+        for run, label, wait in waits(state)
+    ]
     if len(lines) > most:
         lines[most:] = [f"… and {len(lines) - most:,} more\n"]
     return "".join(lines)
@@ -109,7 +121,8 @@ def error_words(error: dict[str, Any]) -> str:
     """Where something failed, and how: `step fetch, task get: http: connection refused`."""
     where = ", ".join(f"{what} {error[what]}" for what in ("step", "task") if error.get(what))
     said = f"{error.get('kind', 'error')}: {visible(glimpse_text(str(error.get('message', '')), 500))}"
-    return f"{where}: {said}" if where else said
+    tries = f" (after {error['attempts']} attempts)" if error.get("attempts") else ""
+    return f"{where}: {said}{tries}" if where else f"{said}{tries}"
 
 
 def trace_lines(error: dict[str, Any] | None, most: int = 5) -> list[str]:
@@ -130,7 +143,9 @@ def origin_words(origin: dict[str, Any]) -> str:
 
 
 def output_line(state: Execution) -> str:
-    """The output of an execution, on a line; of one that lies in the result store, how to get it."""
+    """The output of an execution, on a line; of one that is cut or lies in the result store, where the whole is."""
     if state.output_ref is not None:
         return f"{stored(state.output_ref)}: noetl result {state.execution_id}"
-    return visible(glimpse(state.output))
+    line = glimpse(state.output)
+    whole = f"  (cut: `noetl show {state.execution_id} --json` has all of it)" if line.endswith("…") else ""
+    return f"{visible(line)}{whole}"

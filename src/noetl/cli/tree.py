@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from noetl.cli.pace import Pace
-from noetl.cli.telling import error_words, place, wait_words, waits
+from noetl.cli.telling import error_words, place, signal_hint, wait_words, waits
 from noetl.cli.words import duration, rate, seconds_of
 
 if TYPE_CHECKING:
@@ -132,8 +132,8 @@ class View:
             if child is not None:
                 yield from self._execution(child.state, depth, now)
             else:
-                what = wait_words(wait) if iteration is None else f"{place('', iteration)} {wait_words(wait)}"
-                yield Row(depth, "waiting", "… " + what)
+                what = f"{wait_words(wait)}{signal_hint(state.execution_id, wait)}"
+                yield Row(depth, "waiting", f"… {what}" if iteration is None else f"… {place('', iteration)} {what}")
 
     def _bar(self, state: Execution, run: StepRun, loop: LoopRun, now: float) -> str:
         """A loop's bar, with the rate since it was first drawn and the time that is left at that rate."""

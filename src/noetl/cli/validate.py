@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from noetl import __version__
+from noetl.cli.calls import missing_playbooks
 from noetl.cli.files import Given, given, read, replace
 from noetl.cli.loading import FILE, load_data
 from noetl.cli.printing import as_json, in_colour, note, out
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from noetl.lang.report import Reported
 
 UNREADABLE = "unreadable-file"
+#: files that were skipped, named
+_SKIPPED = 5
 
 
 @click.command()
@@ -39,11 +42,15 @@ UNREADABLE = "unreadable-file"
 def command(*, files: tuple[str, ...], strict: bool, legacy: bool, fix: bool, form: str) -> int:
     """Tell all problems of playbooks, each with its line and the way to mend it.
 
-    FILE may be a folder, which stands for all playbooks in it, a test file, or - for stdin. The exit code is 0 when there is no
-    error and 2 when there is one.
+    FILE may be a folder, which stands for all playbooks in it and for what nearly looks like one, a test file, or - for
+    stdin. The exit code is 0 when there is no error and 2 when there is one.
     """
-    reports = [_report(file, strict=strict, legacy=legacy, fix=fix) for file in given(files)]
+    skipped: list[str] = []
+    reports = [_report(file, strict=strict, legacy=legacy, fix=fix) for file in given(files, skipped)]
     {"text": _print_text, "json": _print_json, "sarif": _print_sarif}[form](reports)
+    if skipped:
+        more = f", … ({len(skipped)} in all)" if len(skipped) > _SKIPPED else ""
+        note(f"skipped, as no playbook: {', '.join(skipped[:_SKIPPED])}{more}")
     return 2 if any(found.severity == "error" for report in reports for found in report.diagnostics) else 0
 
 
@@ -61,7 +68,7 @@ def _report(file: Given, *, strict: bool, legacy: bool, fix: bool) -> Reported:
     except UsageError as error:
         reason = str(error).removeprefix(f"{file.name}: ")
         return Reported(Source("", file.name), [Diagnostic(UNREADABLE, Severity.ERROR, reason)])
-    return Reported(loaded.source, loaded.diagnostics)
+    return Reported(loaded.source, [*loaded.diagnostics, *missing_playbooks(loaded, file.path, strict=strict)])
 
 
 def _load(data: bytes, name: str, *, legacy: bool, strict: bool) -> Loaded:

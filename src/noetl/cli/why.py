@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -34,6 +34,7 @@ def command(*, execution: str, step: str | None, as_data: bool) -> None:
     Every guard stands with the values it saw when it was asked, refused arcs included, and so do tokens that are parked
     and what they wait for.
     """
+    from noetl.cli.watching import Watched
     from noetl.server.history import events_of, state_at
     from noetl.server.why import explain
 
@@ -43,7 +44,9 @@ def command(*, execution: str, step: str | None, as_data: bool) -> None:
         state = state_at(log, summary.execution_id)
         if step is not None:
             check_step(log, summary, step)
-        answers = explain(net, state, events_of(log, summary.execution_id), step)
+        watched: Any = Watched(log, summary.seq)
+        answers = explain(net, state, events_of(watched, summary.execution_id), step)
+        watched.done()
     if as_data:
         out(as_json({"execution_id": summary.execution_id, "status": summary.status, "steps": answers}))
     else:

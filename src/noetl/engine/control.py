@@ -114,11 +114,22 @@ def _due(turn: Turn, _request: Due) -> None:
     for run in list(turn.state.runs.values()):
         if run.due is not None and run.due <= turn.now:
             runs.stop(turn, run)
-            runs.end(turn, run, failed(failure("timeout", "the step did not end in time")))
+            runs.end(turn, run, failed(failure("timeout", _too_late(turn, run))))
             continue
         for path, pipe in list(pipes(run)):
             if pipe is not None and pipe.wait is not None:
                 _wake(turn, run, path, pipe)
+
+
+def _too_late(turn: Turn, run: StepRun) -> str:
+    step = turn.outlook.steps[run.step]
+    limits = (("timeout_s", step.timeout), ("deadline_s", step.deadline))
+    named = " or ".join(
+        f"`lifecycle.{key}: {limit:g}`" if isinstance(limit, int | float) else f"`lifecycle.{key}`"
+        for key, limit in limits
+        if limit is not None
+    )
+    return f"the step did not end in time ({named})"
 
 
 def _wake(turn: Turn, run: StepRun, path: Path, pipe: Pipe) -> None:
@@ -128,7 +139,7 @@ def _wake(turn: Turn, run: StepRun, path: Path, pipe: Pipe) -> None:
         return
     output = ok()
     if wait.signal is not None:
-        output = failed(failure("timeout", f"the signal `{wait.signal}` did not come in time"))
+        output = failed(failure("timeout", f"the signal `{wait.signal}` did not come in time (`timeout`)"))
     elif wait.child is not None:
         said = f"playbook `{wait.child['path']}` did not end in time (`spec.timeout`)"
         output = failed(failure("timeout", said, retryable=True))

@@ -24,10 +24,27 @@ def end_if_over(turn: Turn) -> None:
 
 def _error(turn: Turn, status: str) -> dict[str, Any] | None:
     bringer = turn.state.bringer
-    if status == "failed":
-        step = bringer.step if bringer is not None else None
-        return {"kind": "fail", "message": "an arc ended the execution as failed", "step": step}
-    return turn.state.error if status == "cancelled" else None
+    if status != "failed":
+        return turn.state.error if status == "cancelled" else None
+    error = {
+        "kind": "fail",
+        "message": "an arc ended the execution as failed",
+        "step": bringer.step if bringer else None,
+    }
+    cause = _cause(turn)
+    if cause is None:
+        return error
+    why = f"step {cause['step']} failed: {cause['kind']}: {cause['message']}"
+    return {**error, "message": f"{error['message']}; {why}", "cause": cause}
+
+
+def _cause(turn: Turn) -> dict[str, Any] | None:
+    """The error of the step that failed last, of those whose latest run did."""
+    failed = [(name, info) for name, info in turn.state.steps.items() if info.error is not None]
+    if not failed:
+        return None
+    name, info = max(failed, key=lambda one: one[1].finished_at or "")
+    return {**(info.error or {}), "step": name}
 
 
 def _finish(turn: Turn, status: str, error: dict[str, Any] | None, stalled: list[str]) -> None:
@@ -58,8 +75,17 @@ def _end_all(turn: Turn, why: str) -> None:
 def _drop_parked(turn: Turn) -> list[str]:
     stalled = _parked(turn)
     for name in stalled:
-        turn.emit("step.skipped", name, {"from": None, "why": "stalled"}, parent=turn.last)
+        payload = {"from": None, "why": "stalled", "held": _held(turn, name)}
+        turn.emit("step.skipped", name, payload, parent=turn.last)
     return stalled
+
+
+def _held(turn: Turn, name: str) -> list[str | None]:
+    """Where the tokens came from that are left at a step."""
+    state = turn.state
+    if name in state.parked:
+        return [token.source for token in state.parked[name]]
+    return [source for source, tokens in state.rounds[name].places.items() for _ in tokens]
 
 
 def _parked(turn: Turn) -> list[str]:

@@ -164,6 +164,7 @@ def step_cancelled(state: Execution, event: Event) -> None:
     _unlisten(state, run.id, pipes(run))
     if info.run_id == event.step_run_id:
         info.status, info.finished_at = "cancelled", event.timestamp
+        info.loop = run.loop.counts() if run.loop is not None else None
 
 
 def _unlisten(state: Execution, run_id: str, ended: Iterable[tuple[Path, Pipe | None]]) -> None:

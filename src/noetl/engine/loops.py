@@ -57,7 +57,9 @@ def _items(turn: Turn, declared: Loop, sight: dict[str, Any]) -> list[Any] | dic
             return dict(items)
         raise _Wrong(failure("type", "`loop.in` is a reference, but not to a list: its `meta.rows` is not known"))
     found = type(items).__name__
-    raise _Wrong(failure("type", f"`loop.in` must yield a list, not {_TYPES.get(type(items), found)} ({found})"))
+    way_out = "; `| from_json` reads a list from text, `.split(',')` cuts text up" if isinstance(items, str) else ""
+    said = f"`loop.in` must yield a list, not {_TYPES.get(type(items), found)} ({found}){way_out}"
+    raise _Wrong(failure("type", said))
 
 
 def pump(turn: Turn, step: Step, run: StepRun) -> None:

@@ -13,6 +13,8 @@ from noetl.model.output import Failure, failure
 from noetl.model.playbook import MAX_PAYLOAD, Assignment
 from noetl.model.scope import Patch
 
+#: a longer template is not repeated in each of its errors
+_LONGEST = 2_000
 _encoder = msgspec.json.Encoder()
 #: how deep, and at how many members, one looks for a long list before a value is written to see its size
 _LEVELS, _FEW = 3, 16
@@ -100,5 +102,6 @@ def check_suffix(target: str, value: Any) -> None:
 
 
 def failure_of(error: TemplateError) -> Failure:
-    """A template's error as data."""
-    return failure(error.kind, error.message)
+    """A template's error as data; its text tells where in the playbook it stands."""
+    more: dict[str, Any] = {"expression": error.expression} if 0 < len(error.expression) <= _LONGEST else {}
+    return failure(error.kind, error.message, **more)

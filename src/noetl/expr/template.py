@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from noetl.errors import TemplateError
@@ -67,28 +68,41 @@ class Template(Understood):
 
     def evaluate(self, scopes: Mapping[str, Any], budget: Budget | None = None) -> Any:
         """The value. Maps and lists that come straight from the scopes are not copied."""
+        value = self._value(scopes, budget or DEFAULT_BUDGET)
+        if isinstance(value, str) and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                message = f"in `{self.source}`: the text has half a character, {value[error.start]!a}"
+                raise TemplateError(message) from None
+        return value
+
+    def _value(self, scopes: Mapping[str, Any], budget: Budget) -> Any:
         lone = self._lone
         if lone is not None:
-            run = Run(scopes, budget or DEFAULT_BUDGET, tolerant=False)
+            run = Run(scopes, budget, tolerant=False)
             try:
                 return lone.plain_value(run)
             except Exception as error:  # noqa: BLE001  nothing but TemplateError leaves an evaluation
                 raise failure(error, quoted(lone.source), self.source) from None
         if self._parts is None:
-            return self._evaluate_statements(scopes, budget or DEFAULT_BUDGET)
-        return self._evaluate_text(scopes, budget or DEFAULT_BUDGET)
+            return self._evaluate_statements(scopes, budget)
+        return self._evaluate_text(scopes, budget)
 
     def _evaluate_text(self, scopes: Mapping[str, Any], budget: Budget) -> str:
         run = Run(scopes, budget, tolerant=False)
         texts: list[str] = []
+        spent: list[tuple[int, int, Expression]] = []
         for part in self._parts or ():
             if isinstance(part, str):
                 texts.append(part)
                 continue
+            spent.append((run.steps, run.size, part[0]))
             try:
                 texts.append(to_text(run, part[0].evaluate(run)))
             except Exception as error:  # noqa: BLE001  nothing but TemplateError leaves an evaluation
-                raise failure(error, quoted(part[0].source), self.source) from None
+                blamed = _thirstiest(run, spent) if run.steps < 0 or run.size < 0 else part[0]
+                raise failure(error, quoted(blamed.source), self.source) from None
         return "".join(texts)
 
     def _evaluate_statements(self, scopes: Mapping[str, Any], budget: Budget) -> str:
@@ -126,6 +140,14 @@ class Template(Understood):
             return facts_of_statements(body)
         except RecursionError:
             return Facts(problems=(Problem("template-syntax", "the template is nested too deeply", 0),))
+
+
+def _thirstiest(run: Run, spent: list[tuple[int, int, Expression]]) -> Expression:
+    """Of expressions that share a budget, the one that used most of it; the last need not be that."""
+    levels = [one[0] if run.steps < 0 else one[1] for one in spent]
+    levels.append(run.steps if run.steps < 0 else run.size)
+    used = [before - after for before, after in pairwise(levels)]
+    return spent[used.index(max(used))][2]
 
 
 def _parts_of(source: str) -> tuple[Part, ...] | None:

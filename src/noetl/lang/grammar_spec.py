@@ -44,7 +44,11 @@ RUNTIME: dict[str, Key] = {
         ),
         "Seconds a task may take; for http also `{connect, read}`.",
     ),
-    "retries": Key(Number(integer=True, minimum=0), "http, postgres: the driver's own retries.", default=0),
+    "retries": Key(
+        Number(integer=True, minimum=0),
+        "http, postgres: how often the driver itself tries again where there was no answer at all, after 0.1 s and then twice as long each time. Answers that are errors are for a rule with `do: retry`, which is recorded.",
+        default=0,
+    ),
     "pool_size": Key(COUNT, "http, postgres: connections kept open."),
     "verify": Key(Flag(templated=True), "http: check the server's certificate.", default=True),
     "result": Key(_RESULT, "How results are kept."),

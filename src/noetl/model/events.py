@@ -105,7 +105,7 @@ EVENTS: Final[dict[str, About]] = {
         {"from": "where it came from", "args": "what it carries", "saw": "the rules asked, with the values they saw"},
     ),
     "step.skipped": About(
-        "step", "A token ended at a step without firing it.", {"from": "its origin", "why": "the reason"}
+        "step", "A token ended at a step without firing it.", {"from": "its origin", "why": "the reason", "held": "of a step that never ran: the origins of the tokens left there"},
     ),
     "step.started": About("step", "A worker began with the step's body.", {}),
     "step.done": About(

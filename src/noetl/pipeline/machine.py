@@ -288,6 +288,8 @@ def _advance_unstarted(frame: Frame, problem: Failure, facts: list[Fact], moment
 
 def _fail(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish:
     error = {**problem, "task": frame.task.name if frame.tasks else None}
+    if frame.attempt > 1:
+        error["attempts"] = frame.attempt
     output = {**failed(error), **_helpers(frame.scopes.get("output") or {})}
     if frame.iteration is None:
         facts.append(fact(frame, "step.failed", {"output": output}, status="error"))

@@ -27,7 +27,8 @@ KIND = ToolKind(
         "follow_redirects": Key(Flag(templated=True), "Whether redirects are followed.", default=True),
     },
     input=InputRole.CONFIGURES,
-    output="parsed JSON, else text",
+    output="parsed JSON, else text in the encoding that the answer names, by default UTF-8. Bytes that are no text are lost "
+    "(each becomes U+FFFD): a picture or an archive is fetched by a `shell` or `python` task",
     one_of=(("url",),),
     keeps_network=True,
     at_most_one=(("json", "body", "form"),),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +27,8 @@ _LATER = frozenset({408, 425, 429})
 _REDIRECTS = 10
 _GLIMPSE = 200
 _SMALL_BODY = 16_384
+_LONGEST_URL = 500
+_SECRET = re.compile(r"token|secret|passw|pwd|signature|^sig$|auth|credential|(^|[_-]|api)key$", re.IGNORECASE)
 #: beside the spec: which header holds the credential
 _CREDENTIAL = "auth header"
 
@@ -77,7 +80,7 @@ class Client:
             pause = min(2 * pause, 5)
 
     async def _once(self, method: str, url: URL, options: dict[str, Any], call: Call, world: World) -> Output:
-        target = f"{method} {_shown(url)}"
+        target = f"{method} {_shown(url.extend_query(options['params']))}"
         limit = output_limit(call)
         http: dict[str, Any] = {}
         try:
@@ -95,7 +98,7 @@ class Client:
             return failed(failure("limit", f"{target}: {over_limit('the response', limit)}"), http=http)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             helpers = {"http": http} if http else {}
-            return failed(_transport(target, error), **helpers)
+            return failed(_transport(target, error, call.spec), **helpers)
 
 
 def _request(call: Call) -> tuple[str, URL, dict[str, Any]]:
@@ -284,11 +287,12 @@ def _status(target: str, response: aiohttp.ClientResponse, body: bytes, data: An
     return failure("http-status", message, retryable=status >= 500 or status in _LATER, status=status, **more)
 
 
-def _transport(target: str, error: Exception) -> Failure:
+def _transport(target: str, error: Exception, spec: Mapping[str, Any]) -> Failure:
     """What went wrong before there was a whole response."""
     if isinstance(error, asyncio.TimeoutError):
-        what = "to connect" if isinstance(error, aiohttp.ConnectionTimeoutError) else "for data"
-        return failure("timeout", f"{target}: waited too long {what}", retryable=True)
+        key, what = _TIMEOUTS[isinstance(error, aiohttp.ConnectionTimeoutError)]
+        limit = f" (`spec.{key}: {spec[key]:g}`)" if isinstance(spec.get(key), int | float) else ""
+        return failure("timeout", f"{target}: waited too long {what}{limit}", retryable=True)
     beneath = getattr(error, "os_error", error)
     for kind, what, retryable in _CAUSES:
         if isinstance(error, kind) or isinstance(beneath, kind):
@@ -297,6 +301,7 @@ def _transport(target: str, error: Exception) -> Failure:
     return failure("http-transport", f"{target}: {_cause(error) or type(error).__name__}")
 
 
+_TIMEOUTS = {True: ("timeout.connect", "to connect"), False: ("timeout.read", "for data")}
 #: the first that fits; whether trying again may help
 _CAUSES: tuple[tuple[type[Exception], str, bool], ...] = (
     (aiohttp.TooManyRedirects, f"more than {_REDIRECTS} redirects", False),
@@ -326,6 +331,11 @@ def _cause(error: Exception) -> str:
 
 
 def _shown(url: URL) -> str:
-    """An address without what may be secret: user, password, query."""
-    shown = url.with_user(None).with_query(None).with_fragment(None)
-    return f"{shown}?…" if url.query_string else str(shown)
+    """An address without user, password and the values of parameters that are secrets by their names.
+
+    A query that is cut could show a part of a secret that nobody would know for one: it is left out whole.
+    """
+    bare = url.with_user(None).with_fragment(None)
+    query = [(name, "***" if _SECRET.search(name) else value) for name, value in url.query.items()]
+    shown = str(bare.with_query(query))
+    return shown if len(shown) <= _LONGEST_URL else f"{bare.with_query(None)}?…"

@@ -23,12 +23,15 @@ from typing import Self
 
 from noetl.ports import Call, World
 from noetl.tools.spilling import IN_MEMORY, TextSpool, output_limit
+from noetl.tools.text import WholeLines
 
 #: the exit code of a process that used up its processor time
 OUT_OF_TIME = -signal.SIGXCPU
 _MARK = "NOETL_CHILD"
 _CHUNK = 65_536
 _PATIENCE_S = 5.0
+#: how long what is cancelled or out of time has to put things in order, from SIGTERM to SIGKILL
+GRACE_S = 2.0
 #: how often the processes of a task are counted, where there may be only so many
 _COUNT_S = 0.05
 _HAS_PROC = Path("/proc/self").exists()
@@ -53,6 +56,7 @@ class Capture:
         self._lines = call.spill if spools else None
         decoder = codecs.getincrementaldecoder("utf-8")
         self._decoders = {stream: decoder("replace") for stream in ("stdout", "stderr")}
+        self._whole = {stream: WholeLines() for stream in self._decoders}
 
     def take(self, stream: str, data: bytes, *, final: bool = False) -> None:
         """Some bytes of a stream; those beyond the limit are dropped."""
@@ -60,7 +64,7 @@ class Capture:
         self._bytes += len(data)
         self.exceeded = self.exceeded or len(data) > room
         if text := self._decoders[stream].decode(data[: max(0, room)], final):
-            self._log(stream, text)
+            self._log(stream, self._whole[stream].feed(text))
             if stream in self._spools and self.broken is None:
                 try:
                     self._spools[stream].add(text)
@@ -68,6 +72,8 @@ class Capture:
                     self.broken = error
 
     def _log(self, stream: str, text: str) -> None:
+        if not text:
+            return
         if self._lines is None:
             self._world.log(self._call, stream, text)
         elif self._lines > 0:
@@ -78,6 +84,7 @@ class Capture:
         """No more comes."""
         for stream in self._decoders:
             self.take(stream, b"", final=True)
+            self._log(stream, self._whole[stream].finish())
 
 
 class Family:
@@ -220,9 +227,15 @@ class Child:
             if pipe is not None:
                 pipe.close()
 
-    async def end(self) -> None:
+    def ask_to_end(self) -> None:
+        """Tell it and all that stayed in its group to put things in order and end."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
+
+    async def end(self, *, grace_s: float = 0.0) -> None:
         """Kill it and everything it started, wherever that has gone, and see that it is gone."""
-        await end([self])
+        await end([self], grace_s=grace_s)
 
     @property
     def kin(self) -> tuple[bytes, int | None]:
@@ -230,11 +243,16 @@ class Child:
         return self._marker, self._process.pid if self._process.returncode is None else None
 
 
-async def end(children: Sequence[Child]) -> None:
-    """End them all, looking through the processes of the machine as few times as possible."""
+async def end(children: Sequence[Child], *, grace_s: float = 0.0) -> None:
+    """End them all, looking through the processes of the machine as few times as possible.
+
+    With a `grace_s` they are asked first, and killed when that time is over.
+    """
     loop = asyncio.get_running_loop()
-    give_up = loop.time() + _PATIENCE_S
     try:
+        if children and grace_s:
+            await _let_end(children, grace_s)
+        give_up = loop.time() + _PATIENCE_S
         while children and kill_families(children) and loop.time() < give_up:  # noqa: ASYNC110  nobody tells of deaths
             await asyncio.sleep(0.002)
         if children:
@@ -242,6 +260,30 @@ async def end(children: Sequence[Child]) -> None:
     finally:
         for child in children:
             child.close()
+
+
+async def _let_end(children: Sequence[Child], grace_s: float) -> None:
+    """Ask them to end, and give them the time; their descendants are known by them no longer when they have."""
+    descendants = [_handle(pid) for pid in _families([child.kin for child in children])]
+    try:
+        for child in children:
+            child.ask_to_end()
+        await asyncio.wait([child.ended for child in children], timeout=grace_s)
+        for child in children:
+            child.drain()
+    finally:
+        for handle in filter(None, descendants):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            os.close(handle)
+
+
+def _handle(pid: int) -> int | None:
+    """What stands for this very process, and for no later one of the same number."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def kill_families(children: Sequence[Child]) -> bool:

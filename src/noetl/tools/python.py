@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 KIND = ToolKind(
     name="python",
-    doc="Runs Python code in a process of its own.",
+    doc="Runs Python code in a process of its own, in the folder of the playbook. A task that is cancelled or out of time "
+    "gets SIGTERM, which raises `SystemExit` in it, and is killed two seconds later.",
     keys={
         "code": Key(
             Text(),
@@ -27,7 +28,10 @@ KIND = ToolKind(
         "callable": Key(Text(), "The function of `module` to call."),
     },
     input=InputRole.ARGUMENTS,
-    output="what the code returned",
+    output="what the code returned, as JSON holds it: maps with text for keys, lists, tuples, text, numbers, true, false, "
+    "null; dates and times become ISO 8601 text, `Decimal` a number if no digit is lost and else text, `UUID` text, bytes "
+    "base64 text; anything else (a set, a data frame) fails with `result-not-json` and the path to it. 64 MiB at most, "
+    "unless `spec.limits.output_bytes` says otherwise",
     one_of=(("code", "module"),),
     keeps_network=True,
     has_process=True,

@@ -12,13 +12,21 @@ import marshal
 import os
 import sys
 from _json import encode_basestring, make_encoder
+from _signal import (  # type: ignore[import-not-found]  # the package `signal` is slow to import
+    SIG_BLOCK,
+    SIG_DFL,
+    SIG_UNBLOCK,
+    SIGTERM,
+    pthread_sigmask,
+    signal,
+)
 from types import CodeType, FunctionType, ModuleType
 
 from noetl.tools.plain import NotJson, locate, plain, shown
+from noetl.tools.python_code import SCRIPT, compiled, functions, inner_names
 
 TYPE_CHECKING = False  # typing is slow to import as well
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any, NoReturn
 
 #: the name under which the code of the task at hand is a module
@@ -78,6 +86,7 @@ class Host:
         self._unconfined = unconfined
         self._codes: dict[tuple[str, str], CodeType] = {}
         self._pid = os.getpid()
+        self._leaving = False
         self._streams = sys.stdout, sys.stderr
 
     def serve(self) -> None:
@@ -90,7 +99,29 @@ class Host:
             for stream in self._streams:
                 if not stream.closed:
                     stream.flush()
+            if self._leaving:
+                return
             self._send(reply)
+
+    def heed_sigterm(self) -> None:
+        """Let a task that is to end run its `finally` blocks. Processes that it forks end as they always would."""
+
+        def in_child() -> None:
+            signal(SIGTERM, SIG_DFL)
+            pthread_sigmask(SIG_UNBLOCK, {SIGTERM})
+
+        signal(SIGTERM, self._leave)
+        # Blocked meanwhile: Python forgets what a child is sent before it has come to itself.
+        os.register_at_fork(
+            before=lambda: pthread_sigmask(SIG_BLOCK, {SIGTERM}),
+            after_in_parent=lambda: pthread_sigmask(SIG_UNBLOCK, {SIGTERM}),
+            after_in_child=in_child,
+        )
+
+    def _leave(self, number: int, _frame: Any) -> None:
+        if not self._leaving:
+            self._leaving = True
+            raise SystemExit(128 + number)
 
     def _reply(self, task: dict[str, Any]) -> bytes:
         if self._unconfined:
@@ -132,13 +163,13 @@ class Host:
         sys.modules[_MODULE] = module  # dataclasses and pickle look it up by its name
         space = module.__dict__
         code = self._compiled(task["code"], task["name"])
-        has_main = any(function.co_name == "main" for function in _functions(code))
+        has_main = any(function.co_name == "main" for function in functions(code))
         if not has_main:
-            space |= {**values, "input_data": values, **self._scopes({*code.co_names, *_inner_names(code)}, values)}
+            space |= {**values, "input_data": values, **self._scopes({*code.co_names, *inner_names(code)}, values)}
         exec(code, space)  # noqa: S102  to run what the author wrote is what this is for
         if has_main:
             return _finished(self._call(space["main"], values))
-        script = space.get(_SCRIPT)
+        script = space.get(SCRIPT)
         returned = script() if script is not None else None
         return space.get("result") if returned is None else returned
 
@@ -147,7 +178,7 @@ class Host:
         if code is None:
             if len(self._codes) >= _MOST_CODES:
                 self._codes.clear()
-            code = self._codes[text, name] = _compiled(text, name)
+            code = self._codes[text, name] = compiled(text, name)
         return code
 
     def _call(self, function: Any, values: dict[str, Any]) -> Any:
@@ -213,57 +244,6 @@ class Host:
         rest = memoryview(len(body).to_bytes(4, "big") + body)
         while rest:
             rest = rest[os.write(self._channel, rest) :]
-
-
-#: the name of the function that a script with a `return` becomes
-_SCRIPT = "__script__"
-
-
-def _compiled(text: str, name: str) -> CodeType:
-    try:
-        return compile(text, name, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        if "'return' outside function" not in str(error):
-            raise
-        return _compiled_as_function(text, name)
-
-
-def _compiled_as_function(text: str, name: str) -> CodeType:
-    """A script with a `return` at its top level: its statements become a function whose names are all global."""
-    import ast
-
-    class Unannotated(ast.NodeTransformer):
-        """`x: int = 1` to `x = 1`, outside of functions and classes: a global name may not be annotated."""
-
-        def visit(self, node: ast.AST) -> Any:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                return node
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                return ast.copy_location(ast.Assign([node.target], node.value) if node.value else ast.Pass(), node)
-            return self.generic_visit(node)
-
-    tree = Unannotated().visit(ast.parse(text, name))
-    futures = [one for one in tree.body if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
-    script = ast.parse(f"def {_SCRIPT}(): pass").body[0]
-    assert isinstance(script, ast.FunctionDef)
-    script.body = [one for one in tree.body if one not in futures]
-    tree.body = [*futures, script]
-    ast.fix_missing_locations(tree)
-    inner = next(_functions(compile(tree, name, "exec", dont_inherit=True)))
-    if names := sorted({*inner.co_varnames, *inner.co_cellvars}):
-        script.body.insert(0, ast.Global(names))
-        ast.fix_missing_locations(tree)
-    return compile(tree, name, "exec", dont_inherit=True)
-
-
-def _functions(code: CodeType) -> Iterator[CodeType]:
-    return (constant for constant in code.co_consts if isinstance(constant, CodeType))
-
-
-def _inner_names(code: CodeType) -> Iterator[str]:
-    for inner in _functions(code):
-        yield from inner.co_names
-        yield from _inner_names(inner)
 
 
 def _found(module: str, name: str | None) -> Any:
@@ -374,4 +354,6 @@ def main(channel: int, folder: str, memory_mb: float, told: str) -> None:
 
         size = int(memory_mb * 1024 * 1024)
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
-    Host(channel, folder, _confined(told) if told else "").serve()
+    host = Host(channel, folder, _confined(told) if told else "")
+    host.heed_sigterm()
+    host.serve()

@@ -17,6 +17,7 @@ from noetl.model.output import JSON, Output, Spilled, failed, failure, ok
 from noetl.ports import Call, World
 from noetl.tools.confine.bounds import SOURCES, Bounds, Place, bounds_of, unenforceable
 from noetl.tools.processes import (
+    GRACE_S,
     OUT_OF_TIME,
     Capture,
     Census,
@@ -74,7 +75,7 @@ class Pool:
             try:
                 output = await host.run(call, world)
             except BaseException:  # cancelled: the code may be in the midst of anything
-                await host.end()
+                await host.end(grace_s=GRACE_S)
                 raise
             finally:
                 self._busy.discard(host)
@@ -234,13 +235,15 @@ class Host:
             data += part
         return data
 
-    async def end(self) -> None:
-        """Kill it with all that it started."""
+    async def end(self, *, grace_s: float = 0.0) -> None:
+        """Kill it with all that it started; with a `grace_s` the code is told first, and may put things in order."""
         self.usable = False
         try:
-            await self.child.end()
+            await self.child.end(grace_s=grace_s)
         finally:
             self.hang_up()
+            if self.child.capture is not None:
+                self.child.capture.finish()
 
     def hang_up(self) -> None:
         """Let go of the socket, and of its place."""

@@ -26,7 +26,8 @@ _LAST_LINES = 3
 
 KIND = ToolKind(
     name="shell",
-    doc="Runs a command. Each template in it stands for one word. `input` gives environment variables.",
+    doc="Runs a command. Each template in it stands for one word. `input` gives environment variables. A command that is "
+    "cancelled or out of time gets SIGTERM, with all of its process group, and is killed two seconds later.",
     keys={
         "cmd": Key(
             OneOf((Text(templated=True), ListOf(Text(templated=True)))),
@@ -34,7 +35,7 @@ KIND = ToolKind(
         ),
         "file": Key(Text(templated=True), "A script file, in place of `cmd`."),
         "env": Key(OneOf((MapOf(Anything()), Text(templated=True))), "Environment variables."),
-        "cwd": Key(Text(templated=True), "The folder to run in."),
+        "cwd": Key(Text(templated=True), "The folder to run in, seen from the playbook's own; by default that one."),
     },
     input=InputRole.ARGUMENTS,
     output="`{stdout, stderr, exit_code}`; an exit code other than 0 is an error",
@@ -71,8 +72,10 @@ async def _run(call: Call, world: World, place: Place) -> Output:
     spools = {stream: TextSpool(world, call.spill, tail=_TRIMMED) for stream in ("stdout", "stderr")}
     capture = Capture(call, world, spools)
     try:
-        code = await _run_all(call, world, place, capture)
-        capture.finish()
+        try:
+            code = await _run_all(call, world, place, capture)
+        finally:
+            capture.finish()
         if code is None:
             return failed(failure("limit", f"the command has more than {call.spec['limits.processes']} processes"))
         if capture.exceeded:
@@ -91,7 +94,7 @@ async def _run(call: Call, world: World, place: Place) -> Output:
 
 async def _run_all(call: Call, world: World, place: Place, capture: Capture) -> int | None:
     """The exit code of the last command that ran; None: it had too many processes."""
-    from noetl.tools.processes import Census, Child, Family, end
+    from noetl.tools.processes import GRACE_S, Census, Child, Family, end
 
     # Who has left the group of a command is not looked for at the end of each task, but at the end of the execution.
     family = await world.resource("shell", Family.open, Family.close)
@@ -99,7 +102,7 @@ async def _run_all(call: Call, world: World, place: Place, capture: Capture) -> 
     code, crowded = 0, False
     try:
         environment = {**place.environment, **_variables(call)}
-        folder = world.folder / str(call.config.get("cwd") or "")
+        folder = _folder(call, world)
         for arguments in _commands(call, world.folder):
             with _unseen(arguments, world) as (seen, files):
                 command = place.command(_limited(seen, call))
@@ -115,12 +118,19 @@ async def _run_all(call: Call, world: World, place: Place, capture: Capture) -> 
     except (OSError, ValueError):
         raise
     except BaseException:  # cancelled
-        await end(children)
+        await end(children, grace_s=GRACE_S)
         raise
     finally:
         for child in children:
             child.close()
     return None if crowded else code
+
+
+def _folder(call: Call, world: World) -> Path:
+    folder = world.folder / str(call.config.get("cwd") or "")
+    if not folder.is_dir():
+        raise ValueError(f"`cwd` is no folder: {folder}")
+    return folder
 
 
 def _data(world: World, spools: Mapping[str, TextSpool]) -> Any:

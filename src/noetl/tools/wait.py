@@ -1,12 +1,14 @@
 """kind: wait"""
 
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.output import Failure, failure
 from noetl.model.shape import Flag, Key, Number, Text
 from noetl.ports import Call
+from noetl.tools.text import shown
 
 KIND = ToolKind(
     name="wait",
@@ -38,22 +40,34 @@ def suspend(call: Call, now: float) -> dict[str, Any] | Failure:
         if config.get("signal") is not None:
             wait: dict[str, Any] = {"signal": str(config["signal"])}
             if config.get("timeout") is not None:
-                wait["until"] = _in(config["timeout"], now)
+                wait["until"] = _in("timeout", config["timeout"], now)
             if config.get("transient"):
                 wait["transient"] = True
             return wait
         if config.get("seconds") is not None:
-            return {"until": _in(config["seconds"], now)}
-        moment = datetime.fromisoformat(str(config["until"]))
-        # A time without a zone is taken as UTC, on every machine.
-        return {"until": (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), "fixed": True}
-    except (TypeError, ValueError, OverflowError) as error:
+            return {"until": _in("seconds", config["seconds"], now)}
+        return {"until": _moment(config["until"]), "fixed": True}
+    except ValueError as error:
         return failure("type", f"task `{call.task}` cannot wait so: {error}")
 
 
-def _in(seconds: Any, now: float) -> float:
+def _moment(text: Any) -> float:
+    try:
+        moment = datetime.fromisoformat(str(text))
+        # A time without a zone is taken as UTC, on every machine.
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise ValueError(f"`until` must be a time such as 2030-01-31T08:00:00Z, not {shown(text)}") from None
+
+
+def _in(key: str, seconds: Any, now: float) -> float:
     """So many seconds from now."""
-    until = now + max(0.0, float(seconds))
+    try:
+        until = now + max(0.0, float(seconds))
+    except (TypeError, ValueError):
+        raise ValueError(f"`{key}` must be a number of seconds, not {shown(seconds)}") from None
+    except OverflowError:
+        until = inf
     if not until <= _LATEST:  # NaN is not either
-        raise ValueError(f"{seconds} seconds from now is beyond the year 9999")
+        raise ValueError(f"`{key}` leads beyond the year 9999")
     return until

@@ -94,14 +94,14 @@ class Caller:
 
     async def run(self, call: Call, task: Task) -> Output:
         """Run the tool; once more with a new token if the one it had was refused."""
-        output = await self._once(call)
+        output = await self._once(call, task)
         try:
             renewed = await auth.with_new_token(call, task, output, self.keychain)
         except NoCredential as error:
             return failed(auth.failure_of(error))
-        return output if renewed is None else await self._once(renewed)
+        return output if renewed is None else await self._once(renewed, task)
 
-    async def _once(self, call: Call) -> Output:
+    async def _once(self, call: Call, task: Task) -> Output:
         if call.kind == "workbook":
             return _within(await self._workbook(call), call.spec.get("limits.output_bytes"))
         run: Callable[[Call, World], Awaitable[Output] | Output] | None
@@ -116,7 +116,7 @@ class Caller:
                 output: Output = await made if isawaitable(made) else made
                 return _within(output, call.spec.get("limits.output_bytes"))
         except TimeoutError:
-            message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`spec.timeout`)"
+            message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`{_timeout_key(task)}`)"
             return failed(failure("timeout", message, retryable=True))
         except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
             return broke(error)
@@ -161,6 +161,14 @@ class Caller:
 def broke(error: Exception) -> Output:
     """The output of a tool that broke."""
     return failed(failure("tool-crashed", f"the tool broke: {type(error).__name__}: {error}"))
+
+
+def _timeout_key(task: Task) -> str:
+    """Where the timeout of a task is written: it may have it from its step or from the executor's defaults."""
+    layer = task.spec.get("timeout")
+    if layer is None or layer.origin == "task.spec":
+        return "spec.timeout"
+    return layer.origin if ".timeouts." in layer.origin else f"{layer.origin}.timeout"
 
 
 def _within(output: Output, limit: float | None) -> Output:

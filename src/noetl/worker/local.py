@@ -109,18 +109,19 @@ class Workshop:
 
     def ended(self, hot: Running) -> None:
         """Let go of what was kept for an execution."""
-        for task in list(self.tasks.get(hot.id, {}).values()):
+        tasks = list(self.tasks.get(hot.id, {}).values())
+        for task in tasks:
             task.cancel()
         world = self.worlds.pop(hot.id, None)
         if world is not None:
-            self._later(world.close())
+            self._later(_closed(world, tasks))
 
     async def close(self) -> None:
         """End everything."""
         for task in self._all():
             task.cancel()
-        for world in list(self.worlds.values()):
-            self._later(world.close())
+        for execution_id, world in self.worlds.items():
+            self._later(_closed(world, list(self.tasks.get(execution_id, {}).values())))
         self.worlds.clear()
         await self.settle()
 
@@ -211,6 +212,13 @@ class Workshop:
         for execution_id in rung:
             self.office.due(execution_id)
         self._set_alarm()
+
+
+async def _closed(world: LocalWorld, tasks: list[asyncio.Task[None]]) -> None:
+    """What tools share is put away when the last of them has: they may be putting things in order."""
+    if tasks:
+        await asyncio.wait(tasks)
+    await world.close()
 
 
 class _Around:

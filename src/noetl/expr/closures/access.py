@@ -53,7 +53,7 @@ def attribute_code(of: Code, node: nodes.Attribute) -> Code:
             return value
         else:
             found = member(value, name)
-        return Missing(name, parent) if found is ABSENT else found
+        return Missing(name, parent, value) if found is ABSENT else found
 
     return look_up
 
@@ -77,7 +77,7 @@ def dotted_code(root: str, names: tuple[str, ...]) -> Code:
             else:
                 found = member(value, name)
             if found is ABSENT:
-                return Missing(name, ".".join((root, *names[:depth])))
+                return Missing(name, ".".join((root, *names[:depth])), value)
             value = found
         return value
 
@@ -98,7 +98,7 @@ def item_code(of: Code, key: Code, node: nodes.Item) -> Code:
         if isinstance(at, Missing):
             return at
         found = item(value, at)
-        return Missing(shown, parent) if found is ABSENT else found
+        return Missing(shown, parent, value) if found is ABSENT else found
 
     return look_up
 

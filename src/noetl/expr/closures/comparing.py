@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from noetl.errors import TemplateError
 from noetl.expr.sandbox.operators import ORDER, compare, undefined
 from noetl.expr.sandbox.run import Code, Run
+from noetl.expr.sandbox.telling import unfit
 from noetl.expr.sandbox.undefined import Missing
 from noetl.expr.syntax import nodes
 
@@ -34,7 +36,7 @@ def compare_code(node: nodes.Compare, compiled: Callable[[nodes.Expr], Code]) ->
 
 def _single(left: Code, sign: str, operand: nodes.Expr, compiled: Callable[[nodes.Expr], Code]) -> Code:
     if isinstance(operand, nodes.Const) and isinstance(operand.value, _SCALARS) and sign in ORDER:
-        return _with_scalar(left, ORDER[sign], operand.value)
+        return _with_scalar(left, sign, operand.value)
     if sign in ("in", "not in") and isinstance(operand, (nodes.ListOf, nodes.TupleOf)):
         members = [item.value for item in operand.items if isinstance(item, nodes.Const)]
         if len(members) == len(operand.items):
@@ -43,14 +45,18 @@ def _single(left: Code, sign: str, operand: nodes.Expr, compiled: Callable[[node
     return lambda run: compare(run, sign, left(run), right(run))
 
 
-def _with_scalar(left: Code, order: Callable[[Any, Any], Any], scalar: Any) -> Code:
+def _with_scalar(left: Code, sign: str, scalar: Any) -> Code:
     """Comparing anything with a scalar costs next to nothing, so nothing is paid."""
+    order = ORDER[sign]
 
     def evaluate(run: Run) -> bool:
         value = left(run)
         if isinstance(value, Missing):
             return undefined(run, value)
-        return bool(order(value, scalar))
+        try:
+            return bool(order(value, scalar))
+        except TypeError:
+            raise TemplateError(unfit(sign, value, scalar)) from None
 
     return evaluate
 

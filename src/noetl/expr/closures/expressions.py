@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from noetl.errors import TemplateError
 from noetl.expr.closures.access import attribute_code, dotted_code, item_code, name_code, slice_code
 from noetl.expr.closures.calls import call_code, filter_code, test_code
 from noetl.expr.closures.comparing import compare_code
 from noetl.expr.sandbox.operators import BINARY
 from noetl.expr.sandbox.run import ITEM, Code, Run
+from noetl.expr.sandbox.telling import unfit
 from noetl.expr.sandbox.text import to_text
 from noetl.expr.sandbox.undefined import NoValue, refuse_missing
 from noetl.expr.syntax import nodes
@@ -111,13 +113,16 @@ def _unary(node: nodes.Unary) -> Code:
 
 def _binary(node: nodes.Binary) -> Code:
     left, right = compiled(node.left), compiled(node.right)
-    function = BINARY[node.operator]
+    sign, function = node.operator, BINARY[node.operator]
 
     def evaluate(run: Run) -> Any:
         one, other = left(run), right(run)
         refuse_missing(one)
         refuse_missing(other)
-        return function(run, one, other)
+        try:
+            return function(run, one, other)
+        except TypeError:
+            raise TemplateError(unfit(sign, one, other)) from None
 
     return evaluate
 

@@ -98,7 +98,7 @@ def _replace(run: Run, value: Any, old: str, new: str, count: int | None = None)
 def _round(run: Run, value: Any, precision: int = 0, method: str = "common") -> None:
     by_weight(run, value, method)
     if abs(precision) > _MOST_PRECISION:
-        raise TemplateLimit("a number grew too large")
+        raise TemplateLimit(f"`round` takes a precision of up to {_MOST_PRECISION:,}")
 
 
 def _sum(run: Run, value: Any, attribute: Any = None, start: Any = 0) -> None:
@@ -113,7 +113,7 @@ def _slow(run: Run, value: Any, *args: Any, **kwargs: Any) -> None:
     by_weight(run, value, *args, **kwargs)
     weight = weigh(run, (value, args, kwargs))
     if weight > _MOST_FOR_SLOW:
-        raise TemplateLimit("it is too large for this filter")
+        raise TemplateLimit(f"it is too large for this filter, which takes up to {_MOST_FOR_SLOW:,} characters")
     run.work(8 * weight)
 
 

@@ -45,7 +45,10 @@ def _from_json(run: Run, value: Any) -> Any:
     run.work(len(text) >> 4)
     run.grow(len(text))
     try:
-        return json.loads(text, parse_float=_json_number, parse_constant=_json_number)
+        found = json.loads(text, parse_float=_json_number, parse_constant=_json_number)
+        if b"\\u" in text:  # an escape may stand for half a character, which no text can hold
+            json.dumps(found, ensure_ascii=False).encode()
+        return found  # noqa: TRY300
     except ValueError as error:
         raise TemplateError(f"`from_json` cannot read it: {error}") from None
 

@@ -6,9 +6,10 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from noetl.errors import TemplateLimit, UndefinedValue
+from noetl.errors import TemplateError, TemplateLimit, UndefinedValue
 from noetl.expr.sandbox.formatting import percent
-from noetl.expr.sandbox.run import ITEM, MOST_BITS, Run, checked, weigh
+from noetl.expr.sandbox.run import ITEM, MOST_BITS, NUMBER, Run, checked, weigh
+from noetl.expr.sandbox.telling import unfit
 from noetl.expr.sandbox.undefined import Missing, refuse_missing
 
 _CONTAINERS: Final = (list, tuple, Mapping)
@@ -28,7 +29,7 @@ def multiply(run: Run, left: Any, right: Any) -> Any:
     """`left * right`."""
     if isinstance(left, int) and isinstance(right, int):
         if left.bit_length() + right.bit_length() > MOST_BITS:
-            raise TemplateLimit("a number grew too large")
+            raise TemplateLimit(NUMBER)
         return left * right
     for sequence, times in ((left, right), (right, left)):
         if isinstance(times, int) and isinstance(sequence, (str, bytes, list, tuple)):
@@ -39,11 +40,11 @@ def multiply(run: Run, left: Any, right: Any) -> Any:
 def power(_run: Run, left: Any, right: Any) -> Any:
     """`left ** right`."""
     if isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > MOST_BITS and abs(left) > 1:
-        raise TemplateLimit("a number grew too large")
+        raise TemplateLimit(NUMBER)
     try:
         return checked(left**right)
     except OverflowError:
-        raise TemplateLimit("a number grew too large") from None
+        raise TemplateLimit(NUMBER) from None
 
 
 def modulo(run: Run, left: Any, right: Any) -> Any:
@@ -111,7 +112,10 @@ def _holds(run: Run, sign: str, left: Any, right: Any) -> bool:
     if isinstance(left, _CONTAINERS) and isinstance(right, _CONTAINERS):
         weigh(run, left)
         weigh(run, right)
-    return bool(ORDER[sign](left, right))
+    try:
+        return bool(ORDER[sign](left, right))
+    except TypeError:
+        raise TemplateError(unfit(sign, left, right)) from None
 
 
 def contains(run: Run, container: Any, value: Any) -> bool:

@@ -8,9 +8,13 @@ from typing import Any, Final
 
 from noetl.errors import TemplateLimit
 from noetl.expr.budget import Budget
+from noetl.expr.sandbox.telling import ELSEWHERE
 
 #: integers of more bits cannot be written as decimal text by Python, so no value may hold one
 MOST_BITS: Final = 14_000
+NUMBER: Final = (
+    f"a number grew too large: it has more than {int(MOST_BITS * 0.30103):,} digits or is beyond what JSON can say"
+)
 #: what one more place in a list is charged
 ITEM: Final = 4
 _ATOMS: Final = frozenset({int, float, bool, type(None)})
@@ -19,12 +23,12 @@ _ATOMS: Final = frozenset({int, float, bool, type(None)})
 class Run:
     """Created per evaluation, so it is kept light: plain slots and no checks that a healthy template would pay for."""
 
-    __slots__ = ("environment", "eval_ctx", "local", "scopes", "size", "steps", "tolerant")
+    __slots__ = ("environment", "eval_ctx", "local", "most", "scopes", "size", "steps", "tolerant")
 
     def __init__(self, scopes: Mapping[str, Any], budget: Budget, *, tolerant: bool) -> None:
         self.scopes = scopes
         self.steps = budget.steps
-        self.size = budget.size
+        self.size = self.most = budget.size
         #: in a guard, comparisons with an undefined are false instead of an error
         self.tolerant = tolerant
         #: names bound by `for`, `set` and `with`
@@ -37,13 +41,13 @@ class Run:
         """Pay for work."""
         self.steps -= steps
         if self.steps < 0:
-            raise TemplateLimit("it ran too long")
+            raise TemplateLimit(f"it ran too long: a template may take about half a second; {ELSEWHERE}")
 
     def grow(self, size: int) -> None:
         """Pay for something about to be made."""
         self.size -= size
         if self.size < 0:
-            raise TemplateLimit("it grew too large")
+            raise TemplateLimit(f"it grew too large: a template may make {self.most:,} characters in all; {ELSEWHERE}")
 
 
 #: a compiled expression
@@ -97,14 +101,14 @@ def _weigh_other(run: Run, value: Any, pending: list[Any]) -> int:
 def checked_float(value: float) -> float:
     """A number that JSON can say: neither infinite nor NaN."""
     if not isfinite(value):
-        raise TemplateLimit("a number grew too large" if isinf(value) else "it is not a number (NaN)")
+        raise TemplateLimit(NUMBER if isinf(value) else "it is not a number (NaN)")
     return value
 
 
 def checked_int(value: int) -> int:
     """An integer that is not too large to be written down."""
     if value.bit_length() > MOST_BITS:
-        raise TemplateLimit("a number grew too large")
+        raise TemplateLimit(NUMBER)
     return value
 
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from noetl.errors import UndefinedValue
+from noetl.expr.sandbox.telling import what_there_is
+
+#: nobody said in what something is missing
+_NOTHING = object()
 
 
 class Missing:
@@ -13,15 +17,17 @@ class Missing:
     That guards forgive comparing with one is for `noetl.expr.sandbox.operators` to say.
     """
 
-    def __init__(self, name: str, parent: str | None) -> None:
+    def __init__(self, name: str, parent: str | None, of: Any = _NOTHING) -> None:
         self._name = name
         self._parent = parent
+        self._of = of
 
     def reason(self) -> str:
         """What is missing, as part of a sentence."""
         if self._parent is None:
             return f"`{self._name}` is not known here"
-        return f"`{self._name}` is missing" + (f" in `{self._parent}`" if self._parent else "")
+        said = f"`{self._name}` is missing" + (f" in `{self._parent}`" if self._parent else "")
+        return said if self._of is _NOTHING else said + what_there_is(self._name, self._of)
 
     def _fail(self, *_args: object, **_kwargs: object) -> NoReturn:
         raise UndefinedValue(self.reason())

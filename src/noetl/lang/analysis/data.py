@@ -56,17 +56,36 @@ def _never_set(net: Net, subject: Subject) -> None:
 def _never_in_an_iteration(net: Net, subject: Subject) -> None:
     """Report what is read of `iter` and nobody puts there: neither a loop of the step nor a `set` of its tasks."""
     looping = {
-        step.name: _put_into_iterations(step)
+        step.name: (_put_into_iterations(step), [loop.iterator for loop in loops(step.loop)])
         for step in net.steps.values()
         if step.loop is not None and all(loop.iterator for loop in loops(step.loop))
     }
     for site in subject.sites.all if looping else ():
-        written = looping.get(site.place.step or "") if site.place.in_loop else None
-        for read in site.template.reads if written is not None else ():
+        found = looping.get(site.place.step or "") if site.place.in_loop else None
+        for read in site.template.reads if found is not None else ():
             # Each `parent` is the iteration around this one.
             at = next((index for index, part in enumerate(read.path[1:], 1) if part != "parent"), None)
-            if read.path[0] == "iter" and at is not None and written is not None and read.path[at] not in written:
+            if read.path[0] != "iter" or at is None or found is None:
+                continue
+            written, iterators = found
+            if read.path[at] not in written:
                 _nothing_writes(subject, site, read, at, written)
+            elif site.place.task is not None and len(iterators) > 1:
+                _of_an_outer_loop(subject, site, read, at, iterators)
+
+
+def _of_an_outer_loop(subject: Subject, site: Site, read: Read, at: int, iterators: list[str]) -> None:
+    """Report the iterator of a loop around that is read as if it were the inner loop's own."""
+    name, level = read.path[at], len(iterators) - at
+    if name not in iterators or (level >= 0 and name == iterators[level]):
+        return
+    right = ".".join(("iter", *("parent",) * (len(iterators) - 1 - iterators.index(name)), name))
+    subject.problems.warning(
+        "never-set",
+        f"`{'.'.join(read.path[: at + 1])}` is not there: `{name}` is the iterator of another of the step's loops",
+        subject.where_path(site, read, at + 1),
+        fix=f"write `{right}`",
+    )
 
 
 def _put_into_iterations(step: Step) -> set[str]:

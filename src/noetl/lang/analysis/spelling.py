@@ -5,7 +5,7 @@ A name that is like no other is left alone: a payload may hold more than the wor
 
 from __future__ import annotations
 
-from noetl.lang.checks.subject import Subject
+from noetl.lang.checks.subject import UNLIKE, Subject
 
 _OUTPUT = frozenset({"status", "data", "ref", "error", "meta", "http", "pg", "py", "loop"})
 
@@ -16,8 +16,7 @@ def analyze(subject: Subject) -> None:
     for site in subject.sites.all:
         for read in site.template.reads:
             names = known.get(read.path[0])
-            # Of one or two letters every name is nearly another.
-            if not names or len(read.path) < 2 or read.path[1] in names or len(read.path[1]) < 3:
+            if not names or len(read.path) < 2 or read.path[1] in names or len(read.path[1]) < UNLIKE:
                 continue
             name, meant = read.path[1], subject.hints.nearest(read.path[1], names)
             if meant is not None:

@@ -1,6 +1,6 @@
 """CHECKS: what must hold of a playbook beyond the shape of its values. `check` runs them all."""
 
-from noetl.lang.checks import bounds, code, names, quotes, schemas, secrets, templates, writes
+from noetl.lang.checks import bounds, code, doubts, names, quotes, schemas, secrets, templates, writes
 from noetl.lang.checks.subject import Subject
 
 CHECKS = (
@@ -11,6 +11,7 @@ CHECKS = (
     writes.check,
     code.check,
     quotes.check,
+    doubts.check,
     bounds.check,
 )
 

@@ -18,6 +18,8 @@ from noetl.model.playbook import Assignment, Loop, Playbook, Step, Task
 from noetl.model.source import Span
 
 _QUOTES = (SINGLE, DOUBLE)
+#: of fewer letters every name is nearly another
+UNLIKE = 3
 #: what may stand before and after a part of a path: `.x`, `['x']`, `[ "x" ]`
 _SIGNS, _CLOSING = 4, re.compile(r"(?:['\"]?\s*\])?")
 

@@ -4,6 +4,59 @@ from noetl.model.slugs.entry import explained
 
 DATA = (
     explained(
+        "undeclared-input",
+        title="An input that the playbook does not declare",
+        meaning="A template reads a key of `workload` that the playbook's own `workload` does not have.",
+        why="It may be misspelt. If only the payload brings it, a run without that payload fails.",
+        mend="Correct the name, or declare the input with its default. One that may be left out can have `| default(…)`.",
+        wrong="""
+            workload: {city: Oslo}
+            workflow:
+              - step: start
+                tool: {kind: noop, output: "{{ workload.country }}"}
+        """,
+        right="""
+            workload: {city: Oslo}
+            workflow:
+              - step: start
+                tool: {kind: noop, output: "{{ workload.city }}"}
+        """,
+    ),
+    explained(
+        "template-in-workload",
+        title="A template among the inputs is data",
+        meaning="A default of `workload` has `{{ … }}` in it.",
+        why="Inputs are data and are never rendered: whoever reads this one gets the braces.",
+        mend="Write the template where the value is used, or `set` a key of `ctx` in the first step.",
+        wrong="""
+            workload: {host: localhost, url: "http://{{ workload.host }}/"}
+            workflow:
+              - step: start
+                tool: {kind: http, url: "{{ workload.url }}"}
+        """,
+        right="""
+            workload: {host: localhost}
+            workflow:
+              - step: start
+                tool: {kind: http, url: "http://{{ workload.host }}/"}
+        """,
+    ),
+    explained(
+        "url-without-scheme",
+        title="An address without `http://` or `https://`",
+        meaning="The `url` of an `http` task is a literal that begins with neither.",
+        why="Nobody can tell how to get there: the task would fail.",
+        mend="Write the scheme in front.",
+        wrong="""
+            - step: start
+              tool: {kind: http, url: api.example.com/orders}
+        """,
+        right="""
+            - step: start
+              tool: {kind: http, url: "https://api.example.com/orders"}
+        """,
+    ),
+    explained(
         "python-syntax",
         title="The code is not Python",
         meaning="Python cannot parse the `code` of a task.",

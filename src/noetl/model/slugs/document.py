@@ -11,6 +11,13 @@ DOCUMENT = (
         mend="Check the path and its permissions; save the file as UTF-8 text.",
     ),
     explained(
+        "missing-playbook",
+        title="The file of a called playbook is not there",
+        meaning="`path` of a `playbook` task is the name of a file, and there is none in the folder of this playbook.",
+        why="The call would fail, unless something makes the file before.",
+        mend="Correct `path`: it is seen from the folder of the playbook that calls.",
+    ),
+    explained(
         "yaml-syntax",
         title="This is not YAML",
         meaning="The text does not follow the rules of YAML, or it goes beyond the limits of what is read: 8,000,000 bytes,"

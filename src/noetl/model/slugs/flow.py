@@ -4,6 +4,50 @@ from noetl.model.slugs.entry import explained
 
 FLOW = (
     explained(
+        "loop-over-text",
+        title="A loop over text",
+        meaning="`loop.in` is a literal text.",
+        why="A loop goes over a list: the step would fail.",
+        mend="Write a list, or a template that yields one.",
+        wrong="""
+            - step: start
+              loop: {in: "a, b", iterator: x}
+              tool: {kind: noop}
+        """,
+        right="""
+            - step: start
+              loop: {in: [a, b], iterator: x}
+              tool: {kind: noop}
+        """,
+    ),
+    explained(
+        "endless-jump",
+        title="A task that jumps to itself whatever happens",
+        meaning="The first rule of a task always holds, and jumps to the task itself.",
+        why="Nothing but the limit `max_jumps` ends that.",
+        mend="Give the rule a `when`, or put a rule before it that leaves.",
+        wrong="""
+            - step: start
+              tool:
+                - name: poll
+                  kind: http
+                  url: https://api.example.com/job
+                  spec: {policy: {rules: [{else: {then: {do: jump, to: poll}}}]}}
+        """,
+        right="""
+            - step: start
+              tool:
+                - name: poll
+                  kind: http
+                  url: https://api.example.com/job
+                  spec:
+                    policy:
+                      rules:
+                        - {when: "{{ output.data.done }}", then: {do: break}}
+                        - else: {then: {do: jump, to: poll}}
+        """,
+    ),
+    explained(
         "control-outside-task",
         title="Control words steer tasks only",
         meaning="`do: retry`, `jump` and the others stand in a policy that is not a task's.",

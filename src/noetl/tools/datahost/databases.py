@@ -90,7 +90,8 @@ class _Open:
 
 def _roomier(connection: Any, config: Mapping[str, Any], room: int, users: int, size: int) -> int:
     """Raise the limit of a database that has little, if so many users and bytes of rows need more; what it is now."""
-    needed = users * LITTLE_BYTES // 2 + _TIMES * size
+    # Readers take 32 MB each as soon as they begin, whatever there is to read, and now and then twice.
+    needed = users * LITTLE_BYTES + max(0, _TIMES * size - LITTLE_BYTES // 2)
     if needed <= room or config.get("memory_limit") != LITTLE or "lock_configuration" in config:
         return room
     connection.execute(f"SET memory_limit = '{needed} bytes'")

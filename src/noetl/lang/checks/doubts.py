@@ -1,0 +1,121 @@
+"""Values of the right shape that will not do what they look like: each is a warning, for it may be meant so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from noetl.expr import has_template
+from noetl.lang.checks.subject import UNLIKE, Subject, all_tasks, loops
+from noetl.lang.node import ListNode, MapNode, Node, Scalar
+from noetl.lang.sites import Site
+from noetl.model.playbook import Rule, Task
+
+_SHOWN = 8
+#: a template that minds that something may not be there
+_MINDS = re.compile(r"\bis\s+(?:not\s+)?(?:un)?defined\b")
+#: what looks like an address and has no scheme: `api.example.com/x`, `localhost:8080`
+_BARE = re.compile(r"(?:[\w-]+(?:\.[\w-]+)+|localhost)(?::\d+)?(?:/[^{}]*)?", re.ASCII)
+
+
+def check(subject: Subject) -> None:
+    """Report what is probably not meant."""
+    _undeclared_inputs(subject)
+    _templates_in_workload(subject)
+    _loops_over_text(subject)
+    for _, task in all_tasks(subject.playbook):
+        _endless_jump(subject, task)
+        if task.kind == "http":
+            _address(subject, task)
+
+
+def _undeclared_inputs(subject: Subject) -> None:
+    """Where a playbook declares its inputs and no schema says more, others are probably slips.
+
+    Those that are nearly another are told as `unknown-name`. A guard forgives an input that is left out.
+    """
+    declared = subject.playbook.workload
+    if not declared or "schema" in subject.playbook.metadata:
+        return
+    for site in subject.sites.all:
+        for read in site.template.reads if not site.is_when else ():
+            if read.path[0] != "workload" or len(read.path) < 2 or read.path[1] in declared or _is_minded(site):
+                continue
+            name = read.path[1]
+            if len(name) < UNLIKE or subject.hints.nearest(name, declared) is None:
+                subject.problems.warning(
+                    "undeclared-input",
+                    f"`workload` declares no `{name}`",
+                    subject.where_path(site, read, 2),
+                    fix=f"declare it with a default, or read it as `workload.{name} | default(…)`; "
+                    f"declared: {', '.join(list(declared)[:_SHOWN])}",
+                )
+
+
+def _is_minded(site: Site) -> bool:
+    return not site.template.filters.isdisjoint({"default", "d"}) or _MINDS.search(site.template.source) is not None
+
+
+def _templates_in_workload(subject: Subject) -> None:
+    for node in _texts(subject.root.get("workload")):
+        if has_template(node.text):
+            subject.problems.warning(
+                "template-in-workload",
+                "this template is handed on as it stands: among the workload's defaults templates are data",
+                node.alias or (node.place, node.end),
+                fix="write it where the value is used, or `set` a `ctx` key in the first step",
+            )
+
+
+def _texts(node: Node | None) -> Iterator[Scalar]:
+    pending = [node] if node is not None else []
+    while pending:
+        one = pending.pop()
+        if isinstance(one, MapNode):
+            pending += [entry.value for entry in one.entries]
+        elif isinstance(one, ListNode):
+            pending += one.items
+        elif isinstance(one.value, str):
+            yield one
+
+
+def _loops_over_text(subject: Subject) -> None:
+    for step in subject.playbook.steps:
+        for loop in loops(step.loop):
+            tree = getattr(loop.items, "tree", None)
+            text = getattr(tree, "source", tree)
+            if isinstance(text, str) and not has_template(text):
+                subject.problems.warning(
+                    "loop-over-text",
+                    f"a loop goes over a list, and {text[:40]!r} is text",
+                    subject.inside(step.at, text),
+                    fix='write a list, or a template that yields one: `"{{ … }}"`',
+                )
+
+
+def _endless_jump(subject: Subject, task: Task) -> None:
+    first = task.policy.rules[0] if task.policy is not None and task.policy.rules else None
+    if first is not None and _always(first) and first.then.do == "jump" and first.then.to == task.name:
+        subject.problems.warning(
+            "endless-jump",
+            f"task `{task.name}` jumps to itself whatever happens: only `max_jumps` ends that",
+            first.then.to_at or first.at,
+            fix="give the rule a `when`, or put one before it that ends with `break`, `continue` or `fail`",
+        )
+
+
+def _always(rule: Rule) -> bool:
+    return rule.when is None or rule.when.source.strip() in ("true", "{{ true }}")
+
+
+def _address(subject: Subject, task: Task) -> None:
+    for where in (task.config, task.input if isinstance(task.input, dict) else {}):
+        tree = getattr(where.get("url"), "tree", where.get("url"))
+        text = getattr(tree, "source", tree)
+        if isinstance(text, str) and _BARE.fullmatch(text.strip()):
+            subject.problems.warning(
+                "url-without-scheme",
+                f"the address {text[:60]!r} does not say how to get there",
+                subject.inside(task.input_at.get("url", task.at), text),
+                fix=f"write `https://{text.strip()[:60]}`, or `http://…`",
+            )

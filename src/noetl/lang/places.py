@@ -1,0 +1,72 @@
+"""Where something that failed stands in the text of its playbook: found again by step, task and template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from noetl.lang.node import ListNode, MapNode, Node, Scalar, list_of, text_of
+from noetl.lang.reader import read
+from noetl.model.diagnostics import Diagnostics
+from noetl.model.source import Source
+
+
+class Place(NamedTuple):
+    """A line of the playbook, and the key that stands there: `set: ctx.total`, `input.url`."""
+
+    line: int
+    key: str = ""
+
+
+def place_of(text: str, step: str, task: str | None = None, expression: str | None = None) -> Place | None:
+    """The line of the template; where that cannot be told, of the task or the step."""
+    source = Source(text)
+    root = read(text, Diagnostics(source))
+    if not isinstance(root, MapNode):
+        return None
+    steps = list_of(root, "workflow")
+    found = next((one for one in steps or () if isinstance(one, MapNode) and text_of(one, "step") == step), None)
+    if found is None:
+        return None
+    tool = found.get("tool")
+    of_task = next(_named(tool, task), None) if tool is not None and task is not None else None
+    if of_task is None and task == step:  # the one task of a step goes by its name
+        of_task = tool
+    for node in (of_task, found):
+        if node is not None and expression is not None:
+            for path, scalar in _scalars(node, ()):
+                if scalar.value == expression:
+                    return Place(source.place(scalar.place)[0], _key(path))
+    return Place(source.place((of_task or found).place)[0])
+
+
+def _named(node: Node, task: str) -> Iterator[Node]:
+    """The maps that are a task of this name, in either of its spellings."""
+    if isinstance(node, MapNode):
+        if text_of(node, "name") == task:
+            yield node
+        for entry in node.entries:
+            if entry.name == task and isinstance(entry.value, MapNode):
+                yield entry.value
+            yield from _named(entry.value, task)
+    elif isinstance(node, ListNode):
+        for one in node.items:
+            yield from _named(one, task)
+
+
+def _scalars(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Scalar]]:
+    if isinstance(node, Scalar):
+        yield path, node
+    elif isinstance(node, MapNode):
+        for entry in node.entries:
+            yield from _scalars(entry.value, (*path, entry.name))
+    else:
+        for one in node.items:
+            yield from _scalars(one, path)
+
+
+def _key(path: tuple[str, ...]) -> str:
+    """The keys that lead there; of a `set`, what is written is the whole of it."""
+    if "set" in path:
+        return f"set: {'.'.join(path[path.index('set') + 1 :])}"
+    return ".".join(path)

@@ -1,0 +1,70 @@
+"""What a playbook calls and is not there, and its warnings before a run."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.conftest import GOOD, ODD
+from cli.playbooks import HEAD
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cli.conftest import Noetl
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+def test_a_called_file_that_is_not_there_is_told_where_it_is_called(noetl: Noetl, folder: Path) -> None:
+    steps = "  - {step: a, tool: {kind: playbook, path: no/such.yaml}}\n  - {step: end, tool: {kind: playbook, path: good.yaml}}\n"
+    (folder / "calls.yaml").write_text(HEAD % "calls" + steps)
+    (folder / "good.yaml").write_text(GOOD)
+    code, out, _ = noetl("validate", "calls.yaml")
+    assert code == 0
+    assert "calls.yaml:5:" in out
+    assert "there is no file `no/such.yaml` beside this playbook" in out
+    assert "`good.yaml`" not in out
+    assert noetl("validate", "calls.yaml", "--strict").code == 2
+    assert [one["code"] for one in json.loads(noetl("validate", "calls.yaml", "--json").out)["diagnostics"]] == [
+        "unreachable-step",
+        "missing-playbook",
+    ]
+
+
+def test_warnings_are_told_briefly_before_a_run(noetl: Noetl, files: Path) -> None:
+    code, out, told = noetl("run", "odd.yaml")
+    assert code == 0
+    assert out == ""
+    assert told.startswith("odd.yaml:11: warning: ")
+    assert "[unreachable-step]" in told
+    assert "`noetl validate odd.yaml` tells them with the way out" in told
+    assert noetl("run", "odd.yaml", "--json").err == ""
+    assert "validate" not in noetl("run", "good.yaml").err
+
+
+def test_of_many_warnings_the_first_are_told(noetl: Noetl, folder: Path) -> None:
+    lost = "".join(f"  - {{step: lost_{n}, tool: {{kind: noop}}}}\n" for n in range(9))
+    (folder / "many.yaml").write_text(ODD + lost)
+    told = noetl("run", "many.yaml").err.splitlines()
+    assert sum("warning: " in line for line in told) == 3
+    assert "… and 7 more" in told
+
+
+def test_a_folder_says_what_it_skips_and_takes_what_nearly_is_a_playbook(noetl: Noetl, files: Path) -> None:
+    (files / "bad.yaml").unlink()
+    (files / "compose.yaml").write_text("services: {db: {image: postgres}}\n")
+    (files / "pod.yaml").write_text("apiVersion: v1\nkind: Pod\n")
+    code, _, told = noetl("validate", ".")
+    assert code == 0
+    assert "skipped, as no playbook: compose.yaml, pod.yaml" in told
+    (files / "near.yaml").write_text(GOOD.replace("apiVersion:", "apiversion:"))
+    (files / "kind.yaml").write_text(
+        GOOD.replace("kind: Playbook", "kind: playbook").replace("noetl.io/v2", "noetl.io")
+    )
+    (files / "bare.yaml").write_text("workflow:\n  - step: start\n    tool: {kind: noop}\n")
+    code, out, _ = noetl("validate", ".")
+    assert code == 2
+    assert all(f"{name}.yaml:" in out for name in ("near", "kind", "bare"))
