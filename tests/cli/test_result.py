@@ -72,6 +72,16 @@ def test_rows_are_saved_as_lines_as_csv_and_as_parquet(noetl: Noetl, execution: 
     assert len(json.loads((folder / "rows.json").read_text())) == 1700
 
 
+def test_the_parts_of_a_loop_become_one_parquet_file(noetl: Noetl, execution: str, folder: Path) -> None:
+    import duckdb
+
+    noetl("result", "last", "each", "--range", "100:", "--output", "each.parquet")
+    with duckdb.connect() as db:
+        found = db.execute(f"SELECT count(*), min(n) FROM '{folder}/each.parquet'").fetchall()
+    assert found == [(1600, 100)]
+    assert "is for lists" in noetl("result", "last", "little", "--format", "parquet").err
+
+
 def test_a_text_is_itself_when_it_is_asked_for_raw(noetl: Noetl, execution: str) -> None:
     assert noetl("result", "last", "text", "--format", "raw").out == "zeile " * 20_000
 

@@ -172,6 +172,19 @@ def test_the_page_about_credentials_keeps_the_secret_it_speaks_of(
     assert "tok-canary" not in said
 
 
+def test_large_results_are_shown_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
+    page = (ROOT / "docs" / "howto" / "large-results.md").read_text(encoding="utf-8")
+    orders = next(text for language, text in FENCE.findall(page) if language == "yaml")
+    (tmp_path / "orders.yaml").write_text(orders)
+    assert "orders completed" in noetl(tmp_path, "run", "orders.yaml")
+    [session] = [text for language, text in FENCE.findall(page) if language == "console"]
+    for asked, said in re.findall(r"^\$ noetl (.*)\n((?:[^$].*\n)*)", session, re.MULTILINE):
+        told = noetl(tmp_path, *asked.partition(" |")[0].split())
+        assert told.startswith(said), asked
+    assert (tmp_path / "checked.parquet").read_bytes().startswith(b"PAR1")
+
+
 def test_the_plan_of_the_page_is_carried_out_and_told_as_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

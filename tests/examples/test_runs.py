@@ -29,6 +29,7 @@ RUN = {
     "fan-out-and-join",
     "health-checks",
     "hello",
+    "large-results",
     "nested-loop",
     "nightly-sync",
     "pages-to-duckdb",
@@ -147,6 +148,13 @@ def test_a_plan_of_jobs_that_need_what_is_not_there_is_refused(home: Home) -> No
     found = home.run("plan-of-jobs", **{"jobs.x": '{"cmd": "echo x", "needs": ["y"]}'})
     assert "step `job_y` has no arc to `job_x`" in output(found)
     assert set(found["steps"]) == {"plan", "refused"}
+
+
+def test_large_results_travel_by_reference(home: Home) -> None:
+    found = home.run("large-results", readings="2000")
+    assert output(found) == {"readings": 2000, "odd": 7, "sample": [0, 1, 2]}
+    rows = json.loads(home.call("result", "last", "measure", "--range", "5:6").stdout)
+    assert rows[0]["at"] == 5
 
 
 def test_nested_loops_with_reducers(home: Home, shop: Any) -> None:

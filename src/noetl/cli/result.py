@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from noetl.model.output import Output
 
-FORMATS = ("json", "ndjson", "csv", "raw")
+FORMATS = ("json", "ndjson", "csv", "parquet", "raw")
 
 
 @click.command()
@@ -68,7 +68,7 @@ def _target(file: str | None) -> AbstractContextManager[IO[bytes]]:
 
 def _form_of(file: str | None) -> str | None:
     """What the name of a file asks for."""
-    endings = {".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv", ".parquet": "raw", ".txt": "raw"}
+    endings = {".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv", ".parquet": "parquet", ".txt": "raw"}
     return endings.get(Path(file).suffix) if file is not None else None
 
 

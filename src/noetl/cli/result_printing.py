@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
@@ -145,13 +147,44 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _as_it_is(payload: Payload) -> Iterator[bytes]:
-    """A text as it is, Parquet as its file, anything else as JSON."""
+def _as_parquet(payload: Payload) -> Iterator[bytes]:
+    """The file itself if it lies there so, else a new one."""
     from noetl.model.output import PARQUET
     from noetl.results import codec
 
     if payload.found is not None and payload.found.content_type == PARQUET and payload.is_whole:
         yield from codec.blocks(payload.found.path)
+        return
+    if not codec.has_parquet():
+        raise UsageError("Parquet needs DuckDB, which comes with the extra `duckdb`; `--format ndjson` needs nothing")
+    with TemporaryDirectory() as folder:
+        yield from codec.blocks(_converted(payload, Path(folder)))
+
+
+def _converted(payload: Payload, folder: Path) -> Path:
+    from noetl.model.output import NDJSON
+    from noetl.results import parquet
+    from noetl.tools.rows import Columns
+
+    columns, count = Columns(), 0
+    lines, made = folder / "lines", folder / "rows.parquet"
+    with lines.open("wb") as file, closing(payload.elements()) as elements:
+        while some := list(islice(elements, 5_000)):
+            columns.add(some)
+            count += len(some)
+            file.write(msgspec.json.Encoder().encode_lines(some))
+    types = columns.types()
+    if types is None or not parquet.convert(lines, NDJSON, types, count, made):
+        raise UsageError("these are no rows with one set of columns; `--format ndjson` takes any list")
+    return made
+
+
+def _as_it_is(payload: Payload) -> Iterator[bytes]:
+    """A text as it is, Parquet as its file, anything else as JSON."""
+    from noetl.model.output import PARQUET
+
+    if payload.found is not None and payload.found.content_type == PARQUET:
+        yield from _as_parquet(payload)
         return
     if payload.is_list or not payload.is_whole:
         yield from _as_json(payload)
@@ -164,6 +197,7 @@ _FORMS: dict[str, Callable[[Payload], Iterator[bytes]]] = {
     "json": _as_json,
     "ndjson": _as_lines,
     "csv": _as_csv,
+    "parquet": _as_parquet,
     "raw": _as_it_is,
 }
 
