@@ -89,6 +89,7 @@ def test_any_value_comes_back_as_it_was(folder: Path, value: Any) -> None:
 @example([{"a": {"b": [1, 2.0, None]}}, {"a": "text"}])
 @example([{}, {}])
 @example([{"file_row_number": 1}])
+@example([{"\0": 1, "a": 2}])
 @example([{"a": None}])
 @example([{"a": ""}, {"a": "null"}, {"a": None}])
 @example([{"a": -0.0}, {"a": 5e-324}, {"a": 1.7976931348623157e308}])

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,6 +15,7 @@ import msgspec
 from noetl.model.output import JSON, NDJSON, PARQUET, Spilled
 from noetl.ports import ResultDamaged
 from noetl.tools.elements import NotJsonText, batches
+from noetl.tools.python_spill import pieces
 from noetl.tools.rows import row_shape
 
 #: content type → how a file of it is named
@@ -40,17 +42,21 @@ class Written(msgspec.Struct, frozen=True):
 
 def write(value: Any, path: Path, *, sync: bool, rows: bool = True) -> Written:
     """Write a value to a new file; `rows`: in the form for rows, if it is a list of them."""
-    if columns := row_shape(value) if rows else None:
-        body = msgspec.json.Encoder().encode_lines(value)
-        if has_parquet():
-            from noetl.results import parquet
+    columns = row_shape(value) if rows else None
+    if columns is None:
+        size = len(value) if isinstance(value, list) else None
+        return _pour(pieces(value, msgspec.json.encode), path, JSON, size, sync=sync)
+    if has_parquet():
+        from noetl.results import parquet
 
-            if parquet.write(body, columns, len(value), path):
-                return _seen(path, PARQUET, len(value), sync=sync)
-        return _pour(_slices(body), len(body), path, NDJSON, len(value), sync=sync)
-    body = msgspec.json.encode(value)
-    size = len(value) if isinstance(value, list) else None
-    return _pour(_slices(body), len(body), path, JSON, size, sync=sync)
+        if parquet.write(_as_lines(value), columns, len(value), path):
+            return _seen(path, PARQUET, len(value), sync=sync)
+    return _pour(_as_lines(value), path, NDJSON, len(value), sync=sync)
+
+
+def _as_lines(rows: list[Any]) -> Iterator[bytes]:
+    encode = msgspec.json.Encoder().encode_lines
+    return (encode(rows[start : start + _RUN]) for start in range(0, len(rows), _RUN))
 
 
 def adopt(spilled: Spilled, path: Path, *, sync: bool) -> Written:
@@ -76,13 +82,12 @@ def has_parquet() -> bool:
 
 
 def _packed(spilled: Spilled, path: Path, *, sync: bool) -> Written:
-    size = Path(spilled.path).stat().st_size
     with Path(spilled.path).open("rb") as file:
         read = iter(lambda: file.read(_BLOCK), b"")
         if spilled.content_type == JSON and spilled.columns:
-            encode = msgspec.json.Encoder().encode_lines
-            return _pour(map(encode, batches(read)), None, path, NDJSON, spilled.rows, sync=sync)
-        return _pour(read, size, path, spilled.content_type, spilled.rows, sync=sync)
+            lines = map(msgspec.json.Encoder().encode_lines, batches(read))
+            return _pour(lines, path, NDJSON, spilled.rows, sync=sync)
+        return _pour(read, path, spilled.content_type, spilled.rows, sync=sync)
 
 
 class _Sink:
@@ -99,27 +104,25 @@ class _Sink:
         return self.file.write(data)
 
 
-def _pour(
-    blocks: Iterable[Any], size: int | None, path: Path, content_type: str, rows: int | None, *, sync: bool
-) -> Written:
-    """Compress blocks of so many bytes in all into a new file."""
+def _pour(blocks: Iterable[bytes], path: Path, content_type: str, rows: int | None, *, sync: bool) -> Written:
+    """Compress blocks into a new file. Of what is large, the next ones are made while others still compress."""
     import zstandard
 
-    packer = zstandard.ZstdCompressor(level=_LEVEL, threads=-1 if size is None or size >= _LARGE else 0)
+    first: list[bytes] = []
+    size, blocks = 0, iter(blocks)
+    while size < _LARGE and (block := next(blocks, None)) is not None:
+        first.append(block)
+        size += len(block)
+    packer = zstandard.ZstdCompressor(level=_LEVEL, threads=-1 if size >= _LARGE else 0)
     with path.open("wb") as file:
         sink = _Sink(file)
-        with packer.stream_writer(sink, size=-1 if size is None else size, closefd=False) as stream:  # type: ignore[arg-type]  # it only writes
-            for block in blocks:
+        with packer.stream_writer(sink, closefd=False) as stream:  # type: ignore[arg-type]  # it only writes
+            for block in chain((b"".join(first),), blocks):
                 stream.write(block)
         file.flush()
         if sync:
             os.fsync(file.fileno())
     return Written(content_type, sink.bytes, sink.hash.hexdigest(), rows)
-
-
-def _slices(body: bytes) -> Iterator[memoryview]:
-    view = memoryview(body)
-    return (view[start : start + _BLOCK] for start in range(0, len(view), _BLOCK))
 
 
 def _seen(path: Path, content_type: str, rows: int | None, *, sync: bool) -> Written:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,12 @@ _FORMS = {JSON: "array", NDJSON: "newline_delimited"}
 _AS_THEY_ARE = frozenset({"BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR", "JSON"})
 
 
-def write(body: bytes, columns: Mapping[str, str], count: int, path: Path) -> bool:
+def write(blocks: Iterable[bytes], columns: Mapping[str, str], count: int, path: Path) -> bool:
     """Write rows, given as lines of JSON, to a new file."""
     lines = path.with_suffix(".lines")
     try:
-        lines.write_bytes(body)
+        with lines.open("wb") as file:
+            file.writelines(blocks)
         return convert(lines, NDJSON, columns, count, path)
     finally:
         lines.unlink(missing_ok=True)

@@ -38,8 +38,10 @@ class Columns:
             return False
         if not self._kinds:
             names = tuple(items[0])
-            # DuckDB's names do not tell capitals apart, and none is empty.
-            if not names or "" in names or len({name.casefold() for name in names}) < len(names):
+            # DuckDB's names do not tell capitals apart, none is empty, and none has in it what ends texts in C.
+            if not names or "" in names or "\0" in "".join(names):
+                return False
+            if len({name.casefold() for name in names}) < len(names):
                 return False
             self._names, self._kinds = names, {name: set() for name in names}
         if set(map(tuple, items)) == {self._names}:
