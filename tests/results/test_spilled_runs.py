@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-MEGABYTES = int(os.environ.get("NOETL_TEST_SPILL_MB", "300"))
+MEGABYTES = int(os.environ.get("NOETL_TEST_SPILL_MB", "150"))
 #: what DuckDB and a few blocks need; the data itself is none of it
-MOST_GROWTH_MB = 120
+MOST_GROWTH_MB = 100
 HEAD = """
 apiVersion: noetl.io/v2
 kind: Playbook
