@@ -212,14 +212,6 @@ def test_what_is_read_of_http_behind_a_sink_is_not_lost() -> None:
     assert todo or "output.http.status" not in text
 
 
-def test_collect_merge_in_a_sequential_loop_merges() -> None:
-    text, todo = migrated(
-        "workflow:\n  - step: a\n    loop: {in: [1, 2], iterator: x}\n"
-        "    tool: {kind: noop, result: {collect: {into: all, mode: merge}}}\n"
-    )
-    assert todo or 'set: {ctx.all: "{{ output.data }}"}' not in text
-
-
 @pytest.mark.parametrize("sign", ["spec: {result: {store: auto}}", "desc: x # in this context. it waits"])
 def test_a_step_runs_once_only_where_the_document_is_of_the_oldest_dialect(sign: str) -> None:
     text, _ = migrated(

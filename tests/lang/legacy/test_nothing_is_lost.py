@@ -82,9 +82,18 @@ def test_a_list_of_rows_in_a_sink_is_written() -> None:
     assert "data: [{id: 1}, {id: 2}]" in text
 
 
-def test_one_argument_that_may_be_a_column_is_left_to_a_person() -> None:
-    found = sink('{kind: postgres, auth: pg, table: t, args: {payload: "{{ this.data }}"}}')
-    assert found.todo == ["if this is no list of rows, it was one row with the column `payload`"]
+@pytest.mark.parametrize(("given", "value"), [("this.data", "output.data"), ("this.body.x", "output.data.x")])
+def test_whether_one_argument_is_the_rows_or_a_column_is_decided_by_the_run(given: str, value: str) -> None:
+    found = sink(f'{{kind: postgres, auth: pg, table: t, args: {{payload: "{{{{ {given} }}}}"}}}}')
+    decided = (
+        f"{value} if {value} is iterable and {value} | reject('mapping') | list == [] else [{{'payload': {value}}}]"
+    )
+    assert f'data: "{{{{ {decided} }}}}"' in found.clean()
+
+
+def test_one_argument_that_is_more_than_a_path_and_may_be_a_column_is_left_to_a_person() -> None:
+    found = sink('{kind: postgres, auth: pg, table: t, args: {data: "{{ this.data | list }}"}}')
+    assert found.todo == ["if this is no list of rows, it was one row with the column `data`"]
 
 
 def test_the_columns_of_a_chunked_sink_are_not_dropped_in_silence() -> None:
@@ -284,6 +293,11 @@ def test_a_token_of_the_environment_is_a_keychain_entry_from_there(auth: str) ->
 
 def test_a_token_of_the_environment_in_the_keychain_is_from_there() -> None:
     found = Result('keychain: [{name: k, kind: bearer, token: "{{ env.X }}"}]\nworkflow: [{step: end}]\n')
+    assert found.clean().startswith("keychain: [{name: k, kind: bearer, from: {env: X}}]")
+
+
+def test_a_mapped_secret_of_the_environment_is_from_there() -> None:
+    found = Result('keychain: [{name: k, type: bearer, map: {token: "{{ env.X }}"}}]\nworkflow: [{step: end}]\n')
     assert found.clean().startswith("keychain: [{name: k, kind: bearer, from: {env: X}}]")
 
 

@@ -34,3 +34,62 @@ def test_a_result_beside_an_output_stays() -> None:
     assert 'result: {x: "{{ output.data }}"}' in text
     assert len(todo) == 1
     assert errors(body, legacy=True) == ["legacy-result"]
+
+
+def test_the_name_of_a_result_is_read_in_its_own_pipeline() -> None:
+    text, todo = migrated(
+        """\
+        workflow:
+          - step: a
+            tool:
+              - one: {kind: noop, result: r}
+              - two: {kind: noop, output: "{{ r.x }}"}
+              - three: {kind: noop, output: "{{ r.data.x }}"}
+        """
+    )
+    assert not todo
+    assert text.count("step.r.x") == 2
+    assert 'one: {kind: noop, set: {step.r: "{{ output.data }}"}}' in text
+
+
+def test_the_name_of_a_result_inside_of_a_loop_is_of_the_iteration() -> None:
+    text, _ = migrated(
+        """\
+        workflow:
+          - step: a
+            loop: {in: [1, 2], iterator: n, spec: {mode: parallel}}
+            tool:
+              - one: {kind: noop, result: r}
+              - two: {kind: noop, output: "{{ r.x }}"}
+        """
+    )
+    assert 'output: "{{ iter.r.x }}"' in text
+
+
+def test_a_result_that_later_steps_read_is_that_of_its_own_task() -> None:
+    text, _ = migrated(
+        """\
+        workflow:
+          - step: a
+            tool:
+              - one: {kind: noop, result: r}
+              - two: {kind: noop}
+            next: {arcs: [{step: b}]}
+          - {step: b, tool: {kind: noop, output: "{{ r.x }}"}}
+        """
+    )
+    assert 'one: {kind: noop, set: {ctx.r: "{{ output.data }}"}}' in text
+    assert 'output: "{{ ctx.r.x }}"' in text
+
+
+def test_what_a_sequential_loop_merges_finds_what_is_there() -> None:
+    text, todo = migrated(
+        """\
+        workflow:
+          - step: a
+            loop: {in: [1, 2], iterator: x}
+            tool: {kind: noop, result: {collect: {into: all, mode: merge}}}
+        """
+    )
+    assert 'set: {ctx.all: "{{ dict(ctx.all | default({}), **output.data) }}"}' in text
+    assert "replaced, not merged" in todo[0]

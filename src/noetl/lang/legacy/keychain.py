@@ -24,6 +24,8 @@ _KEPT_FOR = frozenset({"global", "local", "shared", "catalog", "execution"})
 #: headers of a token request that say what every one says
 _USUAL_HEADERS = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
 _OLDER = ("credential", "ref", "data", "map", "method", "headers")
+#: the keys that hold a credential's one secret
+_SECRETS = ("token", "secret")
 _OF_OAUTH = ("client_id", "client_secret", "scope", "audience")
 
 
@@ -77,17 +79,23 @@ def _entry(doc: Lowering, item: MapNode, keychain: Entry) -> None:
     _oauth(doc, item)
     _secret(doc, item)
     _kept(doc, item, kind.text)
-    variable = env_of(item.get("token"))
-    if variable and "from" not in item:
-        token = item.take("token")
-        assert token is not None
-        doc.found("habit", f"`env.{variable}` in a keychain entry", f"`from: {{env: {variable}}}`", token.key)
-        item.put(entry("from", make({"env": variable}, near=token.key), near=token.key))
+    _of_environment(doc, item)
     _rest(doc, item, keychain)
 
 
+def _of_environment(doc: Lowering, item: MapNode) -> None:
+    """A secret out of the environment: that is where the credential is from."""
+    for word in _SECRETS:
+        variable = env_of(item.get(word))
+        if variable and "from" not in item:
+            told = item.take(word)
+            assert told is not None
+            doc.found("habit", f"`env.{variable}` in a keychain entry", f"`from: {{env: {variable}}}`", told.key)
+            item.put(entry("from", make({"env": variable}, near=told.key), near=told.key))
+
+
 def _has_habits(item: MapNode) -> bool:
-    if text_of(item, "scope") in _KEPT_FOR or env_of(item.get("token")):
+    if text_of(item, "scope") in _KEPT_FOR or any(env_of(item.get(word)) for word in _SECRETS):
         return True
     return any(word in item for word in (*_OLDER, *_RENAMED, *_KEPT))
 
@@ -143,7 +151,10 @@ def _secret(doc: Lowering, item: MapNode) -> None:
         return
     doc.found("habit", "`map` of a keychain entry", "`secret`", found.key)
     item.take("map")
-    item.put(entry("secret", found.value.entries[0].value, near=found.value))
+    only = found.value.entries[0]
+    item.put(entry("secret", only.value, near=found.value))
+    if text_of(item, "kind") == "secret_manager" and only.name != "value":
+        doc.secret_fields[text_of(item, "name")] = only.name
 
 
 def _kept(doc: Lowering, item: MapNode, kind: str) -> None:

@@ -37,7 +37,9 @@ class Lowering:
         #: names whose values are results of steps or tasks, published in `ctx`
         self.results: set[str] = set()
         #: those that only a tool named: published by its step if another one reads them
-        self.tool_results: dict[str, MapNode] = {}
+        self.tool_results: dict[str, tuple[MapNode, MapNode]] = {}
+        #: by credential, the name that its one secret had
+        self.secret_fields: dict[str, str] = {}
         #: names that a step's own `vars:` block published
         self.step_vars: set[str] = set()
         #: something older was found: the document is not of today

@@ -25,6 +25,7 @@ from noetl.lang.legacy.scene import (
     not_there,
     of_output,
     payload_parts,
+    publisher,
     sugar_conditions,
     targets,
     unwraps,
@@ -65,6 +66,7 @@ class _Names:
             "step": self.status,
             "iter": self.outside_loop,
             "null": partial(words.null, doc),
+            "keychain": partial(words.keychain, doc),
             "context": self.context,
             "vars": self.vars,
             **dict.fromkeys(_HABITS, self.habit),
@@ -170,7 +172,8 @@ class _Names:
 
     def is_canonical(self, roots: set[str], reads: Iterable[Read], scene: Scene, node: Scalar) -> bool:
         """Whether nothing in a template can be of another age; most are, and cost no second look."""
-        if roots - _SCOPES or ("iter" in roots and not scene.in_loop):
+        mapped = "keychain" in roots and self.doc.secret_fields
+        if roots - _SCOPES or mapped or ("iter" in roots and not scene.in_loop):
             return False
         if "event" in roots and any(word in node.text for word in (*words.EVENTS, "step.exit")):
             return False
@@ -299,13 +302,15 @@ class _Names:
             self.doc.todo(scene.holder, said, node)
             return None
         if scope is not None:
-            owner = self.doc.tool_results.get(root)
-            if owner is not None:
-                add_set(owner, f"ctx.{root}", "{{ output.data }}", node)
+            named = self.doc.tool_results.get(root)
+            if named is not None and any(task is named[1] for task in scene.earlier.values()):
+                return self.earlier_task(chain, scene, node, named[1])
+            if named is not None:
+                add_set(publisher(*named), f"ctx.{root}", "{{ output.data }}", node)
             self.doc.found("bare-name", f"the bare name `{root}`", f"`{scope}.{root}`", node)
             return Renamed(1, f"{scope}.{root}")
         if root in scene.earlier:
-            return self.earlier_task(chain, scene, node)
+            return self.earlier_task(chain, scene, node, scene.earlier[root])
         if root in self.steps or root in self.workload:
             return self.step_or_workload(chain, scene, node)
         if root in self.doc.bare_targets:
@@ -338,13 +343,16 @@ class _Names:
         self.doc.found("bare-name", f"the bare name `{root}`", f"`workload.{root}`", node)
         return Renamed(1, f"workload.{root}")
 
-    def earlier_task(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed:
-        """An earlier task of the same pipeline by its name."""
+    def earlier_task(self, chain: Chain, scene: Scene, node: Scalar, task: MapNode) -> Renamed:
+        """An earlier task of the same pipeline, by its name or by that of its result."""
         root = chain.parts[0]
         scope = "iter" if scene.in_loop else "step"
-        self.doc.found("habit", f"the task's name `{root}` as its result", f"`{scope}.{root}`", node)
-        add_set(scene.earlier[root], f"{scope}.{root}", "{{ output.data }}", node)
-        consumed = payload_parts(chain, text_of(scene.earlier[root], "kind"))
+        if task is scene.earlier.get(root):
+            self.doc.found("habit", f"the task's name `{root}` as its result", f"`{scope}.{root}`", node)
+        else:
+            self.doc.found("bare-name", f"the bare name `{root}`", f"`{scope}.{root}`", node)
+        add_set(task, f"{scope}.{root}", "{{ output.data }}", node)
+        consumed = payload_parts(chain, text_of(task, "kind"))
         return Renamed(consumed, f"{scope}.{root}")
 
     def step_result(self, chain: Chain, scene: Scene, node: Scalar) -> Renamed:
@@ -372,7 +380,7 @@ class _Names:
     def written_elsewhere(self, name: str) -> bool:
         """Whether another step than the one of that name writes `ctx.<name>`."""
         own = self.steps[name]
-        if self.doc.tool_results.get(name, own) is not own:
+        if self.doc.tool_results.get(name, (own,))[0] is not own:
             return True
         return any(writer is not own for writer in self.writers.get(f"ctx.{name}", ()))
 

@@ -69,7 +69,7 @@ def _tool_result(doc: Lowering, step: MapNode, task: MapNode, *, publishes: bool
         task.put(entry("result", found.value, near=found.key))
         if publishes:
             doc.results.add(found.value.text)
-            doc.tool_results[found.value.text] = step
+            doc.tool_results[found.value.text] = (step, task)
 
 
 def _binding(doc: Lowering, step: MapNode, task: MapNode | None, found: Entry) -> None:
@@ -119,12 +119,20 @@ def _collect(doc: Lowering, step: MapNode, collect: MapNode) -> None:
     if mode != "merge":
         add_set(step, f"ctx.{name}", _RESULT, collect)
         return
-    for _task_name, task in list(task_items(step))[-1:]:
-        add_set(task, f"ctx.{name}", _RESULT, collect)
     loop = map_of(step, "loop")
-    if loop is not None and text_of(map_of(loop, "spec"), "mode") != "parallel":
-        doc.todo(step.entry("tool"), f"each iteration replaces `ctx.{name}`: merge it with what is there", collect)
-    if loop is not None and text_of(map_of(loop, "spec"), "mode") == "parallel":
+    parallel = loop is not None and text_of(map_of(loop, "spec"), "mode") == "parallel"
+    merged = _RESULT
+    if loop is not None and not parallel:
+        # Reducers are of parallel loops; here each iteration finds what those before it wrote.
+        merged = f"{{{{ dict(ctx.{name} | default({{}}), **output.data) }}}}"
+        doc.todo(
+            step.entry("tool"),
+            f"a map inside of `ctx.{name}` is replaced, not merged: see whether that matters",
+            collect,
+        )
+    for _task_name, task in list(task_items(step))[-1:]:
+        add_set(task, f"ctx.{name}", merged, collect)
+    if loop is not None and parallel:
         policy = ensure_map(ensure_map(loop, "spec", collect), "policy", collect)
         ensure_map(policy, "reduce", collect).put(entry(f"ctx.{name}", make("merge", near=collect), near=collect))
 

@@ -228,6 +228,8 @@ _AFTER_AN_ERROR = re.compile(
     r"(?:\{\{\s*(?:event\.(?:name|type)\s*==\s*'call\.error'|output\.status\s*==\s*'error')"
     r"(?:\s+and\s+error\s+is\s+defined)?\s*\}\})?$"
 )
+#: a word for what a branch writes
+_SET = {"set_ctx": "set"}
 #: what a retry says when it makes another call than the one that was made
 _OTHER_CALL = ("params", "args", "url", "endpoint", "data")
 
@@ -293,7 +295,9 @@ def _parts(then: Node | None) -> dict[str, Node]:
     if isinstance(then, MapNode):
         if "step" in then:
             return {"next": then}
-        return {one.name: one.value for one in then.entries}
+        if text_of(then, "do") == "retry":
+            return {"retry": MapNode([one for one in then.entries if one.name != "do"], then.start, then.end)}
+        return {_SET.get(one.name, one.name) if "set" not in then else one.name: one.value for one in then.entries}
     parts: dict[str, Node] = {}
     targets: list[Node] = []
     for item in then.items if isinstance(then, ListNode) else []:

@@ -63,6 +63,15 @@ def kind_of(step: MapNode) -> str:
     return text_of(tasks[-1], "kind") if tasks else ""
 
 
+def publisher(step: MapNode, task: MapNode) -> MapNode:
+    """Who writes the result of a task for later steps: its step, where that has the same output, else the task itself."""
+    behind = [one for _, one in task_items(step)]
+    while behind and behind[0] is not task:
+        behind.pop(0)
+    same = all(text_of(one, "output") == "{{ _prev }}" for one in behind[1:])
+    return step if same or map_of(step, "loop") is not None else task
+
+
 def payload_parts(chain: Chain, kind: str) -> int:
     """How many parts of `step.data.field` say no more than "its output"."""
     parts = chain.parts

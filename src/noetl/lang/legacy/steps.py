@@ -9,6 +9,8 @@ from noetl.model.shape import Record
 
 _STEP = SHAPES["Step"]
 assert isinstance(_STEP, Record)
+#: kinds that call something, and what they give to it
+_CALLS = {"workbook": ("args",), "playbook": ("args",)}
 #: what stays with the step when its other keys become its tool
 STEP_KEYS = frozenset(_STEP.keys) | {
     "when", "case", "vars", "result", "bind", "next_mode", "sink", "save", "retry", "args", "loop", "pipe", "description",
@@ -106,7 +108,9 @@ def _tool_word(doc: Lowering, step: MapNode) -> None:
 
 def _fold(step: MapNode, kind: Entry, *, at: int | None = None) -> None:
     """Make a tool out of a kind and all keys of the step that are not a step's own."""
-    moved = [one for one in step.entries if one.name not in STEP_KEYS]
+    # What is called sees nothing of its caller's input: beside such a kind, `args` were the call's own.
+    own = _CALLS.get(text_of(MapNode([kind], 0, 0), "kind"), ())
+    moved = [one for one in step.entries if one.name not in STEP_KEYS or one.name in own]
     for one in moved:
         step.take(one.name)
     tool = MapNode([kind, *moved], kind.key.start, kind.value.end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -26,6 +27,9 @@ OWN = frozenset({"this", "result"})
 _BODY = frozenset({"body", "data", "rows", "json", "result"})
 #: names of arguments that hold rows rather than a column
 _ROWS = frozenset({"rows", "items", "records", "results", "activities"})
+#: a plain name, and a template that is no more than a path
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_PATH = re.compile(r"\{\{\s*([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*\}\}")
 _WORDS = {"ok": "ok", "success": "ok", "error": "error", "failed": "error"}
 #: by kind: the keys that say how to write, in place of where
 _STATEMENTS = {"postgres": ("statement", "command", "query", "sql"), "duckdb": ("commands", "command", "query", "statement"),
@@ -176,7 +180,7 @@ def data_of(sink: MapNode, origin: Origin) -> Node | str:
         return WHOLE
     if not isinstance(given.value, MapNode):
         return _text(origin.rename(given.value))
-    rows = rows_of(given.value, origin)
+    rows = _rows_or_column(given.value, origin) or rows_of(given.value, origin)
     if rows is not None:
         return rows
     if "mapping" in body_of(sink):
@@ -186,6 +190,19 @@ def data_of(sink: MapNode, origin: Origin) -> Node | str:
         if node.text.strip() == WHOLE:
             node.rewrite("{{ output.data | tojson }}")  # a whole payload in one column is written as JSON
     return make([row], near=given.value)
+
+
+def _rows_or_column(args: MapNode, origin: Origin) -> str | None:
+    """One argument is the rows if it is a list of maps, else a column of one row; what it is, the run will show."""
+    only = args.entries[0] if len(args.entries) == 1 else None
+    if only is None or only.name in _ROWS or not isinstance(only.value, Scalar) or not _NAME.fullmatch(only.name):
+        return None
+    found = _PATH.fullmatch(str(_text(origin.rename(only.value))))
+    if found is None or (found[1] == "output.data" and origin.kind in (*SQL, "transfer")):
+        return None
+    value = found[1]
+    rows = f"{value} is iterable and {value} | reject('mapping') | list == []"
+    return f"{{{{ {value} if {rows} else [{{'{only.name}': {value}}}] }}}}"
 
 
 def rows_of(args: MapNode, origin: Origin) -> Node | str | None:

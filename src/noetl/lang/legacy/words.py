@@ -1,4 +1,4 @@
-"""Words of older runtimes inside templates: `outcome` and its parts, events by other names, `null`."""
+"""Words of older runtimes inside templates: `outcome` and its parts, events by other names, secrets, `null`."""
 
 from __future__ import annotations
 
@@ -93,3 +93,12 @@ def output(doc: Lowering, chain: Chain, scene: Scene, node: Scalar) -> Renamed |
         said = f"`{name}`: `output.data` is the body itself, and its status is `output.http.status`"
         doc.unsure.append((scene.holder, said, node))
     return None
+
+
+def keychain(doc: Lowering, chain: Chain, _scene: Scene, node: Scalar) -> Renamed | None:
+    """The one secret of an entry, which `map` had given a name."""
+    name, field = (*chain.parts[1:3], "", "")[:2]
+    if not field or doc.secret_fields.get(name) != field:
+        return None
+    doc.found("habit", f"`keychain.{name}.{field}`", f"`keychain.{name}.value`", node)
+    return Renamed(3, f"keychain.{name}.value")
