@@ -85,12 +85,13 @@ class Caller:
     ) -> Call | Output:
         """The same with its credentials; or the output of a task that cannot, or must not, be tried."""
         try:
-            call = await auth.authorized(self.call(move, progress, outer), move.task, self.keychain)
+            call = self.call(move, progress, outer)
+            unable = _unable(self.around.tools[move.task.kind], call)
+            return unable or await auth.authorized(call, move.task, self.keychain)
         except TemplateError as error:
             return failed(failure_of(error))
         except NoCredential as error:
             return failed(auth.failure_of(error))
-        return _unable(self.around.tools[move.task.kind], call) or call
 
     async def run(self, call: Call, task: Task) -> Output:
         """Run the tool; once more with a new token if the one it had was refused."""
