@@ -106,12 +106,13 @@ def folding(table: Table) -> None:
     from noetl.model.events import Fact, decode, encode
     from noetl.model.requests import Open
     from noetl.model.state import Execution
+    from noetl.server.catalog import Catalog
     from noetl.tools.registry import Kinds
 
     text = chain(2, "noop").replace("step: s1}", "step: s0}", 1)
     net = load(text.replace("arcs: [{step: end}]", "arcs: [{step: s0}]"), Kinds()).net
     assert net is not None
-    outlook, log = Outlook(net), []
+    outlook, log = Outlook(net, Catalog(Kinds())), []
     state, decision = open_execution(outlook, Open("x", "h"), 1.0, lambda: "id")
     log += [encode(event) for event in decision.events]
     while len(log) < 50_000:
