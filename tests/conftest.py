@@ -7,7 +7,10 @@ import gc
 from collections.abc import Iterator
 
 import pytest
+from servers import bucket, database, postgres_server, s3_server
 from soundness import unsound
+
+__all__ = ["bucket", "database", "postgres_server", "s3_server"]
 
 # Commands freeze what they have loaded; a process that runs many of them would never let go of what DuckDB wants back.
 atexit.register(gc.unfreeze)
@@ -22,5 +25,5 @@ def stores_are_sound(request: pytest.FixtureRequest) -> Iterator[None]:
     exempt = request.node.get_closest_marker("damages") is not None or "stores" in request.node.path.parts
     if folder is None or exempt:
         return
-    for database in folder.rglob("noetl.db"):
-        assert unsound(database) == []
+    for store in folder.rglob("noetl.db"):
+        assert unsound(store) == []

@@ -1,0 +1,33 @@
+"""Ports of this machine."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from noetl.errors import NoetlError
+
+_BETWEEN_S = 0.02
+
+
+class NotStarted(NoetlError):
+    """A server did not come up."""
+
+
+def free_port() -> int:
+    """A port that nobody listens on at the moment."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def wait_for(port: int, within: float, what: str) -> None:
+    """Wait until somebody listens. NotStarted: nobody does."""
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(_BETWEEN_S)
+    raise NotStarted(f"{what} did not listen on port {port} within {within:g} s")

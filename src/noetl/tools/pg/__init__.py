@@ -1,0 +1,1 @@
+"""PostgreSQL, for whoever talks to it: connections from credentials, what its errors mean."""

@@ -1,0 +1,80 @@
+"""Real servers for tests: one of each for a whole process of tests, a database or a bucket for each test."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from noetl.services.postgres import Postgres
+from noetl.services.s3 import S3
+
+#: what is lost with the power is of no interest here, and disks of test machines are slow
+QUICK = {"fsync": "off", "shared_buffers": "64MB", "max_connections": "60"}
+
+
+class Database(NamedTuple):
+    """A database that is empty and the test's own."""
+
+    server: Postgres
+    name: str
+
+    @property
+    def url(self) -> str:
+        return self.server.url(self.name)
+
+    @property
+    def credential(self) -> dict[str, object]:
+        """The fields of a keychain entry for it."""
+        at = self.server
+        return {"host": at.host, "port": at.port, "user": at.user, "password": at.password, "database": self.name}
+
+
+class Bucket(NamedTuple):
+    """A bucket that is empty and the test's own."""
+
+    server: S3
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        """Where its objects are files."""
+        return self.server.folder / self.name
+
+    @property
+    def credential(self) -> dict[str, object]:
+        """The fields of a keychain entry for it."""
+        at = self.server
+        return {"endpoint": at.url, "region": "us-east-1", "access_key_id": at.access_key, "secret_access_key": at.secret_key}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    with Postgres(tmp_path_factory.mktemp("postgres"), settings=QUICK) as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres_server: Postgres) -> Iterator[Database]:
+    import psycopg
+
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"'.encode())
+    yield Database(postgres_server, name)
+    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+        connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with S3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(s3_server: S3) -> Bucket:
+    return Bucket(s3_server, s3_server.make_bucket(f"test-{uuid.uuid4().hex[:12]}"))

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+import pytest
+from servers import Bucket, Database
+
+from noetl.services.postgres import Postgres
+from noetl.services.s3 import S3
+
+
+def test_a_database_takes_and_gives_rows(database: Database) -> None:
+    with psycopg.connect(database.url) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 41 + 1 AS n")
+        assert connection.execute("SELECT n FROM t").fetchall() == [(42,)]
+
+
+def test_a_wrong_password_is_refused(database: Database) -> None:
+    wrong = database.url.replace(database.server.password, "wrong")
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(wrong)
+
+
+def test_a_server_keeps_its_data_and_its_port_over_a_crash(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with Postgres(folder) as server:
+        with psycopg.connect(server.url()) as connection:
+            connection.execute("CREATE TABLE t AS SELECT 7 AS n")
+        server.stop(at_once=True)
+        server.start()
+        with psycopg.connect(server.url()) as connection:
+            assert connection.execute("SELECT n FROM t").fetchone() == (7,)
+
+
+def test_a_bucket_is_a_folder_that_speaks_s3(bucket: Bucket) -> None:
+    from obstore.store import S3Store
+
+    given = bucket.credential
+    store = S3Store(
+        bucket.name,
+        endpoint=given["endpoint"],
+        region=given["region"],
+        access_key_id=given["access_key_id"],
+        secret_access_key=given["secret_access_key"],
+        client_options={"allow_http": True},
+    )
+    store.put("a/b.txt", b"hello")
+    assert (bucket.folder / "a" / "b.txt").read_bytes() == b"hello"
+    assert bytes(store.get("a/b.txt").bytes()) == b"hello"
+
+
+def test_a_stopped_server_listens_no_more(tmp_path: Path) -> None:
+    import socket
+
+    server = S3(tmp_path / "s3")
+    server.start()
+    server.stop()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", server.port)) != 0
+
+
+def test_an_s3_client_with_another_key_is_refused(bucket: Bucket) -> None:
+    from obstore.exceptions import BaseError
+    from obstore.store import S3Store
+
+    store = S3Store(
+        bucket.name,
+        endpoint=bucket.server.url,
+        region="us-east-1",
+        access_key_id=bucket.server.access_key,
+        secret_access_key="another",
+        client_options={"allow_http": True},
+    )
+    with pytest.raises(BaseError):
+        store.put("a.txt", b"hello")
