@@ -91,6 +91,23 @@ def test_a_stable_source_goes_on_at_the_first_chunk_that_was_not_recorded(tmp_pa
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".") and path.name != ".drafts"]
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_chunks_that_came_together_are_not_brought_twice(tmp_path: Path, when: str) -> None:
+    rows = 250_000
+    with (tmp_path / "in.csv").open("w") as file:
+        file.write("id,v\n")
+        file.writelines(f"{n},{'x' * 50}\n" for n in range(rows))
+    targets = [{"kind": "duckdb", "file": "o.duckdb", "table": "t"}, {"kind": "file", "path": "a.csv", "mode": "append"}]
+    task = {"kind": "transfer", "source": {"kind": "file", "path": "in.csv"}, "targets": targets}
+    assert attempt(tmp_path, task, 2, when) is None
+    output = attempt(tmp_path, task)
+    assert output is not None
+    assert output["error"] is None, output["error"]
+    assert (output["data"]["rows"], output["data"]["chunks"]) == (rows, rows // 10_000)
+    assert table(tmp_path, "SELECT count(DISTINCT id) FROM t") == table(tmp_path, "SELECT count(*) FROM t") == [rows]
+    assert ids(tmp_path / "a.csv") == list(range(rows))
+
+
 @contextmanager
 def recorder() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
     seen: list[tuple[str, Any]] = []

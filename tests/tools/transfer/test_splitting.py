@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetl.tools.transfer import splitting
-from noetl.tools.transfer.splitting import pieces
+from noetl.tools.transfer.splitting import Piece, pieces
 
 FIELDS = st.text(alphabet='ab",\n\r ;é', max_size=8)
 
@@ -33,6 +33,31 @@ def test_rows_of_csv_are_cut_where_they_end(rows: list[list[str]], size: int, bl
     assert counts == [piece.rows for piece in found]
     assert counts == [size] * (len(rows) // size) + ([len(rows) % size] if len(rows) % size else [])
     assert [piece.last for piece in found] == [False] * (len(found) - 1) + [True] * bool(found)
+
+
+def _rests(found: list[Piece]) -> list[bytes]:
+    """What follows each piece."""
+    return [b"".join(piece.body for piece in found[at + 1 :]).strip() for at in range(len(found))]
+
+
+@given(
+    lines=st.lists(st.sampled_from(["a,b", "", "\r", '"x\ny",2', '"",1', '"q""",3']), max_size=40),
+    size=st.integers(1, 5),
+    fill=st.integers(0, 60),
+    block=st.integers(1, 60),
+)
+def test_chunks_that_come_together_are_the_same_chunks(lines: list[str], size: int, fill: int, block: int) -> None:
+    body = "".join(f"{line}\n" for line in lines).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(splitting, "_BLOCK", block)
+        singly = list(pieces(io.BytesIO(body), 0, size, quote=b'"'))
+        together = list(pieces(io.BytesIO(body), 0, size, quote=b'"', fill=fill))
+    bodies = [b"".join(piece.body for piece in found).rstrip() for found in (singly, together)]
+    assert bodies[0] == bodies[1] == body.rstrip()
+    assert sum(piece.rows for piece in together) == sum(piece.rows for piece in singly)
+    assert all(piece.rows % size == 0 and len(piece.body) >= fill for piece in together[:-1])
+    assert all(body[piece.end :].strip() == rest for piece, rest in zip(together, _rests(together), strict=True))
+    assert [piece.last for piece in together] == [False] * (len(together) - 1) + [True] * bool(together)
 
 
 def test_a_place_in_the_file_is_where_the_next_row_begins() -> None:

@@ -109,6 +109,11 @@ def reads_row(found: Template) -> bool:
     return any(read.path[0] == "row" for read in found.facts.reads)
 
 
+def reads_chunk(tree: Any) -> bool:
+    """Whether templates want to know anything of the chunk."""
+    return any(read.path[0] == "chunk" for found in value(tree).templates for read in found.facts.reads)
+
+
 def reads_data(tree: Any) -> bool:
     """Whether templates want the rows of the chunk as a list."""
     return any(

@@ -113,6 +113,7 @@ class Move:
             source=packed(source) | ({"query": plan.source["query"]} if plan.source["kind"] == "duckdb" else {}),
             targets=[packed(one) for one in plan.targets],
             size=plan.size,
+            sized=plan.sized,
             stream=plan.stream,
             token=plan.token,
             scopes=plan.scopes,
@@ -173,13 +174,13 @@ class Move:
         if found is None:
             await self._record(final=True)
             return
-        writing = [self._write(at, found["index"]) for at in range(len(self._plan.targets))]
+        writing = [self._write(at, found["index"], found["chunks"]) for at in range(len(self._plan.targets))]
         done = await asyncio.gather(*writing, return_exceptions=True)
         for error in done:
             if isinstance(error, BaseException):
                 raise error
         now.rows += found["size"]
-        now.chunks = found["index"] + 1
+        now.chunks = found["index"] + found["chunks"]
         now.position = found["position"]
         self._rows_since += found["size"]
         due = time.monotonic() - self._recorded_at >= self._every_s or self._rows_since >= _EVERY_ROWS
@@ -194,7 +195,7 @@ class Move:
         part = await anext(self._parts, None)
         await self._do("feed", rows=msgspec.json.encode(part or []), ended=part is None)
 
-    async def _write(self, at: int, index: int) -> None:
+    async def _write(self, at: int, index: int, chunks: int) -> None:
         if index < self._has[at]:
             return
         target = self._plan.targets[at]
@@ -209,7 +210,7 @@ class Move:
                 raise CallFailed({**told, "target": at + 1}) from None
             self._warned[at].append(told)
             self._world.log(self._call, "stderr", f"warning: chunk {index}: {told['message']}\n")
-        self._has[at] = index + 1
+        self._has[at] = index + chunks
 
     async def _record(self, *, final: bool) -> None:
         """Commit, and record how far it is."""

@@ -43,6 +43,8 @@ class Plan(msgspec.Struct):
     source: dict[str, Any]
     targets: list[dict[str, Any]]
     size: int
+    #: whether the author said how many rows a chunk has, and so how many are committed together
+    sized: bool
     stream: bool
     #: what names this transfer in its targets, the same in all attempts
     token: str
@@ -73,6 +75,7 @@ def plan_of(call: Call, world: World) -> Plan:
         source=_source(source, world),
         targets=targets,
         size=size,
+        sized="size" in chunk,
         stream=chunk.get("mode") == "stream",
         token=hashlib.sha256(call.key.encode()).hexdigest()[:16],
         scopes=_scopes(targets, call.scopes),

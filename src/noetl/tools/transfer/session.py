@@ -16,7 +16,7 @@ from noetl.expr import template
 from noetl.tools.datahost.databases import Database, within
 from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.diagnosis import explained
-from noetl.tools.transfer.mapping import reads_data
+from noetl.tools.transfer.mapping import reads_chunk, reads_data
 from noetl.tools.transfer.sources import Fed, Read, Source, source_of
 from noetl.tools.transfer.targets import target_of
 from noetl.tools.transfer.targets.target import Given, Surroundings, Target
@@ -46,6 +46,8 @@ class Session:
         self.source: Source | None = None
         author = within(given["restricted"], self.scratch) if given["source"]["kind"] == "duckdb" else self.config
         self._given_source = {**given["source"], "config": author}
+        #: nobody cares which rows are a chunk
+        self._alike = not (given["sized"] or given["stream"] or any(map(_is_particular, unpacked(given["targets"]))))
         self._with_data = [reads_data([one.given[key] for key in one.given]) for one in self.targets]
         self._database: Database | None = None
         self._cursors: dict[int, Any] = {}
@@ -77,15 +79,18 @@ class Session:
         whole = getattr(self.source, "whole", None)
         return {"total": self.source.total, "identity": self.source.identity, "whole": whole}
 
-    def read(self, running: Running, position: dict[str, Any], index: int) -> dict[str, Any] | None:
+    def read(self, running: Running, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """The next chunk; None: there is none."""
         assert self.source is not None
         if isinstance(self.source, Fed) and self.source.wants:
             return {"wants": True}
         if self._reading is None:
-            self._reading = self.source.chunks(running, position)
-            self.index = index - 1
-        if self.now is not None:
+            self.index = given["index"]
+            # A target that has some of these chunks already must not get them again together with others.
+            together = self._alike and all(one.chunks <= self.index for one in self.targets)
+            self._reading = self.source.chunks(running, given["position"], together=together)
+        elif self.now is not None:
+            self.index += self.now.chunks
             self.now.chunk.forget()
         self.now = self._ahead.result() if self._ahead is not None else next(self._reading, None)
         self._ahead = None
@@ -94,15 +99,22 @@ class Session:
         if not self.now.last and not isinstance(self.source, Fed):
             # While the targets take this one, the next one is read.
             self._ahead = self._reader.submit(next, self._reading, None)
-        self.index += 1
-        return {"size": self.now.chunk.size, "last": self.now.last, "position": self.now.position, "index": self.index}
+        chunk, last, position, chunks = self.now
+        return {"size": chunk.size, "last": last, "position": position, "index": self.index, "chunks": chunks}
 
     # --- the targets -----------------------------------------------------------------------------------------------------
 
     def write(self, running: Running, at: int) -> tuple[dict[str, Any], bytes]:
         assert self.now is not None
         target, connection = self.targets[at], self._cursor(running, at)
-        given = Given(self.index, self.now.chunk, self._about(at, connection), connection, str(self.scratch))
+        given = Given(
+            self.index,
+            self.index + self.now.chunks,
+            self.now.chunk,
+            self._about(at, connection),
+            connection,
+            str(self.scratch),
+        )
         if connection is None:
             return target.write(running, given)
         with running.using(connection):
@@ -158,6 +170,11 @@ class Session:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
+def _is_particular(target: Mapping[str, Any]) -> bool:
+    """Whether it makes a difference to a target what a chunk is."""
+    return target["kind"] == "http" or target.get("on_error") == "warn" or reads_chunk(target)
+
+
 def _now() -> str:
     from datetime import UTC, datetime
     from time import time
@@ -195,7 +212,7 @@ def feed(_running: Running, given: dict[str, Any]) -> None:
 
 def read(running: Running, given: dict[str, Any]) -> dict[str, Any] | None:
     """Go to the next chunk."""
-    return _sessions[given["session"]].read(running, given["position"], given["index"])
+    return _sessions[given["session"]].read(running, given)
 
 
 def write(running: Running, given: dict[str, Any]) -> tuple[dict[str, Any], bytes]:

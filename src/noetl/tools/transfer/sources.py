@@ -20,16 +20,19 @@ from noetl.tools.transfer.sampling import SAMPLE, columns_of
 from noetl.tools.transfer.splitting import pieces
 
 _AT_ONCE = 10_000
+#: what is read at once has so many bytes, or is one chunk; DuckDB is quickest with as many rows as it keeps in a group
+_FILL = 4 << 20
 #: DuckDB's word for a part of a dialect that was not seen
 _NONE = "(empty)"
 
 
 class Read(NamedTuple):
-    """A chunk, whether it is the last, and where to go on behind it."""
+    """A chunk or several in one, whether it is the last, and where to go on behind it."""
 
     chunk: Chunk
     last: bool
     position: dict[str, Any]
+    chunks: int = 1
 
 
 class Source:
@@ -40,8 +43,8 @@ class Source:
     #: what must not have changed for the same rows to come again, from the same place on
     identity: Any = None
 
-    def chunks(self, running: Running, position: Mapping[str, Any]) -> Iterator[Read]:
-        """The chunks from a position on; `{}` is the start."""
+    def chunks(self, running: Running, position: Mapping[str, Any], *, together: bool) -> Iterator[Read]:
+        """The chunks from a position on; `{}` is the start. `together`: nobody minds to take several in one."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -68,7 +71,7 @@ class Fed(Source):
         """Whether there have to be more rows before there is a chunk."""
         return not self._ended and len(self._held) <= self._size
 
-    def chunks(self, running: Running, position: Mapping[str, Any]) -> Iterator[Read]:  # noqa: ARG002
+    def chunks(self, running: Running, position: Mapping[str, Any], *, together: bool) -> Iterator[Read]:  # noqa: ARG002
         first, skip = 0, int(position.get("rows", 0))
         while self._held:
             some, self._held = self._held[: self._size], self._held[self._size :]
@@ -150,11 +153,12 @@ class Text(Source):
             first = next(pieces(file, 0, 1, quote=self._quote), None)
         return first.end if first is not None else 0
 
-    def chunks(self, running: Running, position: Mapping[str, Any]) -> Iterator[Read]:  # noqa: ARG002
+    def chunks(self, running: Running, position: Mapping[str, Any], *, together: bool) -> Iterator[Read]:  # noqa: ARG002
         offset, first = int(position.get("offset", self._start)), int(position.get("rows", 0))
         with self._open() as file:
             file.seek(offset)
-            for number, piece in enumerate(pieces(file, offset, self._size, quote=self._quote)):
+            cut = pieces(file, offset, self._size, quote=self._quote, fill=_FILL if together else 0)
+            for number, piece in enumerate(cut):
                 path = self._scratch / f"chunk-{number % 4}"
                 path.write_bytes(piece.body)
                 chunk: Chunk
@@ -163,7 +167,7 @@ class Text(Source):
                 else:
                     chunk = Csv(path, piece.rows, first, self._types, self._options)
                 first += piece.rows
-                yield Read(chunk, piece.last, {"offset": piece.end, "rows": first})
+                yield Read(chunk, piece.last, {"offset": piece.end, "rows": first}, -(-piece.rows // self._size))
 
 
 class Unsplittable(Exception):
@@ -186,13 +190,15 @@ class Query(Source):
         self._types = {column[0]: str(column[1]) for column in described}
         self._bytes = self._stage.stat().st_size
 
-    def chunks(self, running: Running, position: Mapping[str, Any]) -> Iterator[Read]:  # noqa: ARG002
+    def chunks(self, running: Running, position: Mapping[str, Any], *, together: bool) -> Iterator[Read]:  # noqa: ARG002
         total = self.total or 0
-        for first in range(int(position.get("rows", 0)), total, self._size):
-            rows = min(self._size, total - first)
+        one = max(1, self._bytes * self._size // max(1, total))
+        chunks = max(1, _FILL // one) if together else 1
+        for first in range(int(position.get("rows", 0)), total, self._size * chunks):
+            rows = min(self._size * chunks, total - first)
             size = self._bytes * rows // total
             chunk = Staged(self._stage, first, rows, size, self._types)
-            yield Read(chunk, first + rows >= total, {"rows": first + rows})
+            yield Read(chunk, first + rows >= total, {"rows": first + rows}, -(-rows // self._size))
 
     def close(self) -> None:
         self._stage.unlink(missing_ok=True)

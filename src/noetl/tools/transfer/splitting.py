@@ -19,54 +19,87 @@ class Piece(NamedTuple):
     last: bool
 
 
-def pieces(file: IO[bytes], start: int, size: int, *, quote: bytes | None) -> Iterator[Piece]:
-    """The rows of a file from a place on, so many at once. A line is a row, unless its `quote` is not closed."""
+def pieces(file: IO[bytes], start: int, size: int, *, quote: bytes | None, fill: int = 0) -> Iterator[Piece]:
+    """The rows of a file from a place on, so many at once. A line is a row, unless its `quote` is not closed.
+
+    A piece has `size` rows, or the smallest multiple of it that takes `fill` bytes.
+    """
     held: list[bytes] = []
-    rows, offset = 0, start
+    rows, length, offset = 0, 0, start
     waiting: Piece | None = None
-    for line_group in _groups(file, quote):
-        for body, count in _portions(line_group, size, rows):
+    for block in _blocks(file, quote):
+        for body, count in (
+            [(block.text, block.rows)] if _whole(block, rows, length, size, fill) else block.cut(size, rows)
+        ):
             held.append(body)
             rows += count
-            if rows < size:
+            length += len(body)
+            if not rows or rows % size or length < fill:
                 continue
-            whole = b"".join(held)
-            offset += len(whole)
+            offset += length
             if waiting is not None:
                 yield waiting
-            waiting, held, rows = Piece(whole, rows, offset, last=False), [], 0
+            waiting = Piece(b"".join(held), rows, offset, last=False)
+            held, rows, length = [], 0, 0
     if waiting is not None:
         yield waiting._replace(last=not rows)
     if rows:
-        whole = b"".join(held)
-        yield Piece(whole, rows, offset + len(whole), last=True)
+        yield Piece(b"".join(held), rows, offset + length, last=True)
 
 
-def _portions(lines: list[bytes], size: int, rows: int) -> Iterator[tuple[bytes, int]]:
-    """Rows in portions that fill up to a chunk; lines that hold nothing are no rows."""
-    at = 0
-    while at < len(lines):
-        some = lines[at : at + size - rows]
-        at += len(some)
-        blank = sum(1 for line in some if not line.strip(b"\r\n"))
-        count = len(some) - blank
-        yield b"".join(some), count
-        rows = (rows + count) % size
+class _Block(NamedTuple):
+    """Whole rows. Where every line is one of them they are counted, and not yet told apart."""
+
+    text: bytes
+    rows: int
+    lines: list[bytes] | None = None
+
+    def cut(self, size: int, rows: int) -> Iterator[tuple[bytes, int]]:
+        """The rows in portions that fill up to a chunk, of which `rows` are there; lines that hold nothing are none."""
+        lines = self.lines if self.lines is not None else _lines(self.text)
+        at = 0
+        while at < len(lines):
+            some = lines[at : at + size - rows % size]
+            at += len(some)
+            count = sum(1 for line in some if line.strip(b"\r\n"))
+            yield b"".join(some), count
+            rows += count
 
 
-def _groups(file: IO[bytes], quote: bytes | None) -> Iterator[list[bytes]]:
-    """Lists of rows, each with the end of its line."""
+def _whole(block: _Block, rows: int, length: int, size: int, fill: int) -> bool:
+    """Whether no piece ends inside of a block."""
+    if block.lines is not None:
+        return False
+    return length + len(block.text) < fill or rows % size + block.rows < size
+
+
+def _blocks(file: IO[bytes], quote: bytes | None) -> Iterator[_Block]:
+    others = bytes(set(range(256)) - {*b"\r\n", *(quote or b"")})
     rest = b""
-    while block := file.read(_BLOCK):
-        text = rest + block
-        lines = text.splitlines(keepends=True) if b"\r" not in text else _lines(text)
-        rest = b"" if lines and lines[-1].endswith(b"\n") else (lines.pop() if lines else b"")
-        if quote is not None and any(line.count(quote) & 1 for line in lines):
-            lines, rest = _joined(lines, quote, rest)
-        if lines:
-            yield lines
+    while some := file.read(_BLOCK):
+        text = rest + some
+        end = text.rfind(b"\n") + 1
+        text, rest = text[:end], text[end:]
+        if not text:
+            continue
+        # Of what ends lines and quotes alone, which is short, everything can be told but whether lines are empty.
+        marks = text.translate(None, others)
+        if quote is not None and _has_open(marks, quote):
+            lines, open_row = _joined(_lines(text), quote)
+            rest = open_row + rest
+            if lines:
+                yield _Block(b"".join(lines), len(lines), lines)
+        elif text[:1] in b"\r\n" or b"\n\n" in text or (b"\r" in marks and b"\n\r" in text):
+            yield _Block(text, 0, _lines(text))
+        else:
+            yield _Block(text, marks.count(b"\n"))
     if rest:
-        yield [rest]
+        yield _Block(rest, 1, [rest])
+
+
+def _has_open(marks: bytes, quote: bytes) -> bool:
+    """Whether a line leaves a quote open: where none does, quotes come in pairs."""
+    return quote in marks and quote in marks.replace(b"\r", b"").replace(quote + quote, b"")
 
 
 def _lines(text: bytes) -> list[bytes]:
@@ -75,8 +108,8 @@ def _lines(text: bytes) -> list[bytes]:
     return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
-def _joined(lines: list[bytes], quote: bytes, rest: bytes) -> tuple[list[bytes], bytes]:
-    """Lines put together while a quote is open; what is still open at the end goes before the rest."""
+def _joined(lines: list[bytes], quote: bytes) -> tuple[list[bytes], bytes]:
+    """Lines put together while a quote is open, and what is still open at the end."""
     rows: list[bytes] = []
     open_row: list[bytes] = []
     for line in lines:
@@ -88,4 +121,4 @@ def _joined(lines: list[bytes], quote: bytes, rest: bytes) -> tuple[list[bytes],
         if odd and len(open_row) > 1:
             rows.append(b"".join(open_row))
             open_row = []
-    return rows, b"".join(open_row) + rest
+    return rows, b"".join(open_row)

@@ -83,9 +83,9 @@ class Files(Target):
             before = made.begin()
         size = made.add(given, self.projection)
         self._notes.add(
-            chunk=given.index, path=path, size=size, rows=given.chunk.size, before=before, columns=made.columns
+            chunk=given.following - 1, path=path, size=size, rows=given.chunk.size, before=before, columns=made.columns
         )
-        self.chunks = given.index + 1
+        self.chunks = given.following
         self.rows += given.chunk.size
         return {}, b""
 

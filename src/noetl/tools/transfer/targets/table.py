@@ -101,7 +101,7 @@ class Table(Target):
             try:
                 self._insert(mapped, types)
                 marker = f"UPDATE {_MARKERS} SET chunks = $1, total = $2 WHERE transfer = $3"
-                self._do(marker, [given.index + 1, self.rows + given.chunk.size, self.around.token])
+                self._do(marker, [given.following, self.rows + given.chunk.size, self.around.token])
             except Exception as error:
                 self._rollback()
                 wanted = {one.source: types[one.name] for one in mapped.columns if one.source}
@@ -109,7 +109,7 @@ class Table(Target):
             finally:
                 if mapped.chunk is not given.chunk:
                     mapped.chunk.forget()
-        self.chunks = given.index + 1
+        self.chunks = given.following
         self.rows += given.chunk.size
         return {}, b""
 

@@ -34,9 +34,11 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """A chunk as it is handed to targets."""
+    """A chunk, or several in one, as it is handed to targets."""
 
     index: int
+    #: the one behind it
+    following: int
     chunk: Chunk
     #: what templates know as `chunk`
     about: Mapping[str, Any]
