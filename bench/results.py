@@ -51,10 +51,14 @@ workflow:
   next: {arcs: [{step: each}]}
 - {step: each, loop: {in: "{{ ctx.rows_ref }}", iterator: row, spec: {mode: parallel}}, tool: {kind: noop, input: {n: "{{ iter.row.id }}"}}}
 """
-MEASURED = (
-    "import resource, sys; from noetl.__main__ import main; code = main();"
-    "sys.stdout.flush(); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr); sys.exit(code)"
-)
+MEASURED = """
+import pathlib, sys
+from noetl.__main__ import main
+code = main()
+sys.stdout.flush()
+print(pathlib.Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0], file=sys.stderr)
+sys.exit(code)
+"""
 
 
 # --- data --------------------------------------------------------------------------------------------------------------
