@@ -20,11 +20,12 @@ from noetl.model.events import Event, decode
 from noetl.ports import EventLog, Line, Source, StoreFailed, Summary
 from noetl.stores.appends import append_of
 from noetl.stores.chain import link, root
+from noetl.stores.desk import Job, nothing
 from noetl.stores.failures import explained
 from noetl.stores.files import connect, prepared
 from noetl.stores.locks import Owners
 from noetl.stores.queries import queries
-from noetl.stores.writer import Job, Writer, nothing
+from noetl.stores.writer import Writer
 
 P = ParamSpec("P")
 T = TypeVar("T")
