@@ -29,6 +29,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
                 await pyfuncitem.obj(**arguments)
         finally:
             for argument in arguments.values():
+                argument = getattr(argument, "world", argument)  # something that has one
                 if isinstance(argument, Workshop):
                     await argument.close()
 
