@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from servers import Database
-from workshop import Workshop
+from databases import Db
 
 EVERY_TYPE = """
 SELECT DATE '2024-02-29' AS day, TIMESTAMP '2024-02-29 03:04:05.6' AS moment,
@@ -19,33 +18,6 @@ SELECT DATE '2024-02-29' AS day, TIMESTAMP '2024-02-29 03:04:05.6' AS moment,
        int4range(1, 10) AS span_of_numbers, 'glad'::mood AS mood, ARRAY['sad'::mood] AS moods, ROW(1, 'x')::pair AS pair,
        '10.0.0.1/8'::inet AS address, DATE 'infinity' AS never, DATE '0044-03-15 BC' AS ides
 """
-
-
-@pytest.fixture
-def db(world: Workshop, database: Database) -> Db:
-    return Db(world, database)
-
-
-class Db:
-    """A database, and tasks that use it."""
-
-    def __init__(self, world: Workshop, database: Database) -> None:
-        self.world = world
-        self.database = database
-        self.credential = {"kind": "postgres_credential", **database.credential}
-
-    async def task(self, query: str, **task: Any) -> Any:
-        return await self.world.task(kind="postgres", query=query, **{"credential": self.credential, **task})
-
-    async def rows(self, query: str, **task: Any) -> Any:
-        output = await self.task(query, **task)
-        assert output["error"] is None, output["error"]
-        return output["data"]
-
-    async def error(self, query: str, **task: Any) -> dict[str, Any]:
-        output = await self.task(query, **task)
-        assert output["status"] == "error", output
-        return dict(output["error"])
 
 
 async def test_values_of_every_type_become_json_by_the_rules_of_all_tools(db: Db) -> None:
@@ -155,3 +127,191 @@ async def test_values_stand_wherever_values_may(db: Db, query: str, found: list[
     }
     for _ in range(2):  # what was found out the first time is known the second time
         assert [row["n"] for row in await db.rows(query, workload=workload)] == found
+
+
+async def test_numbers_that_json_has_no_form_for_are_named_with_their_column(db: Db) -> None:
+    for value in ("'NaN'::float8", "'Infinity'::float4", "'NaN'::numeric", "ARRAY['-Infinity'::float8]"):
+        found = await db.error(f"SELECT 1 AS fine, {value} AS ratio")
+        assert found["kind"] == "result-not-json"
+        assert "`ratio`" in found["message"]
+    assert await db.rows("SELECT 1 AS n") == [{"n": 1}]
+
+
+async def test_columns_of_one_name_are_all_there(db: Db) -> None:
+    assert await db.rows("SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a") == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}]
+
+
+# --- statements --------------------------------------------------------------------------------------------------------
+
+
+async def test_of_several_statements_the_last_ones_rows_are_the_output(db: Db) -> None:
+    query = "CREATE TABLE t (n int); INSERT INTO t VALUES (1), (2); SELECT n FROM t ORDER BY n; -- the end"
+    output = await db.task(query)
+    assert output["data"] == [{"n": 1}, {"n": 2}]
+    assert output["pg"] == {"code": "00000", "sqlstate": "00000", "message": None, "rowcount": 2}
+    output = await db.task("INSERT INTO t SELECT generate_series(3, 10)")
+    assert (output["data"], output["pg"]["rowcount"]) == ([], 8)
+    assert await db.rows("INSERT INTO t VALUES (11) RETURNING n, n + 1 AS next") == [{"n": 11, "next": 12}]
+    assert await db.rows("WITH gone AS (DELETE FROM t WHERE n > 2 RETURNING n) SELECT count(*) AS n FROM gone") == [
+        {"n": 9}
+    ]
+    assert await db.rows("SELECT 1 AS n; DELETE FROM t WHERE n = 1") == []
+    assert await db.rows("-- nothing but a remark") == []
+    assert await db.rows("SELECT n FROM t WHERE false") == []
+    assert (await db.rows("EXPLAIN SELECT {{ workload.x }}", workload={"x": "it's"}))[0]["QUERY PLAN"]
+
+
+async def test_statements_happen_together_or_not_at_all(db: Db) -> None:
+    await db.rows("CREATE TABLE t (n int)")
+    found = await db.error("INSERT INTO t VALUES (1); SELECT * FROM nowhere")
+    assert (found["kind"], found["code"]) == ("sql", "42P01")
+    assert await db.rows("SELECT * FROM t") == []
+    found = await db.error("INSERT INTO t VALUES (1) RETURNING 'NaN'::float8 AS n")
+    assert found["kind"] == "result-not-json"
+    assert await db.rows("SELECT * FROM t") == []
+
+
+async def test_a_transaction_around_the_statements_is_the_one_they_have(db: Db) -> None:
+    query = "BEGIN ISOLATION LEVEL SERIALIZABLE; CREATE TABLE t (n int); SHOW transaction_isolation; COMMIT;"
+    assert await db.rows(query) == [{"transaction_isolation": "serializable"}]
+    assert await db.rows("SELECT * FROM t") == []
+
+
+@pytest.mark.parametrize("word", ["COMMIT", "ROLLBACK", "END", "BEGIN", "ABORT"])
+async def test_a_transaction_cannot_be_ended_amid_the_statements(db: Db, word: str) -> None:
+    found = await db.error(f"CREATE TABLE t (n int); {word}; INSERT INTO t VALUES (1)")
+    assert "one transaction" in found["message"]
+    assert db.ask("SELECT to_regclass('t')") == [(None,)]
+
+
+async def test_savepoints_are_the_authors_own_affair(db: Db) -> None:
+    query = (
+        "CREATE TABLE t (n int); SAVEPOINT a; INSERT INTO t VALUES (1); ROLLBACK TO SAVEPOINT a; "
+        "INSERT INTO t VALUES (2); SELECT n FROM t"
+    )
+    assert await db.rows(query) == [{"n": 2}]
+
+
+async def test_what_cannot_run_in_a_transaction_runs_without_one(db: Db) -> None:
+    await db.rows("CREATE TABLE t (n int)")
+    await db.rows("VACUUM t; -- done")
+    await db.rows("CREATE INDEX CONCURRENTLY i ON t (n); REINDEX INDEX CONCURRENTLY i; SELECT 1")
+    assert db.ask("SELECT indexname FROM pg_indexes WHERE tablename = 't'") == [("i",)]
+
+
+async def test_a_procedure_may_have_transactions_of_its_own(db: Db) -> None:
+    await db.rows(
+        "CREATE TABLE t (n int); CREATE PROCEDURE p() LANGUAGE plpgsql AS $$ "
+        "BEGIN INSERT INTO t VALUES (1); COMMIT; INSERT INTO t VALUES (2); ROLLBACK; END $$"
+    )
+    await db.rows("CALL p()")
+    assert db.ask("SELECT n FROM t") == [(1,)]
+
+
+async def test_the_body_of_a_function_is_one_statement(db: Db) -> None:
+    query = (
+        "CREATE TABLE t (n int); CREATE FUNCTION f() RETURNS bigint LANGUAGE sql "
+        "BEGIN ATOMIC INSERT INTO t VALUES (5); SELECT count(*) FROM t; END; SELECT f() AS n"
+    )
+    assert await db.rows(query) == [{"n": 1}]
+
+
+@pytest.mark.parametrize("query", ["COPY (SELECT 1) TO STDOUT", "CREATE TABLE t (n int); COPY t FROM STDIN"])
+async def test_a_copy_to_or_from_a_client_is_refused_with_a_way_out(db: Db, query: str) -> None:
+    found = await db.error(query)
+    assert "transfer" in found["message"]
+    assert await db.rows("SELECT 1 AS n") == [{"n": 1}]
+
+
+# --- errors ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_mistake_is_shown_where_it_stands_in_the_query(db: Db) -> None:
+    found = await db.error("SELECT 1;\n\nSELECT n,\n       {{ workload.v }} FROMM t", workload={"v": 1})
+    assert (found["code"], found["statement"], found["line"]) == ("42601", 2, 4)
+    assert "syntax error" in found["message"]
+    assert "line 4 of the query" in found["message"]
+    found = await db.error("\nSELECT\n  nothing")
+    assert (found["code"], found["line"]) == ("42703", 3)
+    assert "`nothing`" in found["message"]
+    found = await db.error("SELECT 1; SELECT (2")
+    assert "at the end of statement 2" in found["message"]
+
+
+async def test_an_error_has_its_code_and_what_the_server_says_of_it(db: Db) -> None:
+    await db.rows("CREATE TABLE t (n int PRIMARY KEY, m int NOT NULL DEFAULT 0); INSERT INTO t VALUES (1)")
+    output = await db.task("INSERT INTO t VALUES (1)")
+    assert output["error"]["kind"] == "sql"
+    assert (output["error"]["constraint"], output["error"]["table"], output["error"]["retryable"]) == ("t_pkey", "t", False)
+    assert "(n)=(1)" in output["error"]["detail"]
+    assert (output["pg"]["code"], output["pg"]["sqlstate"], output["pg"]["rowcount"]) == ("23505", "23505", None)
+    assert "duplicate key" in output["pg"]["message"]
+    assert (await db.error("INSERT INTO t VALUES (2, NULL)"))["column"] == "m"
+
+
+async def test_a_task_without_a_credential_says_what_it_needs(db: Db) -> None:
+    found = await db.error("SELECT 1", credential=None)
+    assert found["kind"] == "credential"
+    assert "`auth`" in found["message"]
+    found = await db.error("SELECT 1", credential={"kind": "bearer", "token": "hush"})
+    assert "`db` is a `bearer`" in found["message"]
+    assert "hush" not in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "code", "said"),
+    [
+        ({"password": "hush-wrong"}, "credential", "28P01", "password authentication failed"),
+        ({"user": "nobody"}, "credential", "28P01", "nobody"),
+        ({"database": "nowhere"}, "credential", "3D000", '"nowhere" does not exist'),
+        ({"port": 1}, "sql", "08001", "refused"),
+        ({"host": "nowhere.invalid"}, "sql", "08001", "nowhere.invalid"),
+        ({"dsn": "hush-wrong = = "}, "credential", None, "`dsn`"),
+        ({"dsn": "postgresql://u:hush-wrong@[::1/x"}, "credential", None, "`dsn`"),
+        ({"sslmode": "maybe"}, "sql", "08001", "sslmode"),
+    ],
+)
+async def test_a_wrong_credential_is_named_with_what_is_wrong_and_not_shown(
+    db: Db, wrong: dict[str, Any], kind: str, code: str | None, said: str
+) -> None:
+    output = await db.task("SELECT 1", credential={**db.credential, **wrong})
+    assert (output["error"]["kind"], output["pg"]["code"]) == (kind, code)
+    assert "`db`" in output["error"]["message"]
+    assert said in output["error"]["message"]
+    assert "hush" not in str(output)
+    assert db.database.server.password not in str(output)
+
+
+@pytest.mark.parametrize("form", ["{url}", "host=127.0.0.1 port={port} user=postgres dbname={name}"])
+async def test_a_credential_may_be_an_address(db: Db, form: str) -> None:
+    at = db.database.server
+    dsn = form.format(url=db.database.url, port=at.port, name=db.database.name)
+    credential = {"kind": "postgres_credential", "dsn": dsn, "password": at.password}
+    assert await db.rows("SELECT current_database() AS n", credential=credential) == [{"n": db.database.name}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "allowed"),
+    [
+        ({"network": "off"}, False),
+        ({"allow_hosts": ["elsewhere"]}, False),
+        ({"allow_hosts": []}, False),
+        ({"allow_hosts": ["127.0.0.1"]}, True),
+        ({"allow_hosts": ["*"]}, True),
+        ({"network": "on"}, True),
+    ],
+)
+async def test_only_hosts_that_are_allowed_are_connected_to(db: Db, spec: dict[str, Any], allowed: bool) -> None:
+    output = await db.task("SELECT 1 AS n", spec=spec)
+    assert (output["status"] == "ok") is allowed
+    if not allowed:
+        assert output["error"]["kind"] == "isolation"
+
+
+async def test_without_the_extra_the_error_names_it(db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    for name in [name for name in sys.modules if name.startswith(("psycopg", "noetl.tools.pg"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    assert "noetl[postgres]" in (await db.error("SELECT 1"))["message"]

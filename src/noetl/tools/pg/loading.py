@@ -25,10 +25,28 @@ SETTINGS = {
 }
 #: digits that a double always keeps
 _SURE = 15
-_AS_TEXT = (
-    "date time timetz interval uuid inet cidr record int4range int8range numrange tsrange tstzrange daterange "
-    "int4multirange int8multirange nummultirange tsmultirange tstzmultirange datemultirange"
-).split()
+_AS_TEXT = [
+    "date",
+    "time",
+    "timetz",
+    "interval",
+    "uuid",
+    "inet",
+    "cidr",
+    "record",
+    "int4range",
+    "int8range",
+    "numrange",
+    "tsrange",
+    "tstzrange",
+    "daterange",
+    "int4multirange",
+    "int8multirange",
+    "nummultirange",
+    "tsmultirange",
+    "tstzmultirange",
+    "datemultirange",
+]
 
 
 class NotFinite(Exception):

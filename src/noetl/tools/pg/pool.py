@@ -96,7 +96,7 @@ class Pool:
             finally:
                 await _closed(beside)
         # Those that nobody else sees yet are left as the texts they are.
-        self.elements |= {kind: 0 for kind in kinds - self.elements.keys()}
+        self.elements |= dict.fromkeys(kinds - self.elements.keys(), 0)
 
     def remember(self, text: str, types: list[int]) -> None:
         """Keep what the server said of a statement."""
