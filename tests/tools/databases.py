@@ -56,8 +56,8 @@ class Proxy:
         #: whether the word still reaches the server
         self.delivers = True
         self.cuts = 0
-        self.connections = 0
         self.port = 0
+        self._serving: list[asyncio.Future[None]] = []
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Proxy]:
@@ -67,28 +67,41 @@ class Proxy:
             yield self
         finally:
             server.close()
+            for serving in self._serving:
+                serving.cancel()
+            await asyncio.gather(*self._serving, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
+        self._serving.append(asyncio.ensure_future(self._pass_on(reader, writer)))
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there_reader, there_writer = await asyncio.open_connection(*self._target)
-        back = asyncio.ensure_future(self._pump(there_reader, writer))
-        with suppress(OSError):
+        back = asyncio.ensure_future(_pump(there_reader, writer))
+        try:
             while data := await reader.read(65_536):
                 if self.word is not None and self.word in data:
                     self.word = None
                     self.cuts += 1
                     back.cancel()
+                    await asyncio.wait([back])
                     if self.delivers:
                         there_writer.write(data)
                         await there_reader.read(65_536)  # it has happened by now
-                    writer.transport.abort()
-                    break
+                    return
                 there_writer.write(data)
-        there_writer.close()
+        except OSError:
+            pass
+        finally:
+            back.cancel()
+            writer.transport.abort()
+            there_writer.transport.abort()
+            await asyncio.wait([back])
+            await asyncio.sleep(0)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await reader.read(65_536):
-                writer.write(data)
-                await writer.drain()
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
         writer.close()

@@ -85,6 +85,7 @@ def _work(call: Call, world: World) -> Work:
         lambda: Rows(call, world),
         _credential(call),
         call.spec.get("timeout.connect"),
+        lambda said: world.log(call, "stderr", said),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from noetl.model.output import Spilled
 from noetl.tools.pg.failing import failing
 from noetl.tools.pg.session import Session
 
@@ -35,13 +36,13 @@ async def mark(session: Session, key: str) -> bool:
     return await session.run(_MARK, [key]) == 1
 
 
-async def keep(session: Session, key: str, output: dict[str, Any]) -> None:
-    """Keep what the statements yielded beside the marker."""
-    text = msgspec.json.encode(output)
-    if len(text) > MOST:
+async def keep(session: Session, key: str, data: list[dict[str, Any]] | Spilled, rowcount: int) -> None:
+    """Keep what the statements yielded beside the marker. Failing: it is too much for that."""
+    text = None if isinstance(data, Spilled) else msgspec.json.encode({"data": data, "rowcount": rowcount})
+    if text is None or len(text) > MOST:
         said = (
-            f"the result has {len(text):,} bytes as JSON; with `exactly_once` it is kept in the database and may have {MOST:,}. "
-            "A query that yields much belongs into a task of its own"
+            f"the result has more than {MOST:,} bytes; with `exactly_once` it is kept in the database, for a task that is "
+            "run again. A query that yields much belongs into a task of its own"
         )
         raise failing("limit", said)
     await session.run(_KEEP, [key, text.decode()])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -32,6 +32,8 @@ class Work(msgspec.Struct, frozen=True):
     rows: Callable[[], Rows]
     credential: str
     connect_s: float | None = None
+    #: who hears what the server remarks by the way
+    notice: Callable[[str], None] = lambda _: None
 
 
 class Done(msgspec.Struct):
@@ -79,7 +81,18 @@ class _Attempt:
         self._typed = typed
 
     async def run(self) -> Done:
+        """Run it, and have the connection fit for others after that."""
         rows = self._work.rows()
+        self._connection.add_notice_handler(self._noticed)
+        try:
+            return await self._finished(rows)
+        finally:
+            self._connection.remove_notice_handler(self._noticed)
+
+    def _noticed(self, said: psycopg.errors.Diagnostic) -> None:
+        self._work.notice(f"{said.severity}: {said.message_primary}\n")
+
+    async def _finished(self, rows: Rows) -> Done:
         try:
             found = await self._transaction(rows)
             if self._work.plan.lingers:
@@ -115,19 +128,22 @@ class _Attempt:
         if plan.begin is None:
             return await self._statements(plan.statements, rows)
         await self._session.command(plan.begin + self._time_limit())
-        settings = [one for one in plan.statements if one.verb == "SET"] if key is not None else []
-        rest = plan.statements
-        if key is not None:
-            # A transaction may be set up before anything is done in it, and the marker is something.
-            leading = next((place for place, one in enumerate(rest) if one.verb != "SET"), len(rest))
-            settings, rest = list(rest[:leading]), rest[leading:]
-            await self._statements(settings, rows)
-            if not await self._marked(key):
-                return await self._as_before(key)
-        found = await self._statements(rest, rows)
-        if key is not None:
-            await once.keep(self._session, key, {"data": found.data, "rowcount": found.rowcount})
+        found = await (self._statements(plan.statements, rows) if key is None else self._once(key, rows))
         await self._commit()
+        return found
+
+    async def _once(self, key: str, rows: Rows) -> Done:
+        """The statements with their marker; what they yielded before if it is there."""
+        statements = self._work.plan.statements
+        # A transaction may be set up before anything is done in it, and the marker is something.
+        leading = next((place for place, one in enumerate(statements) if one.verb != "SET"), len(statements))
+        for one in statements[:leading]:
+            await self._statement(one, None)
+        if not await self._marked(key):
+            before = await once.found(self._session, key)
+            return Done(before["data"], before["rowcount"])
+        found = await self._statements(statements[leading:], rows)
+        await once.keep(self._session, key, found.data, found.rowcount)
         return found
 
     def _time_limit(self) -> str:
@@ -144,11 +160,6 @@ class _Attempt:
             await once.make_table(self._session)
             raise _Again from None
 
-    async def _as_before(self, key: str) -> Done:
-        before = await once.found(self._session, key)
-        await self._undo()
-        return Done(before["data"], before["rowcount"])
-
     async def _commit(self) -> None:
         try:
             await self._session.command("COMMIT")
@@ -157,7 +168,7 @@ class _Attempt:
 
     # --- statements ------------------------------------------------------------------------------------------------------
 
-    async def _statements(self, statements: list[Single] | tuple[Single, ...], rows: Rows) -> Done:
+    async def _statements(self, statements: Sequence[Single], rows: Rows) -> Done:
         count = 0
         for place, one in enumerate(statements):
             last = place == len(statements) - 1
