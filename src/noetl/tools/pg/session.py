@@ -70,7 +70,7 @@ class Session:
         refused: psycopg.Error | None = None
         reader = _Reader(self._connection)
         await self._wait(send(self._pgconn))
-        while (result := await self._wait(fetch(self._pgconn))) is not None:
+        while (result := await self._next(refused)) is not None:
             status = result.status
             if status == _STATUS.FATAL_ERROR:
                 refused = refused or error_from_result(result, encoding="utf-8")
@@ -90,6 +90,16 @@ class Session:
             raise refused
         return count
 
+    async def _next(self, refused: psycopg.Error | None) -> PGresult | None:
+        """The next answer; None: that was all."""
+        try:
+            found: PGresult | None = await self._wait(fetch(self._pgconn))
+        except psycopg.OperationalError:
+            if refused is not None:
+                raise refused from None  # it had said so, and then left
+            raise
+        return found
+
     async def _know(self, reader: _Reader, result: PGresult) -> None:
         """Have arrays read as such whose elements are of a type that somebody has made, such as an enum."""
         if not reader.is_new:
@@ -102,7 +112,14 @@ class Session:
                 TypeInfo(f"noetl {element}", element, kind).register(self._connection)
 
     async def _wait(self, generator: PQGen[Any]) -> Any:
-        return await self._connection.wait(generator)
+        try:
+            return await self._connection.wait(generator)
+        except psycopg.OperationalError as error:
+            # A server that closes a connection says why, and may have been heard although nothing can be read any more.
+            last = self._pgconn.get_result() if error.sqlstate is None else None
+            if last is not None and last.error_field(pq.DiagnosticField.SQLSTATE):
+                raise error_from_result(last, encoding="utf-8") from None
+            raise
 
     # --- parameters ----------------------------------------------------------------------------------------------------
 
