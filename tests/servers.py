@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pytest
@@ -52,8 +53,9 @@ class Bucket(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    with Postgres(tmp_path_factory.mktemp("postgres"), settings=QUICK) as server:
+def postgres_server() -> Iterator[Postgres]:
+    # Not below pytest's own folder: as root the server runs as another user, whom the next session of pytest locks out.
+    with TemporaryDirectory(prefix="noetl-") as folder, Postgres(Path(folder) / "data", settings=QUICK) as server:
         yield server
 
 

@@ -242,7 +242,11 @@ async def test_an_error_has_its_code_and_what_the_server_says_of_it(db: Db) -> N
     await db.rows("CREATE TABLE t (n int PRIMARY KEY, m int NOT NULL DEFAULT 0); INSERT INTO t VALUES (1)")
     output = await db.task("INSERT INTO t VALUES (1)")
     assert output["error"]["kind"] == "sql"
-    assert (output["error"]["constraint"], output["error"]["table"], output["error"]["retryable"]) == ("t_pkey", "t", False)
+    assert (output["error"]["constraint"], output["error"]["table"], output["error"]["retryable"]) == (
+        "t_pkey",
+        "t",
+        False,
+    )
     assert "(n)=(1)" in output["error"]["detail"]
     assert (output["pg"]["code"], output["pg"]["sqlstate"], output["pg"]["rowcount"]) == ("23505", "23505", None)
     assert "duplicate key" in output["pg"]["message"]

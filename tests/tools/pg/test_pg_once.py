@@ -78,7 +78,9 @@ async def test_isolation_is_set_before_the_marker_is_written(db: Db) -> None:
     assert await db.rows(query, exactly_once=True) == [{"transaction_isolation": "serializable"}]
 
 
-@pytest.mark.parametrize("query", ["VACUUM t", "SELECT 1; CREATE DATABASE other", "CREATE INDEX CONCURRENTLY i ON t (n)"])
+@pytest.mark.parametrize(
+    "query", ["VACUUM t", "SELECT 1; CREATE DATABASE other", "CREATE INDEX CONCURRENTLY i ON t (n)"]
+)
 async def test_what_cannot_run_in_a_transaction_cannot_be_done_exactly_once(db: Db, query: str) -> None:
     found = await db.error(query, exactly_once=True)
     assert "`exactly_once` needs a transaction" in found["message"]
@@ -131,7 +133,9 @@ def test_a_run_that_is_killed_at_any_moment_and_resumed_has_each_effect_once(db:
             os.kill(process.pid, signal.SIGKILL)
             kills += 1
     assert kills > 1
-    done = subprocess.run([*command, "resume", "last", "--json"], cwd=tmp_path, env=environment, capture_output=True, check=False)
+    done = subprocess.run(
+        [*command, "resume", "last", "--json"], cwd=tmp_path, env=environment, capture_output=True, check=False
+    )
     document = json.loads(done.stdout)
     assert document["status"] == "completed", document
     assert [part[0]["n"] for part in document["output"]] == list(range(12))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
 from databases import Db, Proxy
-from servers import Database
+from servers import QUICK, Database
 from workshop import Workshop
 
 from noetl.services.postgres import Postgres
@@ -23,7 +24,9 @@ async def calm(db: Db) -> None:
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("query", [ENDLESS, "SELECT pg_sleep(60)", "SELECT n, repeat('x', 1000) FROM generate_series(1, 100000000) n"])
+@pytest.mark.parametrize(
+    "query", [ENDLESS, "SELECT pg_sleep(60)", "SELECT n, repeat('x', 1000) FROM generate_series(1, 100000000) n"]
+)
 async def test_a_task_that_is_cancelled_leaves_nothing_running_on_the_server(db: Db, query: str) -> None:
     await db.rows("SELECT 1")
     working = asyncio.ensure_future(db.task(query, spill=1 << 20))
@@ -126,13 +129,18 @@ async def test_there_are_no_more_connections_than_the_pool_may_have_and_none_aft
 
 async def test_a_server_without_free_connections_is_an_error_to_try_again_after(db: Db) -> None:
     db.ask(f'ALTER DATABASE "{db.database.name}" CONNECTION LIMIT 0')
-    db.ask("CREATE ROLE crowd LOGIN PASSWORD 'crowd'") if not db.ask("SELECT 1 FROM pg_roles WHERE rolname = 'crowd'") else None
+    db.ask("CREATE ROLE crowd LOGIN PASSWORD 'crowd'") if not db.ask(
+        "SELECT 1 FROM pg_roles WHERE rolname = 'crowd'"
+    ) else None
     output = await db.task("SELECT 1", credential={**db.credential, "user": "crowd", "password": "crowd"})
     assert (output["pg"]["code"], output["error"]["retryable"]) == ("53300", True)
 
 
 async def test_what_a_task_sets_in_its_session_is_not_there_for_the_next(db: Db) -> None:
-    await db.rows("SET search_path = pg_catalog; SET DateStyle = 'German'; CREATE TEMP TABLE secret (n int)", spec={"pool_size": 1})
+    await db.rows(
+        "SET search_path = pg_catalog; SET DateStyle = 'German'; CREATE TEMP TABLE secret (n int)",
+        spec={"pool_size": 1},
+    )
     await db.rows("SELECT set_config('application_name', 'other', false)", spec={"pool_size": 1})
     (row,) = await db.rows(
         "SELECT current_setting('search_path') AS path, to_regclass('secret') AS there, DATE '2024-02-29' AS day, "
@@ -159,8 +167,8 @@ async def test_a_connection_that_is_lost_before_the_end_has_done_nothing(db: Db)
         assert db.ask("SELECT * FROM t") == [(2,)]
 
 
-async def test_a_server_that_goes_away_and_comes_back_is_met_again(tmp_path: Path, world: Workshop) -> None:
-    with Postgres(tmp_path / "server", settings={"fsync": "off"}) as server:
+async def test_a_server_that_goes_away_and_comes_back_is_met_again(world: Workshop) -> None:
+    with TemporaryDirectory(prefix="noetl-") as folder, Postgres(Path(folder) / "data", settings=QUICK) as server:
         db = Db(world, Database(server, "postgres"))
         assert await db.rows("SELECT 1 AS n") == [{"n": 1}]
         working = asyncio.ensure_future(db.task("SELECT pg_sleep(60)"))
@@ -183,5 +191,3 @@ def test_the_driver_is_one_that_reads_rows_in_runs() -> None:
 async def test_notices_are_lines_of_the_task(db: Db) -> None:
     await db.rows("DO $$ BEGIN RAISE NOTICE 'as far as %', 3; RAISE WARNING 'mind'; END $$")
     assert db.world.logged("stderr", "s") == "NOTICE: as far as 3\nWARNING: mind\n"
-
-

@@ -25,6 +25,8 @@ SETTINGS = {
 }
 #: digits that a double always keeps
 _SURE = 15
+#: and those that it has at most
+_MOST = 17
 _AS_TEXT = [
     "date",
     "time",
@@ -86,6 +88,8 @@ class _Numeric(Loader):
 def _kept(text: str) -> int | float | str:
     from decimal import Decimal
 
+    if text[-1:].isdigit() and len(text.replace(".", "").lstrip("-0").rstrip("0")) > _MOST:
+        return text
     exact = Decimal(text)
     if not exact.is_finite():
         raise NotFinite(text)
