@@ -151,8 +151,10 @@ def test_what_a_caller_may_not_do_its_child_may_not_do_either_nor_may_the_childs
 
 
 def test_a_database_is_not_connected_to_without_a_network(site: Site) -> None:
-    tool = "{kind: postgres, auth: {host: 127.0.0.1, port: 1}, query: SELECT 1}"
-    state = ended(site, f"- {{step: a, spec: {{network: 'off'}}, tool: {tool}}}\n")
+    (site.folder / "address").write_text("postgresql://127.0.0.1:1/x")
+    keychain = f"keychain: [{{name: db, kind: postgres_credential, from: {{file: {site.folder}/address}}}}]\n"
+    tool = "{kind: postgres, auth: db, query: SELECT 1}"
+    state = ended(site, f"- {{step: a, spec: {{network: 'off'}}, tool: {tool}}}\n{keychain}")
     assert state.error is not None
     assert state.error["kind"] == "isolation"
     assert "`network: off`" in state.error["message"]

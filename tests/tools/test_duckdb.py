@@ -235,22 +235,28 @@ async def test_without_the_extra_the_error_names_it(world: Workshop) -> None:
 POSITIONS = EVERYWHERE | {
     "in a macro": "CREATE MACRO m() AS {{ workload.v }}; SELECT m() AS v",
 }
+CLEAN = "DROP VIEW IF EXISTS w; DROP TABLE IF EXISTS d; DROP MACRO IF EXISTS m;"
 
 
 async def through(world: Workshop, position: str, value: str) -> Any:
-    guarded = f"CREATE TABLE canary AS SELECT 1 AS n; {POSITIONS[position]}"
-    found = await rows(world, guarded, file="guarded.duckdb", **around(guarded, value))
-    assert await rows(world, "SELECT n FROM canary", file="guarded.duckdb") == [{"n": 1}]
-    (world.folder / "guarded.duckdb").unlink()
-    return found
+    guarded = f"{CLEAN} {POSITIONS[position]}"
+    return await rows(world, guarded, file="guarded.duckdb", **around(guarded, value))
+
+
+async def untouched(world: Workshop) -> bool:
+    """Whether the tables are those that there should be."""
+    tables = "SELECT table_name AS name FROM duckdb_tables() WHERE NOT temporary AND table_name <> 'd'"
+    return bool(await rows(world, tables, file="guarded.duckdb") == [{"name": "canary"}])
 
 
 @pytest.mark.parametrize("position", POSITIONS)
 async def test_hostile_values_come_back_as_they_are(world: Workshop, position: str) -> None:
+    await rows(world, "CREATE TABLE canary AS SELECT 1 AS n", file="guarded.duckdb")
     for value in HOSTILE:
         if "as json" in position and "\x00" in value:
             continue  # JSON has it escaped, and DuckDB ends texts there when it takes them out
         assert await through(world, position, value) == [{"v": value}], (position, value)
+    assert await untouched(world)
 
 
 @pytest.mark.parametrize(
@@ -260,8 +266,10 @@ def test_any_text_comes_back_as_it_is(position: str, tmp_path: Path) -> None:
     async def all_of_them() -> None:
         world = Workshop(tmp_path)
         try:
+            await rows(world, "CREATE TABLE canary AS SELECT 1 AS n", file="guarded.duckdb")
             for value in values:
                 assert await through(world, position, value) == [{"v": value}], (position, value)
+            assert await untouched(world)
         finally:
             await world.close()
 
