@@ -41,7 +41,12 @@ def test_answers_of_a_database_are_recorded_and_played(tmp_path: Path, database:
 
     def call(*more: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*command, *more], cwd=tmp_path, env={**environment, **variables}, capture_output=True, text=True, check=False
+            [*command, *more],
+            cwd=tmp_path,
+            env={**environment, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     recorded = call("--record", DATABASE=database.url)

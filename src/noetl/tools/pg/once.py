@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import psycopg
 
 from noetl.model.output import Spilled
-from noetl.tools.pg.failing import failing
+from noetl.tools.pg.failing import failing, is_lost
 from noetl.tools.pg.session import Session
 
 #: an output is kept beside its marker, so it should be no table of its own
@@ -23,12 +24,19 @@ _LOCK = 0x6E6F65746C
 _MARK = "INSERT INTO noetl_once (key) VALUES ($1) ON CONFLICT (key) DO NOTHING"
 _KEEP = "UPDATE noetl_once SET output = $2 WHERE key = $1"
 _FIND = "SELECT output FROM noetl_once WHERE key = $1"
+_WAY_OUT = "Somebody who may has to: " + _TABLE
 MISSING = "42P01"
 
 
 async def make_table(session: Session) -> None:
-    """Make the table of markers."""
-    await session.command(f"BEGIN; SELECT pg_advisory_xact_lock({_LOCK}); {_TABLE}; COMMIT")
+    """Make the table of markers. Failing: this user may not."""
+    try:
+        await session.command(f"BEGIN; SELECT pg_advisory_xact_lock({_LOCK}); {_TABLE}; COMMIT")
+    except psycopg.Error as error:
+        if is_lost(error):
+            raise
+        said = f"`exactly_once` needs the table `noetl_once`, which cannot be made: {error.diag.message_primary}. {_WAY_OUT}"
+        raise failing("sql", said, code=error.sqlstate) from None
 
 
 async def mark(session: Session, key: str) -> bool:

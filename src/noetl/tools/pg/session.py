@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg import pq
+from psycopg import capabilities, pq
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.generators import fetch, send
@@ -61,7 +61,10 @@ class Session:
         self._pgconn.send_query_params(
             text.encode(), [value for _, value in given], param_types=[kind for kind, _ in given]
         )
-        self._pgconn.set_chunked_rows_mode(_AT_ONCE)
+        if capabilities.has_stream_chunked():
+            self._pgconn.set_chunked_rows_mode(_AT_ONCE)
+        else:  # of an older libpq, each row comes by itself
+            self._pgconn.set_single_row_mode()
         return await self._answers(take)
 
     async def _answers(self, take: Take | None) -> int:

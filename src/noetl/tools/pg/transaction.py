@@ -43,25 +43,34 @@ class Done(msgspec.Struct):
     rowcount: int
 
 
+class _Learned(msgspec.Struct):
+    """What earlier attempts at the same work have found out."""
+
+    #: statements that were tried without types, and what was said to that
+    typed: dict[str, psycopg.Error] = {}
+    #: whether the table of markers was made
+    table: bool = False
+
+
 class _Again(Exception):
     """The transaction has to begin anew: a statement's values need types, or the table of markers was missing."""
 
 
 async def carried_out(pool: Pool, work: Work) -> Done:
     """Carry it out. Failing: it is undone, unless the failure says that nobody knows."""
-    typed: dict[str, psycopg.Error] = {}
-    lost = 0
+    learned = _Learned()
+    lost = False
     while True:
         try:
             async with pool.connection(work.credential, work.connect_s) as connection:
-                found = await _Attempt(connection, pool, work, typed).run()
-            pool.typed |= typed.keys()
+                found = await _Attempt(connection, pool, work, learned).run()
+            pool.typed |= learned.typed.keys()
         except _Again:
             continue
         except Failing as error:
             # With a marker it is known what a lost COMMIT has done: whoever comes again finds it, or does it.
             if work.key is not None and error.code == UNKNOWN_OUTCOME and not lost:
-                lost += 1
+                lost = True
                 continue
             raise
         return found
@@ -70,15 +79,13 @@ async def carried_out(pool: Pool, work: Work) -> Done:
 class _Attempt:
     """One attempt on one connection."""
 
-    def __init__(
-        self, connection: psycopg.AsyncConnection[Any], pool: Pool, work: Work, typed: dict[str, psycopg.Error]
-    ) -> None:
+    def __init__(self, connection: psycopg.AsyncConnection[Any], pool: Pool, work: Work, learned: _Learned) -> None:
         self._connection = connection
         self._session = Session(connection, pool)
         self._pool = pool
         self._work = work
-        #: statements that were tried without types, and what was said to that
-        self._typed = typed
+        self._learned = learned
+        self._typed = learned.typed
 
     async def run(self) -> Done:
         """Run it, and have the connection fit for others after that."""
@@ -135,8 +142,9 @@ class _Attempt:
     async def _once(self, key: str, rows: Rows) -> Done:
         """The statements with their marker; what they yielded before if it is there."""
         statements = self._work.plan.statements
-        # A transaction may be set up before anything is done in it, and the marker is something.
-        leading = next((place for place, one in enumerate(statements) if one.verb != "SET"), len(statements))
+        # How isolated a transaction is can only be said before anything is done in it, and the marker is something.
+        set_up = [one.head.startswith("SET TRANSACTION") for one in statements]
+        leading = set_up.index(False) if False in set_up else len(statements)
         for one in statements[:leading]:
             await self._statement(one, None)
         if not await self._marked(key):
@@ -154,10 +162,11 @@ class _Attempt:
         try:
             return await once.mark(self._session, key)
         except psycopg.Error as error:
-            if error.sqlstate != once.MISSING:
+            if error.sqlstate != once.MISSING or self._learned.table:
                 raise
             await self._undo()
             await once.make_table(self._session)
+            self._learned.table = True
             raise _Again from None
 
     async def _commit(self) -> None:
