@@ -166,6 +166,8 @@ class Call(msgspec.Struct, frozen=True):
     progress: Mapping[str, Any] | None = None
     #: the credential that the task's `auth` names, resolved: its `kind` and its parts
     auth: Mapping[str, Any] | None = None
+    #: the name of that credential; None: the task says itself what it consists of
+    auth_name: str | None = None
     #: those that parts of its configuration name, such as a target of `transfer`; by name
     auths: Mapping[str, Mapping[str, Any]] = {}
     #: data of more bytes should be left in a file, as `Spilled`: nobody here looks into it. None: somebody does
