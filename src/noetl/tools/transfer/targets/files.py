@@ -36,8 +36,10 @@ class Files(Target):
     def open(self, running: Running) -> int:  # noqa: ARG002
         if not self._notes.load():
             self._finished = self.around.final
-            if self._finished or self._appends():
+            if self._finished:
                 self.chunks, self.rows = self.around.recorded, self.around.rows
+            elif self.around.recorded and self._appends():
+                raise _unnoted(self.given["path"])
             return self.chunks
         for path, note in self._notes.files.items():
             self._format(path).cut(note.size, self._notes.chunks)
@@ -77,14 +79,16 @@ class Files(Target):
         if not os.path.isabs(path):  # noqa: PTH117  it is text here
             path = str(Path(self.given["folder"]) / path)
         made = self._format(path)
-        before = 0
         if path not in self._notes.files:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             before = made.begin()
+            # Before the first byte: a crash in the first chunk must find out where that began.
+            self._notes.add(
+                chunk=given.index - 1, path=path, size=before, rows=0, before=before, columns=made.columns
+            )
         size = made.add(given, self.projection)
-        self._notes.add(
-            chunk=given.following - 1, path=path, size=size, rows=given.chunk.size, before=before, columns=made.columns
-        )
+        last = given.following - 1
+        self._notes.add(chunk=last, path=path, size=size, rows=given.chunk.size, columns=made.columns)
         self.chunks = given.following
         self.rows += given.chunk.size
         return {}, b""
@@ -106,9 +110,22 @@ class Files(Target):
         return _reference(paths, self.rows, self.bytes, self._format(paths[0]).content_type)
 
     def abort(self, running: Running) -> None:  # noqa: ARG002
+        if self._appends():
+            for path, note in self._notes.files.items():  # what is noted stays, and another attempt goes on behind it
+                self._format(path).cut(note.size, self._notes.chunks)
+            return
         for path in self._notes.files:
             self._format(path).abandon()
         self._notes.forget()
+
+
+def _unnoted(path: Any) -> Failing:
+    shown = path if isinstance(path, str) else path.source
+    return Failing(
+        "not-resumable",
+        f"the transfer cannot go on: how far it was in `{shown}` was noted in the result store, and the notes are gone; take "
+        "out the rows of this run and start a new one, or use the mode replace",
+    )
 
 
 def _format_of(path: str, given: Any) -> str:

@@ -180,6 +180,7 @@ class Parquet(Format):
     content_type = PARQUET
 
     def begin(self) -> int:
+        self.abandon()  # parts of an attempt that nobody knows of any more
         self.work.mkdir(parents=True, exist_ok=True)
         return 0
 

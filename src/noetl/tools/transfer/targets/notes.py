@@ -21,6 +21,14 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     columns: list[str] | None = None
 
 
+def place_of(draft: Path, execution_id: str, token: str, target: int) -> str:
+    """Where the notes of a target lie: in the folder that the execution has beside the drafts.
+
+    Drafts are removed when whoever made them is gone; notes are for whoever goes on then.
+    """
+    return str(draft.parent.with_name(execution_id) / f"{token}-{target}.notes")
+
+
 class Notes:
     """The notes of one target; of each file the last one counts."""
 
@@ -52,6 +60,7 @@ class Notes:
     def add(self, **note: Any) -> None:
         """Note a chunk."""
         made = Note(**note)
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(made) + b"\n")
         self._take(made)
@@ -59,4 +68,6 @@ class Notes:
     def forget(self) -> None:
         """Remove them."""
         self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # something else of the execution is there, or it was never made
+            self._path.parent.rmdir()
         self.files, self.chunks = {}, 0
