@@ -83,9 +83,7 @@ class Files(Target):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             before = made.begin()
             # Before the first byte: a crash in the first chunk must find out where that began.
-            self._notes.add(
-                chunk=given.index - 1, path=path, size=before, rows=0, before=before, columns=made.columns
-            )
+            self._notes.add(chunk=given.index - 1, path=path, size=before, rows=0, before=before, columns=made.columns)
         size = made.add(given, self.projection)
         last = given.following - 1
         self._notes.add(chunk=last, path=path, size=size, rows=given.chunk.size, columns=made.columns)
