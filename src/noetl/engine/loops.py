@@ -209,7 +209,7 @@ def _finish_inner(turn: Turn, step: Step, run: StepRun, around: Loop, loop: Loop
     if error is not None:
         _fail(turn, step, run, around, loop.path, error, cause=run.seq)
         return
-    kept = not is_larger(loop.results, _inline(turn, step, run))
+    kept = not is_larger(loop.results, inline_of(step.spec))
     _done(turn, run, around, loop.path, ok(loop.results, loop=loop.counts()), cause=run.seq, kept=kept)
 
 
@@ -219,7 +219,7 @@ def _finish(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun)
     if error is not None:
         runs.end(turn, run, failed(error, loop=loop.counts()))
         return
-    gather = _must_gather(turn, step, run, loop)
+    gather = _must_gather(turn, step, loop)
     payload = {"loop": loop.counts()} | ({"gather": True} if gather else {})
     turn.emit("loop.done", step.name, payload, parent=turn.last, run=run.id)
     if gather:
@@ -229,16 +229,11 @@ def _finish(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun)
     runs.end(turn, run, runs.reshape(turn, step, scopes.of_run(turn, run), output))
 
 
-def _must_gather(turn: Turn, step: Step, run: StepRun, loop: LoopRun) -> bool:
+def _must_gather(turn: Turn, step: Step, loop: LoopRun) -> bool:
     """Whether the list that a loop made has to be stored: it is too long for the log, or its reference is asked for."""
     if loop.refs or turn.outlook.wants_reference(step):
         return True
-    return is_larger(loop.results, _inline(turn, step, run))
-
-
-def _inline(turn: Turn, step: Step, run: StepRun) -> int:
-    """How many bytes of a step's results the log gets."""
-    return inline_of(step.spec, lambda: scopes.of_run(turn, run))
+    return is_larger(loop.results, inline_of(step.spec))
 
 
 def gathering(turn: Turn, step: Step, run: StepRun) -> RunPipeline:

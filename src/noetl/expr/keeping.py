@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from noetl.model.playbook import Layered
 
 #: the default of `spec.result.inline_max_bytes`
 INLINE = 65_536
-_INLINE_KEY, _TTL_KEY, _SELECT = "result.inline_max_bytes", "result.ttl", "result.select."
+_TTL_KEY, _SELECT = "result.ttl", "result.select."
 _TTL = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw]?)", re.ASCII)
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 #: a hundred years: whoever says more means for ever, which is to say nothing
@@ -48,22 +48,21 @@ def rules_of(spec: Mapping[str, Layered], scopes: Mapping[str, Any]) -> Rules:
         return _USUAL
     select = {key[len(_SELECT) :]: str(one.value) for key, one in spec.items() if key.startswith(_SELECT)}
     schema = hash_of(spec["validate.output"].value) if "validate.output" in spec else None
-    inline, ttl, problem = INLINE, None, None
+    ttl, problem = None, None
     try:
-        if _INLINE_KEY in spec:
-            inline = _bytes_of(render(spec[_INLINE_KEY].value, scopes))
         if _TTL_KEY in spec:
             ttl = _seconds_of(render(spec[_TTL_KEY].value, scopes))
     except TemplateError as error:
         problem = failure_of(error)
     except _Wrong as wrong:
         problem = failure("type", str(wrong))
-    return Rules(inline, ttl, select, schema, problem)
+    return Rules(inline_of(spec), ttl, select, schema, problem)
 
 
-def inline_of(spec: Mapping[str, Layered], scopes: Callable[[], Mapping[str, Any]]) -> int:
+def inline_of(spec: Mapping[str, Layered]) -> int:
     """A payload of more bytes is not written to the log."""
-    return rules_of(spec, scopes()).inline if _INLINE_KEY in spec else INLINE
+    said = spec.get("result.inline_max_bytes")
+    return INLINE if said is None else int(said.value)
 
 
 def selects(spec: Mapping[str, Layered]) -> bool:
@@ -78,17 +77,6 @@ def hash_of(schema: Any) -> str:
 
 class _Wrong(Exception):
     """What is said of a value that cannot be meant."""
-
-
-def _bytes_of(said: Any) -> int:
-    found = said
-    if isinstance(said, str) and said.isascii() and said.isdigit():
-        found = int(said)
-    if isinstance(found, float) and found.is_integer():
-        found = int(found)
-    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise _Wrong(f"`spec.result.inline_max_bytes` is a number of bytes, not {_told(said)}")
-    return found
 
 
 def _seconds_of(said: Any) -> float | None:
