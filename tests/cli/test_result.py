@@ -72,6 +72,22 @@ def test_rows_are_saved_as_lines_as_csv_and_as_parquet(noetl: Noetl, execution: 
     assert len(json.loads((folder / "rows.json").read_text())) == 1700
 
 
+def test_a_file_that_was_there_stays_as_it_is_when_nothing_can_be_written(
+    noetl: Noetl, execution: str, folder: Path
+) -> None:
+    kept = folder / "kept.csv"
+    kept.write_text("mine")
+    kept.chmod(0o640)
+    assert "is for lists" in noetl("result", "last", "text", "--output", "kept.csv").err
+    assert kept.read_text() == "mine"
+    assert noetl("result", "last", "rows", "--output", "kept.csv").code == 0
+    assert kept.read_text().startswith("id,name,tags")
+    assert kept.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in folder.iterdir() if path.name.endswith(".part")] == []
+    told = noetl("result", "last", "rows", "--output", "nowhere/x.csv")
+    assert (told.code, told.err) == (2, "noetl: nowhere/x.csv: cannot be written (No such file or directory)\n")
+
+
 def test_the_parts_of_a_loop_become_one_parquet_file(noetl: Noetl, execution: str, folder: Path) -> None:
     import duckdb
 
