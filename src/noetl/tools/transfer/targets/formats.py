@@ -19,7 +19,7 @@ from noetl.rows.jsonsql import text_row
 from noetl.rows.parquetsql import parquet_row
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.text import as_text
-from noetl.tools.transfer.chunks import Chunk, Csv, Lines
+from noetl.tools.transfer.chunks import Chunk, Csv
 from noetl.tools.transfer.diagnosis import explained
 from noetl.tools.transfer.mapping import Column, Mapped, Projection
 from noetl.tools.transfer.sampling import not_a_map
@@ -140,7 +140,7 @@ class CsvText(Format):
         header = file.tell() == 0
         if chunk.in_sql and not projection.per_row:
             mapped = projection.of(chunk, given.about, given.connection)
-            self._settle(header, [one.name for one in mapped.columns], mapped.chunk, given.connection)
+            self._settle([one.name for one in mapped.columns], mapped.chunk)
             file.write(_csv_of(mapped, self.columns or [], given, header=header))
             return
         rows = projection.rows(chunk, given.about, given.connection)
@@ -159,14 +159,11 @@ class CsvText(Format):
             writer.writerow([as_text(row.get(key)) for key in self.columns])
         file.write(text.getvalue().encode())
 
-    def _settle(self, header: bool, columns: list[str], chunk: Chunk, connection: Any) -> None:  # noqa: FBT001
+    def _settle(self, columns: list[str], chunk: Chunk) -> None:
         if self.columns is None:
             self.columns = columns
-        surplus = set(columns) - set(self.columns)
-        if isinstance(chunk, Lines) and not header:
-            surplus |= chunk.keys(connection) - set(chunk.columns())
-        if surplus:
-            raise self._surplus(min(surplus), chunk.first + 1)
+        if surplus := set(columns) - set(self.columns):
+            raise self._surplus(min(surplus), chunk.row_with(min(surplus)) or chunk.first + 1)
 
     def _surplus(self, key: str, row: int) -> Failing:
         has = ", ".join(f"`{column}`" for column in self.columns or ())
