@@ -310,6 +310,22 @@ class FileResults:
                 elif (name := _NAME.fullmatch(path.name)) and name["expires"] and int(name["expires"]) <= now * 1000:
                     yield path
 
+    def aged(self) -> dict[str, list[Path]]:
+        """The files that have lain there for a day, by execution."""
+        found: dict[str, list[Path]] = {}
+        for path in sorted(self.folder.glob("*/*")):
+            with contextlib.suppress(FileNotFoundError):
+                if path.parent.name != _DRAFTS and path.stat().st_mtime < self.clock() - _FORGOTTEN:
+                    found.setdefault(path.parent.name, []).append(path)
+        return found
+
+    def parts_of(self, path: str) -> list[bytes]:
+        """The references to the parts of a list that was stored piece by piece, as text; of anything else none."""
+        if not path.endswith(_SUFFIXES[MANIFEST]):
+            return []
+        found = self.find({"type": "blob", "locator": {"path": path}})
+        return [msgspec.json.encode(part.ref) for part in self._parts(found)]
+
     def remove(self, path: Path) -> None:
         """Remove something of the store, and the folder of an execution with the last of it."""
         if path.is_dir():
