@@ -23,8 +23,6 @@ from noetl.results import codec
 
 CSV = "text/csv"
 _SEAL = "seal"
-_MEMORY = "200MB"
-_RUN = 5_000
 
 
 def is_elsewhere(reference: Mapping[str, Any]) -> bool:
@@ -84,7 +82,7 @@ def runs(reference: Mapping[str, Any], start: int = 0) -> Iterator[list[Any]]:
     elif content_type in (PARQUET, CSV):
         yield from _asked(_source(files, content_type), start)
     elif content_type in (JSON, NDJSON):
-        yield from _of_json(files, content_type, start)
+        yield from codec.without_first(start, (run for file in files for run in codec.runs(file, content_type)))
     else:
         raise UsageError(f"rows of the type {content_type} cannot be read")
 
@@ -92,14 +90,6 @@ def runs(reference: Mapping[str, Any], start: int = 0) -> Iterator[list[Any]]:
 def _check(files: list[Path], sha256: Any) -> None:
     if isinstance(sha256, str) and len(files) == 1 and codec.sha256_of(files[0]) != sha256:
         raise ResultDamaged(f"the file {files[0]} is not what was written: its sha256 is another one")
-
-
-def _of_json(files: list[Path], content_type: str, start: int) -> Iterator[list[Any]]:
-    for file in files:
-        for run in codec.runs(file, content_type):
-            if start < len(run):
-                yield run[start:]
-            start = max(0, start - len(run))
 
 
 def _source(files: list[Path], content_type: str) -> str:
@@ -118,19 +108,9 @@ def _of_table(file: Path, table: str, start: int) -> Iterator[list[Any]]:
 
 
 def _asked(source: str, start: int, before: str = "") -> Iterator[list[Any]]:
+    from noetl.results.parquet import asked
     from noetl.rows.duck import duckdb
-    from noetl.rows.jsonsql import json_row
 
-    module = duckdb()
-    try:
-        with module.connect(":memory:", config={"memory_limit": _MEMORY}) as connection:
-            connection.execute("SET enable_progress_bar = false")  # it would be drawn on our stdout
-            if before:
-                connection.execute(before)
-            described = connection.execute(f"SELECT * FROM {source} LIMIT 0").description  # noqa: S608  names, literals
-            row = json_row([(column[0], column[1]) for column in described])
-            found = connection.execute(f"SELECT {row} FROM (SELECT * FROM {source} OFFSET {start})")  # noqa: S608
-            while records := found.fetchmany(_RUN):
-                yield [msgspec.json.decode(text) for (text,) in records]
-    except module.Error as error:
-        raise ResultDamaged(f"the rows cannot be read: {error}") from None
+    duckdb()  # or a word about where it comes from
+    beyond = f"(SELECT * FROM {source} OFFSET {start})" if start else source  # noqa: S608  names, literals
+    yield from asked(beyond, before=before)
