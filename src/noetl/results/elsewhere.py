@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import hmac
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,12 @@ from noetl.results import codec
 
 CSV = "text/csv"
 _SEAL = "seal"
+#: as `transfer` writes it
+_CSV = (
+    "header = true, delim = ',', quote = '\"', escape = '\"', all_varchar = true, allow_quoted_nulls = false, "
+    "union_by_name = true"
+)
+_NUMBER = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)")
 
 
 def is_elsewhere(reference: Mapping[str, Any]) -> bool:
@@ -80,7 +87,7 @@ def runs(reference: Mapping[str, Any], start: int = 0) -> Iterator[list[Any]]:
     if reference["type"] == "relational":
         yield from _of_table(files[0], str(locator["table"]), start)
     elif content_type in (PARQUET, CSV):
-        yield from _asked(_source(files, content_type), start)
+        yield from _asked(_source(files, content_type, meta.get("schema")), start)
     elif content_type in (JSON, NDJSON):
         yield from codec.without_first(start, (run for file in files for run in codec.runs(file, content_type)))
     else:
@@ -92,11 +99,30 @@ def _check(files: list[Path], sha256: Any) -> None:
         raise ResultDamaged(f"the file {files[0]} is not what was written: its sha256 is another one")
 
 
-def _source(files: list[Path], content_type: str) -> str:
+def _source(files: list[Path], content_type: str, schema: Any) -> str:
     from noetl.rows.duck import literal
 
     named = literal([str(file) for file in files])
-    return f"read_parquet({named}, union_by_name = true)" if content_type == PARQUET else f"read_csv({named})"
+    if content_type == PARQUET:
+        return f"read_parquet({named}, union_by_name = true)"
+    return f"read_csv({named})" if not isinstance(schema, Mapping) else _as_written(named, schema)
+
+
+def _as_written(named: str, schema: Mapping[str, Any]) -> str:
+    """CSV whose columns have the types that were written; what is text there is not taken for anything else."""
+    from noetl.rows.duck import name
+
+    cells = f"SELECT * FROM read_csv({named}, {_CSV})"  # noqa: S608  literals
+    kinds = {column: _kind(str(said)) for column, said in schema.items()}
+    casts = [f"CAST({name(column)} AS {kind}) AS {name(column)}" for column, kind in kinds.items() if kind is not None]
+    return f"(SELECT * REPLACE ({', '.join(casts)}) FROM ({cells}))" if casts else f"({cells})"  # noqa: S608
+
+
+def _kind(said: str) -> str | None:
+    """The type of a column, if its text is not what JSON has; a reference may say anything."""
+    if _NUMBER.fullmatch(said):
+        return said
+    return "JSON" if said == "JSON" or said.endswith("]") or said.startswith(("STRUCT(", "MAP(", "UNION(")) else None
 
 
 def _of_table(file: Path, table: str, start: int) -> Iterator[list[Any]]:

@@ -16,7 +16,7 @@ from typing import Any
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.mapping import rendered
-from noetl.tools.transfer.targets.formats import FORMATS, Format
+from noetl.tools.transfer.targets.formats import FORMATS, Format, schema_of
 from noetl.tools.transfer.targets.notes import Notes
 from noetl.tools.transfer.targets.target import Given, Surroundings, Target
 
@@ -69,7 +69,8 @@ class Files(Target):
             kind = _format_of(path, self.given.get("format"))
             made = self._written[path] = FORMATS[kind](Path(path), self.around.token, append=self.mode == "append")
             note = self._notes.files.get(path)
-            made.columns = note.columns if note is not None else None
+            if note is not None:
+                made.columns, made.types = note.columns, note.types
         return made
 
     def write(self, running: Running, given: Given) -> tuple[dict[str, Any], bytes]:  # noqa: ARG002
@@ -86,7 +87,7 @@ class Files(Target):
             self._notes.add(chunk=given.index - 1, path=path, size=before, rows=0, before=before, columns=made.columns)
         size = made.add(given, self.projection)
         last = given.following - 1
-        self._notes.add(chunk=last, path=path, size=size, rows=given.chunk.size, columns=made.columns)
+        self._notes.add(chunk=last, path=path, size=size, rows=given.chunk.size, columns=made.columns, types=made.types)
         self.chunks = given.following
         self.rows += given.chunk.size
         return {}, b""
@@ -105,7 +106,8 @@ class Files(Target):
         if not paths or not all(Path(one).is_file() for one in paths):
             return None
         self.bytes = sum(Path(one).stat().st_size for one in paths)
-        return _reference(paths, self.rows, self.bytes, self._format(paths[0]).content_type)
+        formats = [self._format(one) for one in paths]
+        return _reference(paths, self.rows, self.bytes, formats[0].content_type, schema_of(formats))
 
     def abort(self, running: Running) -> None:  # noqa: ARG002
         if self._appends():
@@ -137,9 +139,13 @@ def _format_of(path: str, given: Any) -> str:
     return str(found)
 
 
-def _reference(paths: list[str], rows: int, size: int, content_type: str) -> dict[str, Any]:
+def _reference(
+    paths: list[str], rows: int, size: int, content_type: str, schema: dict[str, str] | None
+) -> dict[str, Any]:
     locator: dict[str, Any] = {"file": paths[0]} if len(paths) == 1 else {"files": paths}
     meta: dict[str, Any] = {"content_type": content_type, "bytes": size, "rows": rows}
+    if schema:
+        meta["schema"] = schema
     if len(paths) == 1 and size <= _DIGESTED:
         import hashlib
 

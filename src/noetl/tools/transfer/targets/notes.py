@@ -19,6 +19,8 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: int
     before: int = 0
     columns: list[str] | None = None
+    #: by column the type that its text is of, where it is known of all of the file
+    types: dict[str, str] | None = None
 
 
 def place_of(draft: Path, execution_id: str, token: str, target: int) -> str:
@@ -54,7 +56,8 @@ class Notes:
         known = self.files.get(note.path)
         before, rows = (known.before, known.rows) if known else (note.before, 0)
         columns = note.columns or (known.columns if known else None)
-        self.files[note.path] = msgspec.structs.replace(note, before=before, rows=rows + note.rows, columns=columns)
+        made = msgspec.structs.replace(note, before=before, rows=rows + note.rows, columns=columns)
+        self.files[note.path] = made
         self.chunks = max(self.chunks, note.chunk + 1)
 
     def add(self, **note: Any) -> None:
