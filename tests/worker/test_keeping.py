@@ -456,3 +456,14 @@ def test_no_file_is_left_of_a_result_that_nobody_takes(site: Site, task: str) ->
     asyncio.run(site.run(f'- {{step: a, tool: {{kind: python, {task}, code: "def main(): return {BIG} * 10"}}}}\n'))
     drafts = site.settings.home / "results" / "drafts"
     assert not drafts.exists() or list(drafts.iterdir()) == []
+
+
+def test_a_range_that_ends_before_it_begins_is_an_error_with_a_way_out(site: Site) -> None:
+    steps = (
+        "- {step: a, tool: {kind: noop, output: [1, 2]}, set: {ctx.r_ref: '{{ output.ref }}'}, next: {arcs: [{step: b}]}}\n"
+        "- {step: b, tool: {kind: resolve, ref: '{{ ctx.r_ref }}', range: [5, 2]}}\n"
+    )
+    state = asyncio.run(site.run(steps))
+    assert state.error is not None
+    assert state.error["kind"] == "type"
+    assert "`[from, to]`, the second no less than the first" in state.error["message"]

@@ -293,7 +293,8 @@ def _chosen(column: Column) -> str:
 def _line(cells: Sequence[str | None]) -> str:
     """A row of CSV; what is empty is in quotes, what is not there has none."""
     shown = (
-        "" if cell is None else f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if _needs_quotes(cell) else cell for cell in cells
+        "" if cell is None else f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if _needs_quotes(cell) else cell
+        for cell in cells
     )
     return ",".join(shown) + "\n"
 
