@@ -250,6 +250,7 @@ async def test_the_reference_of_a_file_tells_what_is_in_it(world: Workshop) -> N
         "content_type": "text/csv",
         "bytes": len(body),
         "rows": 25,
+        "schema": {"id": "BIGINT", "name": "VARCHAR", "half": "DOUBLE", "odd": "BOOLEAN"},
         "sha256": hashlib.sha256(body).hexdigest(),
     }
     assert many["locator"] == {"files": [str(world.folder / f"p{n}.json") for n in range(2)]}
@@ -386,6 +387,49 @@ async def test_what_cannot_be_moved_says_why(world: Workshop, source: Any, targe
     await world.task(kind="duckdb", file="typed.duckdb", command="CREATE TABLE t (id INT)")
     found = await failing(world, source, target, chunk={"size": 1 if "data" in source else 100})
     assert (found["kind"], said in found["message"]) == (kind, True), found
+
+
+TO_COLUMNS = [
+    {"kind": "duckdb", "file": "o.duckdb", "table": "t", "mode": "replace"},
+    {"kind": "file", "path": "o.parquet"},
+    {"kind": "file", "path": "o.csv"},
+]
+
+
+@pytest.mark.parametrize("target", TO_COLUMNS, ids=["table", "parquet", "csv"])
+@pytest.mark.parametrize("name", ["in.ndjson", "in.json"])
+async def test_a_key_that_comes_late_is_an_error_and_not_left_out(
+    world: Workshop, name: str, target: dict[str, Any]
+) -> None:
+    rows = [{"id": n} for n in range(20_500)] + [{"id": 20_500, "late": "x"}]
+    text = "\n\n".join(map(json.dumps, rows)) if name == "in.ndjson" else json.dumps(rows)
+    (world.folder / name).write_text(text)
+    error = await failing(world, {"kind": "file", "path": name}, target)
+    assert (error["kind"], error["row"], error["column"]) == ("type", 20_501, "late")
+    assert "row 20,501 has a key `late`" in error["message"]
+    assert "`mapping`" in error["message"]
+
+
+@pytest.mark.parametrize("target", TO_COLUMNS, ids=["table", "parquet", "csv"])
+async def test_a_key_that_comes_late_may_be_left_out_by_a_mapping(world: Workshop, target: dict[str, Any]) -> None:
+    rows = [{"id": n} for n in range(20_500)] + [{"id": 20_500, "late": "x"}]
+    (world.folder / "in.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    moved = await move(world, {"kind": "file", "path": "in.ndjson"}, {**target, "mapping": {"n": "{{ row.id }}"}})
+    assert moved["rows"] == len(rows)
+
+
+async def test_a_key_of_a_later_page_or_chunk_is_an_error_too(world: Workshop) -> None:
+    rows = [{"id": n} for n in range(24)] + [{"id": 24, "late": 1}]
+
+    async def page(request: web.Request) -> web.Response:
+        at = int(request.query.get("at", 0))
+        return web.json_response({"items": rows[at : at + 10], "next": f"/rows?at={at + 10}" if at < 20 else None})
+
+    async with serving(web.get("/rows", page)) as url:
+        source = {"kind": "http", "url": f"{url}/rows", "path": "$.items", "next": "$.next"}
+        for kind in (source, data(rows)):
+            error = await failing(world, kind, TO_COLUMNS[0], chunk={"size": 7})
+            assert (error["row"], error["column"]) == (25, "late")
 
 
 async def test_a_full_disk_is_called_that(world: Workshop) -> None:

@@ -254,3 +254,30 @@ def test_a_run_that_is_killed_goes_on_and_brings_each_row_once(tmp_path: Path) -
     sent = dict(seen)
     assert [row["id"] for body in sent.values() for row in body] == list(range(count))
     assert len(seen) <= len(sent) + 1
+
+
+def test_rows_that_were_appended_are_not_appended_again_when_the_notes_of_them_are_gone(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,v\n" + "".join(f"{n},x\n" for n in IDS))
+    task = transfer({"kind": "file", "path": "in.csv"}, {"kind": "file", "path": "a.csv", "mode": "append"})
+    assert attempt(tmp_path, task, 3) is None
+    for notes in tmp_path.rglob("*.notes"):
+        notes.unlink()
+    output = attempt(tmp_path, task)
+    assert output is not None
+    assert output["error"]["kind"] == "not-resumable"
+    assert "the notes are gone" in output["error"]["message"]
+    assert len(ids(tmp_path / "a.csv")) < len(IDS)
+
+
+def test_half_of_a_first_chunk_is_cut_off_a_file_that_was_there_before(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,v\n" + "".join(f"{n},x\n" for n in IDS))
+    (tmp_path / "a.csv").write_text("id,v\n-1,before\n")
+    task = transfer({"kind": "file", "path": "in.csv"}, {"kind": "file", "path": "a.csv", "mode": "append"})
+    assert attempt(tmp_path, task, 2, "before") is None
+    (notes,) = tmp_path.rglob("*.notes")
+    notes.write_bytes(notes.read_bytes().splitlines(keepends=True)[0])  # killed before it could note the chunk
+    output = attempt(tmp_path, task)
+    assert output is not None
+    assert output["error"] is None
+    assert ids(tmp_path / "a.csv") == [-1, *IDS]
+    assert not list(tmp_path.rglob("*.notes"))

@@ -21,6 +21,7 @@ from noetl.tools.datahost.hosts import CallFailed, Host, Hosts, Reply
 from noetl.tools.transfer.feeding import Feed
 from noetl.tools.transfer.plan import Plan, Unfit, packed, plan_of
 from noetl.tools.transfer.sending import send
+from noetl.tools.transfer.targets.notes import place_of
 
 _SESSION = "noetl.tools.transfer.session"
 #: chunks are committed and recorded together, after so many seconds or rows; what goes over a network at once
@@ -103,7 +104,7 @@ class Move:
     async def _open(self) -> None:
         plan, now = self._plan, self._now
         if not now.targets:
-            now.targets = [{"chunks": 0, "rows": 0, "notes": self._notes(one)} for one in plan.targets]
+            now.targets = [{"chunks": 0, "rows": 0, "notes": self._notes(at)} for at in range(len(plan.targets))]
             await self._say()  # before anything is written, so that a crash in the first chunk is known of
         source = {key: part for key, part in plan.source.items() if key not in ("data", "headers", "body", "json")}
         if self._feed is not None:
@@ -130,8 +131,10 @@ class Move:
         now.total = reply.value["total"]
         await self._position(reply.value["identity"])
 
-    def _notes(self, target: dict[str, Any]) -> str:
-        return str(self._world.draft(".notes")) if target["kind"] == "file" else ""
+    def _notes(self, at: int) -> str:
+        if self._plan.targets[at]["kind"] != "file":
+            return ""
+        return place_of(self._world.draft(".notes"), self._call.execution_id, self._plan.token, at)
 
     async def _position(self, identity: Any) -> None:
         """Where to begin: behind what every target has, or at the start again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import uuid
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -115,12 +116,9 @@ class Text(Source):
         return self._path.open("rb")
 
     def _sample(self) -> dict[str, str]:
-        rows = []
         with self._open() as file:
-            for number, line in zip(range(SAMPLE), file, strict=False):
-                if line.strip():
-                    rows.append(decoded(line, number + 1, self._path))
-        return columns_of(rows)
+            rows = (decoded(line, number, self._path) for number, line in enumerate(file, 1) if line.strip())
+            return columns_of(islice(rows, SAMPLE))
 
     def _sniff(self, running: Running) -> dict[str, str]:
         with opened(running, None, {}) as connection:

@@ -16,7 +16,7 @@ from typing import Any
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.mapping import rendered
-from noetl.tools.transfer.targets.formats import FORMATS, Format
+from noetl.tools.transfer.targets.formats import FORMATS, Format, schema_of
 from noetl.tools.transfer.targets.notes import Notes
 from noetl.tools.transfer.targets.target import Given, Surroundings, Target
 
@@ -36,8 +36,10 @@ class Files(Target):
     def open(self, running: Running) -> int:  # noqa: ARG002
         if not self._notes.load():
             self._finished = self.around.final
-            if self._finished or self._appends():
+            if self._finished:
                 self.chunks, self.rows = self.around.recorded, self.around.rows
+            elif self.around.recorded and self._appends():
+                raise _unnoted(self.given["path"])
             return self.chunks
         for path, note in self._notes.files.items():
             self._format(path).cut(note.size, self._notes.chunks)
@@ -67,7 +69,8 @@ class Files(Target):
             kind = _format_of(path, self.given.get("format"))
             made = self._written[path] = FORMATS[kind](Path(path), self.around.token, append=self.mode == "append")
             note = self._notes.files.get(path)
-            made.columns = note.columns if note is not None else None
+            if note is not None:
+                made.columns, made.types = note.columns, note.types
         return made
 
     def write(self, running: Running, given: Given) -> tuple[dict[str, Any], bytes]:  # noqa: ARG002
@@ -77,14 +80,14 @@ class Files(Target):
         if not os.path.isabs(path):  # noqa: PTH117  it is text here
             path = str(Path(self.given["folder"]) / path)
         made = self._format(path)
-        before = 0
         if path not in self._notes.files:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             before = made.begin()
+            # Before the first byte: a crash in the first chunk must find out where that began.
+            self._notes.add(chunk=given.index - 1, path=path, size=before, rows=0, before=before, columns=made.columns)
         size = made.add(given, self.projection)
-        self._notes.add(
-            chunk=given.following - 1, path=path, size=size, rows=given.chunk.size, before=before, columns=made.columns
-        )
+        last = given.following - 1
+        self._notes.add(chunk=last, path=path, size=size, rows=given.chunk.size, columns=made.columns, types=made.types)
         self.chunks = given.following
         self.rows += given.chunk.size
         return {}, b""
@@ -103,12 +106,26 @@ class Files(Target):
         if not paths or not all(Path(one).is_file() for one in paths):
             return None
         self.bytes = sum(Path(one).stat().st_size for one in paths)
-        return _reference(paths, self.rows, self.bytes, self._format(paths[0]).content_type)
+        formats = [self._format(one) for one in paths]
+        return _reference(paths, self.rows, self.bytes, formats[0].content_type, schema_of(formats))
 
     def abort(self, running: Running) -> None:  # noqa: ARG002
+        if self._appends():
+            for path, note in self._notes.files.items():  # what is noted stays, and another attempt goes on behind it
+                self._format(path).cut(note.size, self._notes.chunks)
+            return
         for path in self._notes.files:
             self._format(path).abandon()
         self._notes.forget()
+
+
+def _unnoted(path: Any) -> Failing:
+    shown = path if isinstance(path, str) else path.source
+    return Failing(
+        "not-resumable",
+        f"the transfer cannot go on: how far it was in `{shown}` was noted in the result store, and the notes are gone; take "
+        "out the rows of this run and start a new one, or use the mode replace",
+    )
 
 
 def _format_of(path: str, given: Any) -> str:
@@ -122,9 +139,13 @@ def _format_of(path: str, given: Any) -> str:
     return str(found)
 
 
-def _reference(paths: list[str], rows: int, size: int, content_type: str) -> dict[str, Any]:
+def _reference(
+    paths: list[str], rows: int, size: int, content_type: str, schema: dict[str, str] | None
+) -> dict[str, Any]:
     locator: dict[str, Any] = {"file": paths[0]} if len(paths) == 1 else {"files": paths}
     meta: dict[str, Any] = {"content_type": content_type, "bytes": size, "rows": rows}
+    if schema:
+        meta["schema"] = schema
     if len(paths) == 1 and size <= _DIGESTED:
         import hashlib
 

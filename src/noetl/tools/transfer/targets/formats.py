@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import os
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,11 +19,15 @@ from noetl.rows.jsonsql import text_row
 from noetl.rows.parquetsql import parquet_row
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.text import as_text
-from noetl.tools.transfer.chunks import Chunk, Csv, Lines
+from noetl.tools.transfer.chunks import Chunk, Csv
 from noetl.tools.transfer.diagnosis import explained
 from noetl.tools.transfer.mapping import Column, Mapped, Projection
-from noetl.tools.transfer.sampling import not_a_map
+from noetl.tools.transfer.sampling import columns_of, not_a_map, sorts_of, wider
 from noetl.tools.transfer.targets.target import Given
+
+_QUOTE = '"'
+#: what a cell of CSV has to stand in quotes for
+_needs_quotes = re.compile(r'^$|[",\r\n]|^\s|\s$').search
 
 
 class Format:
@@ -40,6 +44,8 @@ class Format:
         self.work = path if self.in_place else path.with_name(f".{path.name}.{token}.part")
         #: the columns, where they are the same for all rows
         self.columns: list[str] | None = None
+        #: of a format whose cells are text: by column the type that this text is of; None: that is not known
+        self.types: dict[str, str] | None = None
 
     def begin(self) -> int:
         """Before the first chunk: bytes that were there before."""
@@ -133,6 +139,8 @@ class CsvText(Format):
         if before:
             with self.path.open(newline="", encoding="utf-8") as file:
                 self.columns = next(csv.reader(file), None)
+        else:
+            self.types = {}
         return before
 
     def _put(self, file: IO[bytes], given: Given, projection: Projection) -> None:
@@ -140,33 +148,44 @@ class CsvText(Format):
         header = file.tell() == 0
         if chunk.in_sql and not projection.per_row:
             mapped = projection.of(chunk, given.about, given.connection)
-            self._settle(header, [one.name for one in mapped.columns], mapped.chunk, given.connection)
+            self._settle([one.name for one in mapped.columns], mapped.chunk)
+            self._see_columns(mapped)
             file.write(_csv_of(mapped, self.columns or [], given, header=header))
             return
         rows = projection.rows(chunk, given.about, given.connection)
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+        types = sorts_of(rows, chunk.first)
+        self._see(types)
         if self.columns is None:
-            self.columns = _keys(rows, chunk.first)
-        if header:
-            writer.writerow(self.columns)
+            self.columns = list(types)
+        written = [_line(self.columns)] if header else []
         known = set(self.columns)
         for number, row in enumerate(rows, chunk.first + 1):
             if not isinstance(row, dict):
                 raise not_a_map(number, row)
             if not known.issuperset(row):
                 raise self._surplus(next(key for key in row if key not in known), number)
-            writer.writerow([as_text(row.get(key)) for key in self.columns])
-        file.write(text.getvalue().encode())
+            written.append(_line([None if row.get(key) is None else as_text(row[key]) for key in self.columns]))
+        file.write("".join(written).encode())
 
-    def _settle(self, header: bool, columns: list[str], chunk: Chunk, connection: Any) -> None:  # noqa: FBT001
+    def _see_columns(self, mapped: Mapped) -> None:
+        known = mapped.chunk.columns()
+        if isinstance(mapped.chunk, Csv):
+            self.types = None  # text is written as it was, and is of the type that one takes it for
+            return
+        self._see({one.name: known[one.source] if one.source else _sort(one.value) for one in mapped.columns})
+
+    def _see(self, types: Mapping[str, str | None]) -> None:
+        """Take note of the types of more rows."""
+        seen = self.types
+        for column, kind in types.items():
+            if seen is not None and kind is not None:
+                seen[column] = wider(seen.get(column, kind), kind)
+
+    def _settle(self, columns: list[str], chunk: Chunk) -> None:
         if self.columns is None:
             self.columns = columns
-        surplus = set(columns) - set(self.columns)
-        if isinstance(chunk, Lines) and not header:
-            surplus |= chunk.keys(connection) - set(chunk.columns())
-        if surplus:
-            raise self._surplus(min(surplus), chunk.first + 1)
+        if surplus := set(columns) - set(self.columns):
+            raise self._surplus(min(surplus), chunk.row_with(min(surplus)) or chunk.first + 1)
 
     def _surplus(self, key: str, row: int) -> Failing:
         has = ", ".join(f"`{column}`" for column in self.columns or ())
@@ -180,6 +199,7 @@ class Parquet(Format):
     content_type = PARQUET
 
     def begin(self) -> int:
+        self.abandon()  # parts of an attempt that nobody knows of any more
         self.work.mkdir(parents=True, exist_ok=True)
         return 0
 
@@ -270,14 +290,28 @@ def _chosen(column: Column) -> str:
     return f"{literal(column.value)} AS {name(column.name)}"
 
 
-def _keys(rows: list[Any], first: int) -> list[str]:
-    """The columns of rows, in order of their appearance."""
-    found: dict[str, None] = {}
-    for number, row in enumerate(rows, first + 1):
-        if not isinstance(row, dict):
-            raise not_a_map(number, row)
-        found.update(dict.fromkeys(row))
-    return list(found)
+def _line(cells: Sequence[str | None]) -> str:
+    """A row of CSV; what is empty is in quotes, what is not there has none."""
+    shown = (
+        "" if cell is None else f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if _needs_quotes(cell) else cell
+        for cell in cells
+    )
+    return ",".join(shown) + "\n"
+
+
+def _sort(value: Any) -> str:
+    return columns_of([{"value": value}])["value"]
+
+
+def schema_of(formats: Sequence[Format]) -> dict[str, str] | None:
+    """By column the type that text in files is of; None: it is not known of all of them, or they know it themselves."""
+    found: dict[str, str] = {}
+    for one in formats:
+        if one.types is None:
+            return None
+        for column, kind in one.types.items():
+            found[column] = wider(found.get(column, kind), kind)
+    return found
 
 
 def _settled(path: Path) -> None:

@@ -122,7 +122,11 @@ class Table(Target):
         for one in mapped.columns:
             if one.name.lower() not in lower:
                 has = ", ".join(f"`{key}`" for key in self._known)
-                raise Failing("sql", f"the table `{self.given['table']}` has no column `{one.name}`; it has {has}")
+                row = mapped.chunk.row_with(one.source) if one.source else None
+                where = f"row {row:,}: " if row is not None else ""
+                said = f"{where}the table `{self.given['table']}` has no column `{one.name}`; it has {has}"
+                place: dict[str, Any] = {"column": one.name} | ({} if row is None else {"row": row})
+                raise Failing("sql", said, **place)
         return {one.name: lower[one.name.lower()][1] for one in mapped.columns}
 
     def _described(self, table: str | None = None) -> dict[str, str]:
