@@ -33,6 +33,7 @@ from noetl.server.catalog import Catalog
 from noetl.server.history import snapshot_of
 from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
 from noetl.tools.registry import Kinds
+from noetl.worker.drafts import sweep
 from noetl.worker.local import Running, Workshop
 from noetl.worker.world import LocalWorld
 
@@ -118,6 +119,7 @@ class House:
         self._starting: dict[str, bool] = {}
 
     async def __aenter__(self) -> Self:
+        sweep(self.results.drafts)
         if not self._alone:
             self._poller = asyncio.create_task(self._poll())
         return self

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from noetl.model.finding import FOLDABLE, Cut, Finder, Run, flat, unfolded
+from noetl.model.finding import FOLDABLE, PART, Cut, Finder, Run, flat, unfolded
 from noetl.model.spellings import SHORTEST, spellings
 
 #: what stands where a secret stood
@@ -84,7 +84,7 @@ class Redactor:
     @property
     def reach(self) -> int:
         """How many bytes of JSON may belong to one secret, line breaks included."""
-        return 2 * max((len(_in_json(form)) for forms in self._forms.values() for form in forms), default=0)
+        return 2 * max((len(_in_json(form)) for forms in self._forms.values() for form in forms), default=PART)
 
     def is_number(self, digits: str) -> bool:
         """Whether a number is a secret."""

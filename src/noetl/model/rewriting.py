@@ -34,6 +34,8 @@ class JsonRedactor:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         #: keys stay different from each other, and the same in all rows
         self.names = Names(redactor)
+        #: whether numbers were taken out
+        self.found_numbers = False
         self._rest = ""
         #: within a text that is too long to be held
         self._long: Stream | None = None
@@ -80,7 +82,10 @@ class JsonRedactor:
     def _token(self, found: re.Match[str]) -> str:
         whole, inside, colon = found[0], found[1], found[2]
         if inside is None:
-            return f'"{MASK}"' if self._redactor.is_number(whole) else whole
+            if not self._redactor.is_number(whole):
+                return whole
+            self.found_numbers = True
+            return f'"{MASK}"'
         text = _decoded(whole[: len(inside) + 2]) if "\\" in inside else inside
         clean = self.names.of(text) if colon else self._redactor.text(text)
         return whole if clean == text else f'"{_escaped(clean)}"{colon or ""}'
