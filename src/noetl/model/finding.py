@@ -9,7 +9,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Any, AnyStr, Final, Generic, NamedTuple
+from typing import Final, NamedTuple
 
 #: forms have at least so many characters; by so many at either end they are found
 GRAM: Final = 4
@@ -18,11 +18,10 @@ PART: Final = 8
 #: shorter forms are not looked for across line breaks
 FOLDABLE: Final = 12
 #: what is most usual in texts, the most usual first
-_COMMON: Final = " ,:{}[]\\/\"-_.=0123456789etaoinsrhldcumfpgwybvkxjqz"
+_COMMON: Final = ' ,:{}[]\\/"-_.=0123456789etaoinsrhldcumfpgwybvkxjqz'
 _RAREST: Final = len(_COMMON) + 1
 #: a line break with what may stand around it, as it is or as JSON and other languages write it
-_FOLD = r"[=\\]?(?:\\[rn]|[\r\n])(?:\\[rn]|[\r\n\t ])*"
-_FOLDS: Final = {str: re.compile(_FOLD), bytes: re.compile(_FOLD.encode())}
+_FOLD: Final = re.compile(r"[=\\]?(?:\\[rn]|[\r\n])(?:\\[rn]|[\r\n\t ])*")
 
 
 class Cut(Enum):
@@ -48,18 +47,18 @@ class Run(NamedTuple):
 class _Lead(NamedTuple):
     """A form of which some characters were seen, and where they stand in it: counted from its beginning, or its end."""
 
-    form: Any
+    form: str
     cut: Cut
     at: int
     is_head: bool
 
 
-class Finder(Generic[AnyStr]):
+class Finder:
     """Finds forms: each with whether its parts count."""
 
-    def __init__(self, forms: Mapping[AnyStr, Cut]) -> None:
-        self._leads: dict[Any, list[_Lead]] = {}
-        self._beginnings: frozenset[Any] = frozenset(form[:size] for form in forms for size in range(1, PART))
+    def __init__(self, forms: Mapping[str, Cut]) -> None:
+        self._leads: dict[str, list[_Lead]] = {}
+        self._beginnings: frozenset[str] = frozenset(form[:size] for form in forms for size in range(1, PART))
         self.longest = max(map(len, forms), default=0)
         # The longest first: a longer one may hold a shorter one.
         for form, cut in sorted(forms.items(), key=lambda one: -len(one[0])):
@@ -67,24 +66,26 @@ class Finder(Generic[AnyStr]):
             self._leads.setdefault(form[at : at + GRAM], []).append(_Lead(form, cut, at, is_head=True))
             if cut is not Cut.NEVER:
                 at = _rarest(form[-PART:])
-                self._leads.setdefault(form[-PART:][at : at + GRAM], []).append(_Lead(form, cut, PART - at, is_head=False))
+                self._leads.setdefault(form[-PART:][at : at + GRAM], []).append(
+                    _Lead(form, cut, PART - at, is_head=False)
+                )
         self._grams = _any_of(self._leads) if forms else None
 
-    def may_hold(self, text: AnyStr) -> bool:
+    def may_hold(self, text: str) -> bool:
         """Whether it is worth while to look closer."""
         return self._grams is not None and self._grams.search(text) is not None
 
-    def holds(self, text: AnyStr, *, least: int = 0) -> bool:
+    def holds(self, text: str, *, least: int = 0) -> bool:
         """Whether there is any in it, be it cut off or not."""
         return next(self.runs(text, least=least), None) is not None
 
-    def runs(self, text: AnyStr, *, least: int = 0) -> Iterator[Run]:
+    def runs(self, text: str, *, least: int = 0) -> Iterator[Run]:
         """All there are in it; they may overlap. `least`: shorter forms do not count."""
         for at, lead in self._seen(text, 0):
             if len(lead.form) >= least and (run := (_from if lead.is_head else _up_to)(text, at, lead)) is not None:
                 yield run
 
-    def _seen(self, text: AnyStr, at: int) -> Iterator[tuple[int, _Lead]]:
+    def _seen(self, text: str, at: int) -> Iterator[tuple[int, _Lead]]:
         """Forms that may stand in a text, and where they would begin or end."""
         while self._grams is not None and (hit := self._grams.search(text, at)) is not None:
             at = hit.start() + 1
@@ -93,18 +94,18 @@ class Finder(Generic[AnyStr]):
                 if 0 <= place <= len(text):
                     yield place, lead
 
-    def open_end(self, text: AnyStr) -> int:
+    def open_end(self, text: str) -> int:
         """Where the beginning of a form may stand that is not whole yet; the length of the text: nowhere."""
         begin = max(0, len(text) - 2 * self.longest)
         tail = text[begin:]
         found = begin + self._open(tail, least=0)
-        backslash = "\\" if isinstance(text, str) else b"\\"  # may be a line break as JSON has it, of which one half is there
-        whole = unfolded(tail.removesuffix(backslash))
+        # A backslash may be the first half of a line break as JSON writes it.
+        whole = unfolded(tail.removesuffix("\\"))
         if len(whole.text) < len(tail) and (open_at := self._open(whole.text, least=FOLDABLE)) < len(whole.text):
             found = min(found, begin + whole.before(open_at))
         return found
 
-    def _open(self, text: AnyStr, *, least: int) -> int:
+    def _open(self, text: str, *, least: int) -> int:
         found = len(text)
         for at, lead in self._seen(text, 0):
             if lead.is_head and at < found and least <= len(lead.form) > len(text) - at:
@@ -118,7 +119,7 @@ class Finder(Generic[AnyStr]):
 class Unfolded(NamedTuple):
     """A text without its line breaks, and where its parts stood."""
 
-    text: Any
+    text: str
     #: where in it line breaks are missing, and how many characters up to there
     folds: list[int]
     missing: list[int]
@@ -132,55 +133,53 @@ class Unfolded(NamedTuple):
         return at + self.missing[bisect_right(self.folds, at)]
 
 
-def flat(text: AnyStr) -> AnyStr:
+def flat(text: str) -> str:
     """A text without its line breaks."""
-    return _FOLDS[type(text)].sub(type(text)(), text)
+    return _FOLD.sub("", text)
 
 
-def unfolded(text: AnyStr) -> Unfolded:
+def unfolded(text: str) -> Unfolded:
     """The same, with where its parts stood."""
-    parts, folds, missing = [], [], [0]
+    parts: list[str] = []
+    folds, missing = [], [0]
     at = size = 0
-    for fold in _FOLDS[type(text)].finditer(text):
+    for fold in _FOLD.finditer(text):
         parts.append(text[at : fold.start()])
         size += fold.start() - at
         at = fold.end()
         folds.append(size)
         missing.append(at - size)
-    return Unfolded(type(text)().join([*parts, text[at:]]) if parts else text, folds, missing)
+    return Unfolded("".join([*parts, text[at:]]), folds, missing)
 
 
-def _rarest(window: AnyStr) -> int:
+def _rarest(window: str) -> int:
     """Where in the end of a form to look for it: at a character that texts seldom have, which saves most of the looking."""
-    text = window if isinstance(window, str) else window.decode("latin-1")
-    return max(range(max(1, len(text) - GRAM + 1)), key=lambda at: _COMMON.find(text[at]) % _RAREST)
+    return max(range(max(1, len(window) - GRAM + 1)), key=lambda at: _COMMON.find(window[at]) % _RAREST)
 
 
-def _any_of(grams: Iterable[AnyStr]) -> re.Pattern[Any]:
+def _any_of(grams: Iterable[str]) -> re.Pattern[str]:
     """One of these, by its first character: so each place of a text is looked at by few of them."""
-    below: dict[Any, list[Any]] = {}
+    below: dict[str, list[str]] = {}
     for gram in sorted(grams):
         below.setdefault(re.escape(gram[:1]), []).append(re.escape(gram[1:]))
-    if isinstance(next(iter(below)), bytes):
-        return re.compile(b"|".join(b"%b(?:%b)" % (one, b"|".join(rest)) for one, rest in below.items()), re.DOTALL)
     return re.compile("|".join(f"{one}(?:{'|'.join(rest)})" for one, rest in below.items()), re.DOTALL)
 
 
-def _from(text: AnyStr, start: int, lead: _Lead) -> Run | None:
-    form: AnyStr = lead.form
+def _from(text: str, start: int, lead: _Lead) -> Run | None:
+    form = lead.form
     if text.startswith(form, start):
         return Run(start, start + len(form))
     size = _alike(text[start : start + len(form)], form) if lead.cut is not Cut.NEVER else 0
     return Run(start, start + size, lead.cut, is_head=True) if size >= PART else None
 
 
-def _up_to(text: AnyStr, end: int, lead: _Lead) -> Run | None:
-    form: AnyStr = lead.form
+def _up_to(text: str, end: int, lead: _Lead) -> Run | None:
+    form = lead.form
     size = _alike(text[max(0, end - len(form)) : end][::-1], form[::-1])
     return Run(end - size, end, lead.cut) if PART <= size < len(form) else None
 
 
-def _alike(one: AnyStr, other: AnyStr) -> int:
+def _alike(one: str, other: str) -> int:
     """How many characters two texts have in common from their beginnings on."""
     low, high = 0, min(len(one), len(other))
     while low < high:

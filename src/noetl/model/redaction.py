@@ -38,8 +38,8 @@ class Redactor:
         self._forms: dict[str, dict[str, Cut]] = {}
         #: too short to be looked for in other text
         self._short: set[str] = set()
-        self._texts: Finder[str] | None = None
-        self._encoded: Finder[bytes] | None = None
+        self._texts: Finder | None = None
+        self._encoded: Finder | None = None
         self.add(*values)
 
     def __bool__(self) -> bool:
@@ -62,7 +62,7 @@ class Redactor:
 
     # --- looking -------------------------------------------------------------------------------------------------------
 
-    def _finder(self) -> Finder[str]:
+    def _finder(self) -> Finder:
         if self._texts is None:
             self._texts = Finder(dict(chain.from_iterable(forms.items() for forms in self._forms.values())))
         return self._texts
@@ -72,10 +72,11 @@ class Redactor:
         if self._encoded is None:
             every = chain.from_iterable(forms.items() for forms in self._forms.values())
             self._encoded = Finder({_in_json(form): cut for form, cut in every})
-        if self._encoded.holds(encoded) or any(b'"%b"' % _in_json(value) in encoded for value in self._short):
+        text = encoded.decode("latin-1")
+        if self._encoded.holds(text) or any(f'"{_in_json(value)}"' in text for value in self._short):
             return True
-        broken = b"\\n" in encoded or b"\\r" in encoded
-        return broken and self._encoded.holds(flat(encoded), least=FOLDABLE)
+        broken = "\\n" in text or "\\r" in text
+        return broken and self._encoded.holds(flat(text), least=FOLDABLE)
 
     def is_in_foreign_json(self, text: str) -> bool:
         """The same of JSON that somebody else has written, who may write characters by their numbers."""
@@ -103,9 +104,8 @@ class Redactor:
         found = [(run.start, run.end) for run in finder.runs(text) if _counts(run, text, begins=begins, ends=ends)]
         if broken:
             whole = unfolded(text)
-            for run in finder.runs(whole.text, least=FOLDABLE) if whole.folds else ():
-                if _counts(run, whole.text, begins=begins, ends=ends):
-                    found.append(whole.where(run)[:2])
+            runs = finder.runs(whole.text, least=FOLDABLE) if whole.folds else ()
+            found += [whole.where(run)[:2] for run in runs if _counts(run, whole.text, begins=begins, ends=ends)]
         return _merged(found)
 
     # --- taking out ----------------------------------------------------------------------------------------------------
@@ -234,6 +234,6 @@ def _counts(run: Run, text: str, *, begins: bool, ends: bool) -> bool:
     return (at_an_end and run.cut is Cut.ANYWHERE) or _CUT_BEFORE.search(before) is not None
 
 
-def _in_json(text: str) -> bytes:
-    """A text as it stands between the quotes of JSON."""
-    return msgspec.json.encode(text.encode("utf-8", "replace").decode())[1:-1]
+def _in_json(text: str) -> str:
+    """A text as it stands between the quotes of JSON, each byte as a character: what bytes are searched for."""
+    return msgspec.json.encode(text.encode("utf-8", "replace").decode())[1:-1].decode("latin-1")

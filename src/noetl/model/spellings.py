@@ -16,7 +16,14 @@ _SAFE = ("", "/", "~", "/!$'()*+,;:@~", "/!$&'()*+,;=:@?~")
 _NUMBERED = ("", "&<>", "&<>'", "&<>'=", "&<>'+`\"")
 _UNICODE = re.compile(r"(?<!\\)\\u[0-9a-f]{4}")
 #: how double and single quotes are written in HTML and XML
-_QUOTES = (('"', "'"), ("&quot;", "&#x27;"), ("&quot;", "&#39;"), ("&#34;", "&#39;"), ("&quot;", "&apos;"), ("&quot;", "&#039;"))
+_QUOTES = (
+    ('"', "'"),
+    ("&quot;", "&#x27;"),
+    ("&quot;", "&#39;"),
+    ("&#34;", "&#39;"),
+    ("&quot;", "&apos;"),
+    ("&quot;", "&#039;"),
+)
 #: base64 of so many bytes is often wrapped, and a line may end right behind its beginning
 _WRAPPED = 45
 

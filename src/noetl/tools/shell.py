@@ -214,7 +214,10 @@ def _failed(call: Call, code: int, stdout: str, stderr: str) -> Output:
         return failed(failure("limit", f"the command used more than {limit} s of processor time"))
     if code == REFUSED and stderr.startswith(REASON):
         return failed(failure("isolation", stderr.strip()))
-    said = " | ".join(stderr.strip().splitlines()[-_LAST_LINES:])[-_TRIMMED:]
+    said = " | ".join(stderr.strip().splitlines()[-_LAST_LINES:])
+    said = (
+        said if len(said) <= _TRIMMED else f"…{said[-_TRIMMED:]}"
+    )  # half of a secret is known by what it stands behind
     message = f"the command {how_it_ended(code)}"
     more: dict[str, Any] = {"exit_code": code} if code > 0 else {"exit_code": 128 - code, "signal": signal_name(code)}
     more |= {"stdout": stdout[-_TRIMMED:], "stderr": stderr[-_TRIMMED:]}

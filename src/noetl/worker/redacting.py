@@ -58,8 +58,8 @@ def _frame(part: Mapping[str, Any], redactor: Redactor) -> tuple[dict[str, Any],
             made[key], changed = _frame(value, redactor)
         elif key in _MADE_HERE or (key in _OURS and not isinstance(value, (Mapping, list))):
             made[key], changed = value, False
-        else:
-            made[key], changed = redactor.clean(value)
+        else:  # what says how far a task is counts, and does not quote
+            made[key], changed = redactor.clean(value, numbers=key != "progress")
         found = found or changed
     return made, found
 

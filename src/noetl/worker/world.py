@@ -47,7 +47,7 @@ class LocalWorld:
         self._log = log
         self._claim: Claim | None = None
         #: what tasks under way write, by their key: stream → what holds back the beginning of a secret
-        self._written: dict[str, dict[str, Stream[str]]] = {}
+        self._written: dict[str, dict[str, Stream]] = {}
         #: task key → who hears of its progress
         self.listeners: dict[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {}
         self._kept: dict[str, tuple[asyncio.Future[Any], Callable[[Any], Awaitable[None]]]] = {}
@@ -73,7 +73,9 @@ class LocalWorld:
     def log(self, call: Call, stream: str, text: str) -> None:
         """Keep what a task wrote, without secrets; one may lie across two pieces."""
         redactor = self.keychain.redactor
-        if redactor or call.key in self._written:
+        if call.key not in self.listeners:  # it is over: nobody would ask for what is held back
+            text = redactor.text(text)
+        elif redactor or call.key in self._written:
             streams = self._written.setdefault(call.key, {})
             text = streams.setdefault(stream, redactor.lines()).feed(text)
         if text:
