@@ -65,9 +65,10 @@ class Sources:
             file = self._folder / Path(name).expanduser()
             with file.open("rb") as opened:
                 data = opened.read(_MOST + 1)
-        except (OSError, RuntimeError, ValueError) as error:  # there is no such user, or no such name can be
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            raise NoCredential(f"the file {str(file)!r} cannot be read: {why}") from None
+        except OSError as error:
+            raise NoCredential(f"the file {file} cannot be read: {error.strerror}") from None
+        except (RuntimeError, ValueError) as error:  # there is no such user, or no file can have such a name
+            raise NoCredential(f"the file {str(file)!r} cannot be read: {error}") from None
         try:
             text = data.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError:
