@@ -59,9 +59,9 @@ PYTHON_HANGS = (
     "import time\ndef main(values):\n    print(' '.join(values.values()), end='', flush=True)\n    time.sleep(60)\n"
 )
 PYTHON_LARGE = "def main(values):\n    rows = [list(values.values()), 'x' * 1000] * 200\n    return {'rows': rows, 'some': rows[0]}\n"
-PYTHON_SPILLS = "def main(values):\n    return [{'n': n, **values} for n in range(9000)]\n"
-PYTHON_SPILLS_A_MAP = "def main(values):\n    return {v: {'rows': [v, 'x' * 1000] * 300} for v in values.values()}\n"
-SHELL_SPILLS = 'for n in 0 1 2 3 4 5 6 7 8 9; do eval "v=\\$c$n"; printf "%s" "$v" | base64; printf "%s" "$v" | base64 >&2; yes "$v" | head -n 9000; done'
+PYTHON_SPILLS = "def main(values):\n    return [{'n': n, **values} for n in range(1200)]\n"
+PYTHON_SPILLS_A_MAP = "def main(values):\n    return {v: {'rows': [v, 'x' * 5000] * 30} for v in values.values()}\n"
+SHELL_SPILLS = 'for n in 0 1 2 3 4 5 6 7 8 9; do eval "v=\\$c$n"; printf "%s" "$v" | base64; printf "%s" "$v" | base64 >&2; yes "$v" | head -n 100; done; head -c 1200000 /dev/zero | tr "\\0" x'
 SHELL_LEAK = 'for n in 0 1 2 3 4 5 6 7 8 9; do eval "v=\\$c$n"; printf "%s" "$v" | cut -c1-7 | tr -d "\\n"; sleep 0.01; printf "%s\\n" "$v" | cut -c8-; printf "%s\\n" "$v" >&2; done'
 
 
@@ -141,7 +141,7 @@ def steps() -> dict[str, dict[str, Any]]:
         "spills_a_map": {"kind": "python", "input": values, "code": PYTHON_SPILLS_A_MAP},
         "shell_spills": {"kind": "shell", "cmd": SHELL_SPILLS, "env": env},
         "http_spills": {"kind": "http", "method": "POST", "url": "{{ workload.url }}/200/large", "auth": "K", "json": values},
-        "duckdb": {"kind": "duckdb", "query": "SELECT {{ keychain.K.c1 }} AS a, {{ keychain.K.c0 }} || i AS b FROM range(4000) r(i)"},
+        "duckdb": {"kind": "duckdb", "query": "SELECT {{ keychain.K.c1 }} AS a, {{ keychain.K.c0 }} || i AS b FROM range(1500) r(i)"},
         "duckdb_fails": {"kind": "duckdb", "query": "SELECT CAST({{ keychain.K.c0 }} AS INTEGER), {{ keychain.K.c1 }}::DATE"},
         "transfer": {"kind": "transfer", "source": {"kind": "data", "data": [{"a": one, "b": "{{ keychain.K.c1 }}"}]}, "targets": [{"kind": "file", "path": "out.csv", "format": "csv"}]},
         "transfer_fails": {"kind": "transfer", "source": {"kind": "data", "data": [one]}, "targets": [{"kind": "file", "path": "no.csv", "format": "csv"}]},
@@ -355,7 +355,7 @@ workflow:
   tool:
     kind: shell
     env: {T: "{{ keychain.api.token }}"}
-    cmd: 'yes "line $T" | head -n 60000; [ -e marker ] || { touch marker; sleep 60; }'
+    cmd: 'yes "line $T" | head -n 3000; [ -e marker ] || { touch marker; sleep 60; }'
 """
 
 

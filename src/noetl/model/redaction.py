@@ -25,8 +25,8 @@ _LONG = 12
 _CUT_BEHIND = re.compile(r"[\s\[(]*(?:…|\.\.\.)|\\?['\"`]")
 _CUT_BEFORE = re.compile(r"(?:…|\.\.\.)[\s\])]*\Z")
 _NEAR = 8
-#: keys without secrets that are remembered
-_MOST_NAMES = 10_000
+#: so many texts are remembered, if they are no longer than this
+_MOST_KNOWN, _SHORT_TEXT = 10_000, 4_096
 Spans = list[tuple[int, int]]
 
 
@@ -67,16 +67,19 @@ class Redactor:
             self._texts = Finder(dict(chain.from_iterable(forms.items() for forms in self._forms.values())))
         return self._texts
 
-    def is_in_json(self, encoded: bytes) -> bool:
-        """Whether JSON may hold a secret; it need not be whole."""
+    def _json_finder(self) -> Finder:
         if self._encoded is None:
             every = chain.from_iterable(forms.items() for forms in self._forms.values())
             self._encoded = Finder({_in_json(form): cut for form, cut in every})
-        text = encoded.decode("latin-1")
-        if self._encoded.holds(text) or any(f'"{_in_json(value)}"' in text for value in self._short):
+        return self._encoded
+
+    def is_in_json(self, encoded: bytes) -> bool:
+        """Whether JSON may hold a secret; it need not be whole."""
+        finder, text = self._json_finder(), encoded.decode("latin-1")
+        if finder.holds(text) or any(f'"{_in_json(value)}"' in text for value in self._short):
             return True
         broken = "\\n" in text or "\\r" in text
-        return broken and self._encoded.holds(flat(text), least=FOLDABLE)
+        return broken and finder.holds(flat(text), least=FOLDABLE)
 
     def is_in_foreign_json(self, text: str) -> bool:
         """The same of JSON that somebody else has written, who may write characters by their numbers."""
@@ -85,7 +88,7 @@ class Redactor:
     @property
     def reach(self) -> int:
         """How many bytes of JSON may belong to one secret, line breaks included."""
-        return 2 * max((len(_in_json(form)) for forms in self._forms.values() for form in forms), default=PART)
+        return 2 * max(self._json_finder().longest, PART)
 
     def is_number(self, digits: str) -> bool:
         """Whether a number is a secret."""
@@ -116,16 +119,16 @@ class Redactor:
             return value, False
         if not self.is_in_json(msgspec.json.encode(value, enc_hook=str)):
             return value, False
-        cleaned = self._walk(value, Names(self), numbers=numbers)
+        cleaned = self._walk(value, Memory(self), numbers=numbers)
         return cleaned, cleaned != value
 
-    def _walk(self, value: Any, names: Names, *, numbers: bool) -> Any:
+    def _walk(self, value: Any, memory: Memory, *, numbers: bool) -> Any:
         if isinstance(value, str):
-            return self.text(value)
+            return memory.text(value)
         if isinstance(value, Mapping):
-            return {names.of(key): self._walk(part, names, numbers=numbers) for key, part in value.items()}
+            return {memory.key(key): self._walk(part, memory, numbers=numbers) for key, part in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self._walk(part, names, numbers=numbers) for part in value]
+            return [self._walk(part, memory, numbers=numbers) for part in value]
         if numbers and isinstance(value, int) and not isinstance(value, bool):
             return MASK if self.is_number(str(value)) else value
         return value
@@ -139,29 +142,33 @@ class Redactor:
         return Stream(self)
 
 
-class Names:
-    """Keys of maps without secrets: different ones stay different, so that no entry is lost."""
+class Memory:
+    """What became of the texts and keys of one value: rows often say the same thing over and over."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._given: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
         self._taken: set[str] = set()
 
-    def of(self, key: Any) -> Any:
-        """A key as it may be written."""
-        if not isinstance(key, str):
+    def text(self, text: str) -> str:
+        """A text without secrets."""
+        found = self._texts.get(text)
+        if found is None:
+            found = self._redactor.text(text)
+            if len(self._texts) < _MOST_KNOWN and len(text) < _SHORT_TEXT:
+                self._texts[text] = found
+        return found
+
+    def key(self, key: Any) -> Any:
+        """A key of a map without secrets: different ones stay different, so that no entry is lost."""
+        if not isinstance(key, str) or (clean := self.text(key)) == key:
             return key
-        if key in self._given:
-            return self._given[key]
-        clean = self._redactor.text(key)
-        if clean == key:
-            if len(self._given) < _MOST_NAMES:
-                self._given[key] = key
-            return key
-        numbered = chain([clean], (clean.replace(MASK, f"[redacted {n}]", 1) for n in count(2)))
-        given = self._given[key] = next(name for name in numbered if name not in self._taken)
-        self._taken.add(given)
-        return given
+        if key not in self._keys:
+            numbered = chain([clean], (clean.replace(MASK, f"[redacted {n}]", 1) for n in count(2)))
+            self._keys[key] = next(name for name in numbered if name not in self._taken)
+            self._taken.add(self._keys[key])
+        return self._keys[key]
 
 
 class Stream:

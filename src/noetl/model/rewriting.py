@@ -9,7 +9,7 @@ from json.decoder import JSONDecoder
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Final
 
-from noetl.model.redaction import MASK, Names, Redactor, Stream
+from noetl.model.redaction import MASK, Memory, Redactor, Stream
 
 #: a text that is longer is not held as a whole
 _LONGEST: Final = 1 << 20
@@ -33,7 +33,7 @@ class JsonRedactor:
         self._redactor = redactor
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         #: keys stay different from each other, and the same in all rows
-        self.names = Names(redactor)
+        self.memory = Memory(redactor)
         #: whether numbers were taken out
         self.found_numbers = False
         self._rest = ""
@@ -87,7 +87,7 @@ class JsonRedactor:
             self.found_numbers = True
             return f'"{MASK}"'
         text = _decoded(whole[: len(inside) + 2]) if "\\" in inside else inside
-        clean = self.names.of(text) if colon else self._redactor.text(text)
+        clean = self.memory.key(text) if colon else self.memory.text(text)
         return whole if clean == text else f'"{_escaped(clean)}"{colon or ""}'
 
 

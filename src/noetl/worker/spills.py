@@ -32,7 +32,7 @@ def rewritten(spilled: Spilled, target: Path, redactor: Redactor, runs: Runs) ->
     _write(target, cleaner.through(blocks(source)))
     columns = spilled.columns
     if columns is not None:
-        columns = {cleaner.names.of(name): _type(kind, cleaner) for name, kind in columns.items()}
+        columns = {cleaner.memory.key(name): _type(kind, cleaner) for name, kind in columns.items()}
     return replace(spilled, path=str(target), columns=columns, redacted=True)
 
 
