@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from aiohttp import web
 from msgspec.structs import replace
@@ -18,12 +18,13 @@ from msgspec.structs import replace
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of
 from noetl.lang import load
-from noetl.model.output import Output, failed
+from noetl.model.output import JSON, Output, Spilled, failed
 from noetl.pipeline import machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import RunTask
 from noetl.ports import Call
 from noetl.tools.registry import Kinds
+from noetl.worker.drafts import give_name, unnamed
 from noetl.worker.render import call_of
 
 T = TypeVar("T")
@@ -61,6 +62,23 @@ class Workshop:
         drafts = self.folder / ".drafts"
         drafts.mkdir(exist_ok=True)
         return drafts / f"{uuid.uuid4().hex}{suffix}"
+
+    def unnamed(self) -> IO[bytes]:
+        return unnamed(self.draft("").parent)
+
+    async def spilled(
+        self,
+        file: IO[bytes],
+        content_type: str = JSON,
+        *,
+        rows: int | None = None,
+        columns: dict[str, str] | None = None,
+    ) -> Spilled:
+        path = self.draft(".json")
+        with file:
+            file.flush()
+            give_name(file, path)
+        return Spilled(str(path), content_type, rows, columns)
 
     async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
         self.said.append(json.loads(json.dumps(said)))

@@ -100,6 +100,15 @@ class FileResults:
         """What a tool spilled, as a value."""
         return await asyncio.to_thread(codec.load, spilled)
 
+    @property
+    def drafts(self) -> Path:
+        """Where they are."""
+        return self.folder / _DRAFTS
+
+    def runs(self, spilled: Spilled) -> Iterator[list[Any]]:
+        """The elements of a list that a tool spilled, some at a time."""
+        return codec.runs(Path(spilled.path), spilled.content_type)
+
     async def keep(self, execution_id: str, value: Any, *, ttl: float | None = None, schema: str | None = None) -> Ref:
         """Store a value, or what a tool spilled; what it returns is durable as the log is."""
         return await asyncio.to_thread(self._keep, execution_id, value, ttl, schema)

@@ -58,4 +58,6 @@ def _is_range(value: Any) -> bool:
 
 
 def _told(value: Any) -> str:
-    return f"{type(value).__name__} {str(value)[:60]!r}" if value is not None else "nothing"
+    from noetl.tools.text import shown
+
+    return shown(value) if value is not None else "nothing"
