@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from noetl.rows.duck import name
 from noetl.tools.datahost.failing import Failing, failure_of
 from noetl.tools.transfer.chunks import Chunk
 
@@ -15,6 +16,7 @@ _RAGGED = re.compile(
     r"CSV Error on Line: (\d+)\nOriginal Line: ?(.*?)\n.*?Expected Number of Columns: (\d+) Found: (\d+)", re.DOTALL
 )
 _LINE = re.compile(r"CSV Error on Line: (\d+)\n(?:Original Line: ?(.*?)\n)?(.*?)\n", re.DOTALL)
+_NUMBERS = frozenset({"BIGINT", "HUGEINT", "DOUBLE"})
 _NULL = re.compile(r"NOT NULL constraint failed: (?:[^.\s]+\.)*(\S+)")
 
 
@@ -36,6 +38,24 @@ def explained(error: Exception, chunk: Chunk, connection: Any, wanted: Mapping[s
         return place
     rows = f"rows {chunk.first + 1:,} to {chunk.first + chunk.size:,}"
     return Failing(**{**found, "message": f"{said} (among {rows})"})
+
+
+def misfit(chunk: Chunk, connection: Any, column: str, kind: str) -> Failing | None:
+    """The first value of a column that would not be the same in another type, which earlier rows have settled."""
+    same = f"TRY_CAST(TRY_CAST(v AS {kind}) AS VARCHAR) IS NOT DISTINCT FROM CAST(v AS VARCHAR)"
+    number = f"coalesce(TRY_CAST(v AS DOUBLE) = TRY_CAST(TRY_CAST(v AS {kind}) AS DOUBLE), false)"
+    number = number if kind in _NUMBERS else "false"
+    row = _first(
+        connection, chunk.relation(connection, {}), name(column), f"v IS NOT NULL AND NOT ({same} OR {number})"
+    )
+    if row is None:
+        return None
+    at, value = chunk.first + row[0], str(row[1])[:200]
+    message = (
+        f"column `{column}`, row {at:,}: {value!r} is not of type {kind}, as the rows of earlier chunks are; a file has one "
+        "type for a column: give it one in `mapping`"
+    )
+    return Failing("type", message, column=column, row=at, value=value)
 
 
 def uneven(path: Path, header: str) -> Failing | None:

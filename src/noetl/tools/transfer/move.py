@@ -246,20 +246,22 @@ class Move:
 
     async def _record(self, *, final: bool) -> None:
         """Commit, and record how far it is."""
-        await self._commit()
+        await self._commit(final=final)
         self._now.final = final
         await self._say()
         self._recorded_at, self._rows_since = time.monotonic(), 0
 
-    async def _commit(self) -> None:
+    async def _commit(self, *, final: bool = False) -> None:
         now = self._now
-        found = (await self._do("commit")).value
+        found = (await self._do("commit", final=final)).value
         for at, (known, told) in enumerate(zip(now.targets, found, strict=True)):
             # Of what was sent the host does not know whether it came.
             if self._plan.targets[at]["kind"] == "http":
                 known["chunks"], told["bytes"] = self._has[at], known.get("bytes", 0)
             else:
                 known |= {"chunks": self._has[at] if known.get("failed") else told["chunks"], "rows": told["rows"]}
+            if told.get("paths"):
+                known["paths"] = told["paths"]
         now.bytes = sum(told["bytes"] for told in found)
         if self._whole and "offset" in now.position:
             now.part = round(min(1.0, now.position["offset"] / self._whole), 4)

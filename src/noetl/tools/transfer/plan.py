@@ -15,19 +15,12 @@ from noetl.expr.value import value
 from noetl.ports import Call, World
 from noetl.tools.datahost.binding import rendered
 from noetl.tools.datahost.databases import LITTLE, config_of
+from noetl.tools.transfer.naming import Nameless, format_of
 
 _SIZE = 10_000
 #: of what restricts a task, the part that is for statements of ours too
 _OF_OURS = frozenset({"limits.memory_mb"})
 _MODES = ("insert", "append", "upsert", "replace")
-_FORMATS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".json": "json",
-    ".ndjson": "ndjson",
-    ".jsonl": "ndjson",
-    ".parquet": "parquet",
-}
 #: what each kind cannot do without
 _SOURCES = {"data": ("data",), "file": ("path",), "duckdb": (), "http": ("url",)}
 _TARGETS = {"file": ("path",), "duckdb": ("file", "table"), "http": ("url",)}
@@ -136,6 +129,7 @@ def _target(given: dict[str, Any], what: str, world: World) -> dict[str, Any]:
         given["folder"] = str(world.folder.absolute())
         if isinstance(given["path"], str):
             given["path"] = _path(given["path"], world)
+            _format(given.get("format"), given["path"])
     elif kind == "duckdb":
         given["file"] = _path(given["file"], world)
         key = given.get("key")
@@ -150,14 +144,10 @@ def _path(given: Any, world: World) -> str:
 
 
 def _format(given: Any, path: str) -> str:
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    told = next((_FORMATS[suffix] for suffix in reversed(suffixes) if suffix in _FORMATS), None)
-    if given in (None, "json") and told == "ndjson":
-        return "ndjson"
-    found = given or told
-    if found is None:
-        raise Unfit(f"the format of `{path}` cannot be told by its name: give `format` (csv, json, parquet)")
-    return str(found)
+    try:
+        return format_of(path, given)
+    except Nameless as error:
+        raise Unfit(str(error)) from None
 
 
 def packed(tree: Any) -> Any:

@@ -18,6 +18,9 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     size: int
     rows: int
     before: int = 0
+    #: how long it may be if a chunk was being written, and whether others have written to it meanwhile
+    until: int = 0
+    shared: bool = False
     columns: list[str] | None = None
 
 
@@ -46,7 +49,10 @@ class Notes:
         known = self.files.get(note.path)
         before, rows = (known.before, known.rows) if known else (note.before, 0)
         columns = note.columns or (known.columns if known else None)
-        self.files[note.path] = msgspec.structs.replace(note, before=before, rows=rows + note.rows, columns=columns)
+        shared = note.shared or (known is not None and known.shared)
+        self.files[note.path] = msgspec.structs.replace(
+            note, before=before, rows=rows + note.rows, columns=columns, shared=shared
+        )
         self.chunks = max(self.chunks, note.chunk + 1)
 
     def add(self, **note: Any) -> None:
