@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noetl.model.kinds import InputRole, ToolKind
-from noetl.model.shape import Anything, Flag, Key, ListOf, MapOf, Number, OneOf, Record, Text, Word
+from noetl.model.shape import Anything, Key, ListOf, MapOf, Number, OneOf, Record, Text, Word
 
 if TYPE_CHECKING:
     from noetl.model.output import Output
@@ -39,6 +39,9 @@ _SOURCE = Record(
         "next": Key(_TEXT, "http: the JSONPath of the next page's address; the last page has none."),
         "bucket": Key(_TEXT, "s3: the bucket."),
         "format": Key(_FORMAT, "file, s3: how the rows are written."),
+        "columns": Key(_MAP, "file: types of columns, where they are not to be found out."),
+        "delimiter": Key(_TEXT, "file: what separates the columns of CSV, where that is not to be found out."),
+        "encoding": Key(_TEXT, "file: the encoding of CSV or JSON.", default="utf-8"),
         "data": Key(Anything(), "data: a value in hand."),
     },
 )
@@ -79,7 +82,6 @@ KIND = ToolKind(
         "source": Key(_SOURCE, "Where the rows come from."),
         "targets": Key(ListOf(_TARGET, at_least=1), "Where they go; each chunk goes to all before the next."),
         "chunk": Key(_CHUNK, "How many rows at a time."),
-        "exactly_once": Key(Flag(), "Commit a marker with each chunk, so a repeated chunk takes effect once."),
     },
     input=InputRole.CONFIGURES,
     output="`{rows, chunks, bytes, targets: […]}`",

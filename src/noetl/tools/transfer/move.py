@@ -235,6 +235,8 @@ class Move:
 
     def _warn(self, at: int, error: CallFailed) -> str:
         """Remember what went wrong with a target, and how it is told. CallFailed: it is more than a warning."""
+        if error.failure.get("at") == "source":
+            raise error
         target, known = self._plan.targets[at], self._now.targets[at]
         message = f"target {at + 1} ({target['kind']}): {error.failure['message']}"
         told = {**error.failure, "message": message, "target": at + 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ _SIZE = 10_000
 #: of what restricts a task, the part that is for statements of ours too
 _OF_OURS = frozenset({"limits.memory_mb"})
 _MODES = ("insert", "append", "upsert", "replace")
+_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_ ]*(?:\(\s*\d+\s*(?:,\s*\d+\s*)?\))?(?:\[\])*")
 #: what each kind cannot do without
 _SOURCES = {"data": ("data",), "file": ("path",), "duckdb": (), "http": ("url",)}
 _TARGETS = {"file": ("path",), "duckdb": ("file", "table"), "http": ("url",)}
@@ -94,13 +96,25 @@ def _end(given: Any, what: str, kinds: Mapping[str, tuple[str, ...]]) -> dict[st
 def _source(given: dict[str, Any], world: World) -> dict[str, Any]:
     if given["kind"] == "file":
         path = _path(given["path"], world)
-        given |= {"path": path, "format": _format(given.get("format"), path)}
+        given |= {"path": path, "format": _format(given.get("format"), path), "columns": _columns(given)}
     elif given["kind"] == "duckdb":
         given["file"] = _path(given["file"], world) if given.get("file") else None
         given["query"] = _query(given)
         order = given.get("order_by")
         given["order_by"] = [order] if isinstance(order, str) else order
     return given
+
+
+def _columns(given: Mapping[str, Any]) -> dict[str, str]:
+    columns = given.get("columns") or {}
+    if not isinstance(columns, Mapping):
+        raise Unfit("the source's `columns` must be a map of names to types")
+    for column, kind in columns.items():
+        if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
+            raise Unfit(
+                f"`source.columns.{column}`: {kind!r} is no type; BIGINT, DECIMAL(18, 2), VARCHAR and DATE are some"
+            )
+    return dict(columns)
 
 
 def _query(given: Mapping[str, Any]) -> tuple[str, list[Any]]:

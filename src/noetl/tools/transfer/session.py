@@ -107,7 +107,10 @@ class Session:
 
     def write(self, running: Running, at: int) -> tuple[dict[str, Any], bytes]:
         assert self.now is not None
-        target, connection = self.targets[at], self._cursor(running, at)
+        target, chunk = self.targets[at], self.now.chunk
+        if not chunk.size and not target.heeds_columns:
+            return {}, b""
+        connection = self._cursor(running, at)
         given = Given(
             self.index,
             self.index + self.now.chunks,

@@ -67,6 +67,10 @@ class Files(Target):
                 raise _shared(path)
 
     @property
+    def heeds_columns(self) -> bool:
+        return super().heeds_columns and isinstance(self.given["path"], str)
+
+    @property
     def paths(self) -> list[str]:
         """The files, where not the configuration but the chunks say which there are."""
         return [] if isinstance(self.given["path"], str) else list(self._written)

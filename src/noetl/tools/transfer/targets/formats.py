@@ -73,7 +73,8 @@ class Format:
             try:
                 _write(file, body)
             except BaseException:
-                os.truncate(self.work, start)
+                with contextlib.suppress(OSError):
+                    os.truncate(self.work, start)
                 raise
             return file.tell()
 

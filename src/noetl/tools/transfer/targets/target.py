@@ -62,6 +62,11 @@ class Target:
         self.bytes = 0
 
     @property
+    def heeds_columns(self) -> bool:
+        """Whether it is worth something to know the columns of rows of which there are none."""
+        return not self.projection.per_row
+
+    @property
     def paths(self) -> list[str]:
         """What must be known of the files it wrote if a crash comes behind its end."""
         return []
