@@ -30,7 +30,7 @@ def explained(error: Exception, chunk: Chunk, connection: Any, wanted: Mapping[s
     found = failure_of(error)
     if found["kind"] != "sql":
         return Failing(**found)
-    said = found["message"]
+    said = str(error)
     place = _encoding(said, chunk.first) or _ragged(said, chunk) or _open(said, chunk) or _null(said, chunk, connection)
     for column, kind in wanted.items():
         place = place or _unfit(chunk, connection, column, kind)
@@ -40,7 +40,8 @@ def explained(error: Exception, chunk: Chunk, connection: Any, wanted: Mapping[s
     if place is not None:
         return place
     rows = f"rows {chunk.first + 1:,} to {chunk.first + chunk.size:,}"
-    return Failing(**{**found, "message": f"{said} (among {rows})"})
+    head, newline, rest = found["message"].partition("\n")
+    return Failing(**{**found, "message": f"{head} (among {rows}){newline}{rest}"})
 
 
 def unreadable(error: Exception, path: Path) -> Failing:
@@ -48,10 +49,10 @@ def unreadable(error: Exception, path: Path) -> Failing:
     found = failure_of(error)
     if found["kind"] != "sql":
         return Failing(**found)
-    place = _encoding(found["message"], 0)
+    place = _encoding(str(error), 0)
     if place is not None:
         return place
-    return _of_source(f"`{path}` cannot be read as CSV: {' '.join(found['message'].splitlines()[:2])}", None)
+    return _of_source(f"`{path}` cannot be read as CSV: {' '.join(str(error).splitlines()[:2])}", None)
 
 
 def unclosed(error: Unclosed, first: int) -> Failing:

@@ -35,11 +35,22 @@ async def transfer(call: Call, world: World) -> Output:
         plan = plan_of(call, world)
         hosts = await Hosts.of(world)
         async with hosts.lease(shared=plan.uses_databases) as host:
-            return ok(await Move(call, world, plan, host).run())
+            return _told(await Move(call, world, plan, host).run())
     except Unfit as error:
         return failed(failure("type", str(error)))
     except CallFailed as error:
         return failed(error.failure)
+
+
+def _told(data: dict[str, Any]) -> Output:
+    """The output, with a warning for each target that failed and was let go on."""
+    warnings = [
+        f"{one['error']['message']} ({one['failed']:,} of {max(1, data['chunks']):,} chunks failed)"
+        for one in data["targets"]
+        if one.get("failed")
+    ]
+    output = ok(data)
+    return {**output, "meta": {"warnings": warnings}} if warnings else output
 
 
 class Progress(msgspec.Struct):

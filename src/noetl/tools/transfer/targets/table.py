@@ -122,7 +122,9 @@ class Table(Target):
         for one in mapped.columns:
             if one.name.lower() not in lower:
                 has = ", ".join(f"`{key}`" for key in self._known)
-                raise Failing("sql", f"the table `{self.given['table']}` has no column `{one.name}`; it has {has}")
+                way = "; drop the table first if it is to have other columns" if self._staging else ""
+                message = f"the table `{self.given['table']}` has no column `{one.name}`; it has {has}{way}"
+                raise Failing("sql", message, column=one.name)
         return {one.name: lower[one.name.lower()][1] for one in mapped.columns}
 
     def _described(self, table: str | None = None) -> dict[str, str]:
