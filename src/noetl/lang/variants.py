@@ -23,7 +23,7 @@ class VariantCheck:
         variant = self._shape.variants.get(kind) if kind is not None else None
         if variant is not None and kind is not None:
             title = f"{self._shape.title} of kind `{kind}`"
-            self._check_needs(variant, title, meant)
+            self._check_needs(variant, kind, meant)
             self._check_surplus(variant, title)
             self._check_words(variant, title)
             self._check_paths(variant)
@@ -34,11 +34,12 @@ class VariantCheck:
                     self._node, needed, f"{self._shape.title} with `{key}: {word}`", self._doc(needed)
                 )
 
-    def _check_needs(self, variant: Variant, title: str, meant: set[str]) -> None:
+    def _check_needs(self, variant: Variant, kind: str, meant: set[str]) -> None:
+        title = f"{self._shape.title} of kind `{kind}`"
         for group in variant.needs:
             if not any(key in self._node or key in meant for key in group):
                 words = " or ".join(f"`{key}`" for key in group)
-                doc = self._doc(group[0]) if len(group) == 1 else ""
+                doc = self._doc(group[0], kind) if len(group) == 1 else ""
                 self._complaints.missing(self._node, words, title, doc)
 
     def _check_surplus(self, variant: Variant, title: str) -> None:
@@ -64,9 +65,10 @@ class VariantCheck:
                 message = f"`{key}` is no JSONPath: {problem}"
                 self._problems.error("wrong-value", message, span(node), fix="write one such as `$.items`")
 
-    def _doc(self, key: str) -> str:
-        """What a key is, without the kinds that have it."""
-        return self._shape.keys[key].doc.rpartition(": ")[2]
+    def _doc(self, key: str, kind: str = "") -> str:
+        """What a key is to a kind; a sentence that is not for all kinds begins with those that it is for."""
+        parts = [part.rpartition(": ") for part in self._shape.keys[key].doc.split("; ")]
+        return next((said for kinds, _, said in parts if kind in kinds.split(", ")), parts[0][2])
 
     def _text(self, key: str) -> str | None:
         """The text under a key, unless it is only known when it is evaluated."""
