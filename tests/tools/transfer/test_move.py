@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import gc
 import gzip
 import json
 from pathlib import Path
@@ -12,6 +13,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 from workshop import Workshop, serving
+
+from noetl.model.output import failure
+from noetl.tools.datahost.hosts import CallFailed
+from noetl.tools.transfer.move import Move
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -558,3 +563,38 @@ async def test_a_table_with_other_columns_says_how_it_gets_them(world: Workshop)
     await move(world, data([{"a": 1}]), target)
     found = await failing(world, data([{"b": 1}]), target)
     assert "has no column `b`; it has `a`; drop the table first if it is to have other columns" in found["message"]
+
+
+async def test_a_transfer_that_is_cancelled_twice_leaves_no_error_that_nobody_hears_of(
+    world: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_for, closing, unheard = asyncio.Event(), asyncio.Event(), []
+
+    async def hanging(request: web.Request) -> web.Response:
+        asked_for.set()
+        await asyncio.sleep(60)
+        return web.json_response({})
+
+    do = Move._do
+
+    async def dying(self: Move, verb: str, **given: Any) -> Any:
+        if verb != "close":
+            return await do(self, verb, **given)
+        closing.set()
+        await asyncio.sleep(0.05)
+        raise CallFailed(failure("tool-crashed", "the process of the task has ended"))
+
+    monkeypatch.setattr(Move, "_do", dying)
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unheard.append(context))
+    async with serving(web.post("/in", hanging), handler_cancellation=True) as url:
+        target = {"kind": "http", "url": f"{url}/in"}
+        running = asyncio.ensure_future(world.task(kind="transfer", source=data(ROWS), targets=[target]))
+        await asked_for.wait()
+        running.cancel()
+        await closing.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await asyncio.sleep(0.1)
+    gc.collect()
+    assert unheard == []
