@@ -7,16 +7,20 @@ import json
 import pytest
 
 from noetl.lang import load
+from noetl.model.diagnostics import Diagnostic
 from noetl.tools.registry import Kinds
 
 GOOD = {"kind": "file", "path": "x.csv"}
 
 
-def told(source: dict[str, object], target: dict[str, object]) -> list[tuple[str, str]]:
+def diagnosed(source: dict[str, object], target: dict[str, object]) -> list[Diagnostic]:
     task = {"kind": "transfer", "source": source, "targets": [target]}
     playbook = {"apiVersion": "noetl.io/v2", "kind": "Playbook", "metadata": {"name": "p"}}
-    found = load(json.dumps({**playbook, "workflow": [{"step": "s", "tool": task}]}), Kinds())
-    return [(one.code, one.message) for one in found.diagnostics]
+    return list(load(json.dumps({**playbook, "workflow": [{"step": "s", "tool": task}]}), Kinds()).diagnostics)
+
+
+def told(source: dict[str, object], target: dict[str, object]) -> list[tuple[str, str]]:
+    return [(one.code, one.message) for one in diagnosed(source, target)]
 
 
 @pytest.mark.parametrize(
@@ -42,6 +46,12 @@ def test_a_kind_asks_for_its_keys_and_for_no_others(
     found = told(source, target)
     assert [one[0] for one in found] == [code], found
     assert said in found[0][1]
+
+
+def test_what_examples_of_older_documents_lack_is_a_warning() -> None:
+    target = {"kind": "duckdb", "table": "t", "body": "x"}
+    found = diagnosed(GOOD, target)
+    assert [one.severity for one in found] == ["warning", "warning"]
 
 
 def test_what_is_only_known_when_it_runs_is_not_judged_before() -> None:

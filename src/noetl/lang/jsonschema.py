@@ -236,10 +236,8 @@ class _Maker:
 def _between(shape: Record) -> list[Schema]:
     """What holds between the keys of a record, by its kind."""
     found: list[Schema] = []
-    of_all = frozenset().union(*(variant.knows for variant in shape.variants.values()))
     for kind, variant in shape.variants.items():
         rules: list[Schema] = [{"anyOf": [{"required": [key]} for key in group]} for group in variant.needs]
-        rules += [{"not": {"required": [key]}} for key in sorted(of_all - variant.knows)]
         rules += [
             {"properties": {key: _or_template({"enum": list(words)}, templated=True)}}
             for key, words in variant.words.items()

@@ -42,12 +42,16 @@ class VariantCheck:
                 doc = self._doc(group[0], kind) if len(group) == 1 else ""
                 self._complaints.missing(self._node, words, title, doc)
 
+        for key in variant.wants:
+            if key not in self._node and key not in meant:
+                self._complaints.missing(self._node, key, title, self._doc(key, kind), warn=True)
+
     def _check_surplus(self, variant: Variant, title: str) -> None:
         of_others = frozenset().union(*(one.knows for one in self._shape.variants.values())) - variant.knows
         for entry in self._node.entries:
             if entry.name in of_others:
                 message = f"`{entry.name}` means nothing to {title}"
-                self._problems.error("unknown-key", message, span(entry.key), fix="remove it")
+                self._problems.warning("unknown-key", message, span(entry.key), fix="remove it")
 
     def _check_words(self, variant: Variant, title: str) -> None:
         for key, words in variant.words.items():

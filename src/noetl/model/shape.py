@@ -95,6 +95,8 @@ class Variant(msgspec.Struct, frozen=True):
 
     #: of each group at least one key must be there
     needs: tuple[tuple[str, ...], ...] = ()
+    #: keys without which it cannot run, though older documents show it without them
+    wants: tuple[str, ...] = ()
     #: keys that mean something to it and not to all others
     takes: tuple[str, ...] = ()
     #: keys that hold a JSONPath
@@ -105,7 +107,7 @@ class Variant(msgspec.Struct, frozen=True):
     @property
     def knows(self) -> frozenset[str]:
         """The keys that it names."""
-        return frozenset(self.takes).union(*self.needs)
+        return frozenset({*self.takes, *self.wants}).union(*self.needs)
 
 
 class Record(Shape, frozen=True):

@@ -82,10 +82,10 @@ _TARGET = Record(
         "on_error": Key(Word(("fail", "warn")), "What a failure of this target means.", default="fail"),
     },
     variants={
-        "postgres": Variant(needs=(("table",),), takes=("key",)),
-        "duckdb": Variant(needs=(("file",), ("table",)), takes=("key",)),
+        "postgres": Variant(wants=("table",), takes=("key",)),
+        "duckdb": Variant(needs=(("table",),), wants=("file",), takes=("key",)),
         "file": Variant(needs=(("path",),), takes=("format",), words=_WRITTEN),
-        "s3": Variant(needs=(("path",),), takes=("format", "bucket", "body"), words=_WRITTEN),
+        "s3": Variant(wants=("path",), takes=("format", "bucket", "body"), words=_WRITTEN),
         "http": Variant(needs=(("url",),), takes=("method", "headers", "body")),
     },
     implied=(("mode", "upsert", "key"),),
