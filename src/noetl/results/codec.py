@@ -193,6 +193,9 @@ def _lines(path: Path) -> Iterator[list[Any]]:
 
 def blocks(path: Path) -> Generator[bytes, None, None]:
     """The bytes of a payload as they were before they were compressed."""
+    if path.name.endswith(".gz"):
+        yield from _unzipped(path)
+        return
     with path.open("rb") as file:
         if not path.name.endswith(".zst"):
             yield from iter(lambda: file.read(_BLOCK), b"")
@@ -203,6 +206,17 @@ def blocks(path: Path) -> Generator[bytes, None, None]:
             yield from zstandard.ZstdDecompressor().read_to_iter(file, write_size=_BLOCK)
         except zstandard.ZstdError as error:
             raise ResultDamaged(f"the payload {path.name} cannot be unpacked: {error}") from error
+
+
+def _unzipped(path: Path) -> Iterator[bytes]:
+    import gzip
+    import zlib
+
+    try:
+        with gzip.open(path) as file:
+            yield from iter(lambda: file.read(_BLOCK), b"")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ResultDamaged(f"the payload {path.name} cannot be unpacked: {error}") from error
 
 
 def _read_json(path: Path) -> Any:

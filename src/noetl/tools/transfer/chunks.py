@@ -82,7 +82,8 @@ class Csv(Chunk):
 
     def relation(self, connection: Any, types: Mapping[str, str]) -> str:  # noqa: ARG002
         wanted = {**self._types, **types}
-        return f"read_csv({literal(str(self._path))}, {self._options}, columns = {_types(wanted, self._types)})"
+        chosen = listed({key: wanted[key] for key in self._types})
+        return f"read_csv({literal(str(self._path))}, {self._options}, columns = {chosen})"
 
     def doubtful(self, connection: Any, column: str) -> tuple[str, str]:
         return self.relation(connection, dict.fromkeys(self._types, "VARCHAR")), name(column)
@@ -103,7 +104,7 @@ class Lines(Chunk):
     def relation(self, connection: Any, types: Mapping[str, str]) -> str:  # noqa: ARG002
         wanted = {**self._types, **types}
         options = f"format = 'newline_delimited', maximum_object_size = {self._largest}"
-        return f"read_json({literal(str(self.path))}, {options}, columns = {_types(wanted, wanted)})"
+        return f"read_json({literal(str(self.path))}, {options}, columns = {listed(wanted)})"
 
     @property
     def _largest(self) -> int:
@@ -209,5 +210,6 @@ def _row_with(column: str, rows: Iterable[Any], first: int) -> int | None:
     return next((number for number, row in enumerate(rows, first + 1) if isinstance(row, dict) and column in row), None)
 
 
-def _types(types: Mapping[str, str], order: Mapping[str, str]) -> str:
-    return "{" + ", ".join(f"{literal(key)}: {literal(types[key])}" for key in order) + "}"
+def listed(types: Mapping[str, str]) -> str:
+    """Columns with their types, as readers want them."""
+    return "{" + ", ".join(f"{literal(key)}: {literal(kind)}" for key, kind in types.items()) + "}"

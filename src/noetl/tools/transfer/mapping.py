@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from noetl.expr import Template
-from noetl.expr.value import Late, value
+from noetl.expr.value import value
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.transfer.chunks import Chunk, Values
 
 _SUBSCRIPT = re.compile(r"""\s*row\s*\[\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*\]\s*""")
-_NO_KEYS: frozenset[str] = frozenset()
 
 
 class Column(NamedTuple):
@@ -99,11 +98,6 @@ class Projection:
 def rendered(tree: Any, scopes: Mapping[str, Any]) -> Any:
     """A part of a target's configuration, with all of its templates filled in."""
     return value(tree).evaluate(scopes)
-
-
-def partly(tree: Any, scopes: Mapping[str, Any]) -> Any:
-    """The same where some templates still wait for a row."""
-    return Late(tree, _NO_KEYS).evaluate(scopes)
 
 
 def reads_row(found: Template) -> bool:

@@ -18,6 +18,9 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     size: int
     rows: int
     before: int = 0
+    #: how long it may be if a chunk was being written, and whether others have written to it meanwhile
+    until: int = 0
+    shared: bool = False
     columns: list[str] | None = None
     #: by column the type that its text is of, where it is known of all of the file
     types: dict[str, str] | None = None
@@ -56,8 +59,11 @@ class Notes:
         known = self.files.get(note.path)
         before, rows = (known.before, known.rows) if known else (note.before, 0)
         columns = note.columns or (known.columns if known else None)
-        made = msgspec.structs.replace(note, before=before, rows=rows + note.rows, columns=columns)
-        self.files[note.path] = made
+        shared = note.shared or (known is not None and known.shared)
+        types = note.types if note.rows or known is None else known.types
+        self.files[note.path] = msgspec.structs.replace(
+            note, before=before, rows=rows + note.rows, columns=columns, shared=shared, types=types
+        )
         self.chunks = max(self.chunks, note.chunk + 1)
 
     def add(self, **note: Any) -> None:
