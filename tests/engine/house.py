@@ -197,8 +197,10 @@ class House:
             return machine.begin(frame, self.moment())
         key = (order.step_run_id, order.iteration)
         mine = [e for e in self.events() if (e.step_run_id, e.iteration) == key and e.seq >= order.since]
-        resume(frame, at_once(keeper.refilled(mine)))
-        at_once(keeper.remembered())
+        events, missing = at_once(keeper.refilled(mine))
+        resume(frame, events)
+        assert missing is None
+        assert at_once(keeper.remembered()) is None
         if order.answer is None:
             return machine.proceed(frame, self.moment())
         if frame.recorded_start is None or frame.number != order.number:
