@@ -16,7 +16,7 @@ _SAFE = ("", "/", "~", "/!$'()*+,;:@~", "/!$&'()*+,;=:@?~")
 _NUMBERED = ("", "&<>", "&<>'", "&<>'=", "&<>'+`\"")
 _UNICODE = re.compile(r"(?<!\\)\\u[0-9a-f]{4}")
 #: what some shells make of backslashes
-_BACKSLASHES = re.compile(r"\\([abcfnrtv\\]|0([0-7]{0,3}))")
+_BACKSLASHES = re.compile(r"\\([abcfnrtv\\]|0[0-7]{0,3}|[1-7][0-7]{0,2})")
 _LETTERS = dict(zip("abfnrtv\\", "\a\b\f\n\r\t\v\\", strict=True))
 #: how double and single quotes are written in HTML and XML
 _QUOTES = (
@@ -92,7 +92,7 @@ def _printed(text: str) -> str:
         if found[1] == "c":
             at = len(text)
             break
-        parts.append(_LETTERS.get(found[1]) or chr(int(found[2] or "0", 8) & 0xFF))
+        parts.append(_LETTERS.get(found[1]) or chr(int(found[1], 8) & 0xFF))
     printed = "".join([*parts, text[at:]])
     return printed if len(printed) >= _SHORTEST_LINE else text
 
