@@ -167,10 +167,11 @@ def test_what_an_address_begins_and_ends_with_is_no_secret_by_itself() -> None:
         ("a&b<c>d'e", "a\\u0026b\\u003cc\\u003ed\\u0027e"),
         ("pässwört", "p\\u00E4ssw\\u00F6rt"),
         ("to+k/en==", "to\\u002Bk/en=="),
+        (r"first\tsecond\\c\0101d\7", "first\tsecond\\cAd\a"),
         ('say "ho\'ho" & so', "say &#34;ho&#39;ho&#34; &amp; so"),
         ('say "ho\'ho" & so', "say &quot;ho&#39;ho&quot; &amp; so"),
     ],
-    ids=["Go", "Jinja", "Java", ".NET", "HTML of Go and Jinja", "HTML of Django"],
+    ids=["Go", "Jinja", "Java", ".NET", "echo", "HTML of Go and Jinja", "HTML of Django"],
 )
 def test_what_other_languages_escape_is_found_as_well(secret: str, written: str) -> None:
     assert Redactor([secret]).text(f"<{written}>") == f"<{MASK}>"

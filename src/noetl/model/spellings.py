@@ -15,6 +15,9 @@ _SAFE = ("", "/", "~", "/!$'()*+,;:@~", "/!$&'()*+,;=:@?~")
 #: what programs write by its number in JSON, though they need not: nothing, as Go does, Jinja, Gson, .NET
 _NUMBERED = ("", "&<>", "&<>'", "&<>'=", "&<>'+`\"")
 _UNICODE = re.compile(r"(?<!\\)\\u[0-9a-f]{4}")
+#: what some shells make of backslashes
+_BACKSLASHES = re.compile(r"\\([abcfnrtv\\]|0[0-7]{0,3}|[1-7][0-7]{0,2})")
+_LETTERS = dict(zip("abfnrtv\\", "\a\b\f\n\r\t\v\\", strict=True))
 #: how double and single quotes are written in HTML and XML
 _QUOTES = (
     ('"', "'"),
@@ -77,6 +80,21 @@ def _escaped(text: str) -> Iterator[str]:
     yield from (plain.replace('"', double).replace("'", single) for double, single in _QUOTES)
     yield text.replace("'", "'\"'\"'")  # as shells quote it
     yield text.replace("'", "'\\''")
+    yield _printed(text)
+
+
+def _printed(text: str) -> str:
+    """As the `echo` of some shells prints it, and `printf %b`; a `\\c` ends the output."""
+    parts, at = [], 0
+    for found in _BACKSLASHES.finditer(text):
+        parts.append(text[at : found.start()])
+        at = found.end()
+        if found[1] == "c":
+            at = len(text)
+            break
+        parts.append(_LETTERS.get(found[1]) or chr(int(found[1], 8) & 0xFF))
+    printed = "".join([*parts, text[at:]])
+    return printed if len(printed) >= _SHORTEST_LINE else text
 
 
 def _numbered(escaped: str, careful: str) -> str:
