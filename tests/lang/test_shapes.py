@@ -116,7 +116,7 @@ def test_every_key_of_the_root_that_must_be_there_is_asked_for() -> None:
          "a task's `policy` needs `rules` (read top to bottom after every attempt; first match wins)"),
         ("{step: a, next: {spec: {synthesize: {max_steps: 2}}}}", 41, "`synthesize` needs `from` (yields a list of steps)"),
         ("{step: a, spec: {rate: {limit: 1}}, tool: {kind: noop}}", 28, "`rate` needs `per_s` (the period in seconds)"),
-        (task("kind: transfer, source: {query: x}, targets: [{kind: file}]"), 46,
+        (task("kind: transfer, source: {query: x}, targets: [{kind: file, path: p}]"), 46,
          "a transfer's source needs `kind` (where the rows come from)"),
     ],
 )  # fmt: skip

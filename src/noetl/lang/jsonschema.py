@@ -242,7 +242,7 @@ def _between(shape: Record) -> list[Schema]:
             {"properties": {key: _or_template({"enum": list(words)}, templated=True)}}
             for key, words in variant.words.items()
         ]
-        found.append({"if": _is("kind", kind), "then": {"allOf": rules}})
+        found += [{"if": _is("kind", kind), "then": {"allOf": rules}}] if rules else []
     found += [{"if": _is(key, word), "then": {"required": [needed]}} for key, word, needed in shape.implied]
     return found
 

@@ -369,7 +369,7 @@ async def test_a_value_that_does_not_fit_is_named_with_its_column_and_row(world:
         ({"kind": "file", "path": "ragged.csv"}, {"kind": "file", "path": "o.csv"}, "type", "row 3 has 3 columns, the others have 2"),
         ({"kind": "file", "path": "broken.ndjson"}, {"kind": "file", "path": "o.csv"}, "type", "line 2 is not JSON"),
         ({"kind": "file", "path": "what"}, {"kind": "file", "path": "o.csv"}, "type", "give `format`"),
-        ({"kind": "file", "path": "good.csv"}, {"kind": "file", "path": "what"}, "type", "give `format`"),
+        ({"kind": "file", "path": "good.csv"}, {"kind": "file", "path": "what"}, "fail", "give `format`"),
         ({"kind": "duckdb", "file": "o.duckdb", "table": "nothing"}, {"kind": "file", "path": "o.csv"}, "sql", "nothing"),
         ({"kind": "duckdb", "query": "SELECT 1; SELECT 2"}, {"kind": "file", "path": "o.csv"}, "type", "one statement"),
         ({"kind": "file", "path": "good.csv"}, {"kind": "duckdb", "file": "o.duckdb", "table": "t", "mode": "{{ 'up' ~ 'sert' }}"}, "type", "needs `key`"),

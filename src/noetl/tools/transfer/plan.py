@@ -143,7 +143,6 @@ def _target(given: dict[str, Any], what: str, world: World) -> dict[str, Any]:
         given["folder"] = str(world.folder.absolute())
         if isinstance(given["path"], str):
             given["path"] = _path(given["path"], world)
-            _format(given.get("format"), given["path"])
     elif kind == "duckdb":
         given["file"] = _path(given["file"], world)
         key = given.get("key")
