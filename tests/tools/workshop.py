@@ -39,6 +39,8 @@ class Workshop:
         self.hidden: list[Path] = []
         self.restrict: dict[str, Any] = {}
         self.written: list[tuple[str, str, str]] = []
+        #: the credentials that have another token when the one they had is refused
+        self.renewable: set[str] = set()
         #: what tasks said of their progress, in order
         self.said: list[dict[str, Any]] = []
         self._kept: dict[str, tuple[asyncio.Task[Any], Callable[[Any], Awaitable[None]]]] = {}
@@ -54,6 +56,12 @@ class Workshop:
 
     def is_secret(self, text: str) -> bool:
         return "hush" in text
+
+    async def renewed(self, name: str, used: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """A credential is renewed by counting its token up."""
+        if name not in self.renewable:
+            return None
+        return {**used, "token": f"{name}-{int(used['token'].rpartition('-')[2]) + 1}"}
 
     def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
         return dict(reference)
@@ -136,7 +144,7 @@ class Workshop:
 @asynccontextmanager
 async def serving(*routes: web.RouteDef, **options: Any) -> AsyncIterator[str]:
     """A server on loopback; yields its address."""
-    application = web.Application()
+    application = web.Application(middlewares=options.pop("middlewares", ()))
     application.add_routes(routes)
     cancels = options.pop("handler_cancellation", False)
     server = web.AppRunner(application, handler_cancellation=cancels, shutdown_timeout=0.1)

@@ -120,6 +120,13 @@ def _source(given: dict[str, Any], world: World) -> dict[str, Any]:
             given["file"] = _path(given["file"], world) if given.get("file") else None
         given["query"] = _query(given)
         given["order_by"] = _listed(given.get("order_by"))
+    elif given["kind"] == "http":
+        from noetl.tools.transfer.paging import BadPage, paging_of
+
+        try:
+            given["paging"] = paging_of(given)
+        except BadPage as error:
+            raise Unfit(str(error)) from None
     return given
 
 

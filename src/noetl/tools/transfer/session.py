@@ -10,8 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from noetl.expr import template
 from noetl.tools.datahost.databases import Database, within
 from noetl.tools.datahost.host import Running
@@ -83,14 +81,16 @@ class Session:
     def read(self, running: Running, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """The next chunk; None: there is none."""
         assert self.source is not None
-        if isinstance(self.source, Fed) and self.source.wants:
-            return {"wants": True}
         if self._reading is None:
             self.index = given["index"]
             # A target that has some of these chunks already must not get them again together with others.
             together = self._alike and all(one.chunks <= self.index for one in self.targets)
             self._reading = self.source.chunks(running, given["position"], together=together)
-        elif self.now is not None:
+            if isinstance(self.source, Fed):
+                self.source.begin(given["position"])
+        if isinstance(self.source, Fed) and self.source.wants:
+            return {"wants": True}
+        if self.now is not None:
             self.index += self.now.chunks
             self.now.chunk.forget()
         with running.using(self.source):
@@ -230,7 +230,7 @@ def feed(_running: Running, given: dict[str, Any]) -> None:
     """Take rows from the engine."""
     source = _sessions[given["session"]].source
     assert isinstance(source, Fed)
-    source.feed(msgspec.json.decode(given["rows"]), ended=given["ended"])
+    source.feed(given["lines"], ended=given["ended"], cut=given["cut"])
 
 
 def read(running: Running, given: dict[str, Any]) -> dict[str, Any] | None:
