@@ -71,3 +71,20 @@ def test_the_transfer_between_tables_of_the_page_about_moving_data(tmp_path: Pat
         "orders", f"{tmp_path}/orders"
     )
     assert [str(one) for one in duckdb.sql(query).fetchall()[0]] == ["11", "181.50", "2024-03-01"]
+
+
+def test_the_pages_of_the_page_about_pages(tmp_path: Path) -> None:
+    """As the page has it, against the shop, which is busy the first time that somebody wants a second page."""
+    found = FENCE.search((PAGES / "read-pages.md").read_text(encoding="utf-8"))
+    assert found is not None
+    (tmp_path / "orders.yaml").write_text(found[1])
+    shop = str(PAGES.parents[1] / "examples" / "shop.py")
+    run = [sys.executable, "-m", "noetl", "run", "orders.yaml", "--json", "--set", "api_url={url}"]
+    environment = {**os.environ, "NOETL_HOME": str(tmp_path / "home")}
+    done = subprocess.run(
+        [sys.executable, shop, *run], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    document = json.loads(done.stdout)
+    assert document["status"] == "completed", document["error"]
+    assert document["output"]["rows"] == 100
+    assert len((tmp_path / "orders.csv").read_text().splitlines()) == 101
