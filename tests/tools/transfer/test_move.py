@@ -536,7 +536,7 @@ async def test_a_page_that_is_not_json_does_not_empty_a_table(world: Workshop) -
     await move(world, data(ROWS), target)
     async with serving(web.get("/items", page)) as url:
         found = await failing(world, {"kind": "http", "url": f"{url}/items", "path": "$.items"}, target)
-    assert "the response is text, no JSON" in found["message"]
+    assert "is not JSON" in found["message"]
     assert asked(world, "SELECT count(*) FROM t") == [(25,)]
 
 
@@ -577,6 +577,7 @@ async def test_a_failure_of_an_earlier_attempt_is_not_forgotten(world: Workshop)
     said = next(one for one in world.said[before:] if one["chunks"] == 2)
     assert stopped["error"] is None
     output = await world.task({**said, "final": False}, **task)
+    assert output["error"] is None, output["error"]
     told = output["data"]["targets"][0]
     assert (told["failed"], told["ref"]) == (1, None)
     assert asked(world, "SELECT id FROM t") == [(7,)]
