@@ -44,12 +44,22 @@ check: $(READY)  ## lint, format, types, layers
 	    echo "$$tool"; $(BIN)/$$tool || failed="$$failed, $$tool"; done; \
 	if [ -n "$$failed" ]; then echo "failed: $${failed#, }" >&2; exit 1; fi
 
-bench: $(READY) build/peers/dbos  ## measure, each figure as a ratio taken in one run
+bench: $(READY) build/peers/dbos build/peers-dlt build/peers-adbc build/peers-duckdb  ## measure, each figure as a ratio taken in one run
 	@failed=0; for file in bench/*.py; do printf '\n%s\n' "$$file"; $(BIN)/python "$$file" || failed=1; done; exit $$failed
 
 # What the engine is measured against, apart from what it needs itself.
 build/peers/dbos:
 	$(BIN)/python -m pip install --quiet --target build/peers dbos
+
+# Each with what it needs, which differs; a peer that cannot be had is left out of the table.
+build/peers-dlt:
+	-$(BIN)/python -m pip install --quiet --target $@ 'dlt[postgres,sql_database]'
+
+build/peers-adbc:
+	-$(BIN)/python -m pip install --quiet --target $@ adbc-driver-manager adbc-driver-postgresql pyarrow
+
+build/peers-duckdb:
+	-$(BIN)/python -m pip install --quiet --target $@ duckdb-extension-postgres-scanner duckdb-extension-httpfs
 
 docs: $(READY)  ## write the generated pages anew
 	$(BIN)/python docs/generate.py

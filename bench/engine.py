@@ -116,8 +116,9 @@ def _tick(hot: Any, ticks: list[float], every: int) -> None:
 def call(command: list[str], **environment: str) -> list[float]:
     """The numbers that a measurement prints, from a process of its own."""
     done = subprocess.run(
-        command, check=True, capture_output=True, text=True, env={**os.environ, **environment}, timeout=1_800
+        command, check=False, capture_output=True, text=True, env={**os.environ, **environment}, timeout=1_800
     )
+    assert done.returncode == 0, done.stderr
     return [float(number) for number in done.stdout.split()]
 
 

@@ -130,6 +130,15 @@ def _payouts(shop: Shop, rest: list[str], query: dict[str, str], _body: Any) -> 
     return 200, {"month": rest[0], "total": 100 + int(rest[0][-2:])}
 
 
+def _catalogue(_shop: Shop, _rest: list[str], _query: dict[str, str], _body: Any) -> Answer:
+    items = [{"id": n, "name": f"thing {n}", "price": n * 1.5} for n in range(1, 251)]
+    return 200, {"data": {"items": items}}
+
+
+def _enrich(_shop: Shop, _rest: list[str], _query: dict[str, str], body: Any) -> Answer:
+    return 200, {"score": 600 + body["user_id"], "likes": ["tea"]}
+
+
 def _done(_shop: Shop, _rest: list[str], _query: dict[str, str], _body: Any) -> Answer:
     return 200, {"done": True}
 
@@ -149,6 +158,8 @@ ROUTES: dict[tuple[str, str], Callable[[Shop, list[str], dict[str, str], Any], A
     ("POST", "chat"): _done,
     ("POST", "token"): _token,
     ("GET", "payouts"): _payouts,
+    ("GET", "catalogue"): _catalogue,
+    ("POST", "enrich"): _enrich,
 }
 
 

@@ -299,6 +299,9 @@ class World(Protocol):
     async def secret(self, provider: str, secret: str, key: str | None) -> Any:
         """A secret by its name, known to be one from now on; NoCredential: there is none."""
 
+    async def renewed(self, name: str, used: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """A credential with another token than the one that was refused, see `Keychain.renewed`."""
+
     async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
         """Record how far a task is; returns when that is durable. Who runs it again finds it in `Call.progress`."""
 

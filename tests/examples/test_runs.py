@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import Database
+from servers import Bucket, Database
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 #: what a test below runs; a new example belongs here
 RUN = {
+    "api-to-two-sinks",
     "approval",
     "batch-over-files",
     "child-playbook",
@@ -27,13 +28,17 @@ RUN = {
     "crawl",
     "credentials",
     "csv-to-lake",
+    "enrich-and-upsert",
     "fan-out-and-join",
     "health-checks",
     "hello",
     "large-results",
+    "loop-and-collect",
     "nested-loop",
     "nightly-sync",
+    "one-database-to-three",
     "orders-in-postgres",
+    "pages-by-endpoint",
     "pages-to-duckdb",
     "plan-of-jobs",
     "saga",
@@ -305,3 +310,84 @@ def test_pages_of_an_api_into_postgres(home: Home, shop: Any, database: Database
         found = output(home.run("orders-in-postgres", api_url=shop.url))
         assert found == {"rows": 100, "report": {"orders": 100, "first": 1, "last": 100}}
     assert database.server.password not in home.call("events", "last", "--json").stdout
+
+
+# --- the examples of the documents that the language comes from -----------------------------------------------------------------
+
+
+def rows(database: Database, query: str) -> list[Any]:
+    import psycopg
+
+    with psycopg.connect(database.url) as connection:
+        return list(connection.execute(query.encode()).fetchall())
+
+
+def test_one_answer_of_an_api_goes_to_two_sinks_in_chunks(
+    home: Home, shop: Any, database: Database, bucket: Bucket
+) -> None:
+    home.environment |= {"WAREHOUSE": database.url, "LAKE": json.dumps(bucket.credential)}
+    found = output(home.run("api-to-two-sinks", api_url=shop.url, bucket=bucket.name))
+    assert found == {"rows": 250, "chunks": 3}
+    by_chunk = rows(database, "SELECT chunk_index, count(*) FROM api_cache GROUP BY 1 ORDER BY 1")
+    assert by_chunk == [(0, 100), (1, 100), (2, 50)]
+    files = sorted(path.name for path in (bucket.folder / "backups").iterdir())
+    assert files == ["chunk_0.parquet", "chunk_1.parquet", "chunk_2.parquet"]
+
+
+def test_a_sink_that_may_fail_does_not_keep_the_other_from_its_rows(
+    home: Home, shop: Any, database: Database, bucket: Bucket
+) -> None:
+    home.environment |= {"WAREHOUSE": database.url, "LAKE": json.dumps(bucket.credential)}
+    assert output(home.run("api-to-two-sinks", api_url=shop.url, bucket="nobody-has-made-it"))["rows"] == 250
+    assert rows(database, "SELECT count(*) FROM api_cache") == [(250,)]
+
+
+def test_a_loop_collects_what_its_transfers_came_to(home: Home, database: Database, tmp_path: Path) -> None:
+    home.environment["WAREHOUSE"] = database.url
+    import psycopg
+
+    with psycopg.connect(database.url) as connection:
+        connection.execute(
+            "CREATE TABLE activity_logs AS SELECT n AS id, 1 + n % 3 AS user_id, 'did ' || n AS what "
+            "FROM generate_series(1, 3000) n"
+        )
+    file = tmp_path / "activity.duckdb"
+    assert output(home.run("loop-and-collect", database=file)) == {"users": 2, "activities": 2000}
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(file), read_only=True) as connection:
+        assert connection.execute("SELECT count(*), min(user_id) FROM user_activity_2").fetchone() == (1000, 2)
+
+
+def test_one_query_goes_to_three_targets(home: Home, database: Database, bucket: Bucket, tmp_path: Path) -> None:
+    import psycopg
+
+    with psycopg.connect(database.url) as connection:
+        connection.execute(
+            "CREATE TABLE large_table AS SELECT n AS id, 'name ' || n AS full_name, "
+            "date '2023-12-01' + (n % 100) AS created_at FROM generate_series(1, 5000) n"
+        )
+    home.environment |= {"SHOP_DB": database.url, "WAREHOUSE": database.url, "LAKE": json.dumps(bucket.credential)}
+    file = tmp_path / "facts.duckdb"
+    for _ in range(2):  # the second time nothing is doubled
+        found = output(home.run("one-database-to-three", database=file, bucket=bucket.name))
+        assert found == {"rows": 3400, "chunks": 4}
+    assert rows(database, "SELECT count(*), min(created)::text FROM replicated_table") == [(3400, "2024-01-02")]
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(file), read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM analytics.facts").fetchone() == (3400,)
+    assert len(list((bucket.folder / "archives").rglob("*.parquet"))) == 8
+
+
+def test_users_are_looked_up_side_by_side_and_kept_once(home: Home, shop: Any, database: Database) -> None:
+    home.environment["WAREHOUSE"] = database.url
+    for _ in range(2):
+        assert output(home.run("enrich-and-upsert", api_url=shop.url)) == {"users": 20, "best": 620}
+    assert rows(database, "SELECT count(*), max(user_id) FROM enriched_users") == [(20, 20)]
+
+
+def test_pages_of_several_endpoints_are_stored_by_their_status(home: Home, shop: Any, database: Database) -> None:
+    home.environment["WAREHOUSE"] = database.url
+    for _ in range(2):
+        assert output(home.run("pages-by-endpoint", api_url=shop.url)) == {"pages": 10, "missing": 1}
+    assert rows(database, "SELECT endpoint FROM results_not_found") == [("/invoices",)]
+    assert [path for _, path, _, _ in shop.requests].count("/orders?page=2") == 3  # the first answer was 503

@@ -216,3 +216,13 @@ def test_a_path_that_is_wrong_or_could_run_for_ever_is_an_error(path: Any) -> No
 def test_a_path_through_text_finds_nothing_in_it() -> None:
     assert template("{{ '[1]' | jsonpath('$[0,1]') }}").evaluate({}) == []
     assert template("{{ '[1]' | jsonpath('$') }}").evaluate({}) == ["[1]"]
+
+
+@pytest.mark.parametrize(
+    ("path", "keys"),
+    [("$", ()), ("$.a.b", ("a", "b")), ("$['a'][0]", ("a", 0)), ("$.a[*]", None), ("$..a", None), ("$.a[?@.b]", None), ("a", None)],
+)  # fmt: skip
+def test_a_path_of_keys_alone_leads_to_one_value(path: str, keys: tuple[str | int, ...] | None) -> None:
+    from noetl.expr.sandbox.jsonpath import plain_keys
+
+    assert plain_keys(path) == keys

@@ -39,6 +39,8 @@ class Workshop:
         self.hidden: list[Path] = []
         self.restrict: dict[str, Any] = {}
         self.written: list[tuple[str, str, str]] = []
+        #: the credentials that have another token when the one they had is refused
+        self.renewable: set[str] = set()
         #: what tasks said of their progress, in order
         self.said: list[dict[str, Any]] = []
         self._kept: dict[str, tuple[asyncio.Task[Any], Callable[[Any], Awaitable[None]]]] = {}
@@ -54,6 +56,12 @@ class Workshop:
 
     def is_secret(self, text: str) -> bool:
         return "hush" in text
+
+    async def renewed(self, name: str, used: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """A credential is renewed by counting its token up."""
+        if name not in self.renewable:
+            return None
+        return {**used, "token": f"{name}-{int(used['token'].rpartition('-')[2]) + 1}"}
 
     def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
         return dict(reference)
@@ -105,8 +113,9 @@ class Workshop:
     def call(self, progress: Mapping[str, Any] | None = None, *, key: str = "", **task: Any) -> Call:
         """The call of a task as it stands in a playbook; `workload` is what its templates may read.
 
-        `credential` is what its `auth` names; data of more than `spill` bytes goes to a file.
+        `credential` is what its `auth` names, `auths` what those of its ends do; data of more than `spill` bytes goes to a file.
         """
+        auths = task.pop("auths", {})
         workload, auth, spill = task.pop("workload", {}), task.pop("credential", None), task.pop("spill", None)
         playbook = {"apiVersion": "noetl.io/v2", "kind": "Playbook", "metadata": {"name": "p"}}
         loaded = load(json.dumps({**playbook, "workflow": [{"step": "s", "tool": task}]}), Kinds())
@@ -117,7 +126,7 @@ class Workshop:
         assert isinstance(move, RunTask), move
         kind = Kinds()[task["kind"]]
         call = call_of(move, kind, step="s", iteration=None, progress=progress)
-        return replace(call, auth=auth, auth_name="db" if auth else None, spill=spill)
+        return replace(call, auth=auth, auth_name="db" if auth else None, auths=auths, spill=spill)
 
     async def task(self, progress: Mapping[str, Any] | None = None, *, key: str = "", **task: Any) -> Output:
         """Run a task as it stands in a playbook."""
@@ -135,7 +144,7 @@ class Workshop:
 @asynccontextmanager
 async def serving(*routes: web.RouteDef, **options: Any) -> AsyncIterator[str]:
     """A server on loopback; yields its address."""
-    application = web.Application()
+    application = web.Application(middlewares=options.pop("middlewares", ()))
     application.add_routes(routes)
     cancels = options.pop("handler_cancellation", False)
     server = web.AppRunner(application, handler_cancellation=cancels, shutdown_timeout=0.1)

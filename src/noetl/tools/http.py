@@ -37,12 +37,11 @@ KIND = ToolKind(
 
 async def run(call: Call, world: World) -> Output:
     """Make the request, over the connections that the execution's earlier requests left open."""
-    from noetl.model.output import failed, failure
-    from noetl.tools.http_client import Client
+    from noetl.model.output import failed
+    from noetl.tools.http_client import Client, Refused
 
-    # `pool_size` is how many connections there are at once; tasks of one size share them.
-    size = call.spec.get("pool_size") or 0
-    if not isinstance(size, int) or size < 0:
-        return failed(failure("type", f"`spec.pool_size` must be a whole number above 0, not {size!r}"))
-    client = await world.resource(f"http {size}", lambda: Client.open(size), Client.close)
+    try:
+        client = await Client.of(call, world)
+    except Refused as error:
+        return failed(error.failure)
     return await client.run(call, world)

@@ -17,6 +17,7 @@ from noetl.model.output import Failure, Output, Spilled, failed, failure, ok
 from noetl.ports import Call, World
 from noetl.tools.http_auth import NotForHttp, header_of
 from noetl.tools.http_body import Body, Broken, TooLarge, encoding_of, says_json
+from noetl.tools.http_zones import Resolver
 from noetl.tools.spilling import output_limit, over_limit
 from noetl.tools.text import as_text, shown
 
@@ -28,7 +29,8 @@ _REDIRECTS = 10
 _GLIMPSE = 200
 _SMALL_BODY = 16_384
 _LONGEST_URL = 500
-_SECRET = re.compile(r"token|secret|passw|pwd|signature|^sig$|auth|credential|(^|[_-]|api)key$", re.IGNORECASE)
+#: parameters whose values are not for everybody
+SECRET_NAME = re.compile(r"token|secret|passw|pwd|signature|^sig$|auth|credential|(^|[_-]|api)key$", re.IGNORECASE)
 #: beside the spec: which header holds the credential
 _CREDENTIAL = "auth header"
 
@@ -45,14 +47,25 @@ class Client:
     """The connections of one execution. Tasks share them and nothing else: there is no jar for cookies."""
 
     def __init__(self, size: int) -> None:
-        connector = aiohttp.TCPConnector(limit=size, ttl_dns_cache=60)
+        # It remembers names itself, so that what was checked is what is connected to.
+        self._resolver = Resolver()
+        connector = aiohttp.TCPConnector(limit=size, resolver=self._resolver, use_dns_cache=False)
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "noetl"},
             timeout=aiohttp.ClientTimeout(),
-            trace_configs=[_redirects()],
+            trace_configs=[_redirects(self._resolver)],
         )
+
+    @classmethod
+    async def of(cls, call: Call, world: World) -> Client:
+        """The connections for a task, which those that earlier tasks used are among. Refused: it cannot have any."""
+        # `pool_size` is how many connections there are at once; tasks of one size share them.
+        size = call.spec.get("pool_size") or 0
+        if not isinstance(size, int) or size < 0:
+            raise Refused("type", f"`spec.pool_size` must be a whole number above 0, not {size!r}")
+        return await world.resource(f"http {size}", lambda: cls.open(size), cls.close)
 
     @classmethod
     async def open(cls, size: int) -> Client:
@@ -62,9 +75,17 @@ class Client:
     async def close(self) -> None:
         """Close the connections."""
         await self._session.close()
+        await self._resolver.close()
 
-    async def run(self, call: Call, world: World) -> Output:
-        """One task: a request, repeated as often as `spec.retries` says if there is no answer."""
+    async def admit(self, source: str, target: str, spec: Mapping[str, Any]) -> None:
+        """See that an address that an answer of `source` has named may be asked. Refused: it may not."""
+        await _check_way(_url(source), _url(target), spec, self._resolver)
+
+    async def run(self, call: Call, world: World, *, raw: bool = False) -> Output:
+        """One task: a request, repeated as often as `spec.retries` says if there is no answer.
+
+        `raw` leaves a body as its bytes, in UTF-8, whatever it calls itself.
+        """
         try:
             method, url, options = _request(call)
         except Refused as error:
@@ -72,14 +93,16 @@ class Client:
         left = int(call.spec.get("retries") or 0)
         pause = 0.1
         while True:
-            output = await self._once(method, url, options, call, world)
+            output = await self._once(method, url, options, call, world, raw=raw)
             if not left or "http" in output or not output["error"]["retryable"]:
                 return output
             left -= 1
             await asyncio.sleep(pause)
             pause = min(2 * pause, 5)
 
-    async def _once(self, method: str, url: URL, options: dict[str, Any], call: Call, world: World) -> Output:
+    async def _once(
+        self, method: str, url: URL, options: dict[str, Any], call: Call, world: World, *, raw: bool
+    ) -> Output:  # fmt: skip
         target = f"{method} {_shown(url.extend_query(options['params']))}"
         limit = output_limit(call)
         http: dict[str, Any] = {}
@@ -91,6 +114,8 @@ class Client:
                 data = await body.received()
                 if data is None:
                     return _spilled(target, response, await body.spilled(), http)
+                if raw and response.status < 400:
+                    return ok(_in_utf8(data, response), http=http)
                 return _output(target, response, data, http)
         except Refused as error:
             return failed(error.failure)
@@ -143,13 +168,14 @@ def _with_credential(call: Call, headers: dict[str, str], given: set[str]) -> Ma
     return {**call.spec, _CREDENTIAL: name}
 
 
-def _redirects() -> aiohttp.TraceConfig:
+def _redirects(resolver: Resolver) -> aiohttp.TraceConfig:
     """Where a redirect leads hosts are checked again, and no credential goes to another than it was meant for."""
 
     async def check(_session: Any, context: Any, params: aiohttp.TraceRequestRedirectParams) -> None:
         location = params.response.headers.get("Location") or params.response.headers.get("URI") or ""
         target, spec = params.url.join(URL(location)), context.trace_request_ctx
         _check_host(target, spec)
+        await _check_way(params.url, target, spec, resolver)
         if _CREDENTIAL in spec and target.origin() != params.url.origin():
             params.headers.popall(spec[_CREDENTIAL], None)
 
@@ -168,6 +194,20 @@ def _check_host(url: URL, spec: Mapping[str, Any]) -> None:
         for pattern in map(str.lower, allowed)
     ):
         raise Refused("http-transport", f"`allow_hosts` does not let this task call {host}")
+
+
+async def _check_way(source: URL, target: URL, spec: Mapping[str, Any], resolver: Resolver) -> None:
+    """An answer leads outward or sideways, never further in, unless `allow_hosts` names where it leads."""
+    host = target.host or ""
+    if host == source.host or host in map(str.lower, spec.get("allow_hosts") or ()):
+        return
+    inner, outer = await resolver.zone(host), await resolver.zone(source.host or "")
+    if inner > outer:
+        raise Refused(
+            "http-transport",
+            f"{source.host} leads to {host}, which is {inner.told} and not for answers of others to name; "
+            f"`spec.allow_hosts: [{source.host}, {host}]` allows it",
+        )
 
 
 def _put_content(config: Mapping[str, Any], options: dict[str, Any], given: set[str]) -> None:
@@ -283,6 +323,11 @@ def _glimpse(text: str, *, cut: bool = False) -> str:
     return f"{text[:_GLIMPSE]}…" if cut or len(text) > _GLIMPSE else text
 
 
+def _in_utf8(body: bytes, response: aiohttp.ClientResponse) -> bytes:
+    encoding = encoding_of(response)
+    return body if encoding == "utf-8" else body.decode(encoding, "replace").encode()
+
+
 def _status(target: str, response: aiohttp.ClientResponse, body: bytes, data: Any) -> Failure:
     status = response.status
     message = f"{target}: {status} {response.reason or ''}".rstrip()
@@ -342,6 +387,6 @@ def _shown(url: URL) -> str:
     A query that is cut could show a part of a secret that nobody would know for one: it is left out whole.
     """
     bare = url.with_user(None).with_fragment(None)
-    query = [(name, "***" if _SECRET.search(name) else value) for name, value in url.query.items()]
+    query = [(name, "***" if SECRET_NAME.search(name) else value) for name, value in url.query.items()]
     shown = str(bare.with_query(query))
     return shown if len(shown) <= _LONGEST_URL else f"{bare.with_query(None)}?…"

@@ -70,6 +70,10 @@ class LocalWorld:
         """A secret by its name."""
         return await self.keychain.secret(provider, secret, key)
 
+    async def renewed(self, name: str, used: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """A credential with another token than the one that was refused."""
+        return await self.keychain.renewed(name, used)
+
     def log(self, call: Call, stream: str, text: str) -> None:
         """Keep what a task wrote, without secrets; one may lie across two pieces."""
         redactor = self.keychain.redactor

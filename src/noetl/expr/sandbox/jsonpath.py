@@ -51,6 +51,15 @@ def find(run: Run, value: Any, path: str) -> list[Any]:
 
 
 @lru_cache(maxsize=1024)
+def plain_keys(path: str) -> tuple[str | int, ...] | None:
+    """The keys and indices of a path that has nothing else, so that it leads to one value at most; None: it has."""
+    steps = _plain_steps(path)
+    if steps is None or any(deep or key is _ALL for deep, key in steps):
+        return None
+    return tuple(key for _, key in steps)
+
+
+@lru_cache(maxsize=1024)
 def _plain_steps(path: str) -> _Steps | None:
     if not path.startswith("$"):
         return None

@@ -22,6 +22,22 @@ _OF_FILES = ("format", "columns", "delimiter", "encoding")
 #: in a file no row can be updated
 _WRITTEN = {"mode": ("append", "insert", "replace")}
 
+_PAGE = Record(
+    title="a source's pages",
+    keys={
+        "by": Key(
+            Word(("next", "link", "cursor", "number", "offset")),
+            "What leads to the next page: its address in the answer, the header `Link`, a cursor, a page number, an offset.",
+            required=True,
+        ),
+        "path": Key(_TEXT, "next, cursor: the JSONPath of the address or cursor; the last page has none."),
+        "param": Key(_TEXT, "cursor, number, offset: the parameter that says which page (`cursor`, `page`, `offset`)."),
+        "start": Key(Number(integer=True, templated=True), "number, offset: of the first page (1, 0)."),
+        "more": Key(_TEXT, "The JSONPath of what is false in the last page."),
+        "in": Key(Word(("query", "json")), "Where the parameter stands.", default="query"),
+    },
+)
+
 _SOURCE = Record(
     title="a transfer's source",
     keys={
@@ -40,7 +56,8 @@ _SOURCE = Record(
         "json": Key(Anything(), "http: a value sent as JSON."),
         "body": Key(Anything(), "http: the request's body."),
         "path": Key(_TEXT, "file, s3: the file; http, data: the JSONPath of the rows."),
-        "next": Key(_TEXT, "http: the JSONPath of the next page's address; the last page has none."),
+        "next": Key(_TEXT, "http: short for `page: {by: next, path: …}`."),
+        "page": Key(_PAGE, "http: how further pages are found."),
         "bucket": Key(_TEXT, "s3: the bucket."),
         "format": Key(_FORMAT, "file, s3: how the rows are written."),
         "columns": Key(_MAP, "file: types of columns, where they are not to be found out."),
@@ -53,7 +70,7 @@ _SOURCE = Record(
         "duckdb": Variant(needs=(("query", "table"),), takes=("params", "order_by", "file")),
         "http": Variant(
             needs=(("url",),),
-            takes=("method", "params", "headers", "json", "body", "path", "next", "order_by"),
+            takes=("method", "params", "headers", "json", "body", "path", "next", "page", "order_by"),
             finds=("path", "next"),
         ),
         "file": Variant(needs=(("path",),), takes=_OF_FILES),

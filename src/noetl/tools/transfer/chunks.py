@@ -73,9 +73,16 @@ class Chunk:
 class Csv(Chunk):
     """Lines of a CSV file, in a file of their own and without a header."""
 
+    #: what separates and what quotes fields, where that says all of how values are written
+    dialect: tuple[str, str] | None = None
+
     def __init__(self, path: Path, rows: int, first: int, types: dict[str, str], options: str) -> None:
         super().__init__(rows, first, path.stat().st_size)
         self._path, self._types, self._options = path, types, options
+
+    def body(self) -> bytes:
+        """The lines as they are."""
+        return self._path.read_bytes()
 
     def columns(self) -> dict[str, str]:
         return self._types
@@ -146,21 +153,21 @@ class Values(Chunk):
         if self._types is None:
             from noetl.tools.transfer.sampling import columns_of
 
-            self._types = columns_of(self._rows, self.first)
+            self._types = columns_of(self.rows(None), self.first)
         return self._types
 
     def surplus(self, connection: Any) -> tuple[int, str] | None:  # noqa: ARG002
         if not self._told:
             return None
         columns = self.columns()
-        for number, row in enumerate(self._rows, self.first + 1):
+        for number, row in enumerate(self.rows(None), self.first + 1):
             for key in row if isinstance(row, dict) else ():
                 if key not in columns:
                     return number, key
         return None
 
     def row_with(self, column: str) -> int | None:
-        return _row_with(column, self._rows, self.first)
+        return _row_with(column, self.rows(None), self.first)
 
     def rows(self, connection: Any) -> list[Any]:  # noqa: ARG002
         return self._rows
@@ -184,6 +191,22 @@ class Values(Chunk):
     def forget(self) -> None:
         if self._lines is not None:
             self._lines.path.unlink(missing_ok=True)
+
+
+class Bodies(Values):
+    """Rows as JSON, looked into only where somebody asks for values."""
+
+    def __init__(self, bodies: list[bytes], first: int, scratch: Path, types: dict[str, str] | None = None) -> None:
+        Chunk.__init__(self, len(bodies), first, sum(map(len, bodies)))
+        self._bodies, self._scratch, self._types = bodies, scratch, types
+        self._told = types is not None
+        self._lines: Lines | None = None
+
+    def rows(self, connection: Any) -> list[Any]:
+        return Chunk.rows(self, connection)
+
+    def bodies(self, connection: Any, chosen: str = "*") -> Sequence[bytes]:  # noqa: ARG002
+        return self._bodies
 
 
 class Staged(Chunk):

@@ -1,105 +1,106 @@
-"""Rows that the engine itself has or fetches: a value in hand, a stored result, the pages of an API."""
+"""Rows that the engine itself has or fetches: a value in hand, a stored result, the pages of an API.
+
+They are handed over as lines of JSON. A feed knows where it is, so that it can go on there in another attempt.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
-from noetl.expr.refs import is_reference
-from noetl.model.output import failure
+from noetl.model.output import Failure, failure
 from noetl.ports import Call, World
 from noetl.tools.datahost.hosts import CallFailed
-from noetl.tools.transfer.finding import found, rows_found
-from noetl.tools.transfer.plan import Plan, plain
+from noetl.tools.transfer.finding import rows_found
+from noetl.tools.transfer.plan import plain
 
-_REQUEST = ("url", "method", "params", "headers", "json", "body")
-_MOST_PAGES = 1_000_000
+
+class Handed(NamedTuple):
+    """Some rows. With a failure nothing comes behind them in this attempt."""
+
+    lines: bytes
+    ended: bool = False
+    failure: Failure | None = None
 
 
 class Feed:
     """The rows of a source, some at a time."""
 
-    def __init__(self, call: Call, world: World, plan: Plan) -> None:
-        self._call, self._world, self._plan = call, world, plan
-        #: rows in all, where they are known beforehand
-        self.total: int | None = None
-        self.stable = bool(plan.source.get("order_by"))
-        self._hand: list[Any] | None = None
-        if plan.source["kind"] == "data":
-            self.stable = True
-            data = plan.source.get("data")
-            if data is not None and is_reference(data):
-                self.total = data["meta"].get("rows")
-            else:
-                self._hand = rows_at(data, plan.source.get("path"), "data")
-                self.total = len(self._hand)
+    #: rows in all, where they are known beforehand
+    total: int | None = None
+    #: whether the same rows come again in the same order
+    stable = True
 
-    async def parts(self) -> AsyncIterator[list[Any]]:
-        """The rows, in order."""
-        if self._hand is not None:
-            yield self._hand
-        elif self._plan.source["kind"] == "data":
-            async for part in self._stored():
-                yield part
-        else:
-            async for part in self._pages():
-                yield part
+    def begin(self, position: Mapping[str, Any]) -> None:
+        """Set out, once: from the start with `{}`, else from a position that `located` gave."""
+        raise NotImplementedError
 
-    async def _stored(self) -> AsyncIterator[list[Any]]:
-        """A stored result, by ranges."""
-        reference, size, start = self._plan.source["data"], self._plan.size, 0
-        while part := await self._world.results.rows(reference, start, start + size):
-            start += len(part)
-            yield part
+    async def take(self) -> Handed:
+        """The next rows."""
+        raise NotImplementedError
 
-    async def _pages(self) -> AsyncIterator[list[Any]]:
-        from noetl.tools import http
+    def located(self, rows: int) -> dict[str, Any]:
+        """The position behind so many rows."""
+        return {"rows": rows}
 
-        source = self._plan.source
-        config = {key: source[key] for key in _REQUEST if source.get(key) is not None}
-        call = replace(self._call, kind="http", config=config)
-        call = with_auth(call, source.get("auth"))
-        for _ in range(_MOST_PAGES):
-            output = await http.run(call, self._world)
-            if output["error"] is not None:
-                error = output["error"]
-                raise CallFailed({**error, "message": f"the source: {error['message']}"})
-            yield rows_at(output["data"], source.get("path"), "response")
-            following = _next(output["data"], source.get("next"), call.config["url"])
-            if following is None:
-                return
-            # The address of the next page says everything that the parameters said for the first.
-            call = replace(call, config={**{k: v for k, v in call.config.items() if k != "params"}, "url": following})
+    async def close(self) -> None:
+        """Let go of what is under way."""
 
 
-def rows_at(data: Any, path: Any, what: str) -> list[Any]:
+class InHand(Feed):
+    """A value in hand."""
+
+    def __init__(self, data: Any, path: Any) -> None:
+        self._rows = rows_at(data, path)
+        self._first = 0
+        self.total = len(self._rows)
+
+    def begin(self, position: Mapping[str, Any]) -> None:
+        self._first = int(position.get("rows", 0))
+
+    async def take(self) -> Handed:
+        return Handed(_lines(self._rows[self._first :]), ended=True)
+
+
+class Stored(Feed):
+    """A stored result, by ranges."""
+
+    def __init__(self, reference: Mapping[str, Any], size: int, world: World) -> None:
+        self._reference, self._size, self._world = reference, size, world
+        self._first = 0
+        self.total = reference["meta"].get("rows")
+
+    def begin(self, position: Mapping[str, Any]) -> None:
+        self._first = int(position.get("rows", 0))
+
+    async def take(self) -> Handed:
+        part = await self._world.results.rows(self._reference, self._first, self._first + self._size)
+        self._first += len(part)
+        return Handed(_lines(plain(part)), ended=not part)
+
+
+def rows_at(data: Any, path: Any) -> list[Any]:
     """The rows in a value: a list, or what a JSONPath finds in it; a map is one row, null is none."""
     if path:
-        rows = rows_found(data, str(path), what)
+        rows = rows_found(data, str(path), "data")
     elif data is None:
         rows = []
     else:
         rows = data if isinstance(data, list) else [data]
     if len(rows) == 1 and isinstance(rows[0], str):
-        message = f"the {what} is text, and no rows: {rows[0][:80]!r}"
-        raise CallFailed(failure("type", message))
+        raise CallFailed(failure("type", f"the data is text, and no rows: {rows[0][:80]!r}"))
     made: list[Any] = plain(rows)
     return made
 
 
-def _next(data: Any, path: Any, url: str) -> str | None:
-    """The address of the next page, if there is one."""
-    if not path:
-        return None
-    from urllib.parse import urljoin
-
-    there = found(data, str(path), "next")
-    return urljoin(url, str(there[0])) if there and there[0] else None
+def _lines(rows: list[Any]) -> bytes:
+    return b"\n".join(map(msgspec.json.encode, rows))
 
 
 def with_auth(call: Call, name: Any) -> Call:
     """The call with the credential that a source or target names."""
     auths: Mapping[str, Any] = getattr(call, "auths", {})
-    return replace(call, auth=auths.get(str(name))) if name and hasattr(call, "auth") else call
+    return replace(call, auth=auths.get(str(name)), auth_name=str(name)) if name and hasattr(call, "auth") else call

@@ -10,33 +10,40 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 
-from noetl.model.output import Output, failed, failure, ok
+from noetl.expr.refs import is_reference
+from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.ports import Call, World
 from noetl.tools.datahost.hosts import CallFailed, Host, Hosts, Reply
-from noetl.tools.transfer.feeding import Feed
-from noetl.tools.transfer.plan import Plan, Unfit, packed, plan_of
+from noetl.tools.transfer.feeding import Feed, InHand, Stored, with_auth
+from noetl.tools.transfer.plan import QUERIED, Plan, Unfit, packed, plan_of
+from noetl.tools.transfer.progress import recorded
 from noetl.tools.transfer.sending import send
 from noetl.tools.transfer.targets.notes import place_of
+from noetl.tools.transfer.unfinished import Unfinished
 
 _SESSION = "noetl.tools.transfer.session"
 #: chunks are committed and recorded together, after so many seconds or rows; what goes over a network at once
 _EVERY_S = 0.25
 _EVERY_ROWS = 100_000
-_FED = ("data", "http")
 
 
 async def transfer(call: Call, world: World) -> Output:
     """Carry out a task of this kind."""
     try:
         plan = plan_of(call, world)
-        hosts = await Hosts.of(world)
-        async with hosts.lease(shared=plan.uses_databases) as host:
-            return _told(await Move(call, world, plan, host).run())
+        feed = feed_of(call, world, plan)
+        if feed is not None and not recorded(call, plan).targets:
+            feed.begin({})  # the first rows are on their way while the host starts
+        try:
+            async with (await Hosts.of(world)).lease(shared=plan.uses_databases) as host:
+                return _told(await Move(call, world, plan, host, feed).run())
+        finally:
+            if feed is not None:
+                await feed.close()
     except Unfit as error:
         return failed(failure("type", str(error)))
     except CallFailed as error:
@@ -54,53 +61,33 @@ def _told(data: dict[str, Any]) -> Output:
     return {**output, "meta": {"warnings": warnings}} if warnings else output
 
 
-class Progress(msgspec.Struct):
-    """What is recorded; also what templates of progress bars are made of."""
+def feed_of(call: Call, world: World, plan: Plan) -> Feed | None:
+    """The feed of a source; None: the data host reads it by itself."""
+    source = plan.source
+    if source["kind"] == "http":
+        from noetl.tools.transfer.pages import Pages
 
-    rows: int = 0
-    chunks: int = 0
-    bytes: int = 0
-    #: rows in all, or what part of the source has been read, where either is known
-    total: int | None = None
-    part: float | None = None
-    #: where the source goes on, and what it must still be for that to be true
-    position: dict[str, Any] = {}
-    identity: Any = None
-    #: by target: the chunks and rows it has, where its notes are, and what went wrong where that is only a warning
-    targets: list[dict[str, Any]] = []
-    #: no chunk follows
-    final: bool = False
-    #: whose progress it is: a rerun is told of that of another run
-    token: str = ""
-
-
-def recorded(call: Call, plan: Plan) -> Progress:
-    """How far an earlier attempt came; a rerun begins anew, for the targets know nothing of it. CallFailed: it cannot."""
-    found = msgspec.convert(dict(call.progress), Progress) if call.progress else Progress(token=plan.token)
-    if found.token == plan.token:
-        return found
-    for at, (target, known) in enumerate(zip(plan.targets, found.targets, strict=False), 1):
-        if known["chunks"] and (target["kind"] == "http" or target["mode"] in ("append", "insert")):
-            message = (
-                f"the transfer cannot be done again: target {at} got {known['rows']:,} rows in the run that this is a rerun "
-                "of, which cannot be taken back; rerun from before this task if they are to come twice, or use the mode "
-                "upsert or replace"
-            )
-            raise CallFailed(failure("not-resumable", message))
-    return Progress(token=plan.token)
+        return Pages(with_auth(call, source.get("auth")), world, plan)
+    if source["kind"] != "data":
+        return None
+    data = source.get("data")
+    if data is not None and is_reference(data):
+        return Stored(data, plan.size, world)
+    return InHand(data, source.get("path"))
 
 
 class Move:
     """One attempt at a transfer."""
 
-    def __init__(self, call: Call, world: World, plan: Plan, host: Host) -> None:
+    def __init__(self, call: Call, world: World, plan: Plan, host: Host, feed: Feed | None) -> None:
         self._call, self._world, self._plan, self._host = call, world, plan, host
+        self._feed = feed
         self._session = uuid.uuid4().hex
         self._now = recorded(call, plan)
         #: whether an earlier attempt may have done something
         self._again = bool(self._now.targets)
-        self._feed = Feed(call, world, plan) if plan.source["kind"] in _FED else None
-        self._parts: AsyncIterator[list[Any]] | None = None
+        #: why the feed has nothing more to give
+        self._broken: Failure | None = None
         #: by target: chunks it has from earlier attempts, or has failed to take
         self._has: list[int] = []
         self._whole: int | None = None
@@ -111,6 +98,7 @@ class Move:
 
     async def run(self) -> dict[str, Any]:
         """Move everything: the task's data."""
+        (await Unfinished.of(self._world)).taken_up(self._plan.token)
         try:
             await self._open()
             try:
@@ -136,12 +124,33 @@ class Move:
         plan, now = self._plan, self._now
         if not now.targets:
             now.targets = [{"chunks": 0, "rows": 0, "notes": self._notes(at)} for at in range(len(plan.targets))]
-        source = {key: part for key, part in plan.source.items() if key not in ("data", "headers", "body", "json")}
+        reply = await self._opened()
+        known = zip(reply.value["chunks"], now.targets, strict=True)
+        self._has = [max(has, one["chunks"]) if one.get("failed") else has for has, one in known]
+        if now.final and min(self._has) < now.chunks:
+            # An attempt that failed at the very end has removed what was staged, and did not come to say so.
+            now.final = False
+            await self._do("close")
+            await self._open()
+            return
+        if now.final:
+            return
+        self._whole = reply.value["whole"]
+        now.total = reply.value["total"]
+        await self._position(reply.value["identity"])
+        # Before anything is written: a crash in the first chunk is known of, and which rows the source had then.
+        await self._say()
+        if self._feed is not None and self._again:
+            self._feed.begin(now.position)
+
+    async def _opened(self) -> Reply:
+        """Open a session in the host."""
+        plan, now, source = self._plan, self._now, self._plan.source
         if self._feed is not None:
-            source["total"] = self._feed.total
-        reply = await self._do(
+            source = {"kind": source["kind"], "total": self._feed.total, "cuts": now.cuts}
+        return await self._do(
             "open",
-            source=packed(source) | ({"query": plan.source["query"]} if plan.source["kind"] == "duckdb" else {}),
+            source=packed(source) | ({"query": plan.source["query"]} if plan.source["kind"] in QUERIED else {}),
             targets=[packed(one) for one in plan.targets],
             size=plan.size,
             sized=plan.sized,
@@ -154,15 +163,6 @@ class Move:
             notes=[one["notes"] for one in now.targets],
             final=now.final,
         )
-        known = zip(reply.value["chunks"], now.targets, strict=True)
-        self._has = [max(has, one["chunks"]) if one.get("failed") else has for has, one in known]
-        if now.final:
-            return
-        self._whole = reply.value["whole"]
-        now.total = reply.value["total"]
-        await self._position(reply.value["identity"])
-        # Before anything is written: a crash in the first chunk is known of, and which rows the source had then.
-        await self._say()
 
     def _notes(self, at: int) -> str:
         if self._plan.targets[at]["kind"] != "file":
@@ -175,6 +175,8 @@ class Move:
         now.identity = identity
         if not self._again and not any(self._has):
             return
+        if self._goes_on():
+            return
         if self._is_stable(before, identity):
             if min(self._has) < now.chunks:
                 now.position, now.rows, now.chunks = {}, 0, 0
@@ -185,16 +187,22 @@ class Move:
             why, way = _changed(self._plan.source)
             message = f"the transfer cannot go on: {why}, and what {where} has got cannot be taken back; {way}"
             raise CallFailed(failure("not-resumable", message))
-        now.position, now.rows, now.chunks, now.bytes = {}, 0, 0, 0
+        now.position, now.rows, now.chunks, now.bytes, now.cuts = {}, 0, 0, 0, []
         self._has = [0] * len(self._has)
         for known in now.targets:
             _forget_failures(known)
+
+    def _goes_on(self) -> bool:
+        """Whether it is at the beginning of a page that nobody has seen: whoever waited for it would see it now, too."""
+        now, paused = self._now, self._now.paused
+        now.paused = False  # from now on somebody may have seen it
+        return paused and "page" in now.position and min(self._has) >= now.chunks
 
     def _is_stable(self, before: Any, identity: Any) -> bool:
         """Whether the source brings the same rows in the same order again."""
         if self._feed is not None:
             return self._feed.stable
-        if self._plan.source["kind"] == "duckdb":
+        if self._plan.source["kind"] in QUERIED:
             return bool(self._plan.source["order_by"])
         return before in (None, identity)
 
@@ -217,19 +225,23 @@ class Move:
                 raise error
         now.rows += found["size"]
         now.chunks = found["index"] + found["chunks"]
-        now.position = found["position"]
+        now.position = found["position"] if self._feed is None else self._feed.located(found["position"]["rows"])
         self._rows_since += found["size"]
         due = time.monotonic() - self._recorded_at >= self._every_s or self._rows_since >= _EVERY_ROWS
         if found["last"] or due:
             await self._record(final=found["last"])
 
     async def _fetch(self) -> None:
-        """Hand over more rows."""
+        """Hand over more rows. CallFailed: there are none to be had at the moment, and all others are handed over."""
         assert self._feed is not None
-        if self._parts is None:
-            self._parts = self._feed.parts()
-        part = await anext(self._parts, None)
-        await self._do("feed", rows=msgspec.json.encode(part or []), ended=part is None)
+        now = self._now
+        if self._broken is not None:
+            now.paused = True
+            now.cuts = [*now.cuts, now.rows]
+            raise CallFailed(self._broken)
+        handed = await self._feed.take()
+        self._broken = handed.failure
+        await self._do("feed", lines=handed.lines, ended=handed.ended, cut=handed.failure is not None)
 
     async def _write(self, at: int, found: dict[str, Any]) -> None:
         index, chunks, size = found["index"], found["chunks"], found["size"]
@@ -320,15 +332,30 @@ class Move:
         async def tidy() -> None:
             with contextlib.suppress(CallFailed):
                 await self._commit()
-            for at, target in enumerate(self._plan.targets):
-                with contextlib.suppress(CallFailed):
-                    await self._do("abort", target=at)
-                if target["mode"] == "replace":  # nothing of it is left, so the next attempt begins with it anew
-                    _forget_failures(self._now.targets[at])
+            if self._now.paused and self._broken is not None and self._broken["retryable"]:
+                (await Unfinished.of(self._world)).leave(self._plan.token, self._removed)
+            else:
+                await self._abort()
             await self._say()
 
         tidying = asyncio.ensure_future(tidy())
         await asyncio.wait([tidying], timeout=10)
+
+    async def _abort(self) -> None:
+        for at, target in enumerate(self._plan.targets):
+            with contextlib.suppress(CallFailed):
+                await self._do("abort", target=at)
+            if target["mode"] == "replace":  # nothing of it is left, so the next attempt begins with it anew
+                _forget_failures(self._now.targets[at])
+                self._now.final = False
+
+    async def _removed(self) -> None:
+        """No other attempt has come: remove what was left for it."""
+        self._session = uuid.uuid4().hex
+        async with (await Hosts.of(self._world)).lease(shared=self._plan.uses_databases) as self._host:
+            await self._opened()
+            await self._abort()
+            await self._do("close")
 
 
 def _forget_failures(known: dict[str, Any]) -> None:

@@ -10,8 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from noetl.expr import template
 from noetl.tools.datahost.databases import Database, within
 from noetl.tools.datahost.host import Running
@@ -76,24 +74,27 @@ class Session:
     # --- the source ------------------------------------------------------------------------------------------------------
 
     def open_source(self, running: Running) -> dict[str, Any]:
-        self.source = source_of(self._given_source, running, self.scratch, self.size)
+        self.source = _source(self._given_source, running, self.scratch, self.size)
         whole = getattr(self.source, "whole", None)
         return {"total": self.source.total, "identity": self.source.identity, "whole": whole}
 
     def read(self, running: Running, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """The next chunk; None: there is none."""
         assert self.source is not None
-        if isinstance(self.source, Fed) and self.source.wants:
-            return {"wants": True}
         if self._reading is None:
             self.index = given["index"]
             # A target that has some of these chunks already must not get them again together with others.
             together = self._alike and all(one.chunks <= self.index for one in self.targets)
             self._reading = self.source.chunks(running, given["position"], together=together)
-        elif self.now is not None:
+            if isinstance(self.source, Fed):
+                self.source.begin(given["position"])
+        if isinstance(self.source, Fed) and self.source.wants:
+            return {"wants": True}
+        if self.now is not None:
             self.index += self.now.chunks
             self.now.chunk.forget()
-        self.now = self._ahead.result() if self._ahead is not None else next(self._reading, None)
+        with running.using(self.source):
+            self.now = self._ahead.result() if self._ahead is not None else next(self._reading, None)
         self._ahead = None
         if self.now is None:
             return None
@@ -146,7 +147,7 @@ class Session:
 
     def _cursor(self, running: Running, at: int) -> Any:
         """A connection for one target; it works in a thread of its own. None: there is no need for DuckDB."""
-        if isinstance(self.source, Fed) and self.targets[at].given["kind"] != "duckdb" and not self._is_parquet(at):
+        if self._without_duckdb(at):
             return None
         with self._opening:
             if self._database is None:
@@ -157,6 +158,13 @@ class Session:
                 self._cursors[at] = self._database.connection.cursor()
             return self._cursors[at]
 
+    def _without_duckdb(self, at: int) -> bool:
+        """Whether the rows need not be read by SQL."""
+        assert self.now is not None
+        if self.targets[at].given["kind"] == "postgres":
+            return not self._with_data[at] and self.targets[at].takes(self.now.chunk)
+        return isinstance(self.source, Fed) and self.targets[at].given["kind"] != "duckdb" and not self._is_parquet(at)
+
     def _is_parquet(self, at: int) -> bool:
         given = self.targets[at].given
         return given.get("format") == "parquet" or (
@@ -164,6 +172,8 @@ class Session:
         )
 
     def close(self) -> None:
+        if self._ahead is not None and self.source is not None and not self._ahead.done():
+            self.source.interrupt()
         self._reader.shutdown(wait=True)
         for target in self.targets:
             target.close()
@@ -177,6 +187,14 @@ class Session:
 def _is_particular(target: Mapping[str, Any]) -> bool:
     """Whether it makes a difference to a target what a chunk is."""
     return target["kind"] == "http" or target.get("on_error") == "warn" or reads_chunk(target)
+
+
+def _source(given: Mapping[str, Any], running: Running, scratch: Path, size: int) -> Source:
+    if given["kind"] != "postgres":
+        return source_of(given, running, scratch, size)
+    from noetl.tools.transfer.postgres_source import Postgres
+
+    return Postgres(given, scratch, size, running)
 
 
 def _now() -> str:
@@ -212,7 +230,7 @@ def feed(_running: Running, given: dict[str, Any]) -> None:
     """Take rows from the engine."""
     source = _sessions[given["session"]].source
     assert isinstance(source, Fed)
-    source.feed(msgspec.json.decode(given["rows"]), ended=given["ended"])
+    source.feed(given["lines"], ended=given["ended"], cut=given["cut"])
 
 
 def read(running: Running, given: dict[str, Any]) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from noetl.rows.duck import literal, names
 from noetl.tools.datahost.databases import opened
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
-from noetl.tools.transfer.chunks import Chunk, Csv, Lines, Staged, Values, listed
+from noetl.tools.transfer.chunks import Bodies, Chunk, Csv, Lines, Staged, Values, listed
 from noetl.tools.transfer.diagnosis import unclosed, uneven, unreadable
 from noetl.tools.transfer.exact import exact
 from noetl.tools.transfer.naming import is_zipped
@@ -27,6 +27,8 @@ from noetl.tools.transfer.splitting import Piece, Unclosed, pieces
 _FILL = 4 << 20
 #: DuckDB's word for a part of a dialect that was not seen
 _NONE = "(empty)"
+#: how dates are written that everybody reads the same way
+_ISO = "%Y-%m-%d"
 
 
 class Read(NamedTuple):
@@ -50,6 +52,9 @@ class Source:
         """The chunks from a position on; `{}` is the start. `together`: nobody minds to take several in one."""
         raise NotImplementedError
 
+    def interrupt(self) -> None:
+        """Have what is being read end soon."""
+
     def close(self) -> None:
         """Let go of what is held."""
 
@@ -60,34 +65,48 @@ class Fed(Source):
     def __init__(self, given: Mapping[str, Any], scratch: Path, size: int) -> None:
         self.total = given.get("total")
         self._scratch, self._size = scratch, size
-        self._held: list[Any] = []
+        self._held: list[bytes] = []
         #: of those that are held, how many were handed on
         self._gone = 0
         self._ended = False
+        #: rows behind which an earlier attempt had to stop: a chunk ends there, however few rows it has
+        self._cuts: list[int] = list(given.get("cuts") or ())
+        #: no more rows come in this attempt, though there are some
+        self._cut = False
+        #: rows before those that are held
+        self._first = 0
         self._types: dict[str, str] | None = None
 
-    def feed(self, rows: list[Any], *, ended: bool) -> None:
+    def begin(self, position: Mapping[str, Any]) -> None:
+        """Say how many rows came before those that will be fed."""
+        self._first = int(position.get("rows", 0))
+
+    def feed(self, lines: bytes, *, ended: bool, cut: bool) -> None:
         """Take more rows."""
         del self._held[: self._gone]
         self._gone = 0
-        self._held += rows
-        self._ended = ended
+        if lines:
+            self._held += lines.split(b"\n")
+        self._ended, self._cut = ended, cut
+
+    @property
+    def _wanted(self) -> int:
+        """The most rows that the next chunk may have."""
+        return min([self._size, *(cut - self._first for cut in self._cuts if cut > self._first)])
 
     @property
     def wants(self) -> bool:
-        """Whether there have to be more rows before there is a chunk."""
-        return not self._ended and len(self._held) - self._gone <= self._size
+        """Whether there have to be more rows before there is a chunk: one more than it has, to know if it is the last."""
+        left = len(self._held) - self._gone
+        return not self._ended and left <= self._wanted and not (self._cut and left)
 
     def chunks(self, running: Running, position: Mapping[str, Any], *, together: bool) -> Iterator[Read]:  # noqa: ARG002
-        first, skip = 0, int(position.get("rows", 0))
         while self._gone < len(self._held):
-            some = self._held[self._gone : self._gone + self._size]
+            some = self._held[self._gone : self._gone + self._wanted]
             self._gone += len(some)
-            start, first = first, first + len(some)
-            if first <= skip:
-                continue
-            chunk = Values(some, start, self._scratch, self._types)
-            yield Read(chunk, self._ended and self._gone == len(self._held), {"rows": first})
+            start, self._first = self._first, self._first + len(some)
+            chunk = Bodies(some, start, self._scratch, self._types)
+            yield Read(chunk, self._ended and self._gone == len(self._held), {"rows": self._first})
             if self._types is None and self.total is None:
                 self._types = _quietly(chunk)
 
@@ -112,6 +131,7 @@ class Text(Source):
         self._start, self._options = 0, ""
         self._quote: bytes | None = None
         self._delimiter = b","
+        self._dialect: tuple[str, str] | None = None
         #: whether the columns are known without any row
         self._named = False
         self._one_column = False
@@ -155,6 +175,7 @@ class Text(Source):
             options += [f"dateformat = {literal(dates)}"] if dates else []
             options += [f"timestampformat = {literal(times)}"] if times else []
             self._options = ", ".join(options)
+            self._dialect = (delimiter, quote) if quote and dates in (None, "", _ISO) and not times else None
             self._named = bool(header)
             self._one_column = len(columns) == 1
             self._start = self._behind_header() if header else 0
@@ -199,7 +220,9 @@ class Text(Source):
         path.write_bytes(piece.body)
         if self._lines:
             return Lines(path, piece.rows, first, self._types)
-        return Csv(path, piece.rows, first, self._types, self._options)
+        made = Csv(path, piece.rows, first, self._types, self._options)
+        made.dialect = self._dialect
+        return made
 
 
 class Unsplittable(Exception):

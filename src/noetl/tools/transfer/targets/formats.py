@@ -30,8 +30,8 @@ from noetl.tools.transfer.targets.target import Given
 
 _BLOCK = 1 << 20
 _QUOTE = '"'
-#: what a cell has to stand in quotes for, whatever separates it from the next
-_needs_quotes = re.compile(r'^$|[",\t\r\n]|^\s|\s$').search
+#: what a cell has to stand in quotes for, by what separates it from the next
+_QUOTED = {mark: re.compile(rf'^$|["{mark}\r\n]|^\s|\s$').search for mark in ",\t"}
 #: hears how many bytes a file has, and how many it is going to have
 Announce = Callable[[int, int], None]
 
@@ -210,11 +210,13 @@ class CsvText(Format):
 
     def _line(self, cells: Sequence[str | None]) -> str:
         """A row; what is empty is in quotes, what is not there has none."""
+        delimiter = delimiter_of(self.path)
+        is_quoted = _QUOTED[delimiter]
         shown = (
-            "" if cell is None else f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if _needs_quotes(cell) else cell
+            "" if cell is None else f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if is_quoted(cell) else cell
             for cell in cells
         )
-        return delimiter_of(self.path).join(shown) + "\n"
+        return delimiter.join(shown) + "\n"
 
     def _see_columns(self, mapped: Mapped) -> None:
         known = mapped.chunk.columns()
