@@ -19,11 +19,10 @@ PAGES = Path(__file__).parents[2] / "docs" / "howto"
 FENCE = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def output(folder: Path, page: str, **variables: str) -> Any:
-    """What the first playbook of a page yields."""
-    found = FENCE.search((PAGES / page).read_text(encoding="utf-8"))
-    assert found is not None
-    (folder / "playbook.yaml").write_text(found[1])
+def output(folder: Path, page: str, number: int = 0, **variables: str) -> Any:
+    """What a playbook of a page yields, the first if none is named."""
+    found = FENCE.findall((PAGES / page).read_text(encoding="utf-8"))
+    (folder / "playbook.yaml").write_text(found[number])
     environment = {**os.environ, "NOETL_HOME": str(folder / "home"), **variables}
     command = [sys.executable, "-m", "noetl", "run", "playbook.yaml", "--json"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -52,3 +51,23 @@ def test_the_orders_of_the_page_about_postgres(tmp_path: Path, database: Databas
         "tags": ["new", "gift"],
         "details": {"pack": "small"},
     }
+
+
+def test_the_transfer_between_tables_of_the_page_about_moving_data(tmp_path: Path, database: Database) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, customer text, total numeric(10, 2), placed date)")
+        connection.execute(
+            "INSERT INTO orders SELECT n, 'customer ' || n, n * 1.1, date '2024-02-20' + n FROM generate_series(1, 20) n"
+        )
+        for _ in range(2):
+            told = output(tmp_path, "move-data.md", 1, SHOP_DB=database.url)
+            assert told["rows"] == 11
+        found = connection.execute("SELECT order_id, customer, total::text, run <> '' FROM report.orders ORDER BY 1")
+        assert found.fetchall() == [(n, f"customer {n}", f"{n * 1.1:.2f}", True) for n in range(10, 21)]
+    import duckdb
+
+    query = "SELECT count(*), sum(total), min(placed)::text FROM 'orders.parquet'".replace(
+        "orders", f"{tmp_path}/orders"
+    )
+    assert [str(one) for one in duckdb.sql(query).fetchall()[0]] == ["11", "181.50", "2024-03-01"]

@@ -105,8 +105,9 @@ class Workshop:
     def call(self, progress: Mapping[str, Any] | None = None, *, key: str = "", **task: Any) -> Call:
         """The call of a task as it stands in a playbook; `workload` is what its templates may read.
 
-        `credential` is what its `auth` names; data of more than `spill` bytes goes to a file.
+        `credential` is what its `auth` names, `auths` what those of its ends do; data of more than `spill` bytes goes to a file.
         """
+        auths = task.pop("auths", {})
         workload, auth, spill = task.pop("workload", {}), task.pop("credential", None), task.pop("spill", None)
         playbook = {"apiVersion": "noetl.io/v2", "kind": "Playbook", "metadata": {"name": "p"}}
         loaded = load(json.dumps({**playbook, "workflow": [{"step": "s", "tool": task}]}), Kinds())
@@ -117,7 +118,7 @@ class Workshop:
         assert isinstance(move, RunTask), move
         kind = Kinds()[task["kind"]]
         call = call_of(move, kind, step="s", iteration=None, progress=progress)
-        return replace(call, auth=auth, auth_name="db" if auth else None, spill=spill)
+        return replace(call, auth=auth, auth_name="db" if auth else None, auths=auths, spill=spill)
 
     async def task(self, progress: Mapping[str, Any] | None = None, *, key: str = "", **task: Any) -> Output:
         """Run a task as it stands in a playbook."""

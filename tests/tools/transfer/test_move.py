@@ -379,7 +379,7 @@ async def test_a_value_that_does_not_fit_is_named_with_its_column_and_row(world:
         ({"kind": "data", "data": [1, 2]}, {"kind": "file", "path": "o.csv"}, "type", "row 1 is no map"),
         ({"kind": "data", "data": [{"a": 1}, {"b": 2}]}, {"kind": "file", "path": "o.csv"}, "type", "column `b`"),
         ({"kind": "data", "data": [{"a": 1}]}, {"kind": "file", "path": "good.csv/o.csv"}, "fail", "good.csv"),
-        ({"kind": "data", "data": [{"a": 1}]}, {"kind": "postgres", "table": "t"}, "type", "cannot be run by this version"),
+        ({"kind": "data", "data": [{"a": 1}]}, {"kind": "postgres", "table": "t"}, "type", "needs `auth`"),
         ({"kind": "file", "path": "good.csv"}, {"kind": "duckdb", "file": "typed.duckdb", "table": "t"}, "sql", "no column `a`; it has `id`"),
         ({"kind": "file", "path": "good.csv"}, {"kind": "duckdb", "file": "good.csv", "table": "t"}, "sql", "good.csv"),
     ],

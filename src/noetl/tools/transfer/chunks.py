@@ -73,9 +73,16 @@ class Chunk:
 class Csv(Chunk):
     """Lines of a CSV file, in a file of their own and without a header."""
 
+    #: what separates and what quotes fields, where that says all of how values are written
+    dialect: tuple[str, str] | None = None
+
     def __init__(self, path: Path, rows: int, first: int, types: dict[str, str], options: str) -> None:
         super().__init__(rows, first, path.stat().st_size)
         self._path, self._types, self._options = path, types, options
+
+    def body(self) -> bytes:
+        """The lines as they are."""
+        return self._path.read_bytes()
 
     def columns(self) -> dict[str, str]:
         return self._types

@@ -54,6 +54,11 @@ class Projection:
         """Whether rows stay as they are."""
         return self._mapping is None
 
+    @property
+    def only_renames(self) -> bool:
+        """Whether all columns are columns of the rows."""
+        return not self.per_row and not self._values
+
     def of(self, chunk: Chunk, about: Mapping[str, Any], connection: Any) -> Mapped:
         """The chunk, with its columns as the target names them. `about` is what templates know as `chunk`."""
         if self._mapping is None:

@@ -19,7 +19,7 @@ from noetl.model.output import Output, failed, failure, ok
 from noetl.ports import Call, World
 from noetl.tools.datahost.hosts import CallFailed, Host, Hosts, Reply
 from noetl.tools.transfer.feeding import Feed
-from noetl.tools.transfer.plan import Plan, Unfit, packed, plan_of
+from noetl.tools.transfer.plan import QUERIED, Plan, Unfit, packed, plan_of
 from noetl.tools.transfer.sending import send
 from noetl.tools.transfer.targets.notes import place_of
 
@@ -141,7 +141,7 @@ class Move:
             source["total"] = self._feed.total
         reply = await self._do(
             "open",
-            source=packed(source) | ({"query": plan.source["query"]} if plan.source["kind"] == "duckdb" else {}),
+            source=packed(source) | ({"query": plan.source["query"]} if plan.source["kind"] in QUERIED else {}),
             targets=[packed(one) for one in plan.targets],
             size=plan.size,
             sized=plan.sized,
@@ -156,6 +156,12 @@ class Move:
         )
         known = zip(reply.value["chunks"], now.targets, strict=True)
         self._has = [max(has, one["chunks"]) if one.get("failed") else has for has, one in known]
+        if now.final and min(self._has) < now.chunks:
+            # An attempt that failed at the very end has removed what was staged, and did not come to say so.
+            now.final = False
+            await self._do("close")
+            await self._open()
+            return
         if now.final:
             return
         self._whole = reply.value["whole"]
@@ -194,7 +200,7 @@ class Move:
         """Whether the source brings the same rows in the same order again."""
         if self._feed is not None:
             return self._feed.stable
-        if self._plan.source["kind"] == "duckdb":
+        if self._plan.source["kind"] in QUERIED:
             return bool(self._plan.source["order_by"])
         return before in (None, identity)
 
@@ -325,6 +331,7 @@ class Move:
                     await self._do("abort", target=at)
                 if target["mode"] == "replace":  # nothing of it is left, so the next attempt begins with it anew
                     _forget_failures(self._now.targets[at])
+                    self._now.final = False
             await self._say()
 
         tidying = asyncio.ensure_future(tidy())

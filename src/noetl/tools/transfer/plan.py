@@ -16,16 +16,19 @@ from noetl.expr.value import value
 from noetl.ports import Call, World
 from noetl.tools.datahost.binding import rendered
 from noetl.tools.datahost.databases import LITTLE, config_of
+from noetl.tools.pg.connecting import arguments
 from noetl.tools.transfer.naming import Nameless, format_of
 
 _SIZE = 10_000
+#: kinds that are asked in SQL
+QUERIED = ("duckdb", "postgres")
 #: of what restricts a task, the part that is for statements of ours too
 _OF_OURS = frozenset({"limits.memory_mb"})
 _MODES = ("insert", "append", "upsert", "replace")
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_ ]*(?:\(\s*\d+\s*(?:,\s*\d+\s*)?\))?(?:\[\])*")
 #: what each kind cannot do without
-_SOURCES = {"data": ("data",), "file": ("path",), "duckdb": (), "http": ("url",)}
-_TARGETS = {"file": ("path",), "duckdb": ("file", "table"), "http": ("url",)}
+_SOURCES = {"data": ("data",), "file": ("path",), "duckdb": (), "http": ("url",), "postgres": ("auth",)}
+_TARGETS = {"file": ("path",), "duckdb": ("file", "table"), "http": ("url",), "postgres": ("auth", "table")}
 
 
 class Unfit(Exception):
@@ -57,11 +60,14 @@ class Plan(msgspec.Struct):
 
 def plan_of(call: Call, world: World) -> Plan:
     """The plan of a task. Unfit: there is none."""
-    source = _end(call.config.get("source"), "source", _SOURCES)
+    source = _connected(_end(call.config.get("source"), "source", _SOURCES), "source", call)
     listed = call.config.get("targets")
     if not isinstance(listed, list) or not listed:
         raise Unfit("`targets` must be a list with at least one target")
-    targets = [_target(_end(one, f"target {at}", _TARGETS), f"target {at}", world) for at, one in enumerate(listed, 1)]
+    targets = []
+    for at, one in enumerate(listed, 1):
+        what = f"target {at}"
+        targets.append(_target(_connected(_end(one, what, _TARGETS), what, call), what, world))
     chunk = call.config.get("chunk") or {}
     size = chunk.get("size", _SIZE)
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
@@ -93,15 +99,27 @@ def _end(given: Any, what: str, kinds: Mapping[str, tuple[str, ...]]) -> dict[st
     return dict(given)
 
 
+def _connected(given: dict[str, Any], what: str, call: Call) -> dict[str, Any]:
+    """With what connects it to PostgreSQL, where that is where it is."""
+    if given["kind"] != "postgres":
+        return given
+    auth = call.auths.get(str(given["auth"]))
+    if auth is None:
+        raise Unfit(f"the {what} of kind `postgres` needs `auth`: the name of a `postgres_credential` of the keychain")
+    if auth.get("kind") not in (None, "postgres_credential", "generic"):
+        raise Unfit(f"the {what} needs a `postgres_credential`; `{given['auth']}` is of the kind `{auth['kind']}`")
+    return {**given, "connect": arguments(auth)}
+
+
 def _source(given: dict[str, Any], world: World) -> dict[str, Any]:
     if given["kind"] == "file":
         path = _path(given["path"], world)
         given |= {"path": path, "format": _format(given.get("format"), path), "columns": _columns(given)}
-    elif given["kind"] == "duckdb":
-        given["file"] = _path(given["file"], world) if given.get("file") else None
+    elif given["kind"] in QUERIED:
+        if given["kind"] == "duckdb":
+            given["file"] = _path(given["file"], world) if given.get("file") else None
         given["query"] = _query(given)
-        order = given.get("order_by")
-        given["order_by"] = [order] if isinstance(order, str) else order
+        given["order_by"] = _listed(given.get("order_by"))
     return given
 
 
@@ -117,18 +135,26 @@ def _columns(given: Mapping[str, Any]) -> dict[str, str]:
     return dict(columns)
 
 
+def _listed(given: Any) -> Any:
+    return [given] if isinstance(given, str) else given
+
+
 def _query(given: Mapping[str, Any]) -> tuple[str, list[Any]]:
     query, table = given.get("query"), given.get("table")
     if isinstance(query, Query):
         statements = query.statements()
         if len(statements) != 1:
             raise Unfit(f"the source's `query` must be one statement, not {len(statements)}")
-        return rendered(statements[0])
+        if given["kind"] == "duckdb":
+            return rendered(statements[0])
+        text, params = statements[0].render("%s")  # bound by the driver, which the data host has
+        return text, plain(params)
     if not table:
-        raise Unfit("the source of kind `duckdb` needs `query` or `table`")
+        raise Unfit(f"the source of kind `{given['kind']}` needs `query` or `table`")
     from noetl.rows.duck import name
 
-    return "SELECT * FROM " + ".".join(name(part) for part in str(table).split(".")), []
+    text = "SELECT * FROM " + ".".join(name(part) for part in str(table).split("."))
+    return text if given["kind"] == "duckdb" else text.replace("%", "%%"), []
 
 
 def _target(given: dict[str, Any], what: str, world: World) -> dict[str, Any]:
@@ -145,8 +171,8 @@ def _target(given: dict[str, Any], what: str, world: World) -> dict[str, Any]:
             given["path"] = _path(given["path"], world)
     elif kind == "duckdb":
         given["file"] = _path(given["file"], world)
-        key = given.get("key")
-        given["key"] = [key] if isinstance(key, str) else key
+    if kind in QUERIED:
+        given["key"] = _listed(given.get("key"))
         if mode == "upsert" and not given["key"]:
             raise Unfit(f"{what} is to be updated (`mode: upsert`) and needs `key`: the columns that identify a row")
     return {**given, "mode": mode}

@@ -76,7 +76,7 @@ class Session:
     # --- the source ------------------------------------------------------------------------------------------------------
 
     def open_source(self, running: Running) -> dict[str, Any]:
-        self.source = source_of(self._given_source, running, self.scratch, self.size)
+        self.source = _source(self._given_source, running, self.scratch, self.size)
         whole = getattr(self.source, "whole", None)
         return {"total": self.source.total, "identity": self.source.identity, "whole": whole}
 
@@ -93,7 +93,8 @@ class Session:
         elif self.now is not None:
             self.index += self.now.chunks
             self.now.chunk.forget()
-        self.now = self._ahead.result() if self._ahead is not None else next(self._reading, None)
+        with running.using(self.source):
+            self.now = self._ahead.result() if self._ahead is not None else next(self._reading, None)
         self._ahead = None
         if self.now is None:
             return None
@@ -146,7 +147,7 @@ class Session:
 
     def _cursor(self, running: Running, at: int) -> Any:
         """A connection for one target; it works in a thread of its own. None: there is no need for DuckDB."""
-        if isinstance(self.source, Fed) and self.targets[at].given["kind"] != "duckdb" and not self._is_parquet(at):
+        if self._without_duckdb(at):
             return None
         with self._opening:
             if self._database is None:
@@ -157,6 +158,13 @@ class Session:
                 self._cursors[at] = self._database.connection.cursor()
             return self._cursors[at]
 
+    def _without_duckdb(self, at: int) -> bool:
+        """Whether the rows need not be read by SQL."""
+        assert self.now is not None
+        if self.targets[at].given["kind"] == "postgres":
+            return not self._with_data[at] and self.targets[at].takes(self.now.chunk)
+        return isinstance(self.source, Fed) and self.targets[at].given["kind"] != "duckdb" and not self._is_parquet(at)
+
     def _is_parquet(self, at: int) -> bool:
         given = self.targets[at].given
         return given.get("format") == "parquet" or (
@@ -164,6 +172,8 @@ class Session:
         )
 
     def close(self) -> None:
+        if self._ahead is not None and self.source is not None and not self._ahead.done():
+            self.source.interrupt()
         self._reader.shutdown(wait=True)
         for target in self.targets:
             target.close()
@@ -177,6 +187,14 @@ class Session:
 def _is_particular(target: Mapping[str, Any]) -> bool:
     """Whether it makes a difference to a target what a chunk is."""
     return target["kind"] == "http" or target.get("on_error") == "warn" or reads_chunk(target)
+
+
+def _source(given: Mapping[str, Any], running: Running, scratch: Path, size: int) -> Source:
+    if given["kind"] != "postgres":
+        return source_of(given, running, scratch, size)
+    from noetl.tools.transfer.postgres_source import Postgres
+
+    return Postgres(given, scratch, size, running)
 
 
 def _now() -> str:

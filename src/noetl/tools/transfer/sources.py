@@ -27,6 +27,8 @@ from noetl.tools.transfer.splitting import Piece, Unclosed, pieces
 _FILL = 4 << 20
 #: DuckDB's word for a part of a dialect that was not seen
 _NONE = "(empty)"
+#: how dates are written that everybody reads the same way
+_ISO = "%Y-%m-%d"
 
 
 class Read(NamedTuple):
@@ -49,6 +51,9 @@ class Source:
     def chunks(self, running: Running, position: Mapping[str, Any], *, together: bool) -> Iterator[Read]:
         """The chunks from a position on; `{}` is the start. `together`: nobody minds to take several in one."""
         raise NotImplementedError
+
+    def interrupt(self) -> None:
+        """Have what is being read end soon."""
 
     def close(self) -> None:
         """Let go of what is held."""
@@ -112,6 +117,7 @@ class Text(Source):
         self._start, self._options = 0, ""
         self._quote: bytes | None = None
         self._delimiter = b","
+        self._dialect: tuple[str, str] | None = None
         #: whether the columns are known without any row
         self._named = False
         self._one_column = False
@@ -155,6 +161,7 @@ class Text(Source):
             options += [f"dateformat = {literal(dates)}"] if dates else []
             options += [f"timestampformat = {literal(times)}"] if times else []
             self._options = ", ".join(options)
+            self._dialect = (delimiter, quote) if quote and dates in (None, "", _ISO) and not times else None
             self._named = bool(header)
             self._one_column = len(columns) == 1
             self._start = self._behind_header() if header else 0
@@ -199,7 +206,9 @@ class Text(Source):
         path.write_bytes(piece.body)
         if self._lines:
             return Lines(path, piece.rows, first, self._types)
-        return Csv(path, piece.rows, first, self._types, self._options)
+        made = Csv(path, piece.rows, first, self._types, self._options)
+        made.dialect = self._dialect
+        return made
 
 
 class Unsplittable(Exception):

@@ -15,6 +15,10 @@ def target_of(given: Mapping[str, Any], around: Surroundings) -> Target:
         from noetl.tools.transfer.targets.table import Table
 
         return Table(given, around)
+    if given["kind"] == "postgres":
+        from noetl.tools.transfer.targets.postgres import Postgres
+
+        return Postgres(given, around)
     if given["kind"] == "http":
         from noetl.tools.transfer.targets.requests import Requests
 

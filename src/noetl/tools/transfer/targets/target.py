@@ -79,6 +79,10 @@ class Target:
         """Undo what an earlier attempt did, so that other rows may come; False: that cannot be done."""
         raise NotImplementedError
 
+    def takes(self, chunk: Chunk) -> bool:  # noqa: ARG002
+        """Whether it takes such a chunk as it is, with no need for DuckDB."""
+        return False
+
     def write(self, running: Running, given: Given) -> tuple[dict[str, Any], bytes]:
         """Take a chunk. What is returned goes to the engine."""
         raise NotImplementedError

@@ -1,0 +1,182 @@
+"""Chunks as text that `COPY … FROM STDIN (FORMAT csv)` takes: as they are where that is possible, else written by DuckDB."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from noetl.rows.duck import literal, name, names
+from noetl.tools.transfer.chunks import Chunk, Csv, Staged
+from noetl.tools.transfer.copied import Copied
+from noetl.tools.transfer.diagnosis import explained
+from noetl.tools.transfer.mapping import Column, Mapped
+from noetl.tools.transfer.targets.pg_tables import PgTarget
+from noetl.tools.transfer.targets.target import Given
+
+_PIECE = 1 << 20
+_JSON = ("json", "jsonb")
+#: dates and times that DuckDB had to be told how to read
+_TIMES = ("DATE", "TIME", "TIMESTAMP")
+_TOKENS = r'"(?:[^"\\]|\\.)*"|[^\[\],"\s]+|[\[\],]'
+_NESTED = ("STRUCT", "MAP", "UNION")
+
+
+class CopyText(NamedTuple):
+    """What is sent, for which columns, and how it is to be read."""
+
+    columns: list[PgTarget]
+    options: str
+    blocks: Sequence[bytes] | Path
+
+    def pieces(self) -> Iterator[bytes]:
+        """The text."""
+        if not isinstance(self.blocks, Path):
+            yield from self.blocks
+            return
+        with self.blocks.open("rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+
+    def whole(self) -> bytes:
+        """All of it, where a mistake is looked for."""
+        return b"".join(self.pieces())
+
+
+@contextlib.contextmanager
+def copy_text(mapped: Mapped, columns: Sequence[PgTarget], given: Given) -> Iterator[CopyText]:
+    """A chunk for a COPY into these columns, one for each of the mapping's."""
+    if is_raw(mapped.chunk, mapped.columns):
+        raw = _raw(mapped, columns)
+        if raw is not None:
+            yield raw
+            return
+    path = Path(given.scratch) / f"copy-{id(mapped)}"
+    try:
+        _write(mapped, columns, given.connection, path)
+        yield CopyText(list(columns), "FORMAT csv", path)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def is_raw(chunk: Chunk, columns: Sequence[Column]) -> bool:
+    """Whether the text of a chunk may do as it is: each of its columns goes into one of the table."""
+    whole = sorted(one.source or "" for one in columns) == sorted(chunk.columns())
+    return whole and (isinstance(chunk, Copied) or (isinstance(chunk, Csv) and chunk.dialect is not None))
+
+
+def _raw(mapped: Mapped, columns: Sequence[PgTarget]) -> CopyText | None:
+    chunk = mapped.chunk
+    by_source = {one.source: into for one, into in zip(mapped.columns, columns, strict=True)}
+    ordered = [by_source[key] for key in chunk.columns()]
+    if isinstance(chunk, Copied):
+        # Text can be read by any type, except that JSON keeps its own.
+        return CopyText(ordered, "FORMAT csv", chunk.blocks)
+    assert isinstance(chunk, Csv)
+    assert chunk.dialect is not None
+    delimiter, quote = chunk.dialect
+    if any(one.is_array or one.type == "bytea" for one in columns):
+        return None
+    body = chunk.body()
+    if len(delimiter.encode()) != 1 or not _is_regular(body, delimiter.encode(), quote.encode()):
+        return None
+    options = f"FORMAT csv, DELIMITER {literal(delimiter)}, QUOTE {literal(quote)}, ESCAPE {literal(quote)}"
+    return CopyText(ordered, f"{options}, FORCE_NULL ({names(one.name for one in ordered)})", [body])
+
+
+def _is_regular(body: bytes, delimiter: bytes, quote: bytes) -> bool:
+    """Whether COPY sees the same rows: quotes around whole fields, no empty lines, one way to end a line, no old end mark."""
+    if quote in body:
+        mark, apart = re.escape(quote), re.escape(delimiter)
+        field = b"(?<![^%b\n])%b(?:[^%b]+|%b%b)*%b(?![^%b\r\n])" % (apart, mark, mark, mark, mark, mark, apart)
+        body = re.sub(field, b"", body)
+        if quote in body:
+            return False
+    if body[:1] in b"\r\n" or b"\n\n" in body or b"\n\r" in body or re.search(rb"(?m)^\\\.\r?$", body):
+        return False
+    ends = body.count(b"\r")
+    return not ends or ends == body.count(b"\r\n") == body.count(b"\n")
+
+
+# --- by DuckDB ---------------------------------------------------------------------------------------------------------
+
+
+def _write(mapped: Mapped, columns: Sequence[PgTarget], connection: Any, path: Path) -> None:
+    chunk = mapped.chunk
+    types = _as_read(mapped, columns)
+    if isinstance(chunk, Copied):
+        source = chunk.as_text()
+    else:
+        source = chunk.relation(connection, {} if isinstance(chunk, Staged) else types)
+    pairs = zip(mapped.columns, columns, strict=True)
+    chosen = ", ".join(f"{_text(one, into, types)} AS {name(into.name)}" for one, into in pairs)
+    # In a table of one column a null would else be an empty line, and so would text that is empty.
+    quoted = ", FORCE_QUOTE *" if len(columns) == 1 else ""
+    try:
+        query = f"COPY (SELECT {chosen} FROM {source}) TO {literal(str(path))} (FORMAT csv, HEADER false{quoted})"
+        connection.execute(query)
+    except Exception as error:
+        raise explained(error, chunk, connection, types) from error
+
+
+def _as_read(mapped: Mapped, columns: Sequence[PgTarget]) -> dict[str, str]:
+    """The types that DuckDB reads columns with: as text, wherever PostgreSQL can make of it what it should be."""
+    chunk = mapped.chunk
+    known = dict(chunk.columns())
+    if isinstance(chunk, Staged):
+        return known
+    if isinstance(chunk, Csv):
+        told = chunk.dialect is None
+        return {key: kind if told and kind.startswith(_TIMES) else "VARCHAR" for key, kind in known.items()}
+    wanted = dict.fromkeys(known, "VARCHAR")
+    if not isinstance(chunk, Copied):
+        pairs = zip(mapped.columns, columns, strict=True)
+        wanted |= {one.source: "JSON" for one, into in pairs if one.source and (into.type in _JSON or into.is_array)}
+    return wanted
+
+
+def _text(column: Column, into: PgTarget, types: dict[str, str]) -> str:
+    """An expression whose text PostgreSQL reads as the value that it should be."""
+    if column.source is None:
+        return _constant(column.value, into)
+    text, kind = name(column.source), types[column.source]
+    nested = kind.endswith("]") or kind.startswith(_NESTED)
+    if into.is_array:
+        return _array(f"CAST(to_json({text}) AS VARCHAR)" if nested else f"CAST({text} AS VARCHAR)")
+    if into.type == "bytea":
+        return f"'\\x' || hex({text})" if kind == "BLOB" else _bytes(f"CAST({text} AS VARCHAR)")
+    if nested or (into.type in _JSON and kind not in ("VARCHAR", "JSON")):
+        return f"to_json({text})"
+    return f"to_base64({text})" if kind == "BLOB" else text
+
+
+def _constant(value: Any, into: PgTarget) -> str:
+    if value is None:
+        return "NULL"
+    if into.type in _JSON:
+        return literal(msgspec.json.encode(value).decode())
+    if isinstance(value, (list, dict)):
+        text = literal(msgspec.json.encode(value).decode())
+        return _array(text) if into.is_array else text
+    return _bytes(literal(str(value))) if into.type == "bytea" else f"CAST({literal(value)} AS VARCHAR)"
+
+
+def _bytes(text: str) -> str:
+    """Bytes as text: as PostgreSQL writes them, or base64 as everywhere else."""
+    return f"CASE WHEN {text} LIKE '\\x%' THEN {text} ELSE '\\x' || hex(from_base64({text})) END"
+
+
+def _array(text: str) -> str:
+    """A JSON list as an array of PostgreSQL, of whatever depth; text that is none is left to PostgreSQL."""
+    quoted = """'"' || replace(replace(json_extract_string(t, '$'), '\\', '\\\\'), '"', '\\"') || '"'"""
+    token = (
+        "CASE WHEN t = '[' THEN '{' WHEN t = ']' THEN '}' WHEN t = ',' THEN ',' WHEN t = 'null' THEN 'NULL' "
+        f"WHEN t[1] = '\"' THEN {quoted} ELSE t END"
+    )
+    tokens = f"regexp_extract_all({text}, {literal(_TOKENS)}, 0, 's')"
+    made = f"array_to_string(list_transform({tokens}, lambda t: {token}), '')"
+    return f"CASE WHEN {text}[1] = '[' THEN {made} ELSE {text} END"
