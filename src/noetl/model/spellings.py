@@ -39,10 +39,11 @@ def spellings(secret: str) -> set[str]:
 def _forms(secret: str) -> Iterator[str]:
     if len(secret) < SHORTEST:
         return
-    for text in (secret, " ".join(secret.split()), *_lines(secret)):
-        yield text
-        yield text[::-1]
-        yield from _escaped(text)
+    for whole in {secret, _printed(secret)}:
+        for text in (whole, " ".join(whole.split()), *_lines(whole)):
+            yield text
+            yield text[::-1]
+            yield from _escaped(text)
     data = secret.encode("utf-8", "surrogatepass")
     yield from _based(data)
     yield from (data.hex(), data.hex().upper())
@@ -80,7 +81,6 @@ def _escaped(text: str) -> Iterator[str]:
     yield from (plain.replace('"', double).replace("'", single) for double, single in _QUOTES)
     yield text.replace("'", "'\"'\"'")  # as shells quote it
     yield text.replace("'", "'\\''")
-    yield _printed(text)
 
 
 def _printed(text: str) -> str:
