@@ -39,8 +39,9 @@ async def run(call: Call, world: World) -> Output:
 
     from noetl.model.output import PARQUET, Spilled, failed, ok
     from noetl.tools.datahost.databases import config_of
+    from noetl.tools.datahost.failing import UNWRITTEN
     from noetl.tools.datahost.hosts import CallFailed, Hosts
-    from noetl.tools.spilling import output_limit
+    from noetl.tools.spilling import no_room, output_limit
 
     file = file_of(call, world)
     spill = world.draft(".parquet")
@@ -58,6 +59,8 @@ async def run(call: Call, world: World) -> Output:
             reply = await host.call("noetl.tools.datahost.statements:run", given)
     except CallFailed as error:
         spill.unlink(missing_ok=True)
+        if error.failure["kind"] == UNWRITTEN:
+            raise no_room(spill) from None
         return failed(error.failure)
     if "rows" in reply.value:
         return ok(Spilled(str(spill), PARQUET, reply.value["rows"]))

@@ -13,7 +13,7 @@ import msgspec
 from noetl.model.output import JSON, Spilled
 from noetl.ports import World
 from noetl.tools.elements import NotJsonText, examine
-from noetl.tools.spilling import escaped
+from noetl.tools.spilling import escaped, writing
 
 _BLOCK = 1 << 20
 
@@ -63,7 +63,7 @@ class Body:
         self._path = self._world.draft(".json")
         is_text = not says_json(self._response)
         try:
-            with self._path.open("wb") as file:
+            with writing(self._path), self._path.open("wb") as file:
                 file.write(b'"' if is_text else b"")
                 file.writelines(map(convert, parts))
                 async for part in self._response.content.iter_any():

@@ -27,7 +27,7 @@ from noetl.tools.processes import (
     kill_families,
     signal_name,
 )
-from noetl.tools.spilling import output_limit, over_limit
+from noetl.tools.spilling import not_written, output_limit, over_limit
 
 #: what `context` may show: never `keychain`, whose values go nowhere but into a task's own fields
 _SCOPES = ("workload", "ctx", "step", "iter", "input", "output", "steps", "execution_id", "_prev", "_task", "_attempt")
@@ -152,6 +152,8 @@ class Host:
         try:
             with census:
                 reply = await self._reply(call, draft)
+            if draft is not None and "unwritten" in reply:
+                raise not_written(draft, reply["unwritten"])
             spilled = _spilled(reply, draft)
         except (HungUp, OSError) as error:
             crowded = f"the code has more than {census.limit} processes" if census.exceeded else ""

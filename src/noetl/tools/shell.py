@@ -66,6 +66,7 @@ async def run(call: Call, world: World) -> Output:
 async def _run(call: Call, world: World, place: Place) -> Output:
     import asyncio
 
+    from noetl.ports import StoreFailed
     from noetl.tools.processes import Capture
     from noetl.tools.spilling import TextSpool, over_limit
 
@@ -80,6 +81,8 @@ async def _run(call: Call, world: World, place: Place) -> Output:
             return failed(failure("limit", f"the command has more than {call.spec['limits.processes']} processes"))
         if capture.exceeded:
             return failed(failure("limit", over_limit("what the command wrote", capture.limit)))
+        if isinstance(capture.broken, StoreFailed):
+            raise capture.broken
         if capture.broken is not None:
             return failed(failure("shell", f"what the command wrote cannot be kept: {capture.broken.strerror}"))
         if code == 0:
@@ -137,8 +140,10 @@ def _data(world: World, spools: Mapping[str, TextSpool]) -> Any:
     """What a command yields, or the file that it was left in."""
     if not any(spool.is_spilled for spool in spools.values()):
         return {**{stream: spool.text() for stream, spool in spools.items()}, "exit_code": 0}
+    from noetl.tools.spilling import writing
+
     path = world.draft(".json")
-    with path.open("wb") as file:
+    with writing(path), path.open("wb") as file:
         for stream, spool in spools.items():
             file.write(b'%b"%b":"' % (b"{" if stream == "stdout" else b",", stream.encode()))
             spool.pour(file)

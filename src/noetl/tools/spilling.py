@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from json.encoder import encode_basestring
 from pathlib import Path
 from typing import IO
 
-from noetl.ports import Call, World
+from noetl.ports import Call, StoreFailed, World
 
 #: what a task may yield when nobody says otherwise: in memory, and in a file
 IN_MEMORY = 64 * 1024 * 1024
@@ -31,6 +35,36 @@ def escaped(text: str) -> bytes:
     return encode_basestring(text)[1:-1].encode("utf-8", "replace")
 
 
+#: no space on the disk, a quota that is used up, files that may not be larger
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def is_full(code: int | None) -> bool:
+    """Whether an error number says that there is no room."""
+    return code in _FULL
+
+
+def no_room(draft: Path) -> StoreFailed:
+    """The error of a disk that is full: of the machine and not of the task, which can be gone on with."""
+    return StoreFailed(f"the disk of NOETL_HOME is full: there is no room in {draft.parent}")
+
+
+def not_written(draft: Path, code: int) -> StoreFailed:
+    """The error of a draft that a process could not write."""
+    return no_room(draft) if is_full(code) else StoreFailed(f"{draft.parent} cannot be written: {os.strerror(code)}")
+
+
+@contextmanager
+def writing(draft: Path) -> Iterator[None]:
+    """Around whatever writes a draft: StoreFailed where there is no room for it."""
+    try:
+        yield
+    except OSError as error:
+        if is_full(error.errno):
+            raise no_room(draft) from error
+        raise
+
+
 class TextSpool:
     """Text that comes bit by bit: held, until there is so much that it goes to a file, written as JSON has it."""
 
@@ -51,17 +85,19 @@ class TextSpool:
 
     def add(self, text: str) -> None:
         """Take more of it."""
-        if self._file is not None:
-            self._file.write(escaped(text))
+        if self._file is not None and self._path is not None:
+            with writing(self._path):
+                self._file.write(escaped(text))
             self._end = (self._end + text)[-self._keep :]
             return
         self._texts.append(text)
         self._size += len(text)
         if self._most is not None and self._size > self._most:
             self._path = self._world.draft(".text")
-            self._file = self._path.open("wb")
             held, self._texts = "".join(self._texts), []
-            self._file.write(escaped(held))
+            with writing(self._path):
+                self._file = self._path.open("wb")
+                self._file.write(escaped(held))
             self._end = held[-self._keep :]
 
     def text(self) -> str:
@@ -73,12 +109,14 @@ class TextSpool:
         if self._path is None or self._file is None:
             target.write(escaped("".join(self._texts)))
             return
-        self._file.flush()
+        with writing(self._path):
+            self._file.flush()
         with self._path.open("rb") as file:
             shutil.copyfileobj(file, target, 1 << 20)
 
     def close(self) -> None:
         """Let go of the file."""
         if self._file is not None and self._path is not None:
-            self._file.close()
+            with suppress(OSError):  # what does not fit any more is not wanted any more
+                self._file.close()
             self._path.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ from noetl.model.playbook import Playbook, Step, Task
 from noetl.pipeline import machine
 from noetl.pipeline.frame import Frame
 from noetl.pipeline.machine import Finish, RunTask, Sleep
-from noetl.ports import Call, NoCredential, World
+from noetl.ports import Call, NoCredential, StoreFailed, World
 from noetl.worker import auth
 from noetl.worker.render import call_of
 from noetl.worker.surroundings import Surroundings
@@ -119,6 +119,8 @@ class Caller:
         except TimeoutError:
             message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`{_timeout_key(task)}`)"
             return failed(failure("timeout", message, retryable=True))
+        except StoreFailed:  # no failure of the task: when the store can be written again, it runs again
+            raise
         except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
             return broke(error)
         finally:
