@@ -263,6 +263,6 @@ def test_a_disk_without_room_for_a_result_interrupts_the_run_and_does_not_fail_i
     assert f"the disk of NOETL_HOME is full: there is no room in {home}" in done.stderr
     assert "noetl resume" in done.stderr
     assert "failed" not in done.stderr
-    assert json.loads(shell("show", "last", "--json", NOETL_HOME=str(home)).out)["status"] == "interrupted"
+    assert "interrupted" in shell("show", "last", NOETL_HOME=str(home)).out
     again = shell("resume", "last", "--json", NOETL_HOME=str(home))
     assert json.loads(again.out)["output"] == "fine"

@@ -68,6 +68,12 @@ def test_an_argument_that_no_input_gives_is_missed(signature: str, missing: list
     assert [(code, text) for code, _, text in found] == [("missing-argument", name) for name in missing]
 
 
+def test_a_task_with_a_credential_hands_it_to_main_as_auth() -> None:
+    code = block("def main(auth, b):\n    return auth")
+    assert [text for _, _, text in marked(f"    auth: crm\n{code}")] == ["b"]
+    assert [text for _, _, text in marked(code)] == ["auth", "b"]
+
+
 def test_an_input_that_is_a_template_may_give_anything() -> None:
     assert marked("    input: '{{ workload.all }}'\n" + block("def main(b):\n    return b")) == []
 
