@@ -177,7 +177,7 @@ async def test_a_host_that_dies_fails_the_task_and_the_next_one_gets_another(wor
 
     await rows(world, "SELECT 1", file="a.duckdb")
     hosts = await Hosts.of(world)
-    async with hosts.lease(shared=True) as host:
+    async with hosts.lease(shared=True, spec={}) as host:
         pid = host.child._process.pid
         working = asyncio.ensure_future(
             world.task(kind="duckdb", query="SELECT count(*) FROM range(100000000000)", file="a.duckdb")

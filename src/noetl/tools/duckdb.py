@@ -27,6 +27,8 @@ KIND = ToolKind(
     output="rows as maps",
     one_of=(("query", "command"),),
     sql=frozenset({"query", "command"}),
+    keeps_network=True,
+    binds=frozenset({"isolation", "limits.memory_mb"}),
 )
 
 #: a result of more bytes than these, as JSON, is left in a file
@@ -55,7 +57,7 @@ async def run(call: Call, world: World) -> Output:
     }
     hosts = await Hosts.of(world)
     try:
-        async with hosts.lease(shared=file is not None) as host:
+        async with hosts.lease(shared=file is not None, spec=call.spec) as host:
             reply = await host.call("noetl.tools.datahost.statements:run", given)
     except CallFailed as error:
         spill.unlink(missing_ok=True)

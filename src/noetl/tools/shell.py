@@ -208,6 +208,7 @@ def _variables(call: Call) -> dict[str, str]:
 
 def _failed(call: Call, code: int, stdout: str, stderr: str) -> Output:
     from noetl.tools.confine import REASON, REFUSED
+    from noetl.tools.confine.bounds import bounds_of
     from noetl.tools.processes import OUT_OF_TIME, how_it_ended, signal_name
 
     # Shells tell of a signal by 128 and its number.
@@ -220,4 +221,6 @@ def _failed(call: Call, code: int, stdout: str, stderr: str) -> Output:
     message = f"the command {how_it_ended(code)}"
     more: dict[str, Any] = {"exit_code": code} if code > 0 else {"exit_code": 128 - code, "signal": signal_name(code)}
     more |= {"stdout": stdout[-_TRIMMED:], "stderr": stderr[-_TRIMMED:]}
-    return failed(failure("shell", f"{message}: {said}" if said else message, **more))
+    # What a program makes of a refusal seldom says who refused.
+    bound = f" ({words})" if (words := bounds_of(call.spec).words) else ""
+    return failed(failure("shell", f"{message}: {said}{bound}" if said else f"{message}{bound}", **more))

@@ -19,6 +19,7 @@ from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.ports import Call, World
 from noetl.tools.datahost.hosts import CallFailed, Host, Hosts, Reply
 from noetl.tools.transfer.feeding import Feed
+from noetl.tools.transfer.bounds import unreachable
 from noetl.tools.transfer.plan import Plan, Unfit, packed, plan_of
 from noetl.tools.transfer.sending import send
 
@@ -33,8 +34,10 @@ async def transfer(call: Call, world: World) -> Output:
     """Carry out a task of this kind."""
     try:
         plan = plan_of(call, world)
+        if (problem := unreachable(call.spec, plan)) is not None:
+            return failed(problem)
         hosts = await Hosts.of(world)
-        async with hosts.lease(shared=plan.uses_databases) as host:
+        async with hosts.lease(shared=plan.uses_databases, spec=call.spec) as host:
             return ok(await Move(call, world, plan, host).run())
     except Unfit as error:
         return failed(failure("type", str(error)))
