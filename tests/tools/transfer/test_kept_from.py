@@ -42,8 +42,8 @@ async def test_the_process_of_a_restricted_transfer_has_no_sockets_and_others_ke
     hosts = await Hosts.of(world)
     for shared in (True, False):
         async with hosts.lease(shared=shared, spec=spec) as bound, hosts.lease(shared=shared, spec={}) as free:
-            await until(lambda pid=bound.child.pid: has_filter(pid))  # type: ignore[misc]
-            assert not has_filter(free.child.pid)
+            await until(lambda pid=bound.child._process.pid: has_filter(pid))  # type: ignore[misc]
+            assert not has_filter(free.child._process.pid)
 
 
 @pytest.mark.parametrize(
