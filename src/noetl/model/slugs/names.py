@@ -87,7 +87,8 @@ NAMES = (
     explained(
         "unknown-credential",
         title="The keychain does not declare this credential",
-        meaning="A task's `auth`, or a template, names a credential that `keychain` does not list.",
+        meaning="A task's `auth`, or a template, names a credential that `keychain` does not list, or a part that "
+        "its kind does not have; or an entry names a provider that is nearly a known one.",
         why="Credentials are resolved before the first step; one that is not declared is not there.",
         mend="Add it to `keychain`.",
         wrong="""
