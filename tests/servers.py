@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pytest
@@ -52,8 +53,10 @@ class Bucket(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    with Postgres(tmp_path_factory.mktemp("postgres"), settings=QUICK) as server:
+def postgres_server() -> Iterator[Postgres]:
+    # Not below pytest's own folder: the server runs as a user of its own where tests run as root, and each session of
+    # pytest closes that folder to all others again.
+    with TemporaryDirectory(prefix="noetl-postgres-") as name, Postgres(Path(name) / "data", settings=QUICK) as server:
         yield server
 
 

@@ -93,6 +93,16 @@ def test_without_a_point_it_runs_anew_with_the_same_payload(noetl: Noetl, playbo
     assert "from the start" in noetl("show", "last").out
 
 
+def test_what_runs_anew_runs_where_it_ran_before(noetl: Noetl, folder: Path) -> None:
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        (folder / name / "where.yaml").write_text(HEAD % "where" + "  - {step: start, tool: {kind: shell, cmd: pwd}}\n")
+    first = json.loads(noetl("run", "one/where.yaml", "--json").out)
+    noetl("run", "two/where.yaml")
+    again = json.loads(noetl("rerun", first["execution_id"], "--yes", "--json").out)
+    assert again["output"] == first["output"]
+
+
 def test_every_event_of_an_execution_can_be_gone_on_from(noetl: Noetl, playbooks: Path, home: Path) -> None:
     noetl("run", "choice.yaml")
     original = latest(noetl)

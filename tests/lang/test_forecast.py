@@ -157,6 +157,31 @@ def test_every_arc_of_an_inclusive_step_may_be_taken() -> None:
     assert told["steps"][3]["joins"] == ["b", "c"]
 
 
+def test_who_is_not_let_in_does_not_run_and_who_may_be_perhaps_runs() -> None:
+    steps = """
+- {step: a, next: {spec: {mode: inclusive}, arcs: [{step: shut}, {step: open}, {step: perhaps}]}}
+- {step: shut, spec: {policy: {admit: {rules: [{when: "{{ workload.on }}", then: {allow: true}}]}}}, tool: {kind: noop}, next: {arcs: [{step: behind}]}}
+- {step: behind, tool: {kind: noop}}
+- {step: open, spec: {policy: {admit: {rules: [{when: "{{ workload.on }}", then: {allow: false}}, {else: {then: {allow: true}}}]}}}, tool: {kind: noop}}
+- {step: perhaps, spec: {policy: {admit: {rules: [{when: "{{ ctx.n }}", then: {allow: true}}]}}}, tool: {kind: noop}}
+"""
+    told = plan(steps, on=False)
+    assert {step["name"]: step["runs"] for step in told["steps"]} == {"a": "yes", "open": "yes", "perhaps": "perhaps"}
+    assert told["not_run"] == ["shut", "behind"]
+
+
+def test_arcs_beside_a_plan_are_taken_only_if_the_plan_is_empty() -> None:
+    steps = """
+- step: a
+  tool: {kind: python, code: "def main(): return []"}
+  next: {spec: {synthesize: {from: "{{ output.data }}"}}, arcs: [{step: b}]}
+- {step: b, tool: {kind: noop}}
+"""
+    first, second = plan(steps)["steps"]
+    assert first["plans"] == "‹from step a: output.data›"
+    assert (first["next"][0]["taken"], second["runs"]) == ("perhaps", "perhaps")
+
+
 def test_a_circle_is_told_once() -> None:
     steps = '- {step: a, tool: {kind: noop}, next: {arcs: [{step: a, when: "{{ ctx.n | default(0) < 3 }}"}, {step: end}]}}\n- {step: end}\n'
     assert [(step["name"], step["runs"]) for step in plan(steps)["steps"]] == [("a", "yes"), ("end", "perhaps")]

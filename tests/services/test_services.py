@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
@@ -22,9 +23,8 @@ def test_a_wrong_password_is_refused(database: Database) -> None:
         psycopg.connect(wrong)
 
 
-def test_a_server_keeps_its_data_and_its_port_over_a_crash(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    with Postgres(folder) as server:
+def test_a_server_keeps_its_data_and_its_port_over_a_crash() -> None:
+    with TemporaryDirectory(prefix="noetl-postgres-") as name, Postgres(Path(name) / "data") as server:
         with psycopg.connect(server.url()) as connection:
             connection.execute("CREATE TABLE t AS SELECT 7 AS n")
         server.stop(at_once=True)

@@ -31,6 +31,7 @@ MOCK = "  mocks: {get: {data: {n: 2, list: [1, 2], deep: {x: {y: z}}}}}\n"
         "{ctx: {a: {deep: {x: {y: z}}, list: [1, 2]}}}",
         '{ctx: {a: "{{ it.n == 2 and it.list[1] == 2 }}"}}',
         "{error: null}",
+        '{error: "{{ it is none }}"}',
         "{route: [start, a, b, both]}",
         "{route: [start, [b, a], both]}",
         "{arcs: {start: [a, b], a: both, both: []}}",
@@ -54,6 +55,8 @@ def test_what_is_as_expected_passes(bench: Make, expected: str) -> None:
     [
         ("{status: failed}", "the run completed, and should have failed"),
         ("{error: {kind: x}}", "the run completed, and should have failed"),
+        ("{status: completed, error: {kind: x}}", "there is no error"),
+        ("{error: \"{{ it.kind == 'x' }}\"}", "`error` is null"),
         ("{output: {n: 3}}", "`output.n` is 2, not 3"),
         ('{output: {n: "2"}}', '`output.n` is 2, not "2"'),
         ("{output: {n: true}}", "`output.n` is 2, not true"),

@@ -256,6 +256,17 @@ keychain: [{name: api, kind: bearer, from: {env: NOBODY_HAS_THIS}}]
 """)) == []  # fmt: skip
 
 
+def test_a_secret_that_a_real_task_gets_is_not_told(bench: Make) -> None:
+    steps = """
+- {step: get, tool: {kind: python, input: {t: "{{ keychain.api.token }}"}, code: "def main(t): return len(t)"}}
+keychain: [{name: api, kind: bearer, from: {file: token.txt}}]
+"""
+    tried = bench(steps)
+    tried.put("token.txt", "sekrettoken1234567")
+    told = said(tried.one("  real: [python]\n  expect: {calls: {get: [{input: {t: other}}]}}"))
+    assert told == ['`calls.get[0].input.t` is "[redacted]", not "other"']
+
+
 def test_a_large_answer_goes_through_the_result_store(bench: Make) -> None:
     steps = '\n- {step: get, tool: {kind: http, url: x}, set: {ctx.n: "{{ output.data.rows | length }}"}}\n'
     result = bench(steps).one("""

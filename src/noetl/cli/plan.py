@@ -65,6 +65,8 @@ def _step(step: Mapping[str, Any]) -> Iterator[str]:
         yield f"{task['name']}: {task['kind']}{auth}"
         for name, value in {**task["with"], **({"input": task["input"]} if "input" in task else {})}.items():
             yield from (f"  {line}" for line in _values(name, value))
+    if "plans" in step:
+        yield f"plans further steps: {_short(step['plans'])}"
     for arc in step["next"]:
         condition = f" when {arc['when']}" if "when" in arc else ""
         yield f"{_TAKEN[arc['taken']]} {arc['to']}{condition}{_WHY[arc['taken']]}"

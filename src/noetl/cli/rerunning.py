@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from noetl.cli.files import near, one_file, read
 from noetl.cli.loading import as_given, collector_off, refuse
 from noetl.cli.payload import check_payload
@@ -79,6 +81,7 @@ def prepared(house: House, summary: Summary, asked: Asked, *, as_document: bool)
             refuse(refused, json=as_document)
     at = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="microseconds")
     if seq <= 1:  # all that would be kept is the request itself
+        source = replace(source, file=_file(events, source, asked) or source.file)
         return _anew(house, summary, events, (source, net), _kinds(house, ran), defaults, at)
     heir = Heir(new_execution_id(time.time()), net, source.hash, _file(events, source, asked), at, defaults)
     made = _forked(house, events[:seq], heir, asked)

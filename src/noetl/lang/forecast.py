@@ -15,7 +15,7 @@ from noetl.lang.explain import written
 from noetl.lang.foresight import Sight, config_of, ctx_writers, foreseen, holds, is_known, step_writers
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.net import Net
-from noetl.model.playbook import Arc, Loop, Step, Task
+from noetl.model.playbook import Admission, Arc, Loop, Step, Task
 
 YES, PERHAPS, ON_FAILURE, NO = "yes", "perhaps", "on failure", "no"
 #: the surer one first
@@ -32,7 +32,7 @@ def forecast(net: Net, workload: Mapping[str, Any], kinds: Mapping[str, ToolKind
     playbook = net.playbook
     sight = Sight({"workload": workload, "ctx": {}}, frozenset({"ctx"}), {}, ctx_writers(playbook))
     ways = {name: _ways(step, sight) for name, step in net.steps.items()}
-    sure = _surest(net, ways)
+    sure = _surest(net, ways, {name: _admitted(step.admission, sight) for name, step in net.steps.items()})
     return {
         "name": playbook.name,
         "path": playbook.path,
@@ -42,20 +42,31 @@ def forecast(net: Net, workload: Mapping[str, Any], kinds: Mapping[str, ToolKind
     }
 
 
-def _surest(net: Net, ways: Mapping[str, list[_Way]]) -> dict[str, str]:
+def _surest(net: Net, ways: Mapping[str, list[_Way]], admitted: Mapping[str, str]) -> dict[str, str]:
     """The steps that may run, the nearest first, and how sure that is."""
-    sure = {net.start: YES}
-    waiting = [net.start]
+    sure = {net.start: admitted[net.start]} if admitted[net.start] != NO else {}
+    waiting = list(sure)
     while waiting:
         name = waiting.pop(0)
         for arc, taken in ways[name]:
-            if arc.step is None or taken == NO:
+            if arc.step is None or NO in (taken, admitted[arc.step]):
                 continue
-            runs = max(sure[name], taken, key=_ORDER.index)
+            runs = max(sure[name], taken, admitted[arc.step], key=_ORDER.index)
             if arc.step not in sure or _ORDER.index(runs) < _ORDER.index(sure[arc.step]):
                 sure[arc.step] = runs
                 waiting.append(arc.step)
     return sure
+
+
+def _admitted(admission: Admission, sight: Sight) -> str:
+    """Whether tokens are let in, as the first rule that holds says; nobody else is."""
+    for rule in admission.rules if admission.rules is not None else ():
+        held = holds(rule.when, sight, by_default=True)  # type: ignore[arg-type]  # a Guard is a Condition
+        if held is None:
+            return PERHAPS
+        if held:
+            return YES if rule.allow else NO
+    return YES if admission.rules is None else NO
 
 
 # --- arcs ------------------------------------------------------------------------------------------------------------
@@ -78,7 +89,8 @@ def _ways(step: Step, sight: Sight) -> list[_Way]:
             verdict = PERHAPS if any(way.taken == PERHAPS for way in ways) else YES
         if verdict == NO and _verdict(arc, badly, failing=True) != NO:
             verdict = ON_FAILURE
-        ways.append(_Way(arc, verdict))
+        # A plan that holds steps takes the place of all arcs.
+        ways.append(_Way(arc, PERHAPS if verdict == YES and step.router.synthesize is not None else verdict))
     return ways
 
 
@@ -126,6 +138,8 @@ def _step(
         inside = inside.with_scopes(input={})
     made["tasks"] = _tasks(step.tasks, inside, kinds)
     ends = {ON_FAILURE: "step.failed"}
+    if step.router.synthesize is not None:
+        made["plans"] = foreseen(step.router.synthesize.plan, _ended(step, sight, "step.done"))
     made["next"] = [_arc(way, _ended(step, sight, ends.get(way.taken, "step.done"))) for way in ways]
     return made
 

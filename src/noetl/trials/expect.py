@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from noetl.lang.invariants import span
-from noetl.lang.node import ListNode, MapNode, Node, Scalar, plain
+from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, plain
 from noetl.model.events import Event
 from noetl.trials.match import Mismatch, mismatches, shown
 from noetl.trials.perform import Performance
@@ -18,6 +18,7 @@ _NEVER = "never ran"
 def unmet(expect: MapNode | None, name_at: tuple[int, int], done: Performance) -> list[Mismatch]:
     """What is not as expected, in the order of the file."""
     found = list(_status(expect, name_at, done))
+    ended_otherwise = bool(found)
     scopes = {
         "workload": done.state.workload,
         "ctx": done.state.ctx,
@@ -26,25 +27,33 @@ def unmet(expect: MapNode | None, name_at: tuple[int, int], done: Performance) -
     }
     for entry in expect.entries if expect is not None else ():
         check = _CHECKS.get(entry.name)
-        if check is not None:
+        # That there is no error has been told with how it ended.
+        told = entry.name == "error" and ended_otherwise and done.state.error is None
+        if check is not None and not told:
             found += check(entry.value, done, scopes)
     return found
 
 
 def _status(expect: MapNode | None, name_at: tuple[int, int], done: Performance) -> Iterator[Mismatch]:
-    """A case that says nothing of it expects the run to complete; one that expects an error, to fail."""
+    """How the run ended."""
     said = expect.get("status") if expect is not None else None
     error = expect.entry("error") if expect is not None else None
-    expects_error = error is not None and plain(error.value) is not None
-    wanted = said.text if isinstance(said, Scalar) else "failed" if expects_error else "completed"
+    wanted = said.text if isinstance(said, Scalar) else _wanted(error)
     got = done.state.status
-    if got == wanted:
+    if got == wanted or wanted is None:
         return
     at = span(said) if said is not None else span(error.key) if error is not None else name_at
     why = ""
     if done.state.error is not None and wanted == "completed":
         why = f": {done.state.error.get('kind')}: {done.state.error.get('message')}"
     yield Mismatch(at, f"the run {got}, and should have {wanted}{why}", wanted, got)
+
+
+def _wanted(error: Entry | None) -> str | None:
+    """A case that says nothing of it expects the run to complete; one that expects an error, to fail; a condition decides."""
+    if error is None or plain(error.value) is None:
+        return "completed"
+    return "failed" if isinstance(error.value, MapNode) else None
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -183,7 +192,8 @@ def _stalled(node: Node, done: Performance, scopes: _Scopes) -> Iterator[Mismatc
 
 def _error(node: Node, done: Performance, scopes: _Scopes) -> Iterator[Mismatch]:
     if done.state.error is None and isinstance(node, MapNode):
-        return  # that it completed has been told
+        yield Mismatch(span(node), "there is no error", plain(node), None)
+        return
     yield from mismatches(node, done.state.error, "error", scopes)
 
 

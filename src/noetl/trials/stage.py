@@ -24,7 +24,7 @@ from noetl.model.output import Output, Spilled
 from noetl.model.playbook import Playbook, Step, Task
 from noetl.model.source import Span
 from noetl.model.state import parse_label
-from noetl.ports import Call, World
+from noetl.ports import Call, Keychain, World
 from noetl.tools.registry import Kinds
 from noetl.trials.cassette import Cassette
 from noetl.trials.clock import TrialLoop
@@ -106,9 +106,10 @@ class Stage:
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
-    def note(self, kind: ToolKind, call: Call) -> dict[str, Any]:
-        """Remember a call; what it was made with."""
+    def note(self, kind: ToolKind, call: Call, world: World | None = None) -> dict[str, Any]:
+        """Remember a call; what it was made with, secrets apart."""
         view = view_of(kind, call)
+        view = view if world is None else _clean(view, world)
         playbook = self.playbook_of(call.execution_id)
         path = playbook.path if playbook is not None and call.execution_id != self.root else ""
         self.made[call.key, call.attempt] = Made(path, call.step, call.task, view)
@@ -116,7 +117,7 @@ class Stage:
 
     async def run(self, kind: ToolKind, module: Any, call: Call, world: World) -> Output:
         """What a task yields."""
-        view = self.note(kind, call)
+        view = self.note(kind, call, world)
         names = self._names(call)
         name = next((name for name in names if name in self.case.mocks), None)
         try:
@@ -158,7 +159,7 @@ class Stage:
             output = await self._really(module, call, world)
             if isinstance(output["data"], Spilled):
                 output = {**output, "data": await self.load(output["data"])}
-            self.cassette.keep(run, f"{call.step}.{call.task}", _clean(view, world), _clean(output, world))
+            self.cassette.keep(run, f"{call.step}.{call.task}", view, _clean(output, world))
             return output
         found = self.cassette.find(run, view)
         if isinstance(found, dict):
@@ -208,7 +209,7 @@ class StageKinds(Kinds):
         if not hasattr(own, "run"):
             return made
         if kind.effect_free and not iscoroutinefunction(own.run):
-            made.run = lambda call, world: (stage.note(kind, call), own.run(call, world))[1]
+            made.run = lambda call, world: (stage.note(kind, call, world), own.run(call, world))[1]
             return made
 
         async def run(call: Call, world: World) -> Output:
@@ -248,9 +249,9 @@ def _shown(value: Any) -> Any:
 
 
 def _clean(value: Any, world: World) -> Any:
-    """Data without the secrets that the execution's keychain has given out, where it has one."""
-    keychain = getattr(world, "keychain", None)
-    return value if keychain is None else keychain.redactor.clean(value)[0]
+    """Data without the secrets that the execution's keychain has given out."""
+    keychain: Keychain = world.keychain  # type: ignore[attr-defined]  # of ours, which has one
+    return keychain.redactor.clean(value)[0]
 
 
 def _plain(value: Any) -> Any:

@@ -97,7 +97,10 @@ def test_chunks_that_came_together_are_not_brought_twice(tmp_path: Path, when: s
     with (tmp_path / "in.csv").open("w") as file:
         file.write("id,v\n")
         file.writelines(f"{n},{'x' * 50}\n" for n in range(rows))
-    targets = [{"kind": "duckdb", "file": "o.duckdb", "table": "t"}, {"kind": "file", "path": "a.csv", "mode": "append"}]
+    targets = [
+        {"kind": "duckdb", "file": "o.duckdb", "table": "t"},
+        {"kind": "file", "path": "a.csv", "mode": "append"},
+    ]
     task = {"kind": "transfer", "source": {"kind": "file", "path": "in.csv"}, "targets": targets}
     assert attempt(tmp_path, task, 2, when) is None
     output = attempt(tmp_path, task)

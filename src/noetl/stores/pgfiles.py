@@ -1,0 +1,59 @@
+"""The database of executions in PostgreSQL: connections, and tables that are made once, by one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from noetl.ports import StoreFailed
+from noetl.stores.queries import schema
+
+if TYPE_CHECKING:
+    import psycopg
+
+#: of the schema; each change of it is a new number
+VERSION: Final = 1
+NOT_INSTALLED: Final = "the driver for PostgreSQL is not installed; it comes with: pip install 'noetl[postgres]'"
+#: only one process at a time makes tables: "NoET"
+_MAKING: Final = 0x4E6F4554
+_CONNECT_S: Final = 10
+
+
+def connect(url: str) -> psycopg.Connection[Any]:
+    """A connection whose transactions are begun by hand. StoreFailed: there is none to be had."""
+    try:
+        import psycopg
+    except ImportError:
+        raise StoreFailed(NOT_INSTALLED) from None
+    try:
+        return psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_S, application_name="noetl")
+    except psycopg.Error as error:
+        raise explained(error) from error
+
+
+def prepare(connection: psycopg.Connection[Any]) -> None:
+    """Make the tables if they are not there; those of a later version are refused."""
+    import psycopg
+
+    try:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
+            connection.execute("CREATE SCHEMA IF NOT EXISTS noetl")
+            connection.execute("CREATE TABLE IF NOT EXISTS noetl.version (version int NOT NULL)")
+            found = connection.execute("SELECT max(version) FROM noetl.version").fetchone()
+            version = found[0] if found is not None else None
+            if version is None:
+                connection.execute(schema("postgres").encode())
+                connection.execute("INSERT INTO noetl.version VALUES (%s)", (VERSION,))
+            elif version > VERSION:
+                raise StoreFailed(
+                    f"the database was written by a later version of NoETL (its schema is {version}, this one knows "
+                    f"{VERSION}): use that version, or another database"
+                )
+    except psycopg.Error as error:
+        raise explained(error) from error
+
+
+def explained(error: Exception) -> StoreFailed:
+    """What PostgreSQL reports, as the port does; an address with a password is no part of it."""
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return StoreFailed(f"the database of executions cannot be used: {first}")

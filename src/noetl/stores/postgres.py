@@ -1,0 +1,146 @@
+"""PostgresLog: executions in a PostgreSQL database, which any number of processes on any machine may use.
+
+Who runs executions says so again and again, from a thread of its own; by the database's clock it is believed to live
+until some seconds after it last did.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Event as Flag
+from threading import Thread, get_ident
+from typing import TYPE_CHECKING, Any, Final
+
+from noetl.ports import StoreFailed
+from noetl.stores.desk import Job
+from noetl.stores.pgfiles import connect, explained, prepare
+from noetl.stores.pgwriter import PgWriter
+from noetl.stores.queries import queries
+from noetl.stores.sqllog import SqlLog
+
+if TYPE_CHECKING:
+    import psycopg
+
+_SQL = queries("postgres")
+#: seconds that an owner is believed to live without a sign of it
+LEASE_S: Final = 10.0
+
+
+class PostgresLog(SqlLog):
+    """An `EventLog`; an append survives what the database survives."""
+
+    def __init__(self, url: str, *, lease_s: float = LEASE_S) -> None:
+        self._url = url
+        self._lease_s = lease_s
+        self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(6)}"
+        self._readers: dict[int, psycopg.Connection[Any]] = {}
+        self._closed = False
+        first = self._readers[get_ident()] = connect(url)
+        try:
+            prepare(first)
+        except BaseException:
+            first.close()
+            raise
+        self._resigned = Flag()
+        self._living: Thread | None = None
+        super().__init__(PgWriter(lambda: connect(url)))
+
+    # --- what PostgreSQL does in its own way ------------------------------------------------------------------------------
+
+    def _rows(self, name: str, *params: Any) -> list[tuple[Any, ...]]:
+        import psycopg
+
+        given: Any = {"limit": params[0], "parent": params[1]} if name in ("summaries", "unfinished") else params
+        again = True
+        while True:
+            try:
+                return self._reader().execute(_SQL[name], given).fetchall()
+            except psycopg.Error as error:
+                # The server may have been started anew since the last question; nothing was changed by this one.
+                if not (again and self._reader_is_gone()):
+                    raise explained(error) from error
+                again = False
+
+    def _job(self, name: str, rows: list[tuple[Any, ...]]) -> Job:
+        def write(connection: psycopg.Connection[Any]) -> None:
+            with connection.cursor() as cursor:
+                cursor.executemany(_SQL[name], rows)
+
+        return write
+
+    def _claim(self, connection: psycopg.Connection[Any], execution_id: str) -> bool:
+        if self._living is None:
+            connection.execute(_SQL["enrol"], (self._name, self._lease_s))
+            self._living = Thread(target=self._live, name="noetl-alive", daemon=True)
+            self._living.start()
+        return connection.execute(_SQL["own"], (execution_id, self._name)).fetchone() is not None
+
+    def _alive(self, owners: Iterable[str]) -> set[str]:
+        wanted = list(owners)
+        return {row[0] for row in self._rows("alive", wanted)} if wanted else set()
+
+    @property
+    def _me(self) -> str:
+        return self._name
+
+    def _live(self) -> None:
+        """Show that this process lives, until it resigns."""
+        connection: psycopg.Connection[Any] | None = None
+        while not self._resigned.wait(self._lease_s / 3):
+            # A database that is away for a while is asked again at the next turn.
+            with suppress(Exception):
+                if connection is None or connection.closed:
+                    connection = connect(self._url)
+                connection.execute(_SQL["enrol"], (self._name, self._lease_s))
+        with suppress(Exception):
+            connection = connection if connection is not None and not connection.closed else connect(self._url)
+            connection.execute(_SQL["resign"], (self._name,))
+            connection.close()
+
+    # --- checking (see `verify`) -------------------------------------------------------------------------------------
+
+    def damage(self) -> list[str]:
+        """What is wrong with the store as a whole: that is for the database's own tools to say."""
+        return []
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """Inside of this, what this thread reads does not change."""
+        reader = self._reader()
+        reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            yield
+        finally:
+            reader.execute("ROLLBACK")
+
+    # --- connections -------------------------------------------------------------------------------------------------
+
+    def _reader(self) -> psycopg.Connection[Any]:
+        """This thread's connection. An id of a thread is used again only after its end, so is the connection."""
+        if self._closed:
+            raise StoreFailed("the database of executions is closed")
+        found = self._readers.get(get_ident())
+        if found is None or found.closed:
+            found = self._readers[get_ident()] = connect(self._url)
+        return found
+
+    def _reader_is_gone(self) -> bool:
+        found = self._readers.get(get_ident())
+        return found is None or found.broken or found.closed
+
+    async def close(self) -> None:
+        """See the port."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._desk.close()
+        self._resigned.set()
+        if self._living is not None:
+            self._living.join()
+        for connection in self._readers.values():
+            connection.close()
+        self._readers.clear()

@@ -1,0 +1,100 @@
+-- name: heads
+-- in one order, so that two who append to the same executions do not wait for each other
+SELECT execution_id, seq, hash FROM noetl.execution WHERE execution_id = ANY(%s) ORDER BY execution_id FOR UPDATE;
+
+-- name: add_events
+INSERT INTO noetl.event (execution_id, seq, body, hash)
+SELECT * FROM unnest(%s::text[], %s::bigint[], %s::bytea[], %s::bytea[]);
+
+-- name: add_executions
+INSERT INTO noetl.execution
+    (execution_id, path, playbook, parent, requested_at, status, updated_at, seq, hash, over)
+SELECT *, '', '', 0, ''::bytea, false FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[]);
+
+-- name: update_executions
+UPDATE noetl.execution e SET status = u.status, updated_at = u.updated_at, seq = u.seq, hash = u.hash, over = u.over
+FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[], %s::bytea[], %s::boolean[])
+    AS u (execution_id, status, updated_at, seq, hash, over)
+WHERE e.execution_id = u.execution_id;
+
+-- name: events
+SELECT seq, body, hash FROM noetl.event WHERE execution_id = %s AND seq >= %s ORDER BY seq LIMIT %s;
+
+-- name: summaries
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
+FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id)
+WHERE %(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END)
+ORDER BY number DESC LIMIT %(limit)s;
+
+-- name: unfinished
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
+FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id)
+WHERE NOT over
+    AND (%(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END))
+ORDER BY number DESC LIMIT %(limit)s;
+
+-- name: summaries_between
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
+FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id)
+WHERE execution_id BETWEEN %s AND %s
+ORDER BY execution_id LIMIT %s;
+
+-- name: execution_ids
+SELECT execution_id FROM noetl.execution UNION SELECT DISTINCT execution_id FROM noetl.event ORDER BY 1;
+
+-- name: enrol
+INSERT INTO noetl.owner (owner, until) VALUES (%s, clock_timestamp() + %s * interval '1 second')
+ON CONFLICT (owner) DO UPDATE SET until = excluded.until;
+
+-- name: resign
+DELETE FROM noetl.owner WHERE owner = %s;
+
+-- name: alive
+SELECT owner FROM noetl.owner WHERE owner = ANY(%s) AND until > clock_timestamp();
+
+-- name: own
+-- nothing comes back if somebody else who lives owns it
+INSERT INTO noetl.ownership AS o (execution_id, owner) VALUES (%s, %s)
+ON CONFLICT (execution_id) DO UPDATE SET owner = excluded.owner
+WHERE o.owner = excluded.owner
+    OR NOT EXISTS (SELECT 1 FROM noetl.owner w WHERE w.owner = o.owner AND w.until > clock_timestamp())
+RETURNING 1;
+
+-- name: add_snapshot
+INSERT INTO noetl.snapshot (execution_id, seq, body) VALUES (%s, %s, %s)
+ON CONFLICT (execution_id, seq) DO UPDATE SET body = excluded.body;
+
+-- name: forget_snapshots
+DELETE FROM noetl.snapshot WHERE execution_id = %(id)s AND seq <= (
+    SELECT seq FROM noetl.snapshot WHERE execution_id = %(id)s ORDER BY seq DESC LIMIT 1 OFFSET %(kept)s
+);
+
+-- name: snapshot
+SELECT seq, body FROM noetl.snapshot WHERE execution_id = %s AND seq <= %s ORDER BY seq DESC LIMIT 1;
+
+-- name: add_source
+INSERT INTO noetl.source (hash, text, file, legacy) VALUES (%s, %s, %s, %s)
+ON CONFLICT (hash) DO UPDATE SET text = excluded.text, file = excluded.file, legacy = excluded.legacy;
+
+-- name: source
+SELECT hash, text, file, legacy FROM noetl.source WHERE hash = %s;
+
+-- name: latest_source
+SELECT hash, text, file, legacy FROM noetl.source
+WHERE hash = (SELECT playbook FROM noetl.execution WHERE path = %s ORDER BY number DESC LIMIT 1);
+
+-- name: add_request
+INSERT INTO noetl.inbox (execution_id, body) VALUES (%s, %s);
+
+-- name: requests
+SELECT number, execution_id, body FROM noetl.inbox JOIN noetl.ownership USING (execution_id)
+WHERE owner = %s ORDER BY number;
+
+-- name: forget_request
+DELETE FROM noetl.inbox WHERE number = %s;
+
+-- name: add_line
+INSERT INTO noetl.line (execution_id, body) VALUES (%s, %s);
+
+-- name: lines
+SELECT number, body FROM noetl.line WHERE execution_id = %s AND number > %s ORDER BY number;
