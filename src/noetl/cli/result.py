@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from noetl.model.output import Output
+    from noetl.ports import EventLog
 
 FORMATS = ("json", "ndjson", "csv", "parquet", "raw")
 
@@ -31,7 +32,7 @@ FORMATS = ("json", "ndjson", "csv", "parquet", "raw")
 )
 @click.option("--json", "as_data", is_flag=True, help="The same as `--format json`.")
 @click.option("--range", "some", metavar="A:B", help="Of a list only the elements from A up to and without B.")
-@click.option("-o", "--output", "file", metavar="FILE", type=click.Path(dir_okay=False), help="Write to a file.")
+@click.option("-o", "--output", "file", metavar="FILE", type=click.Path(dir_okay=False), help="Write to a file; folders that are missing are made.")
 def command(
     *,
     what: str,
@@ -53,8 +54,9 @@ def command(
     if form is None and not as_data and file is None and sys.stdout.isatty():
         screen(payload)
         return
+    form = "json" if as_data else form or _form_of(file)
     with _target(file) as target:
-        written = write(payload, form or _form_of(file) or "json", target)
+        written = write(payload, form, target)
     if file is not None:
         note(f"{file}: {written:,} bytes")
 
@@ -63,13 +65,21 @@ def _target(file: str | None) -> AbstractContextManager[IO[bytes]]:
     if file is None:
         sys.stdout.flush()
         return nullcontext(sys.stdout.buffer)
-    return Path(file).open("wb")
+    try:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        return Path(file).open("wb")
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written ({error.strerror})") from None
 
 
-def _form_of(file: str | None) -> str | None:
-    """What the name of a file asks for."""
-    endings = {".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv", ".parquet": "parquet", ".txt": "raw"}
-    return endings.get(Path(file).suffix) if file is not None else None
+def _form_of(file: str | None) -> str:
+    """What the name of a file asks for; JSON where it asks for nothing."""
+    ending = Path(file).suffix.lower() if file is not None else ""
+    known = {"": "json", ".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv"}
+    known |= {".parquet": "parquet", ".txt": "raw"}
+    if ending not in known:
+        raise UsageError(f"the name {file} does not say how to write it: give --format ({', '.join(FORMATS)})")
+    return known[ending]
 
 
 def range_of(text: str | None) -> tuple[int, int | None]:
@@ -125,8 +135,26 @@ def _recorded(what: str, step: str | None, iteration: str | None) -> Output:
         else:
             check_step(log, summary, step)
             found = output_of_step(log, summary.execution_id, step, iteration)
-            which = f"iteration {iteration} of step `{step}`" if iteration is not None else f"step `{step}`"
-            missing = f"{which} of {summary.execution_id} has not ended well, so it has no output"
+            missing = "" if found is not None else _why_none(log, summary.execution_id, step, iteration)
     if found is None:
         raise UsageError(missing)
     return found
+
+
+def _why_none(log: EventLog, execution_id: str, step: str, iteration: str | None) -> str:
+    """Why a step, or an iteration of it, has no output."""
+    from noetl.server.history import state_at
+
+    info = state_at(log, execution_id).steps.get(step)
+    if info is None or info.started_at is None:
+        return f"step `{step}` of {execution_id} never ran; `noetl why {execution_id} {step}` says why"
+    which = f"step `{step}`"
+    if iteration is not None:
+        which = f"iteration {iteration} of {which}"
+        total = info.loop["total"] if info.loop is not None else None
+        if info.loop is None and info.status != "running":
+            return f"step `{step}` of {execution_id} has no loop, so it has no iterations"
+        if total is not None and not (iteration.partition(".")[0].isdecimal() and int(iteration.partition(".")[0]) < total):
+            there = f"they are counted from 0 to {total - 1}" if total else "there are none"
+            return f"there is no {which} of {execution_id}: {there}"
+    return f"{which} of {execution_id} has not ended well, so it has no output"

@@ -142,14 +142,13 @@ def _yielded(data: Any, stored: Mapping[str, Any] | None, content: Content) -> A
 
 def _side(run: Run) -> Side:
     state = run.state
-    took = seconds(state.timestamp) - state.started if state.started else 0.0
     return Side(
         state.execution_id,
         state.path,
         state.playbook,
         run.status,
         state.seq,
-        round(took, 6),
+        round(state.took, 6),
         state.error,
         state.stalled,
         state.origin,

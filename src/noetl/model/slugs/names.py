@@ -4,6 +4,29 @@ from noetl.model.slugs.entry import explained
 
 NAMES = (
     explained(
+        "steps-status-only",
+        title="Only the status of a step is in sight",
+        meaning="A template reads something else than `steps.<name>.status` of another step.",
+        why="What a step yields travels only as far as somebody carries it: a log that kept all outputs in sight would "
+        "grow with every run.",
+        mend="Keep what you need with `set` on that step, and read it from `ctx`.",
+        wrong="""
+            - step: start
+              tool: {kind: noop, output: 1}
+              next: {arcs: [{step: end}]}
+            - step: end
+              tool: {kind: noop, output: "{{ steps.start.output.data }}"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop, output: 1}
+              set: {ctx.start: "{{ output.data }}"}
+              next: {arcs: [{step: end}]}
+            - step: end
+              tool: {kind: noop, output: "{{ ctx.start }}"}
+        """,
+    ),
+    explained(
         "duplicate-step",
         title="Two steps have the same name",
         meaning="A step of this name stands further up.",
