@@ -151,13 +151,9 @@ LARGE = (
 )
 
 
-def test_what_is_stored_is_compared_by_its_content_and_not_by_its_place(
-    noetl: Noetl, folder: Path, home: Path
-) -> None:
+def test_what_is_stored_is_compared_by_its_content_and_not_by_its_place(noetl: Noetl, folder: Path, home: Path) -> None:
     (folder / "large.yaml").write_text(LARGE)
-    runs = [
-        json.loads(noetl("run", "large.yaml", "--set", f"k={k}", "--json").out)["execution_id"] for k in (2, 2, 3)
-    ]
+    runs = [json.loads(noetl("run", "large.yaml", "--set", f"k={k}", "--json").out)["execution_id"] for k in (2, 2, 3)]
     same = noetl("diff", *runs[:2])
     assert "they came to the same" in same.out
     other: dict[str, Any] = json.loads(noetl("diff", *runs[1:], "--json").out)

@@ -258,7 +258,9 @@ def test_a_disk_without_room_for_a_result_interrupts_the_run_and_does_not_fail_i
     (folder / "full.yaml").write_text(FULL % tool)
     # No file may have more than 750 kB: to whoever writes one, that is a disk that is full.
     limited = ["sh", "-c", 'ulimit -f 1500; exec "$@"', "sh", *shell.command("run", "full.yaml")]
-    done = subprocess.run(limited, check=False, capture_output=True, text=True, env={**shell.environment, "NOETL_HOME": str(home)})
+    done = subprocess.run(
+        limited, check=False, capture_output=True, text=True, env={**shell.environment, "NOETL_HOME": str(home)}
+    )
     assert done.returncode == 1
     assert f"the disk of NOETL_HOME is full: there is no room in {home}" in done.stderr
     assert "noetl resume" in done.stderr

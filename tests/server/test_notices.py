@@ -170,7 +170,9 @@ def test_a_playbook_under_test_tells_nobody(tmp_path: Path) -> None:
         hearer = Hearer()
         async with hearer.listening() as url:
             (tmp_path / "main.yaml").write_text(HEAD % "main" + FAILS)
-            case = json.dumps({"name": "it", "payload": {"url": url}, "real": ["shell"], "expect": {"status": "failed"}})
+            case = json.dumps(
+                {"name": "it", "payload": {"url": url}, "real": ["shell"], "expect": {"status": "failed"}}
+            )
             text = f"playbook: main.yaml\ntests: [{case}]\n".encode()
             session = Session(Wishes(), tmp_path / "home", {"PATH": "/usr/bin:/bin"})
             file = tmp_path / "main.test.yaml"
@@ -186,7 +188,11 @@ def test_the_page_about_it_shows_what_arrives(tmp_path: Path) -> None:
     text = page.partition("```yaml\n")[2].partition("```")[0]
     shown = json.loads(page.partition("```json\n")[2].partition("```")[0])
     hearer = Hearer()
-    run(tmp_path, text.replace("https://hooks.example.com", "{{ workload.url }}").replace("workload:", "workload:\n  url: x"), hearer)
+    run(
+        tmp_path,
+        text.replace("https://hooks.example.com", "{{ workload.url }}").replace("workload:", "workload:\n  url: x"),
+        hearer,
+    )
     ((path, headers, told),) = hearer.heard
     assert (path, headers["X-Team"]) == ("/nightly", "data")
     assert told.keys() == shown.keys()

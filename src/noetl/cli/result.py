@@ -32,7 +32,14 @@ FORMATS = ("json", "ndjson", "csv", "parquet", "raw")
 )
 @click.option("--json", "as_data", is_flag=True, help="The same as `--format json`.")
 @click.option("--range", "some", metavar="A:B", help="Of a list only the elements from A up to and without B.")
-@click.option("-o", "--output", "file", metavar="FILE", type=click.Path(dir_okay=False), help="Write to a file; folders that are missing are made.")
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write to a file; folders that are missing are made.",
+)
 def command(
     *,
     what: str,
@@ -154,7 +161,9 @@ def _why_none(log: EventLog, execution_id: str, step: str, iteration: str | None
         total = info.loop["total"] if info.loop is not None else None
         if info.loop is None and info.status != "running":
             return f"step `{step}` of {execution_id} has no loop, so it has no iterations"
-        if total is not None and not (iteration.partition(".")[0].isdecimal() and int(iteration.partition(".")[0]) < total):
+        if total is not None and not (
+            iteration.partition(".")[0].isdecimal() and int(iteration.partition(".")[0]) < total
+        ):
             there = f"they are counted from 0 to {total - 1}" if total else "there are none"
             return f"there is no {which} of {execution_id}: {there}"
     return f"{which} of {execution_id} has not ended well, so it has no output"

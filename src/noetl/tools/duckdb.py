@@ -20,7 +20,10 @@ KIND = ToolKind(
     keys={
         "query": Key(Text(templated=True), "One or many statements; the last one's rows are the output."),
         "command": Key(Text(templated=True), "The same as `query`."),
-        "file": Key(Text(templated=True), "The database file, made with its folder where it is not there; in memory, for this task alone, when left out."),
+        "file": Key(
+            Text(templated=True),
+            "The database file, made with its folder where it is not there; in memory, for this task alone, when left out.",
+        ),
         "params": Key(OneOf((MapOf(Anything()), Text(templated=True))), "Values for `:name` and `%(name)s`."),
     },
     input=InputRole.ARGUMENTS,

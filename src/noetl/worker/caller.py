@@ -147,7 +147,7 @@ class Caller:
             frame.problem = await self.problem()
             move = machine.advance(frame, output, self.around.moment())
         ended: Output = move.facts[-1].payload["output"]
-        return ended
+        return _told(ended, str(call.config["task"]))
 
     async def _workbook_task(self, move: RunTask, outer: Call) -> Output:
         call = await self.ready(move, None, outer)
@@ -159,6 +159,15 @@ class Caller:
         if isinstance(output["data"], Spilled):
             output = {**output, "data": await self.world.results.load(output["data"])}
         return output
+
+
+def _told(output: Output, name: str) -> Output:
+    """An output whose error says which task of the workbook it comes from; the caller's own name is laid over the rest."""
+    error = output["error"]
+    if error is None or "workbook" in error:
+        return output
+    inner = error.get("task")
+    return {**output, "error": {**error, "workbook": name if inner in (None, name) else f"{name}.{inner}"}}
 
 
 def broke(error: Exception) -> Output:

@@ -510,7 +510,9 @@ def test_a_workbook_task_cannot_call_itself_by_any_way() -> None:
         ),
     ],
 )
-def test_secrets_written_out_and_slips_about_credentials_are_found_before_a_run(root: str, tool: str, code: str) -> None:
+def test_secrets_written_out_and_slips_about_credentials_are_found_before_a_run(
+    root: str, tool: str, code: str
+) -> None:
     assert codes(f"{{step: a, tool: {tool}}}", root=root) == [code]
 
 
@@ -526,3 +528,12 @@ def test_secrets_written_out_and_slips_about_credentials_are_found_before_a_run(
 )
 def test_credentials_that_come_from_elsewhere_are_left_alone(root: str, tool: str) -> None:
     assert codes(f"{{step: a, tool: {tool}}}", root=root) == []
+
+
+def test_of_another_step_only_its_status_can_be_read() -> None:
+    steps = f"{{step: a, {NOOP}, next: {{arcs: [{{step: b}}]}}}}\n  - {{step: b, tool: {{kind: noop, output: '{{{{ steps.a.%s }}}}'}}}}"
+    (told,) = found(steps % "output.data")
+    assert told.code == "steps-status-only"
+    assert told.fix is not None
+    assert "ctx.a" in told.fix
+    assert found(steps % "status.done") == []

@@ -17,7 +17,9 @@ def told(tool: str, executor: str = "{}") -> list[tuple[str, str]]:
     return [(one.code, one.message) for one in load(text, Kinds()).diagnostics]
 
 
-@pytest.mark.parametrize("spec", ["isolation: strict", "limits: {memory_mb: 50}", "network: 'off'", "allow_hosts: [a.b]"])
+@pytest.mark.parametrize(
+    "spec", ["isolation: strict", "limits: {memory_mb: 50}", "network: 'off'", "allow_hosts: [a.b]"]
+)
 def test_what_duckdb_keeps_is_not_called_without_effect(spec: str) -> None:
     assert told(f"{{kind: duckdb, query: SELECT 1, spec: {{{spec}}}}}") == []
 
@@ -48,7 +50,9 @@ def test_a_transfer_over_a_network_that_is_forbidden_is_an_error(executor: str, 
 def test_requests_to_some_hosts_can_be_kept_and_connections_to_some_cannot() -> None:
     hosts = ", spec: {allow_hosts: [a.example]}"
     assert told(TRANSFER % ("http, url: x", "file, path: o.json", hosts)) == []
-    assert [code for code, _ in told(TRANSFER % ("postgres, query: SELECT 1", "file, path: o.json", hosts))] == ["not-kept"]
+    assert [code for code, _ in told(TRANSFER % ("postgres, query: SELECT 1", "file, path: o.json", hosts))] == [
+        "not-kept"
+    ]
     assert told(TRANSFER % ("http, url: x", "file, path: o.json", ", spec: {isolation: strict, network: 'on'}")) == []
 
 

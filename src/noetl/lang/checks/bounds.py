@@ -79,5 +79,8 @@ def _ends(task: Task) -> Iterator[tuple[str, str]]:
     given = {**task.config, **(task.input if isinstance(task.input, Mapping) else {})}
     source, targets = (getattr(given.get(key), "tree", given.get(key)) for key in ("source", "targets"))
     listed = targets if isinstance(targets, list | tuple) else ()
-    named: list[tuple[str, Any]] = [("the source", source), *((f"target {at}", one) for at, one in enumerate(listed, 1))]
+    named: list[tuple[str, Any]] = [
+        ("the source", source),
+        *((f"target {at}", one) for at, one in enumerate(listed, 1)),
+    ]
     yield from ((name, str(end.get("kind"))) for name, end in named if isinstance(end, Mapping))

@@ -161,7 +161,7 @@ def _no_output(subject: Subject, step: str, key: str, at: Where) -> None:
         "steps-status-only",
         f"`steps.{step}` has `status` and no `{key}`: what a step yields is not kept by itself",
         at,
-        fix=f"keep it with `set: {{ctx.{step}: \"{{{{ output.data }}}}\"}}` on step `{step}`, and read `ctx.{step}`",
+        fix=f'keep it with `set: {{ctx.{step}: "{{{{ output.data }}}}"}}` on step `{step}`, and read `ctx.{step}`',
     )
 
 
