@@ -24,8 +24,8 @@ from noetl.expr.vocabulary import FUNCTIONS, JINJA_FILTERS, OWN_FILTERS, TESTS
 from noetl.lang import load
 from noetl.lang.report import Reported, as_text, summary
 from noetl.model.events import EVENTS, Event
-from noetl.model.failures import FAILURES
 from noetl.model.slugs import SLUGS, Slug
+from noetl.model.slugs.failures import FAILURES
 from noetl.tools.registry import Kinds
 
 ROOT = Path(__file__).parents[1]

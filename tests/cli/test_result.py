@@ -117,7 +117,7 @@ def test_a_person_sees_the_first_rows_and_how_to_get_the_others(execution: str, 
     [
         (["nope"], "there is no execution 'nope'"),
         (["last", "eech"], "did you mean `each`?"),
-        (["last", "each", "--iteration", "9999"], "has not ended well"),
+        (["last", "each", "--iteration", "9999"], "counted from 0 to 1699"),
         (["last", "--iteration", "1"], "--iteration is of a step"),
         (["last", "rows", "--range", "1-2"], "such as 0:100"),
         (["last", "little", "--range", "1:2"], "is for lists"),

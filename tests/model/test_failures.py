@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from noetl.model.failures import FAILURES
 from noetl.model.slugs import SLUGS
+from noetl.model.slugs.failures import FAILURES
 
 SOURCES = Path(__file__).parents[2] / "src" / "noetl"
 MADE = re.compile(r'(?:failure|Failing|Refused)\(\s*"([a-z-]+)"|error\.kind = "([a-z-]+)"')

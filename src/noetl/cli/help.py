@@ -15,8 +15,8 @@ from noetl.model.nearest import nearest
 
 def _topics(_context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
     """Commands and codes, for the shell to complete."""
-    from noetl.model.failures import FAILURES
     from noetl.model.slugs import SLUGS
+    from noetl.model.slugs.failures import FAILURES
 
     return [name for name in (*COMMANDS, *SLUGS, *FAILURES) if name.startswith(begun)]
 
@@ -40,8 +40,8 @@ def command(*, topic: str | None, as_data: bool) -> None:
 def _about_slug(topic: str, *, as_data: bool) -> None:
     import msgspec
 
-    from noetl.model.failures import FAILURES
     from noetl.model.slugs import SLUGS, slug_info
+    from noetl.model.slugs.failures import FAILURES
 
     info = slug_info(topic) or FAILURES.get(topic)
     if info is None:

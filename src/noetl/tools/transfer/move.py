@@ -18,8 +18,8 @@ import msgspec
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.ports import Call, World
 from noetl.tools.datahost.hosts import CallFailed, Host, Hosts, Reply
-from noetl.tools.transfer.feeding import Feed
 from noetl.tools.transfer.bounds import unreachable
+from noetl.tools.transfer.feeding import Feed
 from noetl.tools.transfer.plan import Plan, Unfit, packed, plan_of
 from noetl.tools.transfer.sending import send
 
