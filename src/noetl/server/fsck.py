@@ -38,7 +38,8 @@ def check(log: EventLog, summary: Summary, net: Net | None, more: Iterable[Rule]
     snapshots = _snapshots(log, execution_id)
     for event in events_of(log, execution_id):
         for rule in rules:
-            yield from (Problem(rule.name, message, execution_id, event.seq) for message in rule.see(event))
+            for message in rule.see(event):
+                yield Problem(rule.name, message, execution_id, event.seq)
         try:
             apply(state, event)
         except Exception as error:  # noqa: BLE001  whatever a damaged log does to the fold is what is to be told

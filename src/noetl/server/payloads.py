@@ -8,6 +8,9 @@ from typing import Any
 from noetl.model.events import Event, seconds
 from noetl.server.rules import Rule
 
+#: the events of a worker that may hold references
+_HOLDING = frozenset({"task.done", "step.done", "loop.iteration.done"})
+
 
 class Payloads(Rule):
     """Every payload that an event has left in the result store is there and whole, unless its time has run out."""
@@ -22,6 +25,8 @@ class Payloads(Rule):
 
     def see(self, event: Event) -> Iterator[str]:
         """Look at what an event refers to, once: the end of a task is the end of its step as well."""
+        if event.name not in _HOLDING:
+            return
         for reference in _references(event.payload):
             place = str(reference.get("locator"))
             if place not in self._seen and not self._is_over(event, reference):
