@@ -11,7 +11,7 @@ import msgspec
 from noetl.errors import UsageError
 
 #: names of variables that may hold credentials of ours; no tool sees them
-_OURS = ("NOETL_KEY", "NOETL_TOKEN", "VAULT_TOKEN")
+_OURS = ("NOETL_KEY", "NOETL_KEY_FILE", "NOETL_TOKEN", "VAULT_TOKEN")
 #: variables of larger installations, and the value of each that asks for nothing more than this machine
 _LARGER = {"NOETL_SERVER": "", "NOETL_STORE": "", "NOETL_BUS": "local", "NOETL_RESULTS": ""}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from servers import Database
 
 pytest.importorskip("duckdb")
 
@@ -18,12 +19,12 @@ PAGES = Path(__file__).parents[2] / "docs" / "howto"
 FENCE = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def output(folder: Path, page: str) -> Any:
+def output(folder: Path, page: str, **variables: str) -> Any:
     """What the first playbook of a page yields."""
     found = FENCE.search((PAGES / page).read_text(encoding="utf-8"))
     assert found is not None
     (folder / "playbook.yaml").write_text(found[1])
-    environment = {**os.environ, "NOETL_HOME": str(folder / "home")}
+    environment = {**os.environ, "NOETL_HOME": str(folder / "home"), **variables}
     command = [sys.executable, "-m", "noetl", "run", "playbook.yaml", "--json"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     document = json.loads(done.stdout)
@@ -40,3 +41,14 @@ def test_the_transfer_of_the_page_about_moving_data(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("id,full_name\n1,ada\n2,grace\n3,edsger\n")
     assert output(tmp_path, "move-data.md")[2] == {"id": 3, "name": "edsger", "initial": "E"}
     assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == ["0.parquet", "1.parquet"]
+
+
+def test_the_orders_of_the_page_about_postgres(tmp_path: Path, database: Database) -> None:
+    (row,) = output(tmp_path, "use-postgres.md", SHOP_DB=database.url)
+    assert row == {
+        "customer": "O'Neil",
+        "total": 12.5,
+        "day": "2024-02-29",
+        "tags": ["new", "gift"],
+        "details": {"pack": "small"},
+    }

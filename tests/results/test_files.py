@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noetl.errors import UsageError
-from noetl.ports import Part, ResultDamaged, ResultGone
+from noetl.ports import Part, ResultDamaged, ResultGone, StoreFailed
 from noetl.results.files import MANIFEST, FileResults
 
 
@@ -62,6 +65,13 @@ def test_any_rows_are_given_in_any_order(store: Store, name: str) -> None:
         (7, 2),
     ):
         assert store.some(reference, start, stop) == value[start:stop]
+    store.close()
+
+
+def test_a_range_that_ends_before_it_begins_disturbs_no_later_one(store: Store) -> None:
+    reference = store.put(LISTS["rows"])
+    for start, stop in ((0, 5), (5, 2), (2, 6)):
+        assert store.some(reference, start, stop) == LISTS["rows"][start:stop]
     store.close()
 
 
@@ -122,7 +132,62 @@ def test_what_is_stored_twice_is_there_once(store: Store) -> None:
 
 def test_nobody_else_may_look_into_the_store(store: Store) -> None:
     store.put([1])
-    assert (store.folder / "x").stat().st_mode & 0o077 == 0
+    for path in (store.folder, *store.folder.rglob("*")):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_no_draft_is_left_of_what_could_not_be_stored(store: Store) -> None:
+    with pytest.raises(OverflowError):
+        store.put([1, 2], ttl=float("inf"))
+    with pytest.raises(StoreFailed):
+        asyncio.run(store.keep("x" * 300, [1, 2]))
+    assert list((store.folder / "drafts").iterdir()) == []
+
+
+def dead_pid() -> int:
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    return done.pid
+
+
+def test_what_a_dead_process_left_is_removed_and_what_a_living_one_works_with_is_not(store: Store) -> None:
+    drafts = store.draft("").parent
+    scratch, part = drafts / f"{dead_pid()}-a.scratch", drafts / f"{dead_pid()}-b.part"
+    (scratch / "0").mkdir(parents=True)
+    (scratch / "0" / "spilled").write_bytes(b"x")
+    part.write_bytes(b"x")
+    living = store.draft(".scratch")
+    living.mkdir()
+    assert list(store.expired()) == []
+    store.now = time.time() + 25 * 3600
+    assert sorted(store.expired()) == sorted([scratch, part])
+    for path in list(store.expired()):
+        store.remove(path)
+    assert list(drafts.iterdir()) == [living]
+
+
+def test_the_folder_of_drafts_stays_when_the_last_one_is_removed(store: Store) -> None:
+    draft = store.draft(".part")
+    draft.write_bytes(b"x")
+    store.remove(draft)
+    assert draft.parent.is_dir()
+
+
+def test_an_execution_may_store_while_somebody_removes_what_it_had(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, removed = Path.replace, []
+
+    def slow(path: Path, target: Path) -> Path:
+        if not removed:  # just then somebody takes the empty folder away
+            removed.append(target)
+            target.parent.rmdir()
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", slow)
+    reference = store.put([1, 2])
+    assert removed
+    assert store.get(reference) == [1, 2]
 
 
 def test_its_time_decides_whether_a_payload_is_there(store: Store) -> None:

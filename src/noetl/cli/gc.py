@@ -7,30 +7,38 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.executions import json_option
+from noetl.cli.executions import json_option, opened_log
 from noetl.cli.printing import as_json, out
 from noetl.cli.words import count, size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from noetl.ports import EventLog
+    from noetl.results.files import FileResults
+
+#: events are read so many at a time
+_PAGE = 1_000
 
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
 @json_option
 def command(*, dry_run: bool, as_data: bool) -> None:
-    """Remove payloads whose `spec.result.ttl` has run out, and what killed processes left half written.
+    """Remove payloads whose `spec.result.ttl` has run out, and what killed processes left.
 
-    A reference to such a payload stays in the log; whoever resolves it is told that it has expired.
+    A reference to such a payload stays in the log; whoever resolves it is told that it has expired. What killed
+    processes left is removed after a day: what was half written, and what was stored and never recorded.
     """
     from noetl.config import settings
     from noetl.wiring import open_results
 
     store = open_results(settings())
     found: list[tuple[Path, int]] = []
-    for path in store.expired():
+    for path in dict.fromkeys((*store.expired(), *_left(store))):
         with contextlib.suppress(FileNotFoundError):  # somebody else removes them, too
-            found.append((path, path.stat().st_size))
+            found.append((path, _size(path)))
             if not dry_run:
                 store.remove(path)
     total = sum(one for _, one in found)
@@ -43,3 +51,33 @@ def command(*, dry_run: bool, as_data: bool) -> None:
             out(f"{path.relative_to(store.folder).as_posix()}  {size(one)}\n")
     verb = "would be removed" if dry_run else "removed"
     out(f"{count(len(found), 'file')} {verb}, {size(total)}\n" if found else "nothing has expired\n")
+
+
+def _left(store: FileResults) -> Iterator[Path]:
+    """What executions that are over have left and nothing leads to."""
+    aged = store.aged()
+    if not aged:
+        return
+    from noetl.ports import OVER
+    from noetl.results.unrecorded import unrecorded
+
+    with opened_log() as log:
+        for execution_id, files in aged.items():
+            summary = log.summary(execution_id)
+            if summary is not None and summary.execution_id == execution_id and summary.status in OVER:
+                yield from unrecorded(store, execution_id, files, _texts(log, execution_id))
+
+
+def _texts(log: EventLog, execution_id: str) -> Iterator[bytes]:
+    import msgspec
+
+    seq = 0
+    while events := log.read(execution_id, after=seq, limit=_PAGE):
+        seq = events[-1].seq
+        yield msgspec.json.encode([event.payload for event in events])
+
+
+def _size(path: Path) -> int:
+    if path.is_dir():
+        return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
+    return path.stat().st_size

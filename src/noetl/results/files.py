@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
@@ -92,12 +93,21 @@ class FileResults:
     def draft(self, suffix: str) -> Path:
         """A new file that nobody else knows."""
         drafts = self.folder / _DRAFTS
-        drafts.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make(drafts)
         return drafts / f"{os.getpid()}-{secrets.token_hex(8)}{suffix}"
 
     async def load(self, spilled: Spilled) -> Any:
         """What a tool spilled, as a value."""
         return await asyncio.to_thread(codec.load, spilled)
+
+    @property
+    def drafts(self) -> Path:
+        """Where they are."""
+        return self.folder / _DRAFTS
+
+    def runs(self, spilled: Spilled) -> Iterator[list[Any]]:
+        """The elements of a list that a tool spilled, some at a time."""
+        return codec.runs(Path(spilled.path), spilled.content_type)
 
     async def keep(self, execution_id: str, value: Any, *, ttl: float | None = None, schema: str | None = None) -> Ref:
         """Store a value, or what a tool spilled; what it returns is durable as the log is."""
@@ -130,13 +140,11 @@ class FileResults:
             content_type = written.content_type if manifest_of is None else MANIFEST
             expires = "" if ttl is None else f".x{int((self.clock() + ttl) * 1000)}"
             name = f"{written.sha256[:32]}{expires}{_SUFFIXES[content_type]}"
-            place = self.folder / execution_id / name
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            draft.replace(place)
-            self._sync_folder(place.parent)
+            self._put(draft, self.folder / execution_id / name)
         except OSError as error:
-            draft.unlink(missing_ok=True)
             raise StoreFailed(f"the result store in {self.folder} cannot be written: {error.strerror}") from error
+        finally:
+            draft.unlink(missing_ok=True)
         meta = {
             "content_type": content_type,
             "bytes": written.bytes,
@@ -146,6 +154,17 @@ class FileResults:
             "schema": schema,
         }
         return Ref(type="blob", locator={"path": f"{execution_id}/{name}"}, auth_reference=None, meta=meta)
+
+    def _put(self, draft: Path, place: Path) -> None:
+        """Give a payload its name, readable for its user alone."""
+        draft.chmod(0o600)
+        _make(place.parent)
+        try:
+            draft.replace(place)
+        except FileNotFoundError:  # whoever removes what has expired took the empty folder away
+            _make(place.parent)
+            draft.replace(place)
+        self._sync_folder(place.parent)
 
     def _sync_folder(self, folder: Path) -> None:
         if not self.sync:
@@ -222,6 +241,7 @@ class FileResults:
     def _rows(self, reference: Mapping[str, Any], start: int, stop: int) -> list[Any]:
         """Some elements, by whoever stands there already: a loop reads a list from its beginning to its end."""
         path = str(reference["locator"]) if is_elsewhere(reference) else str(self._place(reference))
+        stop = max(start, stop)
         rows: list[Any]
         with self._lock:
             rows, more = self._cursors.pop((path, start), ([], self.elements(reference, start)))
@@ -294,13 +314,54 @@ class FileResults:
         for path in sorted(self.folder.glob("*/*")):
             with contextlib.suppress(FileNotFoundError):
                 if path.parent.name == _DRAFTS:
-                    if path.stat().st_mtime < now - _FORGOTTEN:
+                    if path.stat().st_mtime < now - _FORGOTTEN and not _is_alive(path):
                         yield path
                 elif (name := _NAME.fullmatch(path.name)) and name["expires"] and int(name["expires"]) <= now * 1000:
                     yield path
 
+    def aged(self) -> dict[str, list[Path]]:
+        """The files that have lain there for a day, by execution."""
+        found: dict[str, list[Path]] = {}
+        for path in sorted(self.folder.glob("*/*")):
+            with contextlib.suppress(FileNotFoundError):
+                if path.parent.name != _DRAFTS and path.stat().st_mtime < self.clock() - _FORGOTTEN:
+                    found.setdefault(path.parent.name, []).append(path)
+        return found
+
+    def parts_of(self, path: str) -> list[bytes]:
+        """The references to the parts of a list that was stored piece by piece, as text; of anything else none."""
+        if not path.endswith(_SUFFIXES[MANIFEST]):
+            return []
+        found = self.find({"type": "blob", "locator": {"path": path}})
+        return [msgspec.json.encode(part.ref) for part in self._parts(found)]
+
     def remove(self, path: Path) -> None:
-        """Remove a file of the store, and its folder with the last one."""
-        path.unlink()
-        with contextlib.suppress(OSError):
-            path.parent.rmdir()
+        """Remove something of the store, and the folder of an execution with the last of it."""
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+        if path.parent.name != _DRAFTS:  # others are about to write there
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
+
+
+def _make(folder: Path) -> None:
+    """Make a folder of the store for its user alone, and the store itself as well."""
+    if not folder.parent.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.mkdir(exist_ok=True, mode=0o700)
+
+
+def _is_alive(draft: Path) -> bool:
+    """Whether the process that a draft is of may still go on with it."""
+    pid = draft.name.partition("-")[0]
+    if not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

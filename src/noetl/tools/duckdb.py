@@ -5,12 +5,15 @@ The statements run in a data host (`datahost`), a process apart that can be inte
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, contextmanager
+from typing import IO, TYPE_CHECKING, Any
 
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Anything, Key, MapOf, OneOf, Text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from noetl.model.output import Output
     from noetl.ports import Call, World
 
@@ -42,34 +45,59 @@ async def run(call: Call, world: World) -> Output:
     """Run the statements in a host; large results come back as a file."""
     import msgspec
 
-    from noetl.model.output import PARQUET, Spilled, failed, ok
-    from noetl.tools.datahost.databases import config_of
+    from noetl.model.output import PARQUET, failed, ok
     from noetl.tools.datahost.failing import UNWRITTEN
     from noetl.tools.datahost.hosts import CallFailed, Hosts
-    from noetl.tools.spilling import no_room, output_limit
+    from noetl.tools.spilling import no_room
 
-    file = file_of(call, world)
-    spill = world.draft(".parquet")
-    given = {
-        "file": file,
+    hosts = await Hosts.of(world)
+    with _place(call, world) as (place, spill):
+        given = _given(call, world, place)
+        try:
+            async with hosts.lease(shared=given["file"] is not None, spec=call.spec) as host:
+                reply = await host.call("noetl.tools.datahost.statements:run", given)
+        except CallFailed as error:
+            if error.failure["kind"] == UNWRITTEN:
+                raise no_room(world) from None
+            return failed(error.failure)
+        if "rows" in reply.value:
+            return ok(await world.spilled(spill(), PARQUET, rows=reply.value["rows"]))
+    return ok(msgspec.json.decode(reply.blob))
+
+
+@contextmanager
+def _place(call: Call, world: World) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
+    """Where a host leaves a large result, and what opens that; it has no name, unless the host could not find it then.
+
+    A process within bounds cannot look into ours, and so not at its files either.
+    """
+    from noetl.tools.confine.bounds import bounds_of
+    from noetl.tools.spilling import address
+
+    if bounds_of(call.spec).network:
+        with world.unnamed() as file:
+            yield str(address(file)), lambda: file
+        return
+    path = world.draft(".parquet")
+    with ExitStack() as opened:
+        try:
+            yield str(path), lambda: opened.enter_context(path.open("r+b"))
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _given(call: Call, world: World, spill: str) -> dict[str, Any]:
+    from noetl.tools.datahost.databases import config_of
+    from noetl.tools.spilling import output_limit
+
+    return {
+        "file": file_of(call, world),
         "config": config_of(call.spec),
         "statements": _statements(call),
-        "spill": str(spill),
+        "spill": spill,
         "spill_bytes": _SPILL_BYTES,
         "limit": output_limit(call),
     }
-    hosts = await Hosts.of(world)
-    try:
-        async with hosts.lease(shared=file is not None, spec=call.spec) as host:
-            reply = await host.call("noetl.tools.datahost.statements:run", given)
-    except CallFailed as error:
-        spill.unlink(missing_ok=True)
-        if error.failure["kind"] == UNWRITTEN:
-            raise no_room(spill) from None
-        return failed(error.failure)
-    if "rows" in reply.value:
-        return ok(Spilled(str(spill), PARQUET, reply.value["rows"]))
-    return ok(msgspec.json.decode(reply.blob))
 
 
 def file_of(call: Call, world: World) -> str | None:

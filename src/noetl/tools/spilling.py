@@ -35,33 +35,35 @@ def escaped(text: str) -> bytes:
     return encode_basestring(text)[1:-1].encode("utf-8", "replace")
 
 
+def address(file: IO[bytes]) -> Path:
+    """Where a file without a name can be opened once more, by this process and by those that it started."""
+    return Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+
+
 #: no space on the disk, a quota that is used up, files that may not be larger
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-def is_full(code: int | None) -> bool:
-    """Whether an error number says that there is no room."""
-    return code in _FULL
-
-
-def no_room(draft: Path) -> StoreFailed:
+def no_room(world: World) -> StoreFailed:
     """The error of a disk that is full: of the machine and not of the task, which can be gone on with."""
-    return StoreFailed(f"the disk of NOETL_HOME is full: there is no room in {draft.parent}")
+    return StoreFailed(f"the disk of NOETL_HOME is full: there is no room in {world.draft('').parent}")
 
 
-def not_written(draft: Path, code: int) -> StoreFailed:
+def not_written(world: World, code: int) -> StoreFailed:
     """The error of a draft that a process could not write."""
-    return no_room(draft) if is_full(code) else StoreFailed(f"{draft.parent} cannot be written: {os.strerror(code)}")
+    if code in _FULL:
+        return no_room(world)
+    return StoreFailed(f"{world.draft('').parent} cannot be written: {os.strerror(code)}")
 
 
 @contextmanager
-def writing(draft: Path) -> Iterator[None]:
+def writing(world: World) -> Iterator[None]:
     """Around whatever writes a draft: StoreFailed where there is no room for it."""
     try:
         yield
     except OSError as error:
-        if is_full(error.errno):
-            raise no_room(draft) from error
+        if error.errno in _FULL:
+            raise no_room(world) from error
         raise
 
 
@@ -75,7 +77,6 @@ class TextSpool:
         self._texts: list[str] = []
         self._size = 0
         self._end = ""
-        self._path: Path | None = None
         self._file: IO[bytes] | None = None
 
     @property
@@ -85,18 +86,17 @@ class TextSpool:
 
     def add(self, text: str) -> None:
         """Take more of it."""
-        if self._file is not None and self._path is not None:
-            with writing(self._path):
+        if self._file is not None:
+            with writing(self._world):
                 self._file.write(escaped(text))
             self._end = (self._end + text)[-self._keep :]
             return
         self._texts.append(text)
         self._size += len(text)
         if self._most is not None and self._size > self._most:
-            self._path = self._world.draft(".text")
+            self._file = self._world.unnamed()
             held, self._texts = "".join(self._texts), []
-            with writing(self._path):
-                self._file = self._path.open("wb")
+            with writing(self._world):
                 self._file.write(escaped(held))
             self._end = held[-self._keep :]
 
@@ -106,17 +106,16 @@ class TextSpool:
 
     def pour(self, target: IO[bytes]) -> None:
         """Write it into a text of JSON."""
-        if self._path is None or self._file is None:
+        if self._file is None:
             target.write(escaped("".join(self._texts)))
             return
-        with writing(self._path):
+        with writing(self._world):
             self._file.flush()
-        with self._path.open("rb") as file:
-            shutil.copyfileobj(file, target, 1 << 20)
+        self._file.seek(0)
+        shutil.copyfileobj(self._file, target, 1 << 20)
 
     def close(self) -> None:
         """Let go of the file."""
-        if self._file is not None and self._path is not None:
+        if self._file is not None:
             with suppress(OSError):  # what does not fit any more is not wanted any more
                 self._file.close()
-            self._path.unlink(missing_ok=True)
