@@ -25,6 +25,7 @@ from noetl.lang import load
 from noetl.lang.report import Reported, as_text, summary
 from noetl.model.events import EVENTS, Event
 from noetl.model.slugs import SLUGS, Slug
+from noetl.model.slugs.failures import FAILURES
 from noetl.tools.registry import Kinds
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +40,7 @@ def pages() -> Mapping[str, Callable[[], str]]:
         "docs/reference/tools.md": tools_page,
         "docs/reference/tests.md": tests_page,
         "docs/reference/diagnostics.md": diagnostics_page,
+        "docs/reference/errors.md": errors_page,
         "docs/reference/events.md": events_page,
         "docs/reference/cli.md": cli_page,
         "docs/reference/templates.md": templates_page,
@@ -66,6 +68,21 @@ def diagnostics_page() -> str:
     parts = [_DIAGNOSTICS_INTRO, "| slug | |", "|---|---|"]
     parts += [f"| [`{slug.code}`](#{slug.code}) | {slug.title} |" for slug in SLUGS.values()]
     return "\n".join([*parts, "", *map(_slug, SLUGS.values())])
+
+
+def errors_page() -> str:
+    """Every kind of error of a run, from the catalogue."""
+    parts = [_ERRORS_INTRO, "| kind | | what to do |", "|---|---|---|"]
+    parts += [f"| `{one.code}` | {one.title}. {one.meaning} | {one.mend} |" for one in FAILURES.values()]
+    return "\n".join(parts)
+
+
+_ERRORS_INTRO = """\
+# Kinds of errors
+
+What `error.kind` may be when a task, a step or an execution has failed. `noetl help KIND` says the same. Plugins add their own.
+How to act on them: [route on errors](../howto/route-on-errors.md).
+"""
 
 
 def _slug(slug: Slug) -> str:

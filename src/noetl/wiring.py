@@ -31,6 +31,7 @@ from noetl.results.files import FileResults
 from noetl.secrets.household import Keychains
 from noetl.server.catalog import Catalog
 from noetl.server.history import snapshot_of
+from noetl.server.notices import Notices
 from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
 from noetl.tools.registry import Kinds
 from noetl.worker.drafts import sweep
@@ -105,7 +106,10 @@ class House:
         self.shop.office = self
         self.service = Service(log, self.shop, self.catalog, clock=clock, new_id=new_id)
         self.keychains = Keychains(settings, clock=clock, new_id=new_id)
-        #: no other process may ask for anything, so nobody looks for it
+        self.notices = Notices(clock, new_id)
+        if not alone:
+            self.service.watchers.append(self.notices.heard)
+        #: nobody outside asks for anything, so nobody looks for it, or is told of anything
         self._alone = alone
         #: the playbooks that were run here, by their hash
         self._sources: dict[str, Source] = {}
@@ -130,6 +134,7 @@ class House:
         if self._poller is not None:
             self._poller.cancel()
         await self.shop.close()
+        await self.notices.settle()
         await self.keychains.close()
         self.results.close()
         await self.log.close()

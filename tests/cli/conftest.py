@@ -110,9 +110,10 @@ class Shell:
         command = [sys.executable, *options, "-c", code]
         return subprocess.run(command, check=True, capture_output=True, text=True, env=self.environment).stdout
 
-    def at_terminal(self, *arguments: str, **environment: str) -> str:
-        """What a person would see."""
+    def at_terminal(self, *arguments: str, given: bytes = b"", **environment: str) -> str:
+        """What a person would see, who types what is given."""
         controller, terminal = pty.openpty()
+        os.write(controller, given)
         seen: list[bytes] = []
         reader = Thread(target=_drain, args=(controller, seen))
         reader.start()

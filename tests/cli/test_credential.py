@@ -8,8 +8,10 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from cli.conftest import Noetl, Shell
+from noetl.cli.credential import _prompted
 
 TOKEN = "tok-canary-93af"
 
@@ -139,3 +141,33 @@ def test_a_value_is_asked_for_at_a_terminal_and_not_shown(shell: Shell, home: Pa
     os.close(controller)
     assert b"api (bearer: token) added" in shown
     assert TOKEN.encode() not in shown
+
+
+def test_a_map_that_is_cut_short_is_refused_and_not_taken_for_a_text(shell: Shell, home: Path) -> None:
+    said = shell("credential", "add", "db", "--kind", "basic", given=b'{"username":"a"', NOETL_HOME=str(home))
+    assert said.code == 2
+    assert said.err.startswith("noetl: the value begins with { and is not JSON (line 1, column 16)")
+    assert "username" not in said.err
+    assert not (home / "credentials.json").exists()
+
+
+def test_a_field_that_is_not_known_is_named_beside_the_one_that_is_missing(noetl: Noetl) -> None:
+    said = noetl("credential", "add", "db", "--kind", "basic", "--set", "usrname=ann", "--set", "password=x")
+    assert said.code == 2
+    assert "needs `username`; there is no `usrname` (did you mean `username`?) in it" in said.err
+
+
+def test_at_a_terminal_removing_asks(shell: Shell, home: Path) -> None:
+    environment = {"NOETL_HOME": str(home)}
+    assert shell("credential", "add", "api", "--kind", "bearer", given=b"tok-1234\n", **environment).code == 0
+    asked = shell.at_terminal("credential", "remove", "api", given=b"n\n", **environment)
+    assert "remove api? What is removed cannot be brought back [y/N]:" in asked
+    assert "api" in shell("credential", "list", **environment).out
+    shell.at_terminal("credential", "remove", "api", given=b"y\n", **environment)
+    assert "there are no credentials" in shell("credential", "list", **environment).err
+
+
+def test_a_prompt_shows_no_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with CliRunner().isolation(input="tok-1234\n") as (_, errors, _):
+        assert _prompted("token", hidden=True) == "tok-1234"
+        assert errors.getvalue().startswith(b"token: ")

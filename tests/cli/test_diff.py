@@ -130,3 +130,49 @@ def test_an_unknown_execution_is_refused(noetl: Noetl, folder: Path, home: Path)
     result = noetl("diff", first, "zzz")
     assert result.code == 2
     assert "zzz" in result.err
+
+
+LARGE = (
+    HEAD.replace("workflow", "workload: {k: 2}\nworkflow") % "large"
+    + """\
+  - step: make
+    tool:
+      kind: python
+      input: {k: "{{ workload.k }}"}
+      code: |
+        def main(k):
+            return [{"id": i, "v": i * k, "text": "x" * 20} for i in range(3000)]
+    set: {ctx.rows_ref: "{{ output.ref }}"}
+    next: {arcs: [{step: each}]}
+  - step: each
+    loop: {in: "{{ ctx.rows_ref }}", iterator: row, spec: {mode: parallel}}
+    tool: {kind: noop, output: "{{ iter.row }}"}
+"""
+)
+
+
+def test_what_is_stored_is_compared_by_its_content_and_not_by_its_place(noetl: Noetl, folder: Path, home: Path) -> None:
+    (folder / "large.yaml").write_text(LARGE)
+    runs = [json.loads(noetl("run", "large.yaml", "--set", f"k={k}", "--json").out)["execution_id"] for k in (2, 2, 3)]
+    same = noetl("diff", *runs[:2])
+    assert "they came to the same" in same.out
+    other: dict[str, Any] = json.loads(noetl("diff", *runs[1:], "--json").out)
+    steps = {one["step"]: one for one in other["steps"]}
+    assert [change["path"] for change in steps["make"]["output"]] == [
+        "output.data.stored.bytes",
+        "output.data.stored.sha256",
+    ]
+    assert "output.data.stored.sha256" in [change["path"] for change in steps["each"]["output"]]
+    assert "ctx.rows_ref.stored.sha256" in [change["path"] for change in other["ctx"]]
+    assert other["same"] is False
+
+
+def test_a_stored_list_that_is_gone_is_not_called_the_same(noetl: Noetl, folder: Path, home: Path) -> None:
+    (folder / "large.yaml").write_text(LARGE)
+    runs = [json.loads(noetl("run", "large.yaml", "--json").out)["execution_id"] for _ in range(2)]
+    for index in (home / "results" / runs[0]).glob("*.parts.json.zst"):
+        index.unlink()
+    said = noetl("diff", *runs)
+    assert said.code == 0
+    assert "they came to the same" not in said.out
+    assert 'unreadable: "it is gone"' in said.out

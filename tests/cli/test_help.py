@@ -32,3 +32,11 @@ def test_an_unknown_topic_is_answered_with_the_nearest(noetl: Noetl) -> None:
         "",
         "noetl: there is no command and no code `unknwn-key`; did you mean `unknown-key`?\n",
     )
+
+
+def test_kinds_of_errors_are_explained_like_codes(noetl: Noetl) -> None:
+    for kind in ("result-expired", "not-resumable", "plan-invalid"):
+        said = noetl("help", kind)
+        assert said.code == 0
+        assert said.out.startswith(f"{kind}: ")
+    assert "did you mean `result-expired`?" in noetl("help", "result-expird").err

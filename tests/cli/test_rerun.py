@@ -305,3 +305,19 @@ def test_lists_show_where_a_rerun_comes_from(count: str, noetl: Noetl) -> None:
     assert f"rerun of {count}, forked behind event" in noetl("ps").out
     assert f"rerun of   {count}, forked behind event" in noetl("show", "last").out
     assert json.loads(noetl("ps", "--json").out)[0]["rerun"]["execution_id"] == count
+
+
+def test_a_rerun_takes_as_long_wherever_it_is_told(noetl: Noetl, folder: Path, home: Path) -> None:
+    (folder / "waits.yaml").write_text(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: waits}\nworkflow:\n"
+        "  - {step: a, tool: {kind: wait, seconds: 1.2}, next: {arcs: [{step: b}]}}\n"
+        "  - {step: b, tool: {kind: noop}}\n"
+    )
+    first = json.loads(noetl("run", "waits.yaml", "--json").out)
+    again = json.loads(noetl("rerun", first["execution_id"], "--from", "b", "--yes", "--json").out)
+    assert first["duration_ms"] >= 1200
+    assert again["duration_ms"] < 1000
+    shown = json.loads(noetl("show", "last", "--json").out)
+    assert shown["duration_ms"] == again["duration_ms"]
+    found = json.loads(noetl("diff", first["execution_id"], "last", "--json").out)
+    assert int(found["b"]["seconds"] * 1000) == again["duration_ms"]

@@ -135,7 +135,7 @@ def test_a_person_sees_the_first_rows_and_how_to_get_the_others(execution: str, 
     [
         (["nope"], "there is no execution 'nope'"),
         (["last", "eech"], "did you mean `each`?"),
-        (["last", "each", "--iteration", "9999"], "has not ended well"),
+        (["last", "each", "--iteration", "9999"], "counted from 0 to 1699"),
         (["last", "--iteration", "1"], "--iteration is of a step"),
         (["last", "rows", "--range", "1-2"], "such as 0:100"),
         (["last", "little", "--range", "1:2"], "is for lists"),
@@ -272,3 +272,40 @@ def test_a_transfer_that_was_killed_goes_on_after_a_late_gc_without_a_row_twice(
     assert noetl("resume", "last").code == 0
     assert (folder / "out.csv").read_text() == (folder / "in.csv").read_text()
     assert list(home.rglob("*.notes")) == []
+
+
+def test_where_nothing_is_the_reason_is_told(noetl: Noetl, execution: str, folder: Path) -> None:
+    for number in ("1700", "-1", "x"):
+        said = noetl("result", "last", "each", "--iteration", number)
+        assert said.code == 2
+        assert f"there is no iteration {number} of step `each`" in said.err
+        assert "they are counted from 0 to 1699" in said.err
+    assert "has no loop" in noetl("result", "last", "little", "--iteration", "0").err
+    (folder / "branch.yaml").write_text(
+        HEAD.replace("large", "branch") + "  - {step: a, tool: {kind: noop}, next: {arcs: [{step: b, when: false}]}}\n"
+        "  - {step: b, tool: {kind: noop}}\n"
+    )
+    noetl("run", "branch.yaml")
+    assert "step `b`" in (said := noetl("result", "last", "b").err)
+    assert "never ran; `noetl why" in said
+
+
+def test_a_file_is_written_where_it_is_wanted_or_named(noetl: Noetl, execution: str, folder: Path) -> None:
+    assert noetl("result", "last", "little", "-o", "new/folder/x.json").code == 0
+    assert json.loads((folder / "new" / "folder" / "x.json").read_text()) == {"a": 1}
+    said = noetl("result", "last", "little", "-o", "large.yaml/x.json")
+    assert (said.code, said.err.partition(": cannot be written")[0]) == (2, "noetl: large.yaml/x.json")
+    said = noetl("result", "last", "little", "-o", "x.xml")
+    assert "the name x.xml does not say how to write it: give --format (json, " in said.err
+    assert not (folder / "x.xml").exists()
+    assert noetl("result", "last", "little", "-o", "x.xml", "--format", "json").code == 0
+
+
+def test_of_a_list_in_parts_no_bytes_are_told(noetl: Noetl, folder: Path, home: Path) -> None:
+    (folder / "parts.yaml").write_text(
+        HEAD
+        + STEPS.replace(", next: {arcs: [{step: text}]}", "")
+        .partition("  - {step: text")[0]
+        .replace("    next: {arcs: [{step: text}]}\n", "")
+    )
+    assert "output: 1,700 rows in the result store: noetl result" in noetl("run", "parts.yaml").err

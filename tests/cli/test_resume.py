@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import sqlite3
+import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cli.conftest import Noetl, Running
+    from cli.conftest import Noetl, Running, Shell
 
     Start = Callable[..., Running]
 
@@ -228,3 +229,42 @@ def test_after_the_first_ctrl_c_a_run_is_not_over_before_its_tools_are(
     running.wait_for("■ shell cancelled")
     assert not is_alive(int(pid.read_text()))
     assert running.end().code == 130
+
+
+FULL = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: full}
+workflow:
+  - step: make
+    tool: %s
+    next: {arcs: [{step: end}]}
+  - {step: end, tool: {kind: noop, output: fine}}
+"""
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        "{kind: python, code: \"def main(): return [{'i': i, 't': str(i) * 9} for i in range(100000)]\"}",
+        "{kind: shell, cmd: seq 1 900000}",
+        "{kind: duckdb, query: 'SELECT i, md5(i::VARCHAR) AS t FROM range(200000) t(i)'}",
+    ],
+    ids=["python", "shell", "duckdb"],
+)
+def test_a_disk_without_room_for_a_result_interrupts_the_run_and_does_not_fail_it(
+    shell: Shell, folder: Path, home: Path, tool: str
+) -> None:
+    (folder / "full.yaml").write_text(FULL % tool)
+    # No file may have more than 750 kB: to whoever writes one, that is a disk that is full.
+    limited = ["sh", "-c", 'ulimit -f 1500; exec "$@"', "sh", *shell.command("run", "full.yaml")]
+    done = subprocess.run(
+        limited, check=False, capture_output=True, text=True, env={**shell.environment, "NOETL_HOME": str(home)}
+    )
+    assert done.returncode == 1
+    assert f"the disk of NOETL_HOME is full: there is no room in {home}" in done.stderr
+    assert "noetl resume" in done.stderr
+    assert "failed" not in done.stderr
+    assert "interrupted" in shell("show", "last", NOETL_HOME=str(home)).out
+    again = shell("resume", "last", "--json", NOETL_HOME=str(home))
+    assert json.loads(again.out)["output"] == "fine"

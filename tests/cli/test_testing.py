@@ -180,7 +180,7 @@ def test_validate_tells_the_mistakes_of_a_test_file_and_mends_them(noetl: Noetl,
     assert noetl("validate", "flow.test.yaml").code == 2
     assert noetl("validate", "--fix", "flow.test.yaml").code == 0
     assert (flows / "flow.test.yaml").read_text() == GOOD
-    assert noetl("validate", ".").out == "no problems in flow.yaml\n"
+    assert noetl("validate", ".").out == "no problems in 2 files\n"
 
 
 @pytest.mark.slow

@@ -174,3 +174,12 @@ def test_the_hint_to_migrate_can_be_copied(noetl: Noetl, folder: Path, good: str
 def test_the_hint_to_migrate_stdin_names_stdin(shell: Shell, good: str) -> None:
     old = good.replace("workload:", "vars:").encode()
     assert "; `noetl migrate -` rewrites it\n" in shell("validate", "-", given=old).out
+
+
+def test_test_files_of_a_folder_are_looked_at_like_those_that_are_named(noetl: Noetl, folder: Path, good: str) -> None:
+    (folder / "good.yaml").write_text(good)
+    (folder / "good.test.yaml").write_text("tests:\n  - {nme: x}\n")
+    said = noetl("validate", ".")
+    assert said.code == 2
+    assert "good.test.yaml:2" in said.out
+    assert "skipped" not in said.err

@@ -9,6 +9,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from cli.conftest import Noetl, Running
 
@@ -133,3 +134,15 @@ def test_an_error_of_python_is_told_with_its_lines(noetl: Noetl) -> None:
     assert why(noetl, "start")[-2:] == lines
     assert all(line in noetl("show", "last").out for line in lines)
     assert [f"start |   {line}" for line in lines] == noetl("logs", "last").out.splitlines()[-2:]
+
+
+def test_of_an_execution_that_never_began_it_says_why(noetl: Noetl, folder: Path, home: Path) -> None:
+    (folder / "locked.yaml").write_text(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: locked}\n"
+        "keychain: [{name: api, kind: bearer, from: {env: NOBODY_HAS_THIS}}]\n"
+        "workflow: [{step: start, tool: {kind: http, url: 'http://127.0.0.1:1', auth: api}}]\n"
+    )
+    assert noetl("run", "locked.yaml").code == 1
+    said = noetl("why", "last", "start").out
+    assert "the execution failed before any step could run: credential: " in said
+    assert "no arc leads to it" not in said

@@ -196,3 +196,16 @@ def test_every_example_has_a_plan_that_names_all_of_its_steps(path: Path) -> Non
     told = forecast(loaded.net, loaded.net.playbook.workload, Kinds())
     assert sorted([*(step["name"] for step in told["steps"]), *told["not_run"]]) == sorted(loaded.net.steps)
     assert "‹error" not in str(told)
+
+
+def test_what_a_task_is_to_yield_is_told() -> None:
+    found = task('- {step: a, tool: {kind: noop, output: {n: "{{ workload.n }}"}}}\n', n=3)
+    assert found["output"] == {"n": 3}
+    found = task('- {step: a, tool: {kind: http, url: x, output: "{{ output.data.n }}"}}\n')
+    assert found["output"] == "‹from task a: output.data.n›"
+
+
+def test_values_in_sql_are_shown_as_the_literals_that_they_are() -> None:
+    query = "SELECT {{ workload.who }} AS a, '{{ workload.n }}' AS b FROM {{ workload.t }}"
+    found = task(f'- {{step: a, tool: {{kind: duckdb, query: "{query}"}}}}\n', who="O'Hara", n=3, t="orders")
+    assert found["with"]["query"] == "SELECT 'O''Hara' AS a, '3' AS b FROM \"orders\""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.lang.places import Place, place_of
+from noetl.lang.places import Place, place_of, workbook_place
 
 TEXT = """\
 apiVersion: noetl.io/v2
@@ -56,3 +56,22 @@ def test_what_is_not_in_the_text_has_no_place() -> None:
     assert place_of(TEXT, "other") is None
     assert place_of("- a list", "start") is None
     assert place_of("a: [", "start") is None
+
+
+WORKBOOK = """\
+apiVersion: noetl.io/v2
+workbook:
+  clean:
+    - {name: first, kind: noop}
+    - name: parse
+      kind: noop
+      output: "{{ input.nothing }}"
+  one: {kind: noop}
+"""
+
+
+def test_a_task_of_the_workbook_is_found_where_it_is_written() -> None:
+    assert workbook_place(WORKBOOK, "clean.parse") == Place(5)
+    assert workbook_place(WORKBOOK, "clean.parse", "{{ input.nothing }}") == Place(7, "output")
+    assert workbook_place(WORKBOOK, "one") == Place(8)
+    assert workbook_place(WORKBOOK, "none") is None

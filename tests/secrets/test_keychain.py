@@ -64,7 +64,7 @@ async def test_all_that_is_missing_is_told_at_once_and_by_name(desk: Desk) -> No
         "- {name: seven, kind: secret_manager, provider: valt, secret: x}"
     )
     said = str(await keychain.check())
-    assert said.startswith("7 credentials are missing: ")
+    assert said.startswith("7 credentials cannot be used: ")
     for part in (
         "`one`: the environment variable NOT_SET is not set", "none.txt cannot be read: No such file",
         "`noetl credential add three`", "EMPTY is empty", "set VAULT_ADDR and VAULT_TOKEN", "several sources: env, file",

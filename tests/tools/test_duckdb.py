@@ -177,7 +177,7 @@ async def test_a_host_that_dies_fails_the_task_and_the_next_one_gets_another(wor
 
     await rows(world, "SELECT 1", file="a.duckdb")
     hosts = await Hosts.of(world)
-    async with hosts.lease(shared=True) as host:
+    async with hosts.lease(shared=True, spec={}) as host:
         pid = host.child._process.pid
         working = asyncio.ensure_future(
             world.task(kind="duckdb", query="SELECT count(*) FROM range(100000000000)", file="a.duckdb")
@@ -313,3 +313,10 @@ async def test_a_parameter_that_nobody_gives_is_named(world: Workshop) -> None:
 async def test_a_pattern_is_data_for_like(world: Workshop) -> None:
     query = "SELECT v FROM (VALUES ('a%b'), ('axb')) t(v) WHERE v LIKE {{ workload.p }} ESCAPE '\\'"
     assert await rows(world, query, workload={"p": "a\\%b"}) == [{"v": "a%b"}]
+
+
+@pytest.mark.parametrize("spec", [{"network": "off"}, {"isolation": "strict"}])
+async def test_a_large_result_comes_back_from_a_process_within_bounds(world: Workshop, spec: dict[str, Any]) -> None:
+    found = await rows(world, "SELECT i, md5(i::VARCHAR) AS t FROM range(100000) r(i)", spec=spec)
+    assert isinstance(found, Spilled)
+    assert found.rows == 100_000

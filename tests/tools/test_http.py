@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from workshop import Workshop, serving
+
+from noetl.tools.registry import Kinds
 
 
 async def echo(request: web.Request) -> web.Response:
@@ -372,3 +375,22 @@ async def test_a_timeout_names_its_key_and_its_seconds(world: Workshop) -> None:
     async with serving(web.get("/slow", slow)) as url:
         output = await world.run("http", url=f"{url}/slow", spec={"timeout.read": 0.05})
         assert output["error"]["message"] == f"GET {url}/slow: waited too long for data (`spec.timeout.read: 0.05`)"
+
+
+async def test_an_error_behind_a_redirect_names_where_it_came_from_and_that_the_credential_stayed(
+    world: Workshop,
+) -> None:
+    async def refuse(_request: web.Request) -> web.Response:
+        return web.Response(status=401)
+
+    async with serving(web.get("/there", refuse)) as there:
+
+        async def lead(_request: web.Request) -> web.Response:
+            raise web.HTTPFound(f"{there.replace('127.0.0.1', 'localhost')}/there")
+
+        async with serving(web.get("/here", lead)) as here:
+            auth = {"kind": "bearer", "token": "hush-hush"}
+            call = replace(world.call(kind="http", url=f"{here}/here"), auth=auth)
+            error = (await Kinds().module("http").run(call, world))["error"]
+            assert f"redirected to {there.replace('127.0.0.1', 'localhost')}/there" in error["message"]
+            assert "without `Authorization`, which is for the first host alone" in error["message"]

@@ -200,3 +200,8 @@ async def test_a_command_that_holds_a_secret_is_no_argument_of_its_process(world
     assert "/proc/self/fd/" in output["data"]["stdout"]
     output = await world.run("shell", cmd=["hush=1; echo $((hush + 1)); cd /", "pwd >&2; exit 3"])
     assert output["error"]["exit_code"] == 3
+
+
+async def test_a_command_that_fails_within_bounds_says_which_they_are(world: Workshop) -> None:
+    output = await world.run("shell", cmd="echo no route >&2; exit 7", spec={"network": "off"})
+    assert output["error"]["message"].endswith(": no route (the task runs with no network)")

@@ -224,6 +224,21 @@ keychain: [{name: api, kind: bearer, from: {env: NOBODY_HAS_THIS}}]
     assert said(bench(steps).one("  mocks: {get: {data: 1}}\n  expect: {output: 1}")) == []
 
 
+def test_a_case_with_real_tasks_asks_for_the_credentials_of_those_alone(bench: Make) -> None:
+    steps = """
+- {step: get, tool: {kind: http, url: x, auth: api, headers: {A: "{{ keychain.api.token }}"}}, next: {arcs: [{step: move}]}}
+- step: move
+  tool: {kind: transfer, source: {kind: http, url: x, auth: api}, targets: [{kind: file, path: x.json, auth: api}]}
+  next: {arcs: [{step: own}]}
+- {step: own, tool: {kind: python, input: {x: %s}, code: "def main(x): return x"}}
+keychain: [{name: api, kind: bearer, from: {env: NOBODY_HAS_THIS}}]
+"""
+    case = "  real: [python]\n  mocks: {get: {data: 1}, move: {data: 2}}\n  expect: {output: 3}"
+    assert said(bench(steps % 3).one(case)) == []
+    (message,) = said(bench(steps % '"{{ keychain.api.token }}"').one(case.replace("output: 3", "status: completed")))
+    assert "NOBODY_HAS_THIS is not set" in message
+
+
 def test_where_a_secret_is_read_its_name_stands_instead(bench: Make) -> None:
     steps = """
 - step: get

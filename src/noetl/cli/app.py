@@ -93,7 +93,8 @@ def run(arguments: Sequence[str]) -> int:
         return PIPE_CLOSED
     except OSError as error:
         _drop_output()
-        click.echo(f"noetl: {error.strerror or error}", err=True)
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"noetl: {where}{error.strerror or error}", err=True)
         return FAILED
     return code
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from noetl.cli.placing import place_line
 from noetl.cli.printing import in_colour, note, painted
 from noetl.cli.telling import error_words, output_line, trace_lines
-from noetl.cli.words import duration, seconds_of
+from noetl.cli.words import duration
 
 if TYPE_CHECKING:
     from noetl.model.net import Net
@@ -21,7 +21,7 @@ _SIGNS = {"completed": "✓", "failed": "✗", "cancelled": "■"}
 def closing(state: Execution, net: Net, log: EventLog) -> None:
     """Tell how an execution ended, and what to do next."""
     colour = in_colour(sys.stderr)
-    took = duration(seconds_of(state.timestamp) - state.started) if state.started else "no time"
+    took = duration(state.took) if state.started else "no time"
     odd = bool(state.stalled) and state.status == "completed"
     head = f"{'⚠' if odd else _SIGNS[state.status]} {state.path} {state.status}"
     but = f", but tokens were left at {', '.join(state.stalled)}" if odd else ""

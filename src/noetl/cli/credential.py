@@ -91,9 +91,12 @@ def list_all(*, as_data: bool) -> None:
 
 @command.command("remove")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=_names)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
-def remove(*, names: tuple[str, ...], as_data: bool) -> None:
-    """Remove credentials: all that are named, or none if one is not there."""
+def remove(*, names: tuple[str, ...], yes: bool, as_data: bool) -> None:
+    """Remove credentials: all that are named, or none if one is not there. At a terminal it asks first."""
+    if not yes and not as_data and sys.stdin.isatty():
+        click.confirm(f"remove {', '.join(names)}? What is removed cannot be brought back", abort=True, err=True)
     _store().remove(names)
     if as_data:
         out(as_json({"removed": list(names)}))
@@ -136,9 +139,9 @@ def _values(kind: str, given: tuple[str, ...], file: str | None) -> dict[str, An
 
     fields: dict[str, Any] = {}
     if file is not None:
-        fields = fields_of(kind, _read(file))
+        fields = fields_of(kind, _whole(_read(file)))
     elif not given:
-        fields = _typed(kind) if sys.stdin.isatty() else fields_of(kind, _read(_FROM))
+        fields = _typed(kind) if sys.stdin.isatty() else fields_of(kind, _whole(_read(_FROM)))
     for one in given:
         name, equals, value = one.partition("=")
         if not name or not equals:
@@ -146,8 +149,38 @@ def _values(kind: str, given: tuple[str, ...], file: str | None) -> dict[str, An
         fields[name] = value
     lacking = missing_in(kind, completed(kind, fields))
     if lacking:
-        raise UsageError(f"a `{kind}` needs {', '.join(f'`{name}`' for name in lacking)}")
+        needs = f"a `{kind}` needs {', '.join(f'`{name}`' for name in lacking)}"
+        raise UsageError(f"{needs}{_strangers(kind, fields)}")
     return fields
+
+
+def _strangers(kind: str, fields: dict[str, Any]) -> str:
+    """What was given in place of something that is missing, perhaps."""
+    from noetl.model.nearest import nearest
+    from noetl.secrets.kinds import KINDS
+
+    known = (*KINDS[kind].required, *KINDS[kind].optional)
+    others = [name for name in fields if name not in known]
+    if not others or not known:
+        return ""
+    guesses = {name: nearest(name, known) for name in others}
+    told = [f"`{name}`{f' (did you mean `{meant}`?)' if meant else ''}" for name, meant in guesses.items()]
+    return f"; there is no {', '.join(told)} in it, but {', '.join(known)}"
+
+
+def _whole(text: str) -> str:
+    """A text that is no map cut short: whoever begins one means one."""
+    if not text.lstrip().startswith("{"):
+        return text
+    import json
+
+    try:
+        json.loads(text)
+    except ValueError as error:
+        at = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "a number"
+        said = f"the value begins with {{ and is not JSON ({at}); a text that begins so is given with --set FIELD=VALUE"
+        raise UsageError(said) from None
+    return text
 
 
 def _read(file: str) -> str:
@@ -172,7 +205,13 @@ def _typed(kind: str) -> dict[str, Any]:
 
     about = KINDS[kind]
     names = about.required or (about.main or "value",)
-    return {name: click.prompt(name, hide_input=not is_open(name), err=True, default="") for name in names}
+    return {name: _prompted(name, hidden=not is_open(name)) for name in names}
+
+
+def _prompted(name: str, *, hidden: bool) -> str:
+    """What is typed; it may be nothing."""
+    typed: str = click.prompt(name, hide_input=hidden, err=True, default="", show_default=False)
+    return typed
 
 
 # --- the store -----------------------------------------------------------------------------------------------------------

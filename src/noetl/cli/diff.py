@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -24,12 +25,17 @@ def command(*, one: str, other: str, as_data: bool) -> None:
     """Hold two executions against each other: how they ended, what they were given, where their ways part.
 
     The first step after which they went different ways stands with its guards and the values these saw on both sides. Then
-    come the steps, with what differs in their outputs, `ctx`, and the playbooks where they are not the same.
+    come the steps, with what differs in their outputs, `ctx`, and the playbooks where they are not the same. Of what lies in
+    the result store the content is compared, not the place.
     """
+    from noetl.config import settings
+    from noetl.results.contents import content_of
     from noetl.server.diff import difference
+    from noetl.wiring import open_results
 
+    store = open_results(settings())
     with opened_log() as log:
-        found = difference(_run(log, find(log, one)), _run(log, find(log, other)))
+        found = difference(_run(log, find(log, one)), _run(log, find(log, other)), partial(content_of, store))
     if as_data:
         out(as_json(found))
         return

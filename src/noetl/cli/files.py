@@ -26,6 +26,7 @@ _NEARLY = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _STEP = re.compile(rb"^\s*-\s*\{?\s*step\s*:", re.MULTILINE)
+_TESTS = (".test.yaml", ".test.yml")
 #: folders that hold other people's files
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
@@ -38,14 +39,14 @@ class Given(NamedTuple):
     is_folder: bool = False
 
 
-def given(names: Iterable[str], skipped: list[str] | None = None) -> list[Given]:
+def given(names: Iterable[str], skipped: list[str] | None = None, *, tests: bool = False) -> list[Given]:
     """The files that are meant: folders stand for the playbooks in them, each file is taken once.
 
-    `skipped` gets the YAML files of folders that are no playbooks.
+    With `tests` they stand for test files, too. `skipped` gets the YAML files of folders that are no playbooks.
     """
     found: dict[object, Given] = {}
     for name in names:
-        for one in _meant(name, skipped if skipped is not None else []):
+        for one in _meant(name, skipped if skipped is not None else [], tests=tests):
             found.setdefault(one.path.absolute() if one.path is not None else None, one)
     return list(found.values())
 
@@ -55,14 +56,14 @@ def one_file(name: str) -> Given:
     return Given(STDIN_NAME, None) if name == STDIN else Given(name, Path(name))
 
 
-def _meant(name: str, skipped: list[str]) -> Iterator[Given]:
+def _meant(name: str, skipped: list[str], *, tests: bool) -> Iterator[Given]:
     path = Path(name)
     if name == STDIN or not path.is_dir():
         yield one_file(name)
         return
     playbooks = []
     for file in sorted(yaml_files(path)):
-        if _is_playbook(file):
+        if _is_playbook(file) or (tests and file.name.endswith(_TESTS)):
             playbooks.append(Given(str(file), file))
         else:
             skipped.append(str(file))

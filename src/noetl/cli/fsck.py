@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def command(*, execution: str | None, as_data: bool) -> int:
     """Check one execution, or all: that nothing is missing or changed, and that the events make sense.
 
-    Nothing is written. The exit code is 1 when something is wrong.
+    That goes for the events and for what they left in the result store, as far as its time has not run out. Nothing is written. The exit code is 1 when something is wrong.
     """
     from noetl.cli.watching import Watched
 
@@ -51,8 +51,21 @@ def _problems(log: Any, chosen: list[Summary], *, whole: bool) -> list[Any]:
     broken = {problem.execution_id for problem in found}
     for summary in chosen:
         if summary.execution_id not in broken and None not in broken:
-            found += check(log, summary, whole_net(log, summary))
+            found += check(log, summary, whole_net(log, summary), [_payloads()])
     return found
+
+
+def _payloads() -> Any:
+    """What looks at the result store."""
+    import time
+    from functools import partial
+
+    from noetl.config import settings
+    from noetl.results.contents import damage
+    from noetl.server.payloads import Payloads
+    from noetl.wiring import open_results
+
+    return Payloads(partial(damage, open_results(settings())), time.time())
 
 
 def _line(problem: Any) -> str:

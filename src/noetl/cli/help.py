@@ -16,15 +16,18 @@ from noetl.model.nearest import nearest
 def _topics(_context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
     """Commands and codes, for the shell to complete."""
     from noetl.model.slugs import SLUGS
+    from noetl.model.slugs.failures import FAILURES
 
-    return [name for name in (*COMMANDS, *SLUGS) if name.startswith(begun)]
+    return [name for name in (*COMMANDS, *SLUGS, *FAILURES) if name.startswith(begun)]
 
 
 @click.command()
-@click.argument("topic", metavar="[COMMAND|CODE]", required=False, shell_complete=_topics)
+@click.argument("topic", metavar="[COMMAND|CODE|KIND]", required=False, shell_complete=_topics)
 @click.option("--json", "as_data", is_flag=True, help="What is known about a code, as data.")
 def command(*, topic: str | None, as_data: bool) -> None:
-    """Help about a command, or about a code such as `unknown-key`, which stands in brackets in a message."""
+    """Help about a command, about a code such as `unknown-key`, which stands in brackets in a message, or about a kind of
+    error that a run ended with, such as `result-expired`.
+    """
     from noetl.cli.app import cli
 
     if topic is None or topic in COMMANDS:
@@ -38,10 +41,11 @@ def _about_slug(topic: str, *, as_data: bool) -> None:
     import msgspec
 
     from noetl.model.slugs import SLUGS, slug_info
+    from noetl.model.slugs.failures import FAILURES
 
-    info = slug_info(topic)
+    info = slug_info(topic) or FAILURES.get(topic)
     if info is None:
-        meant = nearest(topic, [*COMMANDS, *SLUGS])
+        meant = nearest(topic, [*COMMANDS, *SLUGS, *FAILURES])
         raise UsageError(f"there is no command and no code `{topic}`" + (f"; did you mean `{meant}`?" if meant else ""))
     if as_data:
         out(as_json(msgspec.structs.asdict(info)))

@@ -14,9 +14,12 @@ def placed(error: dict[str, Any] | None, source: Source | None) -> dict[str, Any
     """The same error with `file`, `line` and, where a template failed, the `key` that holds it."""
     if error is None or source is None or not error.get("step") or "line" in error:
         return error
-    from noetl.lang.places import place_of
+    from noetl.lang.places import place_of, workbook_place
 
-    place = place_of(source.text, error["step"], error.get("task"), error.get("expression"))
+    place = None
+    if error.get("workbook"):
+        place = workbook_place(source.text, str(error["workbook"]), error.get("expression"))
+    place = place or place_of(source.text, error["step"], error.get("task"), error.get("expression"))
     if place is None:
         return error
     return {**error, "file": near(source.file), "line": place.line, **({"key": place.key} if place.key else {})}

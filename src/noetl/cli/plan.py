@@ -63,7 +63,8 @@ def _step(step: Mapping[str, Any]) -> Iterator[str]:
     for task in step["tasks"]:
         auth = f", auth {task['auth']}" if "auth" in task else ""
         yield f"{task['name']}: {task['kind']}{auth}"
-        for name, value in {**task["with"], **({"input": task["input"]} if "input" in task else {})}.items():
+        more = {name: task[name] for name in ("input", "output") if name in task}
+        for name, value in {**task["with"], **more}.items():
             yield from (f"  {line}" for line in _values(name, value))
     if "plans" in step:
         yield f"plans further steps: {_short(step['plans'])}"

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from noetl.model.output import Output
+    from noetl.ports import EventLog
 
 FORMATS = ("json", "ndjson", "csv", "parquet", "raw")
 
@@ -33,7 +34,14 @@ FORMATS = ("json", "ndjson", "csv", "parquet", "raw")
 )
 @click.option("--json", "as_data", is_flag=True, help="The same as `--format json`.")
 @click.option("--range", "some", metavar="A:B", help="Of a list only the elements from A up to and without B.")
-@click.option("-o", "--output", "file", metavar="FILE", type=click.Path(dir_okay=False), help="Write to a file.")
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write to a file; folders that are missing are made.",
+)
 def command(
     *,
     what: str,
@@ -55,12 +63,13 @@ def command(
     if form is None and not as_data and file is None and sys.stdout.isatty():
         screen(payload)
         return
+    form = "json" if as_data else form or _form_of(file)
     if file is None:
         sys.stdout.flush()
-        write(payload, form or "json", sys.stdout.buffer)
+        write(payload, form, sys.stdout.buffer)
         return
     with _target(Path(file)) as target:
-        written = write(payload, form or _form_of(file) or "json", target)
+        written = write(payload, form, target)
     note(f"{file}: {written:,} bytes")
 
 
@@ -74,6 +83,7 @@ def _target(file: Path) -> Iterator[IO[bytes]]:
         return
     draft = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
+        place.parent.mkdir(parents=True, exist_ok=True)
         with draft.open("wb") as target:
             yield target
         if place.exists():
@@ -82,13 +92,18 @@ def _target(file: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise UsageError(f"{file}: cannot be written ({error.strerror})") from None
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
-def _form_of(file: str) -> str | None:
-    """What the name of a file asks for."""
-    endings = {".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv", ".parquet": "parquet", ".txt": "raw"}
-    return endings.get(Path(file).suffix)
+def _form_of(file: str | None) -> str:
+    """What the name of a file asks for; JSON where it asks for nothing."""
+    ending = Path(file).suffix.lower() if file is not None else ""
+    known = {"": "json", ".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv"}
+    known |= {".parquet": "parquet", ".txt": "raw"}
+    if ending not in known:
+        raise UsageError(f"the name {file} does not say how to write it: give --format ({', '.join(FORMATS)})")
+    return known[ending]
 
 
 def range_of(text: str | None) -> tuple[int, int | None]:
@@ -144,8 +159,28 @@ def _recorded(what: str, step: str | None, iteration: str | None) -> Output:
         else:
             check_step(log, summary, step)
             found = output_of_step(log, summary.execution_id, step, iteration)
-            which = f"iteration {iteration} of step `{step}`" if iteration is not None else f"step `{step}`"
-            missing = f"{which} of {summary.execution_id} has not ended well, so it has no output"
+            missing = "" if found is not None else _why_none(log, summary.execution_id, step, iteration)
     if found is None:
         raise UsageError(missing)
     return found
+
+
+def _why_none(log: EventLog, execution_id: str, step: str, iteration: str | None) -> str:
+    """Why a step, or an iteration of it, has no output."""
+    from noetl.server.history import state_at
+
+    info = state_at(log, execution_id).steps.get(step)
+    if info is None or info.started_at is None:
+        return f"step `{step}` of {execution_id} never ran; `noetl why {execution_id} {step}` says why"
+    which = f"step `{step}`"
+    if iteration is not None:
+        which = f"iteration {iteration} of {which}"
+        total = info.loop["total"] if info.loop is not None else None
+        if info.loop is None and info.status != "running":
+            return f"step `{step}` of {execution_id} has no loop, so it has no iterations"
+        if total is not None and not (
+            iteration.partition(".")[0].isdecimal() and int(iteration.partition(".")[0]) < total
+        ):
+            there = f"they are counted from 0 to {total - 1}" if total else "there are none"
+            return f"there is no {which} of {execution_id}: {there}"
+    return f"{which} of {execution_id} has not ended well, so it has no output"

@@ -194,12 +194,9 @@ def exit_code(state: Execution, *, interrupted: bool) -> int:
 
 def document(state: Execution) -> dict[str, Any]:
     """The one document of a run."""
-    from noetl.model.events import seconds
-
     steps = {
         name: {"status": info.status, "runs": info.runs} for name, info in state.steps.items() if info.status != ""
     }
-    took = seconds(state.timestamp) - state.started if state.started else 0.0
     return {
         "execution_id": state.execution_id,
         "status": state.status,
@@ -208,5 +205,5 @@ def document(state: Execution) -> dict[str, Any]:
         "error": state.error,
         "steps": steps,
         "stalled": state.stalled,
-        "duration_ms": int(took * 1000),
+        "duration_ms": int(state.took * 1000),
     }

@@ -107,11 +107,11 @@ def _head(
     summary: Summary, state: Execution, source: Source | None, *, colour: bool
 ) -> list[tuple[str, str]]:  # fmt: skip
     from noetl.cli.telling import error_words, origin_words, output_line, trace_lines
-    from noetl.cli.words import between, count, duration, local_time
+    from noetl.cli.words import count, duration, local_time
 
     status = shown_status(summary)
     began = state.origin["at"] if state.origin is not None else summary.requested_at
-    took = duration(between(began, summary.updated_at))
+    took = duration(state.took)
     return [
         ("execution", painted(summary.execution_id, "bold", colour=colour)),
         ("playbook", f"{summary.path}{f' ({near(source.file)})' if source is not None else ''}"),

@@ -127,7 +127,7 @@ def parked(state: Execution) -> str:
 
 def error_words(error: dict[str, Any]) -> str:
     """Where something failed, and how: `step fetch, task get: http: connection refused`."""
-    where = ", ".join(f"{what} {error[what]}" for what in ("step", "task") if error.get(what))
+    where = ", ".join(f"{what} {error[what]}" for what in ("step", "task", "workbook") if error.get(what))
     said = f"{error.get('kind', 'error')}: {visible(glimpse_text(str(error.get('message', '')), 500))}"
     tries = f" (after {error['attempts']} attempts)" if error.get("attempts") else ""
     return f"{where}: {said}{tries}" if where else f"{said}{tries}"

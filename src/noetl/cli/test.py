@@ -27,7 +27,12 @@ FAILED, INVALID = 1, 2
 @click.option("-x", "--exitfirst", "at_first", is_flag=True, help="Stop at the first case that does not pass.")
 @click.option("--crash-everywhere", "crash", is_flag=True, help="Kill and resume each case at every event.")
 @click.option("--record", is_flag=True, help="Run what is not mocked for real, and keep the answers in a cassette.")
-@click.option("--junit", metavar="FILE", type=click.Path(), help="Also write the results as JUnit XML.")
+@click.option(
+    "--junit",
+    metavar="FILE",
+    type=click.Path(),
+    help="Also write the results as JUnit XML; folders that are missing are made.",
+)
 @click.option("--json", "as_data", is_flag=True, help="Print one JSON document and nothing else.")
 def command(
     *,

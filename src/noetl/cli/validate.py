@@ -42,11 +42,11 @@ _SKIPPED = 5
 def command(*, files: tuple[str, ...], strict: bool, legacy: bool, fix: bool, form: str) -> int:
     """Tell all problems of playbooks, each with its line and the way to mend it.
 
-    FILE may be a folder, which stands for all playbooks in it and for what nearly looks like one, a test file, or - for
+    FILE may be a folder, which stands for all playbooks and test files in it and for what nearly looks like one, or - for
     stdin. The exit code is 0 when there is no error and 2 when there is one.
     """
     skipped: list[str] = []
-    reports = [_report(file, strict=strict, legacy=legacy, fix=fix) for file in given(files, skipped)]
+    reports = [_report(file, strict=strict, legacy=legacy, fix=fix) for file in given(files, skipped, tests=True)]
     {"text": _print_text, "json": _print_json, "sarif": _print_sarif}[form](reports)
     if skipped:
         more = f", … ({len(skipped)} in all)" if len(skipped) > _SKIPPED else ""

@@ -40,7 +40,7 @@ def overview(answers: list[Answer], state: Execution, *, colour: bool) -> str:
 def _because(answer: Answer, state: Execution) -> str:
     """The reason that counts most, with what it saw."""
     if not answer.reasons:
-        return _nobody_came(answer)
+        return _nobody_came(answer, state)
     first, *rest = _told(_decisive(answer.reasons), answer, state)
     return f"{first} ({', '.join(line.strip() for line in rest)})" if rest else first
 
@@ -73,12 +73,14 @@ def answer_text(answer: Answer, state: Execution, *, colour: bool) -> str:
         first, *rest = _told(reason, answer, state)
         lines += [f"{reason.seq:>6}  {first}", *(f"          {line}" for line in rest)]
     if not answer.reasons:
-        lines.append(f"        {_nobody_came(answer)}")
+        lines.append(f"        {_nobody_came(answer, state)}")
     lines += [f"   now  {line}" for line in _now(answer, state)]
     return "\n".join(lines) + "\n"
 
 
-def _nobody_came(answer: Answer) -> str:
+def _nobody_came(answer: Answer, state: Execution) -> str:
+    if not state.started and state.error is not None:
+        return f"the execution failed before any step could run: {error_words(state.error)}"
     if not answer.predecessors:
         return "no arc leads to it"
     came = ", ".join(f"{name} ({status})" for name, status in answer.predecessors.items())

@@ -73,8 +73,11 @@ def size(number: int) -> str:
 def stored(reference: dict[str, Any]) -> str:
     """What lies in the result store: `1,000,000 rows, 12.3 MB`."""
     meta = reference.get("meta") or {}
-    rows = f"{count(meta['rows'], 'row')}, " if isinstance(meta.get("rows"), int) else ""
-    return f"{rows}{size(int(meta.get('bytes') or 0))} in the result store"
+    rows = count(meta["rows"], "row") if isinstance(meta.get("rows"), int) else ""
+    # Of a list in parts, the bytes are those of its index: they say nothing of the rows.
+    in_parts = ".parts+" in str(meta.get("content_type"))
+    measured = "" if in_parts else size(int(meta.get("bytes") or 0))
+    return f"{', '.join(filter(None, (rows, measured)))} in the result store"
 
 
 def items(found: list[Any] | dict[str, Any]) -> str:

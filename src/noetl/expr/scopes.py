@@ -44,6 +44,8 @@ class Boundary(Enum):
     SYNTHESIZE = "synthesize"
     #: a keychain entry
     KEYCHAIN = "keychain"
+    #: `metadata.on_failure`
+    NOTICE = "on_failure"
     #: a `spec` value of a step, such as `concurrency.key`
     SPEC = "spec"
 
@@ -76,6 +78,7 @@ _NAMES: Final[dict[Boundary, frozenset[str]]] = {
     Boundary.STEP_SET: _STEP | {"output"},
     Boundary.SYNTHESIZE: _STEP | {"output"},
     Boundary.KEYCHAIN: frozenset(),
+    Boundary.NOTICE: frozenset({"ctx"}),
     Boundary.SPEC: _STEP,
 }
 #: where a loop's own iteration is in sight; admission, arcs and a step's `set` see the loop as a whole

@@ -25,6 +25,7 @@ from noetl.model.playbook import (
     Credential,
     Join,
     Loop,
+    Notice,
     Playbook,
     Router,
     Step,
@@ -65,7 +66,15 @@ class _Builder:
             executor=literal(executor),
             workload=literal(root.get("workload")),
             workbook=self.workbook(root.get("workbook")),
+            on_failure=self.notice(map_of(map_of(root, "metadata"), "on_failure")),
         )
+
+    def notice(self, node: MapNode | None) -> Notice | None:
+        place = Place(Boundary.NOTICE)
+        webhook = self.sites.value(node.get("webhook"), place) if node is not None else None
+        if node is None or webhook is None:
+            return None
+        return Notice(webhook, self.sites.value(node.get("headers"), place))
 
     def credentials(self, node: Node | None) -> list[Credential]:
         place = Place(Boundary.KEYCHAIN)

@@ -192,9 +192,17 @@ def _task(task: Task, sight: Sight, kinds: Mapping[str, ToolKind]) -> dict[str, 
     made: dict[str, Any] = {"name": task.name, "kind": task.kind, "line": task.at.line, "with": config}
     if given is not None:
         made["input"] = given
+    if task.output is not None:
+        made["output"] = foreseen(task.output, _yielding(task, sight))
     if task.auth is not None:
         made["auth"] = foreseen(task.auth, sight)
     return made
+
+
+def _yielding(task: Task, sight: Sight) -> Sight:
+    """What a task's `output` sees: what it yields is known when it has run."""
+    origins = {**sight.origins, "output": f"task {task.name}"}
+    return replace(sight, scopes={k: v for k, v in sight.scopes.items() if k != "output"}, origins=origins)
 
 
 def _arc(way: _Way, sight: Sight) -> dict[str, Any]:

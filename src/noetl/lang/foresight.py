@@ -13,7 +13,9 @@ import msgspec
 
 from noetl.errors import TemplateError
 from noetl.expr import Facts, Guard, Template, Value, template
+from noetl.expr.embedded.sqlquery import literal
 from noetl.expr.shell import compile_command
+from noetl.expr.sql import compile_sql
 from noetl.expr.vocabulary import FUNCTIONS
 from noetl.model.kinds import ToolKind
 from noetl.model.playbook import Assignment, Playbook, Step
@@ -117,9 +119,23 @@ def config_of(kind: ToolKind | None, config: Mapping[str, Any], sight: Sight) ->
             made[name] = f"‹{len(value.strip().splitlines())} lines›"
         elif kind is not None and name in kind.shell and isinstance(value, Value) and is_known(value, sight):
             made[name] = _command(value.tree, sight)
+        elif kind is not None and name in kind.sql and isinstance(value, Value) and is_known(value, sight):
+            made[name] = _statement(value, sight)
         else:
             made[name] = foreseen(value, sight)
     return made
+
+
+def _statement(value: Value, sight: Sight) -> Any:
+    """SQL with its values as literals, so that it can be seen which they are; those of `params` have their names."""
+    source = getattr(value.tree, "source", value.tree)
+    try:
+        statement = compile_sql(source) if isinstance(source, str) else None
+        if statement is None or statement.names:
+            return foreseen(value, sight)
+        return statement.bind(sight.scopes).render("$1", literal)[0]
+    except TemplateError as error:
+        return f"‹error: {error.message}›"
 
 
 def _command(tree: Any, sight: Sight) -> Any:

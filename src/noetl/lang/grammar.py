@@ -286,7 +286,7 @@ _METADATA = Record(
             Record(
                 title="`on_failure`",
                 keys={
-                    "webhook": Key(TEMPLATE, "POSTed to when an execution fails."),
+                    "webhook": Key(TEMPLATE, "POSTed to when an execution fails.", required=True),
                     "headers": Key(MAP, "Headers of that request."),
                 },
             ),

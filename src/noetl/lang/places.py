@@ -32,6 +32,22 @@ def place_of(text: str, step: str, task: str | None = None, expression: str | No
     of_task = next(_named(tool, task), None) if tool is not None and task is not None else None
     if of_task is None and task == step:  # the one task of a step goes by its name
         of_task = tool
+    return _place(source, of_task, found, expression)
+
+
+def workbook_place(text: str, called: str, expression: str | None = None) -> Place | None:
+    """The same of a task of the workbook: `clean`, or `clean.parse` where `clean` has several."""
+    source = Source(text)
+    root = read(text, Diagnostics(source))
+    book = root.get("workbook") if isinstance(root, MapNode) else None
+    name, _, task = called.partition(".")
+    found = book.get(name) if isinstance(book, MapNode) else None
+    if found is None:
+        return None
+    return _place(source, next(_named(found, task), None) if task else None, found, expression)
+
+
+def _place(source: Source, of_task: Node | None, found: Node, expression: str | None) -> Place:
     for node in (of_task, found):
         if node is not None and expression is not None:
             for path, scalar in _scalars(node, ()):

@@ -47,6 +47,10 @@ class ToolKind(msgspec.Struct, frozen=True):
     keeps_network: bool = False
     #: it runs in a process of its own, which `isolation` and `limits` bind
     has_process: bool = False
+    #: of these keys, those that it keeps though no process is its alone
+    binds: frozenset[str] = frozenset()
+    #: kinds of sources and targets of a transfer that lie behind a network
+    remote: frozenset[str] = frozenset()
     #: it is put away until what it waits for has come, which only a task of a step can be
     suspends: bool = False
     #: other values than `spec` gives it when nobody says otherwise

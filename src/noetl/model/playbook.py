@@ -222,6 +222,13 @@ class Credential(msgspec.Struct, frozen=True):
     at: Span
 
 
+class Notice(msgspec.Struct, frozen=True):
+    """Who is told of a failure."""
+
+    webhook: Value
+    headers: Value | None = None
+
+
 class Playbook(msgspec.Struct, frozen=True):
     """The whole document."""
 
@@ -233,6 +240,7 @@ class Playbook(msgspec.Struct, frozen=True):
     executor: Mapping[str, Any] = {}
     workload: Mapping[str, Any] = {}
     workbook: Mapping[str, tuple[Task, ...]] = {}
+    on_failure: Notice | None = None
 
     @property
     def policy(self) -> Mapping[str, Any]:

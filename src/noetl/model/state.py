@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from noetl.model.events import seconds
+
 #: `(2, 0)`: the inner iteration 0 of the outer iteration 2; empty outside of loops
 Path = tuple[int, ...]
 
@@ -250,6 +252,12 @@ class Execution(msgspec.Struct):
     def paused(self) -> bool:
         """Whether nothing new may start."""
         return bool(self.paused_by)
+
+    @property
+    def took(self) -> float:
+        """How many seconds it has taken up to its last event; of a rerun, those since it was asked for."""
+        began = seconds(self.origin["at"]) if self.origin is not None else self.started
+        return max(0.0, seconds(self.timestamp) - began) if began and self.timestamp else 0.0
 
     @property
     def over(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,8 @@ def convert(source: Path, content_type: str, columns: Mapping[str, str], count: 
         except (duckdb.InvalidInputException, duckdb.OutOfMemoryException):
             path.unlink(missing_ok=True)
             return False
+        except duckdb.IOException as error:  # as of any other file that cannot be written
+            raise OSError(errno.EIO, str(error).splitlines()[0]) from error
     return True
 
 

@@ -77,12 +77,13 @@ class ExecutionKeychain:
                 try:
                     await self._resolve(name, ())
                 except NoCredential as error:
-                    problems.append(f"`{name}`: {error}")
+                    said = str(error).removeprefix(f"credential `{name}`: ")
+                    problems.append(f"`{name}`: {said}")
         self._resolved = not problems
         if not problems:
             return None
-        what = "a credential is" if len(problems) == 1 else f"{len(problems)} credentials are"
-        return f"{what} missing: {'; '.join(problems)}"
+        what = "a credential" if len(problems) == 1 else f"{len(problems)} credentials"
+        return f"{what} cannot be used: {'; '.join(problems)}"
 
     async def ready(self, reading: Collection[str] = ()) -> None:
         """Resolve everything once, and renew the tokens that templates are about to read."""

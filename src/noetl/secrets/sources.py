@@ -81,7 +81,8 @@ class Sources:
         """A secret of the key/value engine, version 2."""
         vault = self._vault
         if not vault.address or not vault.token:
-            raise NoCredential("Vault is asked for a secret: set VAULT_ADDR and VAULT_TOKEN")
+            unset = [name for name, value in (("VAULT_ADDR", vault.address), ("VAULT_TOKEN", vault.token)) if not value]
+            raise NoCredential(f"Vault is asked for a secret: set {' and '.join(unset)}")
         headers = {"X-Vault-Token": vault.token.reveal(), "X-Vault-Request": "true"}
         if vault.namespace:
             headers["X-Vault-Namespace"] = vault.namespace

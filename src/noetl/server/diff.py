@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from noetl.expr.refs import is_reference
 from noetl.model.events import Event, seconds
 from noetl.model.state import Execution, StepInfo
 from noetl.server.compare import Change, changes, same
 
-_NOTHING: Any = msgspec.UNSET
+#: what a reference leads to, without where that lies
+Content = Callable[[Mapping[str, Any]], Any]
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -109,29 +111,44 @@ class Difference(msgspec.Struct, frozen=True):
     playbook: list[str] | None
 
 
-def difference(a: Run, b: Run) -> Difference:
-    """Hold two executions against each other."""
-    left, right = _Told(a.events), _Told(b.events)
+def difference(a: Run, b: Run, content: Content = dict) -> Difference:
+    """Hold two executions against each other; of what is stored, its content."""
+    left, right = _Told(a.events, content), _Told(b.events, content)
     steps = list(_steps(a.state, b.state, left, right))
     workload = list(changes("workload", a.state.workload, b.state.workload))
-    ctx = list(changes("ctx", a.state.ctx, b.state.ctx))
-    output = list(changes("output", a.state.output, b.state.output))
+    ctx = list(changes("ctx", _placeless(a.state.ctx, content), _placeless(b.state.ctx, content)))
+    output = list(changes("output", *(_yielded(one.state.output, one.state.output_ref, content) for one in (a, b))))
     parting = _parting(left, right)
     ends = (a.status, a.state.error, a.state.stalled) == (b.status, b.state.error, b.state.stalled)
     is_same = ends and parting is None and not (workload or ctx or output) and all(pair.same for pair in steps)
     return Difference(_side(a), _side(b), is_same, workload, parting, steps, ctx, output, _texts(a, b))
 
 
+def _placeless(value: Any, content: Content) -> Any:
+    """A value in which references are what they lead to."""
+    if is_reference(value):
+        return {"stored": content(value)}
+    if isinstance(value, Mapping):
+        return {key: _placeless(item, content) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_placeless(item, content) for item in value]
+    return value
+
+
+def _yielded(data: Any, stored: Mapping[str, Any] | None, content: Content) -> Any:
+    """What was yielded, all of it: the log may have a part of it only."""
+    return _placeless(data if stored is None else stored, content)
+
+
 def _side(run: Run) -> Side:
     state = run.state
-    took = seconds(state.timestamp) - state.started if state.started else 0.0
     return Side(
         state.execution_id,
         state.path,
         state.playbook,
         run.status,
         state.seq,
-        round(took, 6),
+        round(state.took, 6),
         state.error,
         state.stalled,
         state.origin,
@@ -144,15 +161,16 @@ def _side(run: Run) -> Side:
 class _Told:
     """What one pass over a log remembers."""
 
-    def __init__(self, events: Iterable[Event]) -> None:
+    def __init__(self, events: Iterable[Event], content: Content) -> None:
+        self.content = content
         #: step run → how its arcs were judged, in order
         self.routed: dict[str, tuple[str, Judged]] = {}
         #: step run → its firing, in order
         self.fired: dict[str, tuple[str, Judged]] = {}
         #: step → the last token that it kept waiting or swallowed
         self.refused: dict[str, Judged] = {}
-        #: step → the data of its latest end
-        self.outputs: dict[str, Any] = {}
+        #: step → the data of its latest end, and where all of it is stored
+        self.outputs: dict[str, tuple[Any, Mapping[str, Any] | None]] = {}
         for event in events:
             self._see(event)
 
@@ -167,7 +185,8 @@ class _Told:
             what = event.name.partition(".")[2]
             self.refused[step] = Judged(event.seq, what, [], payload.get("saw", []))
         elif event.name in ("step.done", "step.failed"):
-            self.outputs[step] = payload["output"]["data"]
+            output = payload["output"]
+            self.outputs[step] = output["data"], output["ref"] if output.get("external") else None
 
 
 def _parting(a: _Told, b: _Told) -> Parting | None:
@@ -193,9 +212,12 @@ def _parting(a: _Told, b: _Told) -> Parting | None:
 def _steps(a: Execution, b: Execution, left: _Told, right: _Told) -> Iterator[StepPair]:
     for name in dict.fromkeys([*a.steps, *b.steps]):
         pair = [_standing(state.steps.get(name)) for state in (a, b)]
-        outputs = left.outputs.get(name, _NOTHING), right.outputs.get(name, _NOTHING)
-        differing = [] if _NOTHING in outputs else list(changes("output.data", *outputs))
-        yield StepPair(name, pair[0], pair[1], differing)
+        yield StepPair(name, pair[0], pair[1], list(_differing(name, left, right)))
+
+
+def _differing(step: str, left: _Told, right: _Told) -> Iterator[Change]:
+    if step in left.outputs and step in right.outputs:
+        yield from changes("output.data", *(_yielded(*told.outputs[step], told.content) for told in (left, right)))
 
 
 def _standing(info: StepInfo | None) -> Standing | None:

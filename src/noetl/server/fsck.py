@@ -6,7 +6,7 @@ gap, no changed byte) is for the store to verify.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -15,7 +15,7 @@ from noetl.model.net import Net
 from noetl.model.state import Execution
 from noetl.ports import EventLog, Summary
 from noetl.server.history import events_of, read_snapshot
-from noetl.server.rules import RULES
+from noetl.server.rules import RULES, Rule
 from noetl.server.service import shown_status
 
 
@@ -30,15 +30,16 @@ class Problem(msgspec.Struct, frozen=True):
     seq: int
 
 
-def check(log: EventLog, summary: Summary, net: Net | None) -> Iterator[Problem]:
-    """Everything that is wrong with an execution, as far as its events tell."""
+def check(log: EventLog, summary: Summary, net: Net | None, more: Iterable[Rule] = ()) -> Iterator[Problem]:
+    """Everything that is wrong with an execution, as far as its events and `more` rules tell."""
     execution_id = summary.execution_id
     state = Execution(execution_id)
-    rules = [make(net) for make in RULES]
+    rules = [*(make(net) for make in RULES), *more]
     snapshots = _snapshots(log, execution_id)
     for event in events_of(log, execution_id):
         for rule in rules:
-            yield from (Problem(rule.name, message, execution_id, event.seq) for message in rule.see(event))
+            for message in rule.see(event):
+                yield Problem(rule.name, message, execution_id, event.seq)
         try:
             apply(state, event)
         except Exception as error:  # noqa: BLE001  whatever a damaged log does to the fold is what is to be told

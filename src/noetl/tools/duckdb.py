@@ -5,12 +5,15 @@ The statements run in a data host (`datahost`), a process apart that can be inte
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, contextmanager
+from typing import IO, TYPE_CHECKING, Any
 
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Anything, Key, MapOf, OneOf, Text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from noetl.model.output import Output
     from noetl.ports import Call, World
 
@@ -20,13 +23,18 @@ KIND = ToolKind(
     keys={
         "query": Key(Text(templated=True), "One or many statements; the last one's rows are the output."),
         "command": Key(Text(templated=True), "The same as `query`."),
-        "file": Key(Text(templated=True), "The database file; in memory, for this task alone, when left out."),
+        "file": Key(
+            Text(templated=True),
+            "The database file, made with its folder where it is not there; in memory, for this task alone, when left out.",
+        ),
         "params": Key(OneOf((MapOf(Anything()), Text(templated=True))), "Values for `:name` and `%(name)s`."),
     },
     input=InputRole.ARGUMENTS,
     output="rows as maps",
     one_of=(("query", "command"),),
     sql=frozenset({"query", "command"}),
+    keeps_network=True,
+    binds=frozenset({"isolation", "limits.memory_mb"}),
 )
 
 #: a result of more bytes than these, as JSON, is left in a file
@@ -38,20 +46,44 @@ async def run(call: Call, world: World) -> Output:
     import msgspec
 
     from noetl.model.output import PARQUET, failed, ok
+    from noetl.tools.datahost.failing import UNWRITTEN
     from noetl.tools.datahost.hosts import CallFailed, Hosts
-    from noetl.tools.spilling import address
+    from noetl.tools.spilling import no_room
 
     hosts = await Hosts.of(world)
-    with world.unnamed() as spill:
-        given = _given(call, world, str(address(spill)))
+    with _place(call, world) as (place, spill):
+        given = _given(call, world, place)
         try:
-            async with hosts.lease(shared=given["file"] is not None) as host:
+            async with hosts.lease(shared=given["file"] is not None, spec=call.spec) as host:
                 reply = await host.call("noetl.tools.datahost.statements:run", given)
         except CallFailed as error:
+            if error.failure["kind"] == UNWRITTEN:
+                raise no_room(world) from None
             return failed(error.failure)
         if "rows" in reply.value:
-            return ok(await world.spilled(spill, PARQUET, rows=reply.value["rows"]))
+            return ok(await world.spilled(spill(), PARQUET, rows=reply.value["rows"]))
     return ok(msgspec.json.decode(reply.blob))
+
+
+@contextmanager
+def _place(call: Call, world: World) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
+    """Where a host leaves a large result, and what opens that; it has no name, unless the host could not find it then.
+
+    A process within bounds cannot look into ours, and so not at its files either.
+    """
+    from noetl.tools.confine.bounds import bounds_of
+    from noetl.tools.spilling import address
+
+    if bounds_of(call.spec).network:
+        with world.unnamed() as file:
+            yield str(address(file)), lambda: file
+        return
+    path = world.draft(".parquet")
+    with ExitStack() as opened:
+        try:
+            yield str(path), lambda: opened.enter_context(path.open("r+b"))
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _given(call: Call, world: World, spill: str) -> dict[str, Any]:

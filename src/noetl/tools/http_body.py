@@ -13,7 +13,7 @@ import msgspec
 from noetl.model.output import Spilled
 from noetl.ports import World
 from noetl.tools.elements import NotJsonText, examine
-from noetl.tools.spilling import escaped
+from noetl.tools.spilling import escaped, writing
 
 _BLOCK = 1 << 20
 
@@ -63,13 +63,15 @@ class Body:
         file = self._file = self._world.unnamed()
         is_text = not says_json(self._response)
         try:
-            file.write(b'"' if is_text else b"")
-            file.writelines(map(convert, parts))
-            async for part in self._response.content.iter_any():
-                self._count(part)
-                file.write(convert(part))
-            file.write(convert(b""))
-            file.write(b'"' if is_text else b"")
+            with writing(self._world):
+                file.write(b'"' if is_text else b"")
+                file.writelines(map(convert, parts))
+                async for part in self._response.content.iter_any():
+                    self._count(part)
+                    file.write(convert(part))
+                file.write(convert(b""))
+                file.write(b'"' if is_text else b"")
+                file.flush()
         except BaseException:
             file.close()
             raise

@@ -330,12 +330,23 @@ def _in_utf8(body: bytes, response: aiohttp.ClientResponse) -> bytes:
 
 def _status(target: str, response: aiohttp.ClientResponse, body: bytes, data: Any) -> Failure:
     status = response.status
-    message = f"{target}: {status} {response.reason or ''}".rstrip()
+    message = f"{target}{_led(response)}: {status} {response.reason or ''}".rstrip()
     if body:
         begins = " ".join(body[: 4 * _GLIMPSE].decode("utf-8", "replace").split())
         message += f": {_glimpse(begins, cut=len(body) > 4 * _GLIMPSE)}"
     more = {"body": data} if len(body) <= _SMALL_BODY else {}
     return failure("http-status", message, retryable=status >= 500 or status in _LATER, status=status, **more)
+
+
+def _led(response: aiohttp.ClientResponse) -> str:
+    """Where redirects have led, and that the credential stayed behind if that is so."""
+    if not response.history:
+        return ""
+    sent = response.history[0].request_info.headers
+    kept = response.request_info.headers
+    lost = [name for name in sent if name not in kept and not name.lower().startswith(("content-", "transfer-"))]
+    without = f" without `{lost[0]}`, which is for the first host alone" if lost else ""
+    return f", redirected to {_shown(response.url)}{without}"
 
 
 def _transport(target: str, error: Exception, spec: Mapping[str, Any]) -> Failure:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from noetl.ports import Call, World
+from noetl.ports import Call, StoreFailed, World
 from noetl.tools.spilling import IN_MEMORY, TextSpool, output_limit
 from noetl.tools.text import WholeLines
 
@@ -46,7 +46,7 @@ class Capture:
         self.limit = output_limit(call) if spools else int(call.spec.get("limits.output_bytes") or IN_MEMORY)
         self.exceeded = False
         #: why it could not be kept
-        self.broken: OSError | None = None
+        self.broken: OSError | StoreFailed | None = None
         self._call = call
         self._world = world
         #: stdout and stderr, where they are the result
@@ -68,7 +68,7 @@ class Capture:
             if stream in self._spools and self.broken is None:
                 try:
                     self._spools[stream].add(text)
-                except OSError as error:
+                except (OSError, StoreFailed) as error:
                     self.broken = error
 
     def _log(self, stream: str, text: str) -> None:

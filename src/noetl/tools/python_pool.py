@@ -27,7 +27,7 @@ from noetl.tools.processes import (
     kill_families,
     signal_name,
 )
-from noetl.tools.spilling import output_limit, over_limit
+from noetl.tools.spilling import not_written, output_limit, over_limit
 
 #: what `context` may show: never `keychain`, whose values go nowhere but into a task's own fields
 _SCOPES = ("workload", "ctx", "step", "iter", "input", "output", "steps", "execution_id", "_prev", "_task", "_attempt")
@@ -151,6 +151,8 @@ class Host:
         try:
             with census:
                 reply, file = await self._reply(call, world, files)
+            if file is not None and "unwritten" in reply:
+                raise not_written(world, reply["unwritten"])
             spilled = await _spilled(reply, file, world)
         except (HungUp, OSError) as error:
             crowded = f"the code has more than {census.limit} processes" if census.exceeded else ""

@@ -72,6 +72,8 @@ def spilled(
         if file < 0:
             return b'{"data":%b}' % b"".join(held)
         _write_all(file, b"".join(held))
+    except _NotWritten as error:
+        return {"unwritten": error.args[0]}
     finally:
         if file >= 0:
             os.close(file)
@@ -86,10 +88,17 @@ def _rows(value: Any) -> dict[str, Any]:
     return {"rows": len(value), "columns": row_shape(list(value))}
 
 
+class _NotWritten(Exception):
+    """The file of the engine takes no more; it has the number of the error. The code is not to blame."""
+
+
 def _write_all(file: int, data: bytes) -> None:
     rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(file, rest) :]
+    try:
+        while rest:
+            rest = rest[os.write(file, rest) :]
+    except OSError as error:
+        raise _NotWritten(error.errno) from None
 
 
 def received_file(channel: int) -> int:

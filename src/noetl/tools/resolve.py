@@ -23,6 +23,7 @@ KIND = ToolKind(
     output="the payload",
     one_of=(("ref",),),
     effect_free=True,
+    keeps_network=True,  # payloads lie where whoever runs the worker has set up a store for them
 )
 
 

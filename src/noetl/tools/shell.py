@@ -64,6 +64,7 @@ async def run(call: Call, world: World) -> Output:
 
 
 async def _run(call: Call, world: World, place: Place) -> Output:
+    from noetl.ports import StoreFailed
     from noetl.tools.processes import Capture
     from noetl.tools.spilling import TextSpool, over_limit
 
@@ -78,6 +79,8 @@ async def _run(call: Call, world: World, place: Place) -> Output:
             return failed(failure("limit", f"the command has more than {call.spec['limits.processes']} processes"))
         if capture.exceeded:
             return failed(failure("limit", over_limit("what the command wrote", capture.limit)))
+        if isinstance(capture.broken, StoreFailed):
+            raise capture.broken
         if capture.broken is not None:
             return failed(failure("shell", f"what the command wrote cannot be kept: {capture.broken.strerror}"))
         if code == 0:
@@ -137,8 +140,11 @@ async def _data(world: World, spools: Mapping[str, TextSpool]) -> Any:
 
     if not any(spool.is_spilled for spool in spools.values()):
         return {**{stream: spool.text() for stream, spool in spools.items()}, "exit_code": 0}
+    from noetl.tools.spilling import writing
+
     with world.unnamed() as file:
-        await asyncio.to_thread(_pour, spools, file)
+        with writing(world):
+            await asyncio.to_thread(_pour, spools, file)
         return await world.spilled(file)
 
 
@@ -148,6 +154,7 @@ def _pour(spools: Mapping[str, TextSpool], file: IO[bytes]) -> None:
         spool.pour(file)
         file.write(b'"')
     file.write(b',"exit_code":0}')
+    file.flush()
 
 
 def _commands(call: Call, folder: Path) -> Iterator[list[str]]:
@@ -206,6 +213,7 @@ def _variables(call: Call) -> dict[str, str]:
 
 def _failed(call: Call, code: int, stdout: str, stderr: str) -> Output:
     from noetl.tools.confine import REASON, REFUSED
+    from noetl.tools.confine.bounds import bounds_of
     from noetl.tools.processes import OUT_OF_TIME, how_it_ended, signal_name
 
     # Shells tell of a signal by 128 and its number.
@@ -221,4 +229,6 @@ def _failed(call: Call, code: int, stdout: str, stderr: str) -> Output:
     message = f"the command {how_it_ended(code)}"
     more: dict[str, Any] = {"exit_code": code} if code > 0 else {"exit_code": 128 - code, "signal": signal_name(code)}
     more |= {"stdout": stdout[-_TRIMMED:], "stderr": stderr[-_TRIMMED:]}
-    return failed(failure("shell", f"{message}: {said}" if said else message, **more))
+    # What a program makes of a refusal seldom says who refused.
+    bound = f" ({words})" if (words := bounds_of(call.spec).words) else ""
+    return failed(failure("shell", f"{message}: {said}{bound}" if said else f"{message}{bound}", **more))

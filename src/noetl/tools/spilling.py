@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from json.encoder import encode_basestring
 from pathlib import Path
 from typing import IO
 
-from noetl.ports import Call, World
+from noetl.ports import Call, StoreFailed, World
 
 #: what a task may yield when nobody says otherwise: in memory, and in a file
 IN_MEMORY = 64 * 1024 * 1024
@@ -37,6 +40,33 @@ def address(file: IO[bytes]) -> Path:
     return Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
 
 
+#: no space on the disk, a quota that is used up, files that may not be larger
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def no_room(world: World) -> StoreFailed:
+    """The error of a disk that is full: of the machine and not of the task, which can be gone on with."""
+    return StoreFailed(f"the disk of NOETL_HOME is full: there is no room in {world.draft('').parent}")
+
+
+def not_written(world: World, code: int) -> StoreFailed:
+    """The error of a draft that a process could not write."""
+    if code in _FULL:
+        return no_room(world)
+    return StoreFailed(f"{world.draft('').parent} cannot be written: {os.strerror(code)}")
+
+
+@contextmanager
+def writing(world: World) -> Iterator[None]:
+    """Around whatever writes a draft: StoreFailed where there is no room for it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise no_room(world) from error
+        raise
+
+
 class TextSpool:
     """Text that comes bit by bit: held, until there is so much that it goes to a file, written as JSON has it."""
 
@@ -57,7 +87,8 @@ class TextSpool:
     def add(self, text: str) -> None:
         """Take more of it."""
         if self._file is not None:
-            self._file.write(escaped(text))
+            with writing(self._world):
+                self._file.write(escaped(text))
             self._end = (self._end + text)[-self._keep :]
             return
         self._texts.append(text)
@@ -65,7 +96,8 @@ class TextSpool:
         if self._most is not None and self._size > self._most:
             self._file = self._world.unnamed()
             held, self._texts = "".join(self._texts), []
-            self._file.write(escaped(held))
+            with writing(self._world):
+                self._file.write(escaped(held))
             self._end = held[-self._keep :]
 
     def text(self) -> str:
@@ -77,10 +109,13 @@ class TextSpool:
         if self._file is None:
             target.write(escaped("".join(self._texts)))
             return
+        with writing(self._world):
+            self._file.flush()
         self._file.seek(0)
         shutil.copyfileobj(self._file, target, 1 << 20)
 
     def close(self) -> None:
         """Let go of the file."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what does not fit any more is not wanted any more
+                self._file.close()

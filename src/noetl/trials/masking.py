@@ -10,14 +10,24 @@ from msgspec.structs import replace
 from noetl.expr import Template, Value, template
 from noetl.lang.foresight import Sight
 from noetl.model.playbook import Task
+from noetl.trials.credentials import ENDS
 
 _NOWHERE = Sight({})
 
 
 def masked(task: Task) -> Task:
     """The task without its credentials: `Bearer {{ keychain.api.token }}` is `Bearer ‹secret: keychain.api.token›`."""
-    config = {name: _masked(part) for name, part in task.config.items()}
+    config = {name: _masked(_anonymous(part) if name in ENDS else part) for name, part in task.config.items()}
     return replace(task, config=config, input=_masked(task.input), auth=None)
+
+
+def _anonymous(ends: Any) -> Any:
+    """The source or the targets of a transfer, which have credentials of their own, without those."""
+    if isinstance(ends, Value):
+        return ends.with_tree(_anonymous(ends.tree))
+    if isinstance(ends, list | tuple):
+        return [_anonymous(end) for end in ends]
+    return {key: part for key, part in ends.items() if key != "auth"} if isinstance(ends, Mapping) else ends
 
 
 def _masked(part: Any) -> Any:

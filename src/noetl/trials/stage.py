@@ -28,6 +28,7 @@ from noetl.ports import Call, Keychain, World
 from noetl.tools.registry import Kinds
 from noetl.trials.cassette import Cassette
 from noetl.trials.clock import TrialLoop
+from noetl.trials.credentials import needed
 from noetl.trials.masking import masked
 from noetl.trials.mocks import Asked, Mock, NoAnswer, delay_of, output_of, pick
 from noetl.trials.suite import Case
@@ -87,9 +88,9 @@ class Stage:
             name: replace(step, tasks=tasks(name, step.tasks)) for name, step in net.steps.items()
         }
         workbook = {name: tasks(None, given) for name, given in playbook.workbook.items()}
-        # Where nothing runs for real, nobody has to have the credentials.
-        needed = any(task.auth is not None or self.recording for step in steps.values() for task in step.tasks)
-        keychain = playbook.keychain if needed or self.case.real else ()
+        # What is not run for real was masked: nobody has to have its credentials.
+        running = [task for given in (*(step.tasks for step in steps.values()), *workbook.values()) for task in given]
+        keychain = needed(playbook.keychain, running)
         order = tuple(steps[step.name] for step in playbook.steps)
         made = replace(playbook, steps=order, workbook=workbook, keychain=keychain)
         return replace(net, playbook=made, steps=steps)

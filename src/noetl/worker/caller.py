@@ -20,7 +20,7 @@ from noetl.model.playbook import Playbook, Step, Task
 from noetl.pipeline import machine
 from noetl.pipeline.frame import Frame
 from noetl.pipeline.machine import Finish, RunTask, Sleep
-from noetl.ports import Call, NoCredential, World
+from noetl.ports import Call, NoCredential, StoreFailed, World
 from noetl.worker import auth
 from noetl.worker.render import call_of
 from noetl.worker.surroundings import Surroundings
@@ -119,6 +119,8 @@ class Caller:
         except TimeoutError:
             message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`{_timeout_key(task)}`)"
             return failed(failure("timeout", message, retryable=True))
+        except StoreFailed:  # no failure of the task: when the store can be written again, it runs again
+            raise
         except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
             return broke(error)
         finally:
@@ -145,7 +147,7 @@ class Caller:
             frame.problem = await self.problem()
             move = machine.advance(frame, output, self.around.moment())
         ended: Output = move.facts[-1].payload["output"]
-        return ended
+        return _told(ended, str(call.config["task"]))
 
     async def _workbook_task(self, move: RunTask, outer: Call) -> Output:
         call = await self.ready(move, None, outer)
@@ -157,6 +159,15 @@ class Caller:
         if isinstance(output["data"], Spilled):
             output = {**output, "data": await self.world.results.load(output["data"])}
         return output
+
+
+def _told(output: Output, name: str) -> Output:
+    """An output whose error says which task of the workbook it comes from; the caller's own name is laid over the rest."""
+    error = output["error"]
+    if error is None or "workbook" in error:
+        return output
+    inner = error.get("task")
+    return {**output, "error": {**error, "workbook": name if inner in (None, name) else f"{name}.{inner}"}}
 
 
 def broke(error: Exception) -> Output:

@@ -11,6 +11,7 @@ from typing import IO, Any, TypeVar
 from noetl.model.output import JSON, Spilled
 from noetl.model.redaction import Stream
 from noetl.ports import Call, Keychain, ResultDamaged, ResultStore
+from noetl.tools.spilling import writing
 from noetl.worker.drafts import Claim, unnamed
 from noetl.worker.redacting import CleanResults
 
@@ -114,7 +115,8 @@ class LocalWorld:
         columns: dict[str, str] | None = None,
     ) -> Spilled:
         """An unnamed file, named."""
-        return await self.results.adopted(file, Spilled("", content_type, rows, columns))
+        with writing(self):
+            return await self.results.adopted(file, Spilled("", content_type, rows, columns))
 
     async def row(self, reference: Mapping[str, Any], index: int) -> Any:
         """One element of what a reference leads to; they are read many at a time."""

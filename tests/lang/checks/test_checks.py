@@ -490,3 +490,50 @@ def test_a_workbook_task_cannot_call_itself_by_any_way() -> None:
         "workbook task `w` calls itself",
         "workbook task `v` calls itself",
     ]
+
+
+@pytest.mark.parametrize(
+    ("root", "tool", "code"),
+    [
+        ("keychain: [{name: k, kind: bearer, token: hardcoded-token-1}]\n", "{kind: noop}", "secret-in-plain"),
+        ("keychain: [{name: k, kind: basic, username: ann, password: hunter22}]\n", "{kind: noop}", "secret-in-plain"),
+        ("", "{kind: http, url: 'http://x.y', headers: {Authorization: Bearer abcdefghijk}}", "secret-in-plain"),
+        (
+            "keychain: [{name: k, kind: bearer}]\n",
+            "{kind: http, url: 'http://x.y/{{ keychain.k.tokn }}'}",
+            "unknown-credential",
+        ),
+        (
+            "keychain: [{name: k, kind: secret_manager, provider: vualt, secret: a/b}]\n",
+            "{kind: noop}",
+            "unknown-credential",
+        ),
+    ],
+)
+def test_secrets_written_out_and_slips_about_credentials_are_found_before_a_run(
+    root: str, tool: str, code: str
+) -> None:
+    assert codes(f"{{step: a, tool: {tool}}}", root=root) == [code]
+
+
+@pytest.mark.parametrize(
+    ("root", "tool"),
+    [
+        ("keychain: [{name: k, kind: bearer, token: '{{ workload.t }}'}]\nworkload: {t: ''}\n", "{kind: noop}"),
+        ("keychain: [{name: k, kind: bearer, from: {env: API_TOKEN}}]\n", "{kind: noop}"),
+        ("keychain: [{name: k, kind: secret_manager, provider: onepassword, secret: x}]\n", "{kind: noop}"),
+        ("keychain: [{name: k, kind: bearer}]\n", "{kind: http, url: 'http://x.y/{{ keychain.k.account }}'}"),
+        ("", "{kind: http, url: 'http://x.y', headers: {Authorization: Bearer <token>}}"),
+    ],
+)
+def test_credentials_that_come_from_elsewhere_are_left_alone(root: str, tool: str) -> None:
+    assert codes(f"{{step: a, tool: {tool}}}", root=root) == []
+
+
+def test_of_another_step_only_its_status_can_be_read() -> None:
+    steps = f"{{step: a, {NOOP}, next: {{arcs: [{{step: b}}]}}}}\n  - {{step: b, tool: {{kind: noop, output: '{{{{ steps.a.%s }}}}'}}}}"
+    (told,) = found(steps % "output.data")
+    assert told.code == "steps-status-only"
+    assert told.fix is not None
+    assert "ctx.a" in told.fix
+    assert found(steps % "status.done") == []

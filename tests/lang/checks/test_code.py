@@ -68,6 +68,15 @@ def test_an_argument_that_no_input_gives_is_missed(signature: str, missing: list
     assert [(code, text) for code, _, text in found] == [("missing-argument", name) for name in missing]
 
 
+def test_a_task_with_a_credential_hands_it_to_main_as_auth() -> None:
+    code = block("def main(auth, b):\n    return auth")
+    asked = [
+        [text for slug, _, text in marked(task) if slug == "missing-argument"]
+        for task in (f"    auth: crm\n{code}", code)
+    ]
+    assert asked == [["b"], ["auth", "b"]]
+
+
 def test_an_input_that_is_a_template_may_give_anything() -> None:
     assert marked("    input: '{{ workload.all }}'\n" + block("def main(b):\n    return b")) == []
 

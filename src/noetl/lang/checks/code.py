@@ -96,7 +96,7 @@ def _is_read(subject: Subject, step: Step | None, task: Task) -> bool:
 
 
 def _arguments(subject: Subject, step: Step, task: Task, tree: ast.Module) -> None:
-    given = set(_GIVEN)
+    given = set(_GIVEN) if task.auth is None else {*_GIVEN, "auth"}
     for block in (step.input, task.input):
         if block is not None and not isinstance(block, Mapping):
             return  # a template: nobody knows its keys

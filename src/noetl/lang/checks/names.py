@@ -147,8 +147,22 @@ def _helpers(subject: Subject, known: dict[str, Step]) -> None:
                     at = site.template.source.find(name, call.offset + len(call.name))
                     _unknown_step(subject, name, subject.where(site, at, len(name)), known)
         for read in site.template.reads:
-            if read.path[0] == "steps" and len(read.path) > 1 and read.path[1] not in known:
+            if read.path[0] != "steps" or len(read.path) < 2:
+                continue
+            if read.path[1] not in known:
                 _unknown_step(subject, read.path[1], subject.where_path(site, read, 2), known)
+            elif len(read.path) > 2 and read.path[2] != "status":
+                _no_output(subject, read.path[1], read.path[2], subject.where_path(site, read, 3))
+
+
+def _no_output(subject: Subject, step: str, key: str, at: Where) -> None:
+    """Of a step that has ended only its status is in sight: what is wanted of its output has to be kept."""
+    subject.problems.error(
+        "steps-status-only",
+        f"`steps.{step}` has `status` and no `{key}`: what a step yields is not kept by itself",
+        at,
+        fix=f'keep it with `set: {{ctx.{step}: "{{{{ output.data }}}}"}}` on step `{step}`, and read `ctx.{step}`',
+    )
 
 
 def _workbook_calls(subject: Subject) -> None:

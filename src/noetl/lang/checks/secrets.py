@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from noetl.expr.scopes import Boundary
 from noetl.lang.checks.subject import Subject, all_tasks
@@ -22,6 +22,18 @@ _SECRET_VALUE = re.compile(
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_[A-Za-z0-9]{30,}|\bsk-[A-Za-z0-9_-]{20,}|\bxox[baprs]-[A-Za-z0-9-]{10,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|://[^/\s:@{]+:[^/\s:@{]{3,}@"
 )
+#: keys of a keychain entry that hold the secret itself
+_OF_AN_ENTRY = frozenset({"token", "password", "client_secret", "value", "secret_access_key"})
+#: headers that say who asks: what stands behind the scheme is a secret, however short
+_HEADERS = frozenset({"authorization", "proxy-authorization"})
+_SCHEME = re.compile(r"(?:Bearer|Basic|Token)\s+\S{6,}", re.IGNORECASE)
+#: what a credential of a kind has
+_FIELDS = {
+    "bearer": frozenset({"token"}),
+    "basic": frozenset({"username", "password"}),
+    "header": frozenset({"value", "header", "prefix"}),
+}
+_PROVIDERS = ("env", "file", "store", "vault")
 #: how far into a text a credential is looked for: a text of megabytes would take seconds
 _FAR = 10_000
 #: what people write to say that the real value comes from elsewhere
@@ -32,7 +44,8 @@ _PLACEHOLDER = re.compile(
 
 def check(subject: Subject) -> None:
     """Report secrets that could leave the place they are meant for."""
-    declared = {credential.name for credential in subject.playbook.keychain}
+    declared = {credential.name: credential.kind for credential in subject.playbook.keychain}
+    _providers(subject)
     for site in subject.sites.all:
         for read in site.template.reads:
             if read.path[0] != "keychain":
@@ -46,6 +59,8 @@ def check(subject: Subject) -> None:
                 )
             elif len(read.path) > 1 and read.path[1] not in declared:
                 _undeclared(subject, read.path[1], declared, subject.where_path(site, read, 2))
+            elif len(read.path) > 2:
+                _field(subject, declared[read.path[1]], read.path[2], subject.where_path(site, read, 3))
     for _step, task in all_tasks(subject.playbook):
         name = task.auth.tree if task.auth is not None and task.auth.constant else None
         if isinstance(name, str) and name not in declared:
@@ -55,7 +70,36 @@ def check(subject: Subject) -> None:
     _in_plain(subject, subject.root, "")
 
 
-def _in_transfers(subject: Subject, declared: set[str]) -> None:
+def _field(subject: Subject, kind: str, name: str, at: Where) -> None:
+    """A source may bring more than its kind asks for; what is nearly a known part is a slip."""
+    known = _FIELDS.get(kind, frozenset())
+    meant = subject.hints.nearest(name, known) if name not in known else None
+    if meant is not None:
+        subject.problems.warning(
+            "unknown-credential",
+            f"a `{kind}` has no `{name}`, but {', '.join(sorted(known))}",
+            at,
+            fix=f"did you mean `{meant}`?",
+            edits=subject.renaming(at, name, subject.hints.certain(name, known)),
+        )
+
+
+def _providers(subject: Subject) -> None:
+    """A provider may be a plugin's; one that is nearly a known one is a slip."""
+    for credential in subject.playbook.keychain:
+        provider = credential.settings.get("provider")
+        name = provider.tree if provider is not None and provider.constant else None
+        meant = subject.hints.nearest(name, _PROVIDERS) if isinstance(name, str) and name not in _PROVIDERS else None
+        if meant is not None:
+            subject.problems.warning(
+                "unknown-credential",
+                f"`{credential.name}` names the provider `{name}`, which is none of {', '.join(_PROVIDERS)}",
+                subject.inside(credential.at, str(name)),
+                fix=f"did you mean `{meant}`? Another name is that of a plugin",
+            )
+
+
+def _in_transfers(subject: Subject, declared: Collection[str]) -> None:
     """A transfer's source and targets name their own credentials."""
     for block in ("workflow", "workbook"):
         root = subject.root.get(block)
@@ -76,7 +120,7 @@ def _ends(transfer: MapNode) -> Iterator[MapNode]:
             yield from (end for end in ends if isinstance(end, MapNode))
 
 
-def _undeclared(subject: Subject, name: str, declared: set[str], at: Where) -> None:
+def _undeclared(subject: Subject, name: str, declared: Collection[str], at: Where) -> None:
     meant = subject.hints.nearest(name, declared)
     subject.problems.warning(
         "unknown-credential",
@@ -87,20 +131,23 @@ def _undeclared(subject: Subject, name: str, declared: set[str], at: Where) -> N
     )
 
 
-def _in_plain(subject: Subject, node: Node, name: str) -> None:
+def _in_plain(subject: Subject, node: Node, name: str, *, keychain: bool = False) -> None:
     if isinstance(node, MapNode):
         for entry in node.entries:
             if not (node is subject.root and entry.name == "metadata"):
-                _in_plain(subject, entry.value, entry.name)
+                inside = keychain or (node is subject.root and entry.name == "keychain")
+                _in_plain(subject, entry.value, entry.name, keychain=inside)
     elif isinstance(node, ListNode):
         for item in node.items:
-            _in_plain(subject, item, name)
-    elif _looks_secret(node, name):
+            _in_plain(subject, item, name, keychain=keychain)
+    elif _looks_secret(node, name) or (keychain and name in _OF_AN_ENTRY and _is_written_out(node)):
         subject.problems.warning(
             "secret-in-plain",
             f"`{name}` looks like a credential in plain text",
             node.alias or (node.start, node.end),
-            fix="declare it under `keychain` and read it from there",
+            fix="take it from elsewhere: `from: {env: NAME}`, or the credential store (`noetl credential add`)"
+            if keychain
+            else "declare it under `keychain` and read it from there",
         )
 
 
@@ -111,10 +158,18 @@ def _looks_secret(node: Scalar, name: str) -> bool:
         return False
     if len(value) > 12 and not is_template(value) and _SECRET_VALUE.search(value, 0, _FAR):
         return True
+    if name.lower() in _HEADERS and not is_template(value) and _SCHEME.fullmatch(value):
+        return not _PLACEHOLDER.search(value.split()[-1])
+    return bool(_SECRET_NAME.search(name)) and _is_written_out(node)
+
+
+def _is_written_out(node: Scalar) -> bool:
+    """Whether a value is one that somebody has written down, and no template or placeholder."""
+    value = node.value
     return (
-        len(value) >= 6
+        isinstance(value, str)
+        and len(value) >= 6
         and " " not in value
         and not is_template(value)
-        and bool(_SECRET_NAME.search(name))
         and not _PLACEHOLDER.search(value)
     )

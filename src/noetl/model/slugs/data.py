@@ -341,4 +341,28 @@ DATA = (
               tool: {kind: shell, cmd: "true", spec: {limits: {memory_mb: 100}}}
         """,
     ),
+    explained(
+        "not-kept",
+        title="A restriction that cannot be kept",
+        meaning="A task may not use the network (`network: off`, `allow_hosts`, `isolation: strict`), and its kind, or "
+        "an end of its transfer, cannot do without.",
+        why="A task never runs with less restriction than it was meant to have, so it would fail with `isolation`.",
+        mend="Say `network: on` beside `isolation: strict`, or give the restriction to the steps that it is meant for.",
+        wrong="""
+            - step: start
+              spec: {network: "off"}
+              tool:
+                kind: transfer
+                source: {kind: http, url: "https://api.example.com/rows"}
+                targets: [{kind: file, path: rows.json}]
+        """,
+        right="""
+            - step: start
+              spec: {allow_hosts: [api.example.com]}
+              tool:
+                kind: transfer
+                source: {kind: http, url: "https://api.example.com/rows"}
+                targets: [{kind: file, path: rows.json}]
+        """,
+    ),
 )

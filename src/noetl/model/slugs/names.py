@@ -4,6 +4,29 @@ from noetl.model.slugs.entry import explained
 
 NAMES = (
     explained(
+        "steps-status-only",
+        title="Only the status of a step is in sight",
+        meaning="A template reads something else than `steps.<name>.status` of another step.",
+        why="What a step yields travels only as far as somebody carries it: a log that kept all outputs in sight would "
+        "grow with every run.",
+        mend="Keep what you need with `set` on that step, and read it from `ctx`.",
+        wrong="""
+            - step: start
+              tool: {kind: noop, output: 1}
+              next: {arcs: [{step: end}]}
+            - step: end
+              tool: {kind: noop, output: "{{ steps.start.output.data }}"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop, output: 1}
+              set: {ctx.start: "{{ output.data }}"}
+              next: {arcs: [{step: end}]}
+            - step: end
+              tool: {kind: noop, output: "{{ ctx.start }}"}
+        """,
+    ),
+    explained(
         "duplicate-step",
         title="Two steps have the same name",
         meaning="A step of this name stands further up.",
@@ -87,7 +110,8 @@ NAMES = (
     explained(
         "unknown-credential",
         title="The keychain does not declare this credential",
-        meaning="A task's `auth`, or a template, names a credential that `keychain` does not list.",
+        meaning="A task's `auth`, or a template, names a credential that `keychain` does not list, or a part that "
+        "its kind does not have; or an entry names a provider that is nearly a known one.",
         why="Credentials are resolved before the first step; one that is not declared is not there.",
         mend="Add it to `keychain`.",
         wrong="""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from noetl.rows.duck import duckdb
+from noetl.tools.confine.bounds import bounds_of
 from noetl.tools.datahost.failing import Failing, is_locked
 from noetl.tools.datahost.host import Running
 
@@ -37,7 +38,7 @@ def config_of(spec: Mapping[str, Any], *, memory: str = MUCH) -> dict[str, Any]:
         "memory_limit": memory,
     }
     limit, strict = spec.get("limits.memory_mb"), spec.get("isolation") == "strict"
-    offline = spec.get("network") == "off" or spec.get("allow_hosts") is not None
+    offline = not bounds_of(spec).network
     if limit:
         config["memory_limit"] = f"{limit}MB"
     # Without access to what is outside no extension can be loaded, and nothing else knows of networks.

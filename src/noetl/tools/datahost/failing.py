@@ -15,7 +15,9 @@ _TECHNICAL = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 _LOCKED = ("Could not set lock on file",)
 _HELPFUL = ("Candidate", "Did you mean", "LINE ")
 _CSV = "CSV Error on Line"
-_FULL = "No space left on device"
+_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+#: of a failure that is the engine's: its own files cannot be written
+UNWRITTEN = "unwritten"
 
 
 class Failing(Exception):
@@ -46,7 +48,7 @@ def failure_of(error: BaseException) -> dict[str, Any]:
 def of_system(error: OSError) -> Failing:
     """What the operating system refused."""
     where = f"`{error.filename}`: " if error.filename else ""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return Failing("fail", f"{where}the disk is full", retryable=True)
     return Failing("fail", f"{where}{error.strerror or error}")
 
@@ -57,7 +59,7 @@ def of_duckdb(error: BaseException) -> Failing:
     if name == "OutOfMemoryException" and "memory" in said.lower():
         first = said.splitlines()[0]
         return Failing("limit", f"more memory than it may use (`spec.limits.memory_mb`): {_TECHNICAL.sub('', first)}")
-    if _FULL in said:
+    if is_full(error):
         return Failing("sql", f"the disk is full: {said.splitlines()[0]}", retryable=True)
     if NOT_JSON in said:
         return Failing("result-not-json", said.partition(NOT_JSON)[2].splitlines()[0])
@@ -79,3 +81,8 @@ def _told(said: str) -> str:
 def is_locked(error: BaseException) -> bool:
     """Whether a database file is in use, by another process or in another way, so that waiting may help."""
     return any(part in str(error) for part in _LOCKED)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether there was no room for what was written."""
+    return any(part in str(error) for part in _FULL)

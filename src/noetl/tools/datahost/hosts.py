@@ -19,9 +19,9 @@ from typing import Any
 
 import msgspec
 
-import noetl
 from noetl.model.output import Failure, failure
 from noetl.ports import World
+from noetl.tools.confine.bounds import SOURCES, Bounds, Place, bounds_of, unenforceable
 from noetl.tools.processes import Child, end, how_it_ended
 
 #: how long an interrupted call is given to end by itself
@@ -30,7 +30,6 @@ _START = (
     "import sys; sys.path.insert(0, sys.argv[1]); from noetl.tools.datahost.host import main; "
     "main(int(sys.argv[2]), sys.argv[3])"
 )
-_SOURCES = str(Path(noetl.__file__).parents[1])
 
 
 class CallFailed(Exception):
@@ -52,13 +51,14 @@ class Hosts:
     """The hosts of one execution."""
 
     def __init__(self, world: World) -> None:
+        self._world = world
         self._folder = world.folder
-        self._environment = dict(world.environment)
         #: where hosts put what does not fit into memory
         self._scratch = world.draft(".scratch")
         self._places = asyncio.Semaphore(max(4, 2 * (os.cpu_count() or 1)))
         self._numbers = itertools.count()
-        self._shared: Host | None = None
+        #: by bounds: a process that is within some stays there
+        self._shared: dict[Bounds, Host] = {}
         self._idle: list[Host] = []
         self._all: set[Host] = set()
 
@@ -72,17 +72,27 @@ class Hosts:
         return await world.resource("data hosts", make, cls.close)
 
     @contextlib.asynccontextmanager
-    async def lease(self, *, shared: bool) -> AsyncIterator[Host]:
-        """A host to work with: the one for database files, or one that nobody else uses meanwhile."""
+    async def lease(self, *, shared: bool, spec: Mapping[str, Any]) -> AsyncIterator[Host]:
+        """A host within the bounds of a task: the one for database files, or one that nobody else uses meanwhile.
+
+        CallFailed: this machine cannot keep a process within them.
+        """
+        bounds = Bounds(network=bounds_of(spec).network)  # what else is strict, DuckDB keeps: see `databases`
+        if (problem := unenforceable(bounds)) is not None:
+            raise CallFailed(problem)
         if shared:
-            if self._shared is None or not self._shared.usable:
-                self._shared = await self._start()
-            yield self._shared
+            known = self._shared.get(bounds)
+            if known is None or not known.usable:
+                known = self._shared[bounds] = await self._start(bounds)
+            yield known
             return
         async with self._places:
-            usable = [host for host in self._idle if host.usable]
-            host = usable.pop() if usable else await self._start()
-            self._idle = usable
+            self._idle = [host for host in self._idle if host.usable]
+            host = next((one for one in reversed(self._idle) if one.bounds == bounds), None)
+            if host is None:
+                host = await self._start(bounds)
+            else:
+                self._idle.remove(host)
             try:
                 yield host
             finally:
@@ -91,9 +101,9 @@ class Hosts:
                 else:
                     await host.end()
 
-    async def _start(self) -> Host:
+    async def _start(self, bounds: Bounds) -> Host:
         try:
-            host = await Host.start(self._folder, self._environment, self._scratch / str(next(self._numbers)))
+            host = await Host.start(Place(bounds, self._world), self._folder, self._scratch / str(next(self._numbers)))
         except OSError as error:
             found = failure("tool-crashed", f"no process for the task: {error}", retryable=True)
             raise CallFailed(found) from None
@@ -112,7 +122,7 @@ class Hosts:
         """End all hosts, and remove what they left."""
         import shutil
 
-        everyone, self._all, self._idle, self._shared = list(self._all), set(), [], None
+        everyone, self._all, self._idle, self._shared = list(self._all), set(), [], {}
         await end([host.child for host in everyone])
         for host in everyone:
             await host.end()
@@ -122,8 +132,11 @@ class Hosts:
 class Host:
     """One host."""
 
-    def __init__(self, child: Child, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, child: Child, bounds: Bounds, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self.child = child
+        self.bounds = bounds
         #: whether another call may be made
         self.usable = True
         self._reader = reader
@@ -133,22 +146,23 @@ class Host:
         self._listening = asyncio.ensure_future(self._listen())
 
     @classmethod
-    async def start(cls, folder: Path, environment: Mapping[str, str], scratch: Path) -> Host:
+    async def start(cls, place: Place, folder: Path, scratch: Path) -> Host:
         """A new process. OSError: there can be none."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
+                arguments = [SOURCES, str(theirs.fileno()), str(scratch)]
                 child = Child(
-                    [sys.executable, "-P", "-X", "utf8", "-c", _START, _SOURCES, str(theirs.fileno()), str(scratch)],
+                    place.command([sys.executable, "-P", "-X", "utf8", "-c", _START, *arguments]),
                     folder=folder,
-                    environment=environment,
+                    environment=place.environment,
                     files=(theirs.fileno(),),
                 )
             except OSError:
                 ours.close()
                 raise
         reader, writer = await asyncio.open_connection(sock=ours)
-        return cls(child, reader, writer)
+        return cls(child, place.bounds, reader, writer)
 
     async def call(self, function: str, given: Mapping[str, Any]) -> Reply:
         """Call a function of the host, `module:name`. CallFailed: it failed, or the host is gone."""

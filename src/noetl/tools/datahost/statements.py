@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from noetl.rows.duck import duckdb
 from noetl.rows.jsonsql import json_row
 from noetl.rows.parquetsql import parquet_row
 from noetl.tools.datahost.databases import opened
-from noetl.tools.datahost.failing import Failing
+from noetl.tools.datahost.failing import UNWRITTEN, Failing, is_full
 from noetl.tools.datahost.host import Running
 
 _ROWS_AT_ONCE = 1_000
@@ -24,6 +25,15 @@ _RETURNING = re.compile(r"\bRETURNING\b", re.IGNORECASE)
 
 def run(running: Running, given: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Run statements, each with its parameters; the rows, or where they are."""
+    try:
+        return _run(running, given)
+    except duckdb().Error as error:
+        if is_full(error) and any(place in str(error) for place in (given["spill"], str(running.scratch))):
+            raise Failing(UNWRITTEN, str(error)) from None
+        raise
+
+
+def _run(running: Running, given: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     with opened(running, given["file"], given["config"]) as connection:
         parsed = [
             (statement, params, verb)

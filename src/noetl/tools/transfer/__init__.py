@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from noetl.model.output import Output
     from noetl.ports import Call, World
 
+#: ends that lie behind a network
+REMOTE = frozenset({"http", "postgres", "s3"})
 _TEXT = Text(templated=True)
 _MAP = OneOf((MapOf(Anything()), _TEXT))
 _FORMAT = Word(("parquet", "json", "csv"), templated=True)
@@ -129,6 +131,9 @@ KIND = ToolKind(
     one_of=(("source",), ("targets",)),
     sql=frozenset({"query"}),
     late=frozenset({"source", "targets"}),
+    keeps_network=True,
+    binds=frozenset({"isolation", "limits.memory_mb"}),
+    remote=REMOTE,
 )
 
 

@@ -18,6 +18,7 @@ from noetl.expr.refs import is_reference
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.ports import Call, World
 from noetl.tools.datahost.hosts import CallFailed, Host, Hosts, Reply
+from noetl.tools.transfer.bounds import unreachable
 from noetl.tools.transfer.feeding import Feed, InHand, Stored, with_auth
 from noetl.tools.transfer.plan import QUERIED, Plan, Unfit, packed, plan_of
 from noetl.tools.transfer.progress import recorded
@@ -35,11 +36,13 @@ async def transfer(call: Call, world: World) -> Output:
     """Carry out a task of this kind."""
     try:
         plan = plan_of(call, world)
+        if (problem := unreachable(call.spec, plan)) is not None:
+            return failed(problem)
         feed = feed_of(call, world, plan)
         if feed is not None and not recorded(call, plan).targets:
             feed.begin({})  # the first rows are on their way while the host starts
         try:
-            async with (await Hosts.of(world)).lease(shared=plan.uses_databases) as host:
+            async with (await Hosts.of(world)).lease(shared=plan.uses_databases, spec=call.spec) as host:
                 return _told(await Move(call, world, plan, host, feed).run())
         finally:
             if feed is not None:
@@ -352,7 +355,9 @@ class Move:
     async def _removed(self) -> None:
         """No other attempt has come: remove what was left for it."""
         self._session = uuid.uuid4().hex
-        async with (await Hosts.of(self._world)).lease(shared=self._plan.uses_databases) as self._host:
+        async with (await Hosts.of(self._world)).lease(
+            shared=self._plan.uses_databases, spec=self._call.spec
+        ) as self._host:
             await self._opened()
             await self._abort()
             await self._do("close")
