@@ -27,8 +27,9 @@ from noetl.model.scope import merged
 from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
 from noetl.ports import OVER, Call, EventLog, Line, ResultGone, Source, StoreFailed, Summary
-from noetl.results.files import FileResults
-from noetl.secrets.household import Keychains
+from noetl.results.opening import open_payloads
+from noetl.results.store import PayloadStore
+from noetl.secrets.household import Keychains, open_store, stored
 from noetl.server.catalog import Catalog
 from noetl.server.history import snapshot_of
 from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
@@ -60,9 +61,17 @@ def open_log(settings: Settings) -> EventLog:
     return SqliteLog(settings.home / "noetl.db", durability=settings.durability)
 
 
-def open_results(settings: Settings, clock: Callable[[], float] = time.time) -> FileResults:
-    """The result store of this machine."""
-    return FileResults(settings.home / "results", clock=clock, sync=settings.durability == "power")
+def open_results(settings: Settings, clock: Callable[[], float] = time.time) -> PayloadStore:
+    """The result store, wherever it is."""
+    credentials = open_store(settings, clock)
+    return open_payloads(
+        settings.results,
+        settings.home,
+        lambda name: stored(credentials, name),
+        clock=clock,
+        sync=settings.durability == "power",
+        cache_bytes=settings.results_cache_mb << 20,
+    )
 
 
 def open_house() -> House:

@@ -51,6 +51,7 @@ class S3:
             raise NotStarted(NOT_INSTALLED)
         self.folder.mkdir(parents=True, exist_ok=True)
         options = ["--addr", f"127.0.0.1:{self.port}", "--config", os.devnull, "--log-level", "ERROR"]
+        options += ["--dir-cache-time", "0s"]  # else a bucket that is made after the first request is not seen
         self._process = subprocess.Popen(  # noqa: S603  the program was looked up above
             [program, "serve", "s3", *options, str(self.folder)],
             # The value is a line of CSV, hence the quotes.

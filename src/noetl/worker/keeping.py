@@ -45,6 +45,8 @@ class Rules(msgspec.Struct, frozen=True):
     select: Mapping[str, str]
     #: hash of the schema that the data was checked against
     schema: str | None
+    #: which of the stores that are there
+    store: str = "auto"
     #: why nothing can be kept so
     problem: Failure | None = None
 
@@ -81,7 +83,8 @@ class Keeper:
                 None,
                 failure("type", f"`spec.result.ttl` is seconds, or a text such as 24h, not {ttl!r}"),
             )
-        return Rules(int(inline), seconds, select, None if schema is None else hash_of(schema.value), problem)
+        checked = None if schema is None else hash_of(schema.value)
+        return Rules(int(inline), seconds, select, checked, kind, problem)
 
     # --- outputs of tasks ---------------------------------------------------------------------------------------------
 
@@ -143,7 +146,8 @@ class Keeper:
         return output, None
 
     async def _store(self, data: Any, rules: Rules) -> dict[str, Any]:
-        return await self.store.keep(self.execution_id, data, ttl=rules.ttl, schema=rules.schema)
+        owner, store = self.execution_id, rules.store
+        return await self.store.keep(owner, data, ttl=rules.ttl, schema=rules.schema, store=store)
 
     # --- going on -----------------------------------------------------------------------------------------------------
 
@@ -270,7 +274,7 @@ class Keeper:
         rules = self._rules(self.step.spec)
         parts = _parts(await self._filled(gather))
         output = ok(loop=dict(gather.counts))
-        output["ref"] = await self.store.keep_list(self.execution_id, parts, ttl=rules.ttl)
+        output["ref"] = await self.store.keep_list(self.execution_id, parts, ttl=rules.ttl, store=rules.store)
         if rules.select or self.reads.data or self.reads.at_end or self._is_checked():
             return {**output, "data": await self.store.read(output["ref"])}
         return {**output, "external": True}
@@ -321,9 +325,10 @@ def selected(data: Any, select: Mapping[str, str]) -> dict[str, Any]:
 
 
 def not_here(kind: str, kinds: Iterable[str]) -> Failure:
-    """The error of asking for a store that this size of NoETL does not have."""
+    """The error of asking for a store that nobody has set up."""
     here = ", ".join(f"`{one}`" for one in sorted(kinds))
-    return failure("result", f"`spec.result.store: {kind}` is not there; there is {here}, which `auto` takes as well")
+    said = f"`spec.result.store: {kind}` is not there; there is {here}, which `auto` takes as well"
+    return failure("result", f"{said}; NOETL_RESULTS names the stores")
 
 
 def unreadable(error: NoetlError) -> Failure:
