@@ -22,6 +22,7 @@ class Store:
         self.folder, self.addresses = folder, addresses
         self.credentials = credentials or {}
         self.now = 1_000_000.0
+        self._opened: list[PayloadStore] = []
         self.store = self.again()
 
     def again(self) -> PayloadStore:
@@ -31,7 +32,8 @@ class Store:
             for path in cache.rglob("*"):
                 if path.is_file():
                     path.unlink()
-        return open_payloads(self.addresses, self.folder, self.credentials.get, clock=lambda: self.now)
+        self._opened.append(open_payloads(self.addresses, self.folder, self.credentials.get, clock=lambda: self.now))
+        return self._opened[-1]
 
     def put(self, value: Any, **more: Any) -> dict[str, Any]:
         return asyncio.run(self.store.keep("x", value, **more))
@@ -43,7 +45,8 @@ class Store:
         return asyncio.run(self.store.rows(reference, start, stop))
 
     def close(self) -> None:
-        self.store.close()
+        for store in self._opened:
+            store.close()
 
     # --- what lies there -----------------------------------------------------------------------------------------------
 
