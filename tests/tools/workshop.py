@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of
@@ -84,8 +85,8 @@ class Workshop:
         return output
 
     def call(self, progress: Mapping[str, Any] | None = None, *, key: str = "", **task: Any) -> Call:
-        """The call of a task as it stands in a playbook; `workload` is what its templates may read."""
-        workload = task.pop("workload", {})
+        """The call of a task as it stands in a playbook; `workload` is what its templates may read, `auths` its keychain."""
+        workload, auths = task.pop("workload", {}), task.pop("auths", {})
         playbook = {"apiVersion": "noetl.io/v2", "kind": "Playbook", "metadata": {"name": "p"}}
         loaded = load(json.dumps({**playbook, "workflow": [{"step": "s", "tool": task}]}), Kinds())
         assert loaded.net is not None, loaded.diagnostics
@@ -94,7 +95,7 @@ class Workshop:
         move = machine.begin(frame, Moment(0, lambda: "id"))
         assert isinstance(move, RunTask), move
         kind = Kinds()[task["kind"]]
-        return call_of(move, kind, step="s", iteration=None, progress=progress)
+        return replace(call_of(move, kind, step="s", iteration=None, progress=progress), auths=auths)
 
     async def task(self, progress: Mapping[str, Any] | None = None, *, key: str = "", **task: Any) -> Output:
         """Run a task as it stands in a playbook."""

@@ -131,7 +131,7 @@ class Move:
         await self._position(reply.value["identity"])
 
     def _notes(self, target: dict[str, Any]) -> str:
-        return str(self._world.draft(".notes")) if target["kind"] == "file" else ""
+        return str(self._world.draft(".notes")) if target["kind"] in ("file", "s3") else ""
 
     async def _position(self, identity: Any) -> None:
         """Where to begin: behind what every target has, or at the start again."""

@@ -29,8 +29,10 @@ _FORMATS = {
     ".parquet": "parquet",
 }
 #: what each kind cannot do without
-_SOURCES = {"data": ("data",), "file": ("path",), "duckdb": (), "http": ("url",)}
-_TARGETS = {"file": ("path",), "duckdb": ("file", "table"), "http": ("url",)}
+_SOURCES = {"data": ("data",), "file": ("path",), "duckdb": (), "http": ("url",), "s3": ("path",)}
+_TARGETS = {"file": ("path",), "s3": ("path",), "duckdb": ("file", "table"), "http": ("url",)}
+#: what is written as a file
+_FILES = ("file", "s3")
 
 
 class Unfit(Exception):
@@ -67,6 +69,9 @@ def plan_of(call: Call, world: World) -> Plan:
     if not isinstance(listed, list) or not listed:
         raise Unfit("`targets` must be a list with at least one target")
     targets = [_target(_end(one, f"target {at}", _TARGETS), f"target {at}", world) for at, one in enumerate(listed, 1)]
+    for end in (source, *targets):
+        if end["kind"] == "s3" and end.get("auth"):
+            end["credential"] = dict(call.auths.get(str(end["auth"]), {}))
     chunk = call.config.get("chunk") or {}
     size = chunk.get("size", _SIZE)
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
@@ -102,6 +107,8 @@ def _source(given: dict[str, Any], world: World) -> dict[str, Any]:
     if given["kind"] == "file":
         path = _path(given["path"], world)
         given |= {"path": path, "format": _format(given.get("format"), path)}
+    elif given["kind"] == "s3":
+        given["format"] = _format(given.get("format"), str(given["path"]))
     elif given["kind"] == "duckdb":
         given["file"] = _path(given["file"], world) if given.get("file") else None
         given["query"] = _query(given)
@@ -126,13 +133,14 @@ def _query(given: Mapping[str, Any]) -> tuple[str, list[Any]]:
 
 def _target(given: dict[str, Any], what: str, world: World) -> dict[str, Any]:
     kind = given["kind"]
-    mode = given.get("mode") or ("replace" if kind == "file" else "append")
+    mode = given.get("mode") or ("replace" if kind in _FILES else "append")
     if mode not in _MODES:
         raise Unfit(f"the mode of {what} is {mode!r}; it can be {', '.join(_MODES)}")
-    if kind == "file":
+    if kind in _FILES:
         if mode == "upsert":
             raise Unfit(f"{what} is a file, in which rows cannot be updated: `mode` is append or replace")
         mode = "append" if mode == "insert" else mode
+    if kind == "file":
         given["folder"] = str(world.folder.absolute())
         if isinstance(given["path"], str):
             given["path"] = _path(given["path"], world)

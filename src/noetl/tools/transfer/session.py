@@ -75,7 +75,7 @@ class Session:
     # --- the source ------------------------------------------------------------------------------------------------------
 
     def open_source(self, running: Running) -> dict[str, Any]:
-        self.source = source_of(self._given_source, running, self.scratch, self.size)
+        self.source = opened_source(self._given_source, running, self.scratch, self.size)
         whole = getattr(self.source, "whole", None)
         return {"total": self.source.total, "identity": self.source.identity, "whole": whole}
 
@@ -173,6 +173,15 @@ class Session:
 def _is_particular(target: Mapping[str, Any]) -> bool:
     """Whether it makes a difference to a target what a chunk is."""
     return target["kind"] == "http" or target.get("on_error") == "warn" or reads_chunk(target)
+
+
+def opened_source(given: Mapping[str, Any], running: Running, scratch: Path, size: int) -> Source:
+    """The source of a transfer."""
+    if given["kind"] == "s3":
+        from noetl.tools.transfer.objects import Fetched
+
+        return Fetched(given, running, scratch, size)
+    return source_of(given, running, scratch, size)
 
 
 def _now() -> str:
