@@ -64,14 +64,7 @@ def open_log(settings: Settings) -> EventLog:
 def open_results(settings: Settings, clock: Callable[[], float] = time.time) -> PayloadStore:
     """The result store, wherever it is."""
     credentials = open_store(settings, clock)
-    return open_payloads(
-        settings.results,
-        settings.home,
-        lambda name: stored(credentials, name),
-        clock=clock,
-        sync=settings.durability == "power",
-        cache_bytes=settings.results_cache_mb << 20,
-    )
+    return open_payloads(settings, lambda name: stored(credentials, name), clock)
 
 
 def open_house() -> House:

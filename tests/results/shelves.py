@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from servers import Bucket, Database
 
+from noetl.config import Settings
 from noetl.results.opening import open_payloads
 from noetl.results.store import PayloadStore
 
@@ -32,7 +33,8 @@ class Store:
             for path in cache.rglob("*"):
                 if path.is_file():
                     path.unlink()
-        self._opened.append(open_payloads(self.addresses, self.folder, self.credentials.get, clock=lambda: self.now))
+        named = Settings(self.folder, results=self.addresses)
+        self._opened.append(open_payloads(named, self.credentials.get, lambda: self.now))
         return self._opened[-1]
 
     def put(self, value: Any, **more: Any) -> dict[str, Any]:

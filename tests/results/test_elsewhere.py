@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from noetl.config import Settings
 from noetl.errors import UsageError
 from noetl.model.output import JSON, NDJSON, PARQUET
 from noetl.ports import ResultDamaged, ResultGone
@@ -56,7 +57,7 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> PayloadStore:
-    return open_payloads([], tmp_path, {}.get, clock=lambda: 0.0)
+    return open_payloads(Settings(tmp_path), {}.get, lambda: 0.0)
 
 
 def test_rows_are_read_whole_and_by_range(stored: dict[str, Any], store: PayloadStore) -> None:
@@ -90,7 +91,7 @@ def test_a_reference_that_nobody_has_made_is_not_believed(
 
 def test_the_key_is_made_once_and_for_its_owner_alone(store: PayloadStore, tmp_path: Path) -> None:
     made = reference(CSV, tmp_path / "x.csv")
-    again = open_payloads([], tmp_path, {}.get, clock=lambda: 0.0)
+    again = open_payloads(Settings(tmp_path), {}.get, lambda: 0.0)
     assert store.sealed(made) == again.sealed(made)
     assert (tmp_path / "results" / ".seal").stat().st_mode & 0o077 == 0
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from servers import Bucket, Database
 
+from noetl.config import Settings
 from noetl.errors import UsageError
 from noetl.ports import StoreFailed
 from noetl.results import relational
@@ -17,7 +18,7 @@ from noetl.results.store import PayloadStore
 
 
 def opened(home: Path, *addresses: str, **credentials: dict[str, Any]) -> PayloadStore:
-    return open_payloads(addresses, home, credentials.get, clock=lambda: 0.0)
+    return open_payloads(Settings(home, results=addresses), credentials.get, lambda: 0.0)
 
 
 def keep(store: PayloadStore) -> dict[str, Any]:

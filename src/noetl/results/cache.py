@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 #: bytes in all
-SIZE = 2 << 30
+_SIZE = 2 << 30
 #: what was used so recently may be about to be opened, by another process too
 _IN_USE_S = 120.0
 
@@ -19,7 +19,7 @@ _IN_USE_S = 120.0
 class Cache:
     """A folder with so many bytes, or a little more as long as all of them are in use."""
 
-    def __init__(self, folder: Path, size: int = SIZE) -> None:
+    def __init__(self, folder: Path, size: int = _SIZE) -> None:
         self.folder, self.size = folder, size
         self._lock = threading.Lock()
         #: bytes that came since it was last seen to that there are not too many; at first nobody knows

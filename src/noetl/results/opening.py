@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
+from noetl.config import Settings
 from noetl.errors import UsageError
 from noetl.ports import NoCredential, StoreFailed
-from noetl.results.cache import SIZE, Cache
+from noetl.results.cache import Cache
 from noetl.results.files import Folder
 from noetl.results.shelf import Shelf
 from noetl.results.store import PayloadStore
@@ -26,19 +27,12 @@ Credentials = Callable[[str], Mapping[str, Any] | None]
 _FITTING = {"object_store": ("s3_credential", "generic"), "relational": ("postgres_credential", "generic")}
 
 
-def open_payloads(
-    addresses: Sequence[str],
-    home: Path,
-    credentials: Credentials,
-    *,
-    clock: Callable[[], float],
-    sync: bool = False,
-    cache_bytes: int = SIZE,
-) -> PayloadStore:
-    """The store of these addresses. UsageError: one of them is none."""
+def open_payloads(settings: Settings, credentials: Credentials, clock: Callable[[], float]) -> PayloadStore:
+    """The store that the settings name. UsageError: an address in them is none."""
+    home, sync = settings.home, settings.durability == "power"
     usual = Folder(home / "results", sync=sync)
-    brought = Cache(home / "cache", cache_bytes)
-    shelves = [_shelf(one, credentials, brought, sync=sync) for one in addresses] or [usual]
+    brought = Cache(home / "cache", settings.results_cache_mb << 20)
+    shelves = [_shelf(one, credentials, brought, sync=sync) for one in settings.results] or [usual]
     kinds = [shelf.kind for shelf in shelves]
     twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
     if twice is not None:
@@ -50,7 +44,7 @@ def open_payloads(
         return Fetcher(brought, lambda name: there(name, credentials))(reference, auth)
 
     # What was stored in the home before another place was named can still be read.
-    also = [usual] if addresses else []
+    also = [usual] if settings.results else []
     return PayloadStore(shelves, home / "results", clock=clock, sync=sync, also=also, fetch=fetch)
 
 
