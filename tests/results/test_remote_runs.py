@@ -197,3 +197,38 @@ workflow:
     assert document["ctx"]["all_ref"]["locator"]["key"].startswith("by-file/")
     assert "AWS_REGION" in document["ctx"]["seen"]
     assert "AWS_SECRET_ACCESS_KEY" not in document["ctx"]["seen"]
+
+
+LARGE = """apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: large}
+workload: {megabytes: 1}
+workflow:
+- step: make
+  tool: {kind: shell, cmd: "head -c {{ workload.megabytes * 1000000 }} /dev/urandom | base64"}
+  set: {ctx.data_ref: "{{ output.ref }}"}
+- {step: end, tool: {kind: noop}}
+"""
+#: runs a command line and then says how much memory that took at its peak, in megabytes
+MEASURED = (
+    "import resource, sys; from noetl.__main__ import main; code = main(); sys.stdout.flush();"
+    "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr); sys.exit(code)"
+)
+
+
+@pytest.mark.slow
+def test_a_large_payload_passes_without_being_held(tmp_path: Path, results: str) -> None:
+    (tmp_path / "large.yaml").write_text(LARGE)
+    peaks = []
+    for megabytes in (1, 200):
+        command = [sys.executable, "-c", MEASURED, "run", "large.yaml", "--set", f"megabytes={megabytes}", "--json"]
+        env = environment(tmp_path, results)
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)
+        document = json.loads(done.stdout)
+        assert document["status"] == "completed", document
+        assert document["ctx"]["data_ref"]["meta"]["bytes"] > megabytes * 900_000
+        peaks.append(int(done.stderr.split()[-1]))
+    assert peaks[1] - peaks[0] < 120, peaks
+    forget(tmp_path)
+    noetl(tmp_path, results, "result", "last", "make", "--output", "made.json")
+    assert (tmp_path / "made.json").stat().st_size > 250_000_000

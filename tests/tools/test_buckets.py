@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from servers import Bucket as Made
 
+from noetl.services.s3 import S3
 from noetl.tools import buckets
 from noetl.tools.buckets import Address, Bucket, BucketFailed, NoObject, address_of
 
@@ -181,3 +183,21 @@ def test_without_the_library_the_extra_is_named() -> None:
     code = "import sys; sys.modules['obstore'] = None\nfrom noetl.tools.buckets import Bucket\nBucket('s3', 'b')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'noetl[s3]'" in done.stderr
+
+
+def test_a_server_that_goes_and_comes_back_gets_the_whole_object(tmp_path: Path) -> None:
+    server = S3(tmp_path / "s3")
+    server.make_bucket("b")
+    given = {"access_key_id": server.access_key, "secret_access_key": server.secret_key, "endpoint": server.url}
+    file, back = tmp_path / "file", tmp_path / "back"
+    file.write_bytes(os.urandom(150 << 20))
+    with server:
+        going = threading.Timer(0.05, lambda: (server.stop(), time.sleep(1), server.start()))
+        going.start()
+        Bucket("s3", "b", given).put("large", file)
+        going.join()
+        going = threading.Timer(0.05, lambda: (server.stop(), time.sleep(1), server.start()))
+        going.start()
+        Bucket("s3", "b", given).get("large", back)
+        going.join()
+    assert back.read_bytes() == file.read_bytes()
