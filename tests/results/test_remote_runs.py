@@ -104,6 +104,10 @@ def test_a_loop_goes_over_rows_that_lie_elsewhere(tmp_path: Path, results: str) 
     assert [row["id"] for row in json.loads(shown)] == [798, 799]
     again = noetl(tmp_path, results, "result", json.dumps(document["ctx"]["list_ref"]), "--range", "7:8", "--json")
     assert json.loads(again) == [{"id": 7, "pad": "x" * 100}]
+    where = document["ctx"]["rows_ref"]["locator"]
+    place = f"{results.split('/runs', maxsplit=1)[0] if 'bucket' in where else where['table']}/{where['key']}"
+    named = json.loads(noetl(tmp_path, results, "result", place, "--range", "3:4", "--json"))
+    assert [row["id"] for row in named] == [3]
     assert "nothing has expired" in noetl(tmp_path, results, "gc")
 
 
