@@ -27,8 +27,23 @@ _OF_OURS = frozenset({"limits.memory_mb"})
 _MODES = ("insert", "append", "upsert", "replace")
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_ ]*(?:\(\s*\d+\s*(?:,\s*\d+\s*)?\))?(?:\[\])*")
 #: what each kind cannot do without
-_SOURCES = {"data": ("data",), "file": ("path",), "duckdb": (), "http": ("url",), "postgres": ("auth",)}
-_TARGETS = {"file": ("path",), "duckdb": ("file", "table"), "http": ("url",), "postgres": ("auth", "table")}
+_SOURCES = {
+    "data": ("data",),
+    "file": ("path",),
+    "duckdb": (),
+    "http": ("url",),
+    "postgres": ("auth",),
+    "s3": ("path",),
+}
+_TARGETS = {
+    "file": ("path",),
+    "s3": ("path",),
+    "duckdb": ("file", "table"),
+    "http": ("url",),
+    "postgres": ("auth", "table"),
+}
+#: what is written as a file
+_FILES = ("file", "s3")
 
 
 class Unfit(Exception):
@@ -100,7 +115,9 @@ def _end(given: Any, what: str, kinds: Mapping[str, tuple[str, ...]]) -> dict[st
 
 
 def _connected(given: dict[str, Any], what: str, call: Call) -> dict[str, Any]:
-    """With what connects it to PostgreSQL, where that is where it is."""
+    """With what opens it, where it lies behind a credential: PostgreSQL, or a bucket that is not open to all."""
+    if given["kind"] == "s3" and given.get("auth"):
+        return {**given, "credential": dict(call.auths.get(str(given["auth"]), {}))}
     if given["kind"] != "postgres":
         return given
     auth = call.auths.get(str(given["auth"]))
@@ -115,6 +132,8 @@ def _source(given: dict[str, Any], world: World) -> dict[str, Any]:
     if given["kind"] == "file":
         path = _path(given["path"], world)
         given |= {"path": path, "format": _format(given.get("format"), path), "columns": _columns(given)}
+    elif given["kind"] == "s3":
+        given |= {"format": _format(given.get("format"), str(given["path"])), "columns": _columns(given)}
     elif given["kind"] in QUERIED:
         if given["kind"] == "duckdb":
             given["file"] = _path(given["file"], world) if given.get("file") else None
@@ -166,13 +185,16 @@ def _query(given: Mapping[str, Any]) -> tuple[str, list[Any]]:
 
 def _target(given: dict[str, Any], what: str, world: World) -> dict[str, Any]:
     kind = given["kind"]
-    mode = given.get("mode") or ("replace" if kind == "file" else "append")
+    mode = given.get("mode") or ("replace" if kind in _FILES else "append")
     if mode not in _MODES:
         raise Unfit(f"the mode of {what} is {mode!r}; it can be {', '.join(_MODES)}")
-    if kind == "file":
+    if kind in _FILES:
         if mode == "upsert":
             raise Unfit(f"{what} is a file, in which rows cannot be updated: `mode` is append or replace")
         mode = "append" if mode == "insert" else mode
+    if kind == "s3" and isinstance(given["path"], str) and "body" not in given:
+        _format(given.get("format"), given["path"])
+    if kind == "file":
         given["folder"] = str(world.folder.absolute())
         if isinstance(given["path"], str):
             given["path"] = _path(given["path"], world)

@@ -74,7 +74,7 @@ class Session:
     # --- the source ------------------------------------------------------------------------------------------------------
 
     def open_source(self, running: Running) -> dict[str, Any]:
-        self.source = _source(self._given_source, running, self.scratch, self.size)
+        self.source = opened_source(self._given_source, running, self.scratch, self.size)
         whole = getattr(self.source, "whole", None)
         return {"total": self.source.total, "identity": self.source.identity, "whole": whole}
 
@@ -189,12 +189,17 @@ def _is_particular(target: Mapping[str, Any]) -> bool:
     return target["kind"] == "http" or target.get("on_error") == "warn" or reads_chunk(target)
 
 
-def _source(given: Mapping[str, Any], running: Running, scratch: Path, size: int) -> Source:
-    if given["kind"] != "postgres":
-        return source_of(given, running, scratch, size)
-    from noetl.tools.transfer.postgres_source import Postgres
+def opened_source(given: Mapping[str, Any], running: Running, scratch: Path, size: int) -> Source:
+    """The source of a transfer."""
+    if given["kind"] == "postgres":
+        from noetl.tools.transfer.postgres_source import Postgres
 
-    return Postgres(given, scratch, size, running)
+        return Postgres(given, scratch, size, running)
+    if given["kind"] == "s3":
+        from noetl.tools.transfer.objects import Fetched
+
+        return Fetched(given, running, scratch, size)
+    return source_of(given, running, scratch, size)
 
 
 def _now() -> str:
