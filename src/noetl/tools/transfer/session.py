@@ -69,6 +69,7 @@ class Session:
             notes=given["notes"][at],
             stream=given["stream"],
             paths=recorded.get("paths", []),
+            schema=recorded.get("schema"),
         )
 
     # --- the source ------------------------------------------------------------------------------------------------------
@@ -252,7 +253,9 @@ def commit(running: Running, given: dict[str, Any]) -> list[dict[str, Any]]:
         {"chunks": target.chunks, "rows": target.rows, "bytes": target.bytes} for target in targets
     ]
     if given["final"]:
-        return [{**one, "paths": target.paths} for one, target in zip(told, targets, strict=True)]
+        return [
+            {**one, "paths": target.paths, "schema": target.schema} for one, target in zip(told, targets, strict=True)
+        ]
     return told
 
 
