@@ -107,8 +107,7 @@ class House:
         self.service = Service(log, self.shop, self.catalog, clock=clock, new_id=new_id)
         self.keychains = Keychains(settings, clock=clock, new_id=new_id)
         self.notices = Notices(clock, new_id)
-        if not alone:
-            self.service.watchers.append(self.notices.heard)
+        self.service.watchers += [] if alone else [self.notices.heard]
         #: nobody outside asks for anything, so nobody looks for it, or is told of anything
         self._alone = alone
         #: the playbooks that were run here, by their hash
