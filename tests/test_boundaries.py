@@ -150,11 +150,14 @@ def test_what_a_caller_may_not_do_its_child_may_not_do_either_nor_may_the_childs
     assert "refused" in (state.error or {})["message"]
 
 
-def test_a_kind_that_cannot_keep_out_of_the_network_is_not_run_without_one(site: Site) -> None:
-    state = ended(site, "- {step: a, spec: {network: 'off'}, tool: {kind: postgres, auth: x, query: SELECT 1}}\n")
+def test_a_database_is_not_connected_to_without_a_network(site: Site) -> None:
+    (site.folder / "address").write_text("postgresql://127.0.0.1:1/x")
+    keychain = f"keychain: [{{name: db, kind: postgres_credential, from: {{file: {site.folder}/address}}}}]\n"
+    tool = "{kind: postgres, auth: db, query: SELECT 1}"
+    state = ended(site, f"- {{step: a, spec: {{network: 'off'}}, tool: {tool}}}\n{keychain}")
     assert state.error is not None
     assert state.error["kind"] == "isolation"
-    assert "`network: off` cannot be kept by `kind: postgres`" in state.error["message"]
+    assert "`network: off`" in state.error["message"]
 
 
 def test_what_a_workbook_yields_is_within_the_limit_of_its_caller(site: Site) -> None:

@@ -76,12 +76,12 @@ def run(coroutine: Any) -> Any:
             "jump-limit",
             "more than 50 times",
         ),
-        ("- {step: a, tool: {kind: postgres, query: SELECT 1}}", "fail", "cannot be run by this version"),
+        ("- {step: a, tool: {kind: postgres, query: SELECT 1}}", "credential", "needs to know where and as whom"),
         ("- {step: a, tool: {kind: wait, until: tomorrow}}", "type", "cannot wait so"),
         ("- {step: a, tool: {kind: wait, seconds: '{{ workload.n * 1e12 }}'}}", "type", "beyond the year 9999"),
         ("- {step: a, tool: {kind: wait, signal: s, timeout: '{{ 10 ** 400 }}'}}", "type", "cannot wait so"),
     ],
-    ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no tool", "no time", "too late", "no number"],
+    ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no credential", "no time", "too late", "no number"],
 )  # fmt: skip
 def test_what_cannot_work_ends_in_an_error_that_names_the_step(site: Site, steps: str, kind: str, said: str) -> None:
     state = run(site.run(steps, n=1))

@@ -12,7 +12,7 @@ import msgspec
 from noetl.errors import UsageError
 
 #: names of variables that may hold credentials of ours; no tool sees them
-_OURS = ("NOETL_KEY", "NOETL_TOKEN", "NOETL_RESULTS", "VAULT_TOKEN")
+_OURS = ("NOETL_KEY", "NOETL_KEY_FILE", "NOETL_TOKEN", "NOETL_RESULTS", "VAULT_TOKEN")
 #: the same of a service that results lie at, if they do and no keychain entry opens it
 _THEIRS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_ACCOUNT_KEY", "GOOGLE_SERVICE_ACCOUNT_KEY")
 #: variables of larger installations, and the value of each that asks for nothing more than this machine

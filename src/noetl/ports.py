@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 import msgspec
 
 from noetl.errors import NoetlError
 from noetl.model.events import Event
-from noetl.model.output import Output, Spilled
+from noetl.model.output import JSON, Output, Spilled
 from noetl.model.redaction import Redactor
 
 T = TypeVar("T")
@@ -166,6 +166,8 @@ class Call(msgspec.Struct, frozen=True):
     progress: Mapping[str, Any] | None = None
     #: the credential that the task's `auth` names, resolved: its `kind` and its parts
     auth: Mapping[str, Any] | None = None
+    #: the name of that credential; None: the task says itself what it consists of
+    auth_name: str | None = None
     #: those that parts of its configuration name, such as a target of `transfer`; by name
     auths: Mapping[str, Mapping[str, Any]] = {}
     #: data of more bytes should be left in a file, as `Spilled`: nobody here looks into it. None: somebody does
@@ -259,6 +261,9 @@ class ResultStore(Results, Protocol):
     async def load(self, spilled: Spilled) -> Any:
         """What a tool spilled, as a value; its file is gone after that."""
 
+    def runs(self, spilled: Spilled) -> Iterator[list[Any]]:
+        """The elements of a list that a tool spilled, some at a time; its file stays."""
+
 
 class World(Protocol):
     """What a tool may use. One per execution: what it keeps is warm for the next task and closed at the end."""
@@ -287,6 +292,19 @@ class World(Protocol):
 
     def draft(self, suffix: str) -> Path:
         """A new file beside the result store, for data that is to be handed over as `Spilled`; never shown to others."""
+
+    def unnamed(self) -> IO[bytes]:
+        """The same without a name: nothing of it is left if the process is killed, which matters where there are secrets."""
+
+    async def spilled(
+        self,
+        file: IO[bytes],
+        content_type: str = JSON,
+        *,
+        rows: int | None = None,
+        columns: dict[str, str] | None = None,
+    ) -> Spilled:
+        """An unnamed file that is written, to be handed over; its secrets are taken out, and it is closed."""
 
     def is_secret(self, text: str) -> bool:
         """Whether a text holds a secret, so that it must be no argument of a process: everybody can read those."""

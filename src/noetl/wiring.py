@@ -26,7 +26,7 @@ from noetl.model.requests import Cancel, ChildEnded, Due, Open, Pause, Posted, R
 from noetl.model.scope import merged
 from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
-from noetl.ports import OVER, Call, EventLog, Line, ResultGone, Source, StoreFailed, Summary
+from noetl.ports import OVER, Call, EventLog, Line, ResultDamaged, ResultGone, Source, StoreFailed, Summary
 from noetl.results.opening import open_payloads
 from noetl.results.store import PayloadStore
 from noetl.secrets.household import Keychains, open_store, stored
@@ -34,6 +34,7 @@ from noetl.server.catalog import Catalog
 from noetl.server.history import snapshot_of
 from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
 from noetl.tools.registry import Kinds
+from noetl.worker.drafts import sweep
 from noetl.worker.local import Running, Workshop
 from noetl.worker.world import LocalWorld
 
@@ -120,6 +121,7 @@ class House:
         self._starting: dict[str, bool] = {}
 
     async def __aenter__(self) -> Self:
+        sweep(self.results.drafts)
         if not self._alone:
             self._poller = asyncio.create_task(self._poll())
         return self
@@ -187,7 +189,7 @@ class House:
         state, most = hot.state, hot.net.playbook.max_payload
         if state.output_ref is None:
             return state.output
-        with contextlib.suppress(ResultGone):
+        with contextlib.suppress(ResultGone, ResultDamaged):
             if (found := await self.results.read_small(state.output_ref, most)) is not None:
                 return found[0]
         return state.output

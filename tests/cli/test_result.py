@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from cli.conftest import Noetl, Shell
+    from collections.abc import Callable
+
+    from cli.conftest import Noetl, Running, Shell
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: large}\nworkflow:\n"
 ROWS = "[{'id': i, 'name': 'row %d' % i, 'tags': [i, None]} for i in range(1700)]"
@@ -70,6 +72,22 @@ def test_rows_are_saved_as_lines_as_csv_and_as_parquet(noetl: Noetl, execution: 
     with duckdb.connect() as db:
         assert db.execute(f"SELECT count(*) FROM '{folder}/rows.parquet'").fetchall() == [(1700,)]
     assert len(json.loads((folder / "rows.json").read_text())) == 1700
+
+
+def test_a_file_that_was_there_stays_as_it_is_when_nothing_can_be_written(
+    noetl: Noetl, execution: str, folder: Path
+) -> None:
+    kept = folder / "kept.csv"
+    kept.write_text("mine")
+    kept.chmod(0o640)
+    assert "is for lists" in noetl("result", "last", "text", "--output", "kept.csv").err
+    assert kept.read_text() == "mine"
+    assert noetl("result", "last", "rows", "--output", "kept.csv").code == 0
+    assert kept.read_text().startswith("id,name,tags")
+    assert kept.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in folder.iterdir() if path.name.endswith(".part")] == []
+    told = noetl("result", "last", "rows", "--output", "nowhere/x.csv")
+    assert (told.code, told.err) == (2, "noetl: nowhere/x.csv: cannot be written (No such file or directory)\n")
 
 
 def test_the_parts_of_a_loop_become_one_parquet_file(noetl: Noetl, execution: str, folder: Path) -> None:
@@ -210,3 +228,47 @@ def test_what_a_killed_process_left_half_written_is_removed_after_a_day(noetl: N
     os.utime(drafts / "old.part", (0, time.time() - 90_000))
     assert noetl("gc").out == "1 file removed, 1.0 kB\n"
     assert [path.name for path in drafts.iterdir()] == ["new.part"]
+
+
+def test_what_was_stored_and_never_recorded_is_removed_after_a_day(
+    noetl: Noetl, folder: Path, home: Path, execution: str
+) -> None:
+    import os
+
+    payloads = home / "results" / execution
+    kept = sorted(path.name for path in payloads.iterdir())
+    lost = [payloads / f"{'0' * 32}.json.zst", payloads / "0123456789abcdef-0.notes"]
+    for path in lost:
+        path.write_bytes(b"x" * 500)
+    assert noetl("gc").out == "nothing has expired\n"
+    for path in payloads.iterdir():
+        os.utime(path, (0, time.time() - 90_000))
+    told = json.loads(noetl("gc", "--dry-run", "--json").out)
+    assert [one["path"] for one in told["removed"]] == [f"{execution}/{path.name}" for path in lost]
+    assert noetl("gc").out == "2 files removed, 1.0 kB\n"
+    assert sorted(path.name for path in payloads.iterdir()) == kept
+    assert len(json.loads(noetl("result", "last", "each").out)) == 1700
+
+
+def test_a_transfer_that_was_killed_goes_on_after_a_late_gc_without_a_row_twice(
+    noetl: Noetl, start: Callable[..., Running], folder: Path, home: Path
+) -> None:
+    import os
+
+    pytest.importorskip("duckdb")
+    (folder / "in.csv").write_text("id\n" + "".join(f"{n}\n" for n in range(300_000)))
+    target = '{kind: file, path: "out.csv", mode: append, mapping: {id: "{{ row.id ~ \'\' }}"}}'
+    move = f"source: {{kind: file, path: in.csv}}, chunk: {{size: 1000}}, targets: [{target}]"
+    (folder / "move.yaml").write_text(f"{HEAD}  - {{step: move, tool: {{kind: transfer, {move}}}}}\n")
+    running = start("run", "move.yaml")
+    while not list(home.rglob("*.notes")) or (folder / "out.csv").stat().st_size < 100_000:
+        assert running.process.poll() is None
+        time.sleep(0.01)
+    running.kill()
+    for path in (home / "results").rglob("*"):
+        os.utime(path, (0, time.time() - 90_000))
+    assert noetl("gc").code == 0
+    assert (home / "results" / "drafts").is_dir()
+    assert noetl("resume", "last").code == 0
+    assert (folder / "out.csv").read_text() == (folder / "in.csv").read_text()
+    assert list(home.rglob("*.notes")) == []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import Bucket
+from servers import Bucket, Database
 
 from noetl.config import Settings
 from noetl.secrets.household import open_store
@@ -59,3 +59,14 @@ def test_the_transfer_of_the_page_about_object_stores_with_its_results_in_the_sa
     assert found == [{"id": 2, "item": "milk"}, {"id": 3, "item": "rice"}]
     assert len(list(bucket.folder.glob("orders/*/*.parquet"))) == 2
     assert json.loads((bucket.folder / "orders" / "latest.json").read_text())[0] == {"id": 1, "item": "tea"}
+
+
+def test_the_orders_of_the_page_about_postgres(tmp_path: Path, database: Database) -> None:
+    (row,) = output(tmp_path, "use-postgres.md", SHOP_DB=database.url)
+    assert row == {
+        "customer": "O'Neil",
+        "total": 12.5,
+        "day": "2024-02-29",
+        "tags": ["new", "gift"],
+        "details": {"pack": "small"},
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -62,6 +62,9 @@ class Shelf:
         return dict(reference)
 
     def draft(self, suffix: str) -> Path:
+        raise NotImplementedError
+
+    def runs(self, spilled: Spilled) -> Iterator[list[Any]]:
         raise NotImplementedError
 
     async def load(self, spilled: Spilled) -> Any:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from servers import Database
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -32,6 +33,7 @@ RUN = {
     "large-results",
     "nested-loop",
     "nightly-sync",
+    "orders-in-postgres",
     "pages-to-duckdb",
     "plan-of-jobs",
     "saga",
@@ -295,3 +297,11 @@ def test_pages_of_an_api_into_a_table(home: Home, shop: Any, tmp_path: Path) -> 
     found = home.run("pages-to-duckdb", api_url=shop.url, database=tmp_path / "shop.duckdb")
     assert output(found) == {"moved": 100, "orders": 100}
     assert [path for _, path, _, _ in shop.requests].count("/orders?page=2") == 2
+
+
+def test_pages_of_an_api_into_postgres(home: Home, shop: Any, database: Database) -> None:
+    home.environment["SHOP_DB"] = database.url
+    for _ in range(2):  # the second time nothing is doubled
+        found = output(home.run("orders-in-postgres", api_url=shop.url))
+        assert found == {"rows": 100, "report": {"orders": 100, "first": 1, "last": 100}}
+    assert database.server.password not in home.call("events", "last", "--json").stdout

@@ -16,6 +16,8 @@ from noetl.model.redaction import MASK, Redactor
 
 SECRET = "tok/93af+5521=Ünïque\"quoted'&<x> y"
 PLAIN = "k7Jx93afQ5521zPw"
+#: as long as a signed token is
+TOKEN = "eyJ" + "".join(random.Random(4).choices(string.ascii_letters + string.digits + "-_", k=797))
 #: each yields a text in which somebody who knows the encoding can read the secret
 ENCODINGS: dict[str, Callable[[str], str]] = {
     "raw": lambda s: s,
@@ -109,21 +111,95 @@ def test_a_piece_is_held_back_only_while_it_may_begin_a_secret() -> None:
     assert stream.feed("and no more") == "k7Jx93and no more"
 
 
-def test_bytes_are_cleaned_in_utf_8_utf_16_and_json() -> None:
-    redactor = Redactor([SECRET])
-    for data in (
-        SECRET.encode(),
-        SECRET.encode("utf-16-le"),
-        SECRET.encode("utf-16-be"),
-        json.dumps([SECRET]).encode(),
-    ):
-        cleaned, found = redactor.clean_bytes(b"<" + data + b">")
-        assert found
-        assert data not in cleaned
-    stream = redactor.bytes_in_pieces()
-    data = b"<" + SECRET.encode("utf-16-le") + b">"
-    assert SECRET.encode("utf-16-le") not in b"".join(stream.feed(bytes([one])) for one in data) + stream.finish()
-    assert stream.found
+@pytest.mark.parametrize("columns", [64, 76])
+@pytest.mark.parametrize("size", [None, 7, 77, 5000])
+def test_a_long_token_in_wrapped_base64_is_found_wherever_its_lines_break(columns: int, size: int | None) -> None:
+    redactor = Redactor([TOKEN])
+    for before in range(0, 60, 7 if size else 1):
+        encoded = base64.b64encode(b"x" * before + TOKEN.encode()).decode()
+        text = "\n".join(encoded[at : at + columns] for at in range(0, len(encoded), columns))
+        if size is None:
+            cleaned = redactor.clean([text])[0][0]
+        else:
+            stream = redactor.lines()
+            cleaned = "".join(stream.feed(text[at : at + size]) for at in range(0, len(text), size)) + stream.finish()
+        assert MASK in cleaned
+        assert len(cleaned) < before * 4 / 3 + 30, before
+
+
+def test_a_long_token_that_somebody_wrapped_is_found_as_it_is_and_in_hex() -> None:
+    redactor = Redactor([TOKEN])
+    wrapped = "\n    ".join(TOKEN[at : at + 76] for at in range(0, len(TOKEN), 76))
+    assert redactor.text(f"key: |\n    {wrapped}\nnext: 1") == f"key: |\n    {MASK}\nnext: 1"
+    digits = TOKEN.encode().hex()
+    assert redactor.text("\r\n".join(digits[at : at + 60] for at in range(0, len(digits), 60))) == MASK
+    said = json.dumps(base64.encodebytes(TOKEN.encode()).decode())
+    assert redactor.text(said).startswith(f'"{MASK}')
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        (f"not {TOKEN[:60]!r} but a map", f"not '{MASK}' but a map"),
+        (f"'{TOKEN[:150]} … {TOKEN[-140:]}' is not of type 'integer'", f"'{MASK} … {MASK}' is not of type 'integer'"),
+        (f"is not JSON: X <X {TOKEN[:70]}…, at 3", f"is not JSON: X <X {MASK}…, at 3"),
+        (f"said {base64.b64encode(TOKEN.encode()).decode()[:40]}... and more", f"said {MASK}... and more"),
+        (f"the tail is …{TOKEN[-20:]} of it", f"the tail is …{MASK} of it"),
+        (f"`{TOKEN[:12]}`, `other`", f"`{MASK}`, `other`"),
+    ],
+)
+def test_what_a_message_quotes_and_cuts_of_a_secret_is_taken_out_of_its_middle(said: str, left: str) -> None:
+    assert Redactor([TOKEN]).text(said) == left
+    assert Redactor([TOKEN]).clean({"message": said})[0] == {"message": left}
+
+
+def test_what_an_address_begins_and_ends_with_is_no_secret_by_itself() -> None:
+    redactor = Redactor(["postgresql://etl:s3cret-pw@warehouse:5432/analytics", "s3cret-pw"])
+    said = {"database": "analytics", "kind": "postgresql", "why": 'no database "analytics" at warehouse:5432'}
+    assert redactor.clean(said) == (said, False)
+    assert redactor.text("postgresql://etl:s3cret-pw@ware…") == f"{MASK}…"
+
+
+@pytest.mark.parametrize(
+    ("secret", "written"),
+    [
+        ("a&b<c>d'e", "a\\u0026b\\u003cc\\u003ed'e"),
+        ("a&b<c>d'e", "a\\u0026b\\u003cc\\u003ed\\u0027e"),
+        ("pässwört", "p\\u00E4ssw\\u00F6rt"),
+        ("to+k/en==", "to\\u002Bk/en=="),
+        ('say "ho\'ho" & so', "say &#34;ho&#39;ho&#34; &amp; so"),
+        ('say "ho\'ho" & so', "say &quot;ho&#39;ho&quot; &amp; so"),
+    ],
+    ids=["Go", "Jinja", "Java", ".NET", "HTML of Go and Jinja", "HTML of Django"],
+)
+def test_what_other_languages_escape_is_found_as_well(secret: str, written: str) -> None:
+    assert Redactor([secret]).text(f"<{written}>") == f"<{MASK}>"
+
+
+@pytest.mark.parametrize("at", range(1, 34))
+def test_a_secret_that_begins_as_another_one_does_is_found_whole_at_every_border(at: int) -> None:
+    redactor = Redactor(["team-4711-key", "team-4711-key.V3ryS3cretTail", "Tail-of-4711"])
+    text = "x team-4711-key.V3ryS3cretTail-of-4711 team-4711-key"
+    stream = redactor.lines()
+    assert stream.feed(text[:at]) + stream.feed(text[at:]) + stream.finish() == f"x {MASK} {MASK}"
+
+
+def test_different_keys_stay_different_and_no_entry_is_lost() -> None:
+    redactor = Redactor(["first-secret", "second-secret"])
+    cleaned, _ = redactor.clean([{"first-secret": 1, "second-secret": 2, "other": 3}, {"second-secret": 4}])
+    assert cleaned == [{MASK: 1, "[redacted 2]": 2, "other": 3}, {"[redacted 2]": 4}]
+
+
+def test_numbers_can_be_left_alone_where_they_only_count() -> None:
+    redactor = Redactor(["600000"])
+    assert redactor.clean({"rows": 600000, "at": "600000"}, numbers=False) == ({"rows": 600000, "at": MASK}, True)
+
+
+def test_a_secret_that_was_forgotten_is_shown_and_the_others_are_not() -> None:
+    redactor = Redactor(["token-number-one", "token-number-two"])
+    redactor.forget("token-number-one")
+    redactor.forget("never-known")
+    assert redactor.text("token-number-one token-number-two") == f"token-number-one {MASK}"
 
 
 def test_random_secrets_at_random_places_in_random_data_are_never_left() -> None:

@@ -187,3 +187,16 @@ def test_rows_too_long_for_parquet_are_lines(folder: Path) -> None:
     back, written = there_and_back(value, folder)
     assert written.content_type == NDJSON
     assert back == value
+
+
+def test_a_key_that_only_a_late_row_has_is_kept(folder: Path) -> None:
+    rows: list[Any] = [{"id": n} for n in range(30_000)] + [{"id": 1, "late": [2]}]
+    written = codec.write(rows, folder / "held", sync=False)
+    path = (folder / "held").rename(folder / f"held{codec.SUFFIXES[written.content_type]}")
+    assert codec.read(path, written.content_type) == rows
+    spilled = folder / "spilled.json"
+    spilled.write_bytes(msgspec.json.encode(rows))
+    count, columns = examine([spilled.read_bytes()])
+    written = codec.adopt(Spilled(str(spilled), JSON, count, columns), folder / "adopted", sync=False)
+    path = (folder / "adopted").rename(folder / f"adopted{codec.SUFFIXES[written.content_type]}")
+    assert codec.read(path, written.content_type) == rows

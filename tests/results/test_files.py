@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -21,7 +22,66 @@ def store(tmp_path: Path) -> Store:
 
 def test_nobody_else_may_look_into_the_store(store: Store) -> None:
     store.put([1])
-    assert (store.folder / "results" / "x").stat().st_mode & 0o077 == 0
+    for path in (store.folder / "results").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_no_draft_is_left_of_what_could_not_be_stored(store: Store) -> None:
+    with pytest.raises(OverflowError):
+        store.put([1, 2], ttl=float("inf"))
+    with pytest.raises(StoreFailed):
+        asyncio.run(store.store.keep("x" * 300, [1, 2]))
+    assert list(store.store.drafts.iterdir()) == []
+
+
+def dead_pid() -> int:
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    return done.pid
+
+
+def test_what_a_dead_process_left_is_removed_and_what_a_living_one_works_with_is_not(store: Store) -> None:
+    drafts = store.store.draft("").parent
+    scratch, part = drafts / f"{dead_pid()}-a.scratch", drafts / f"{dead_pid()}-b.part"
+    (scratch / "0").mkdir(parents=True)
+    (scratch / "0" / "spilled").write_bytes(b"xyz")
+    part.write_bytes(b"x")
+    living = store.store.draft(".scratch")
+    living.mkdir()
+    assert list(store.store.expired()) == []
+    store.now = time.time() + 25 * 3600
+    found = {one.name: one for one in store.store.expired()}
+    assert {name: one.bytes for name, one in found.items()} == {scratch.name: 3, part.name: 1}
+    for one in found.values():
+        one.remove()
+    assert list(drafts.iterdir()) == [living]
+
+
+def test_the_folder_of_drafts_stays_when_the_last_one_is_removed(store: Store) -> None:
+    draft = store.store.drafts / f"{dead_pid()}-a.part"
+    draft.parent.mkdir(parents=True)
+    draft.write_bytes(b"x")
+    store.now = time.time() + 25 * 3600
+    for one in list(store.store.expired()):
+        one.remove()
+    assert list(draft.parent.iterdir()) == []
+
+
+def test_an_execution_may_store_while_somebody_removes_what_it_had(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, removed = Path.replace, []
+
+    def slow(path: Path, target: Path) -> Path:
+        if not removed:  # just then somebody takes the empty folder away
+            removed.append(target)
+            target.parent.rmdir()
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", slow)
+    reference = store.put([1, 2])
+    assert removed
+    assert store.get(reference) == [1, 2]
 
 
 def test_a_payload_that_changes_after_it_was_checked_is_checked_again(store: Store) -> None:
@@ -59,20 +119,3 @@ def test_a_folder_that_cannot_be_written_is_a_failure_of_the_store(tmp_path: Pat
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreFailed, match="cannot be written"):
         Store(tmp_path / "home", str(tmp_path / "file" / "folder")).put([1])
-
-
-def test_drafts_that_nobody_will_finish_are_removed_folders_too(store: Store) -> None:
-    store.now = time.time()
-    store.put([1])
-    drafts = store.folder / "results" / "drafts"
-    for name in ("old", "new"):
-        (drafts / name).mkdir()
-        (drafts / name / "part").write_bytes(b"12345")
-    (drafts / "lonely").write_bytes(b"123")
-    for name in ("old", "lonely"):
-        os.utime(drafts / name, (0, 0))
-    found = {one.shown: one for one in store.store.expired()}
-    assert {shown: one.bytes for shown, one in found.items()} == {"drafts/lonely": 3, "drafts/old": 5}
-    for one in found.values():
-        one.remove()
-    assert [path.name for path in drafts.iterdir()] == ["new"]

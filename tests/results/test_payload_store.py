@@ -66,6 +66,12 @@ def test_any_rows_are_given_in_any_order(store: Store, name: str) -> None:
     store.close()
 
 
+def test_a_range_that_ends_before_it_begins_disturbs_no_later_one(store: Store) -> None:
+    reference = store.put(LISTS["rows"])
+    for start, stop in ((0, 5), (5, 2), (2, 6)):
+        assert store.some(reference, start, stop) == LISTS["rows"][start:stop]
+
+
 def test_a_loop_reads_a_list_once_from_end_to_end(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     reference = store.put(LISTS["mixed"])
     opened = []

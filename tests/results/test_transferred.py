@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from noetl.config import Settings
@@ -44,9 +45,9 @@ workflow:
 ROWS = [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}, {"id": 3, "v": "c"}]
 
 
-async def run(folder: Path) -> Execution:
+async def run(folder: Path, playbook: str = PLAYBOOK) -> Execution:
     file = folder / "transferred.yaml"
-    file.write_text(PLAYBOOK)
+    file.write_text(playbook)
     async with House(Settings(folder / "home"), MemoryLog()) as house:
         source, loaded = house.catalog.read(file)
         assert loaded.net is not None
@@ -78,3 +79,37 @@ def test_a_file_that_is_no_longer_what_was_written_is_told(tmp_path: Path, spoil
                 await house.results.read(state.ctx["csv_ref"])
 
     asyncio.run(go())
+
+
+TEXTS = [
+    {"zip": "01234", "day": "2024-01-02", "said": "true", "n": "1e3", "empty": "", "none": None, "i": 7, "f": 0.5, "b": True, "l": [1, "a"], "q": ' "x",\n '},
+    {"zip": "00012", "day": "2024-01-03", "said": "false", "n": "12", "empty": "", "none": None, "i": 8, "f": 1.5, "b": False, "l": [], "q": "y"},
+    {"zip": None, "day": "", "said": None, "n": "NULL", "empty": "", "none": None, "i": None, "f": None, "b": None, "l": None, "q": None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "target", ["path: out.csv", "path: 'out-{{ chunk.index }}.csv'", "path: out.csv, mode: append"]
+)
+@pytest.mark.parametrize("way", ["values", "lines", "query"])
+def test_text_in_csv_is_not_taken_for_anything_else(tmp_path: Path, target: str, way: str) -> None:
+    (tmp_path / "in.ndjson").write_bytes(b"\n".join(map(msgspec.json.encode, TEXTS)))
+    sources = {
+        "values": f"kind: data, data: {msgspec.json.encode(TEXTS).decode()}",
+        "lines": "kind: file, path: in.ndjson",
+        "query": f"kind: duckdb, query: \"FROM read_json('{tmp_path}/in.ndjson', columns={{{{COLUMNS}}}})\"",
+    }
+    columns = "zip: 'VARCHAR', day: 'VARCHAR', said: 'VARCHAR', n: 'VARCHAR', empty: 'VARCHAR', none: 'VARCHAR', i: 'BIGINT', f: 'DOUBLE', b: 'BOOLEAN', l: 'JSON', q: 'VARCHAR'"
+    source = sources[way].replace("{{COLUMNS}}", "{" + columns + "}")
+    playbook = f"""apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {{name: csv}}
+workflow:
+- step: move
+  tool:
+  - {{name: write, kind: transfer, source: {{{source}}}, chunk: {{size: 2}}, targets: [{{kind: file, {target}}}]}}
+  - {{name: read, kind: resolve, ref: "{{{{ _prev.targets[0].ref }}}}"}}
+"""
+    state = asyncio.run(run(tmp_path, playbook))
+    assert state.error is None
+    assert state.output == TEXTS

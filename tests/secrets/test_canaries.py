@@ -1,4 +1,4 @@
-"""260 random secrets through every tool and failure path: none is found in any byte of the home, nor in any output."""
+"""Random secrets, short and long, through every tool and failure path: none is found in any byte of the home, nor in any output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import json
 import random
 import re
 import string
+import subprocess
+import sys
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +26,8 @@ from noetl.cli.app import run as noetl
 from noetl.tools import registry
 
 PER_STEP = 10
+#: of a longer one, parts are looked for as well
+LONG = 400
 PYTHON_LEAK = """
 import base64, json, sys, time, urllib.parse
 def main(values):
@@ -54,6 +59,9 @@ PYTHON_HANGS = (
     "import time\ndef main(values):\n    print(' '.join(values.values()), end='', flush=True)\n    time.sleep(60)\n"
 )
 PYTHON_LARGE = "def main(values):\n    rows = [list(values.values()), 'x' * 1000] * 200\n    return {'rows': rows, 'some': rows[0]}\n"
+PYTHON_SPILLS = "def main(values):\n    return [{'n': n, **values} for n in range(1200)]\n"
+PYTHON_SPILLS_A_MAP = "def main(values):\n    return {v: {'rows': [v, 'x' * 5000] * 30} for v in values.values()}\n"
+SHELL_SPILLS = 'for n in 0 1 2 3 4 5 6 7 8 9; do eval "v=\\$c$n"; printf "%s" "$v" | base64; printf "%s" "$v" | base64 >&2; yes "$v" | head -n 100; done; head -c 1200000 /dev/zero | tr "\\0" x'
 SHELL_LEAK = 'for n in 0 1 2 3 4 5 6 7 8 9; do eval "v=\\$c$n"; printf "%s" "$v" | cut -c1-7 | tr -d "\\n"; sleep 0.01; printf "%s\\n" "$v" | cut -c8-; printf "%s\\n" "$v" >&2; done'
 
 
@@ -70,7 +78,8 @@ class Echo(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length).decode()
         status = int(match[1]) if (match := re.match(r"/(\d{3})", self.path)) else 200
-        self.answer(status, {"path": self.path, "headers": dict(self.headers), "body": body, "note": "x" * 120})
+        note = "x" * (2_000_000 if "/large" in self.path else 120)
+        self.answer(status, {"path": self.path, "headers": dict(self.headers), "note": note, "body": body})
 
     do_POST = do_GET  # noqa: N815  as the class wants it
 
@@ -128,6 +137,18 @@ def steps() -> dict[str, dict[str, Any]]:
         "secrets": {"kind": "secrets", "provider": "PROVIDER", "secret": "PLACE"},
         "large": {"kind": "python", "input": values, "code": PYTHON_LARGE, "set": {"step.big": "{{ output.data.rows }}", "ctx.some": "{{ output.data.some }}"}},
         "rows": {"kind": "python", "input": values, "code": "def main(values):\n    return [{'n': n, **values} for n in range(2000)]\n", "spec": {"result": {"select": {"first": "$[0]"}}}},
+        "spills": {"kind": "python", "input": values, "code": PYTHON_SPILLS},
+        "spills_a_map": {"kind": "python", "input": values, "code": PYTHON_SPILLS_A_MAP},
+        "shell_spills": {"kind": "shell", "cmd": SHELL_SPILLS, "env": env},
+        "http_spills": {"kind": "http", "method": "POST", "url": "{{ workload.url }}/200/large", "auth": "K", "json": values},
+        "duckdb": {"kind": "duckdb", "query": "SELECT {{ keychain.K.c1 }} AS a, {{ keychain.K.c0 }} || i AS b FROM range(1500) r(i)"},
+        "duckdb_fails": {"kind": "duckdb", "query": "SELECT CAST({{ keychain.K.c0 }} AS INTEGER), {{ keychain.K.c1 }}::DATE"},
+        "transfer": {"kind": "transfer", "source": {"kind": "data", "data": [{"a": one, "b": "{{ keychain.K.c1 }}"}]}, "targets": [{"kind": "file", "path": "out.csv", "format": "csv"}]},
+        "transfer_fails": {"kind": "transfer", "source": {"kind": "data", "data": [one]}, "targets": [{"kind": "file", "path": "no.csv", "format": "csv"}]},
+        "resolve": {"kind": "resolve", "ref": one},
+        "resolve_path": {"kind": "resolve", "ref": {"type": "blob", "locator": {"path": "x{{ keychain.K.c0 }}"}, "auth_reference": None, "meta": {}}},
+        "validates": {"kind": "noop", "input": {"t": one, "u": "{{ keychain.K.c1 }}"}, "spec": {"validate": {"input": {"properties": {"t": {"type": "integer"}, "u": {"maxLength": 3}}}}}},
+        "cuts": {"kind": "python", "input": values, "code": "def main(values):\n    raise KeyError(*(value[: len(value) * 3 // 4] for value in values.values()))\n"},
         "no_secret": {"kind": "secrets", "provider": "env", "secret": one},
         "plugin": {"kind": "canary_plugin", "text": each},
         "plugin_breaks": {"kind": "canary_plugin", "text": each, "breaks": True},
@@ -138,9 +159,8 @@ def canaries(count: int) -> list[str]:
     chance = random.Random(20260131)
     plain = string.ascii_letters + string.digits
     odd = plain + "-_/+=.:&?%\"'\\ <>é"
-    return [
-        "".join(chance.choices(odd if n % 3 == 0 else plain, k=chance.randint(12, 32))).strip() for n in range(count)
-    ]
+    sizes = [800 if n % PER_STEP == 0 else chance.randint(12, 32) for n in range(count)]
+    return ["".join(chance.choices(odd if n % 3 == 0 else plain, k=size)).strip() for n, size in enumerate(sizes)]
 
 
 def encodings(canary: str) -> dict[str, bytes]:
@@ -161,6 +181,10 @@ def encodings(canary: str) -> dict[str, bytes]:
     for before in range(3):
         whole = base64.b64encode(bytes(before) + data).rstrip(b"=")
         found[f"base64 behind {before}"] = whole[(0, 2, 3)[before] : -1]
+        if len(data) > LONG:
+            found[f"line of base64 behind {before}"] = whole[100:140]
+    if len(data) > LONG:
+        found["its beginning"], found["its middle"], found["its end"] = data[:20], data[300:340], data[-20:]
     return found
 
 
@@ -281,7 +305,7 @@ def test_no_secret_reaches_a_byte_of_the_home_or_of_any_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes], echo: str
 ) -> None:
     secrets = canaries(PER_STEP * len(steps()))
-    assert len(set(secrets)) == 260
+    assert len(set(secrets)) == 380
     home = tmp_path / "home"
     monkeypatch.setenv("NOETL_HOME", str(home))
     monkeypatch.setenv("VAULT_ADDR", echo)
@@ -315,5 +339,46 @@ def test_no_secret_reaches_a_byte_of_the_home_or_of_any_output(
     assert hits({**places, "stdout": out, "stderr": err}, secrets) == []
     ended = json.loads(re.search(rb'^\{"execution_id".*$', out, re.MULTILINE)[0])  # type: ignore[index]
     assert {name: info["status"] for name, info in ended["steps"].items() if info["status"] == "done"}.keys() == {
-        "noop", "python", "auth_python", "http", "shell", "workbook", "secrets", "large", "rows", "plugin", "end"
+        "noop", "python", "auth_python", "http", "shell", "workbook", "secrets", "large", "rows", "plugin", "end",
+        "spills", "spills_a_map", "shell_spills", "http_spills", "duckdb", "transfer",
     }  # fmt: skip
+    assert {name.rpartition(".")[2] for name in places if name.startswith("results/")} >= {"zst", "parquet"}
+
+
+KILLED = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: killed}
+keychain: [{name: api, kind: bearer, from: {env: CANARY}}]
+workflow:
+- step: start
+  tool:
+    kind: shell
+    env: {T: "{{ keychain.api.token }}"}
+    cmd: 'yes "line $T" | head -n 3000; [ -e marker ] || { touch marker; sleep 60; }'
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_while_it_spills_leaves_no_secret_and_can_be_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    canary = canaries(1)[0]
+    home = tmp_path / "home"
+    monkeypatch.setenv("NOETL_HOME", str(home))
+    monkeypatch.setenv("CANARY", canary)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "killed.yaml").write_text(KILLED)
+    with subprocess.Popen([sys.executable, "-m", "noetl", "run", "killed.yaml"]) as process:
+        for _ in range(600):
+            if (tmp_path / "marker").exists():
+                break
+            time.sleep(0.05)
+        time.sleep(0.5)  # what was written is on its way through the pipe
+        process.kill()
+    for resumed in (False, True):
+        assert not resumed or noetl(["resume", "--all"]) == 0
+        places = {str(file.relative_to(home)): file.read_bytes() for file in home.rglob("*") if file.is_file()}
+        out, err = capfdbinary.readouterr()
+        assert hits({**places, "stdout": out, "stderr": err}, [canary]) == []
+    assert any(name.endswith(".zst") for name in places)

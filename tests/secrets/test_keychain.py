@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from secrets_desk import Desk
 from services import TokenStandIn, VaultStandIn, serving
 
@@ -100,6 +101,51 @@ async def test_a_postgres_address_is_taken_apart_and_only_its_secrets_are_secret
     assert found["password"] == "p@ss/word"
     said = keychain.redactor.text("etl at db.local: p@ss/word, p%40ss%2Fword, sales")
     assert said == f"etl at db.local: {MASK}, {MASK}, sales"
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("{file: ~nosuchuser/x}", "cannot be read: Could not determine home directory"),
+        ('{file: "a\\0b"}', r"a\x00b' cannot be read: embedded null byte"),
+        ("{vault: secret/x}, options: {version: abc}", "`options.version` of a secret in Vault must be a number, not the text 'abc'"),
+        ("{vault: secret/x}, options: {version: [1]}", "must be a number, not a list"),
+    ],
+)  # fmt: skip
+async def test_a_source_that_cannot_be_is_told_in_a_sentence(desk: Desk, source: str, said: str) -> None:
+    desk.vault = Vault("http://127.0.0.1:1", Secret("t"))
+    assert said in str(await desk.keychain(f"- {{name: a, kind: bearer, from: {source}}}").check())
+
+
+@pytest.mark.parametrize(
+    ("dsn", "passwords"),
+    [
+        ("postgresql://u:Hunter\u2100Secret@h:5432/db", ["Hunter\u2100Secret"]),
+        ("postgresql://u:pa[ss99@h/db", ["pa[ss99"]),
+        ("host=db user=u password=SuperSecret99 dbname=x", ["SuperSecret99"]),
+        (r"host=db password='it\'s Secret 99'", ["it's Secret 99"]),
+        ("postgresql://h/db?user=u&password=Super%20Secret99&sslpassword=Key99", ["Super Secret99", "Super%20Secret99", "Key99"]),
+    ],
+    ids=["not Unicode as hosts have it", "brackets", "settings", "quoted settings", "parameters"],
+)  # fmt: skip
+async def test_the_password_of_an_address_is_a_secret_in_every_form_of_address(
+    desk: Desk, dsn: str, passwords: list[str]
+) -> None:
+    desk.environment["DSN"] = dsn
+    keychain = desk.keychain("- {name: pg, kind: postgres_credential, from: {env: DSN}}")
+    assert await keychain.check() is None
+    for password in passwords:
+        assert keychain.redactor.text(f"PASSWORD: {password}.") == f"PASSWORD: {MASK}."
+
+
+async def test_numbers_are_secrets_only_where_their_name_says_so(desk: Desk) -> None:
+    desk.environment["MAP"] = (
+        '{"timeout": 3000, "pin": 4711, "api_key": 778899, "retries": "3", "nested": {"port": 8080}}'
+    )
+    keychain = desk.keychain("- {name: a, kind: generic, from: {env: MAP}}")
+    assert await keychain.check() is None
+    said = {"timeout": 3000, "pin": 4711, "key": 778899, "retries": "3", "port": 8080}
+    assert keychain.redactor.clean(said)[0] == {**said, "pin": MASK, "key": MASK}
 
 
 async def test_other_names_of_parts_are_understood(desk: Desk) -> None:
@@ -217,6 +263,35 @@ async def test_a_token_is_asked_for_once_shared_and_renewed_before_it_runs_out(d
         assert keychain.redactor.text(f"{server.issued[0]} {server.issued[1]}") == f"{MASK} {MASK}"
         await desk.web.close()
     assert len(server.forms) == 2
+
+
+async def test_an_answer_that_comes_in_parts_is_read_to_its_end(desk: Desk) -> None:
+    desk.environment["CLIENT_SECRET"] = "cs-55aa-77"
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        for part in (b'{"access_token": "tok-in-', b'two-parts", ', b'"expires_in": 100}'):
+            await response.write(part)
+            await asyncio.sleep(0.05)
+        return response
+
+    async with serving(web.post("/token", answer)) as url:
+        assert (await desk.keychain(OAUTH, url=url).credential("oauth"))["token"] == "tok-in-two-parts"
+        await desk.web.close()
+
+
+async def test_of_tokens_that_were_renewed_the_last_ones_stay_secrets(desk: Desk) -> None:
+    desk.environment["CLIENT_SECRET"] = "cs-55aa-77"
+    server = TokenStandIn("noetl", "cs-55aa-77", lives=100)
+    async with serving(*server.routes()) as url:
+        keychain = desk.keychain(OAUTH, url=url)
+        for _ in range(10):
+            await keychain.credential("oauth")
+            desk.now += 100
+        await desk.web.close()
+    shown = [keychain.redactor.text(token) == token for token in server.issued]
+    assert shown == [True] * 2 + [False] * 8
 
 
 async def test_a_refused_token_is_renewed_once_for_all_who_had_it(desk: Desk) -> None:

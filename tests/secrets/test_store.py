@@ -146,6 +146,25 @@ def test_a_new_key_reads_everything_and_the_old_one_nothing(desk: Desk) -> None:
         store.get("api")
 
 
+def test_a_key_that_changes_between_the_looks_at_file_and_key_is_no_failure(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    store = desk.store()
+    store.add("api", "bearer", TOKEN)
+    read, looks = store._read, []
+
+    def read_then_changed() -> Any:
+        looks.append(1)
+        content = read()
+        if len(looks) == 1:
+            desk.store().change_key()
+        return content
+
+    monkeypatch.setattr(store, "_read", read_then_changed)
+    assert store.get("api") == ("bearer", TOKEN)
+    assert len(looks) == 2
+
+
 def test_a_key_of_the_environment_is_changed_by_naming_both(desk: Desk) -> None:
     old, new = (b64encode(os.urandom(32)).decode() for _ in range(2))
     desk.store(old).add("api", "bearer", TOKEN)

@@ -7,12 +7,19 @@ import inspect
 from pathlib import Path
 
 import pytest
+from databases import Db
+from servers import Database
 from workshop import Workshop
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Workshop:
     return Workshop(tmp_path)
+
+
+@pytest.fixture
+def db(world: Workshop, database: Database) -> Db:
+    return Db(world, database)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,8 +36,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
                 await pyfuncitem.obj(**arguments)
         finally:
             for argument in arguments.values():
-                if isinstance(argument, Workshop):
-                    await argument.close()
+                world = getattr(argument, "world", argument)  # something may have one
+                if isinstance(world, Workshop):
+                    await world.close()
 
     asyncio.run(test())
     return True

@@ -196,8 +196,7 @@ async def test_what_is_kept_with_the_result_is_not_kept_among_the_lines_again(wo
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
 async def test_a_full_disk_fails_the_task_with_a_sentence(world: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "draft", lambda _suffix: Path("/dev/full"))
-    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    monkeypatch.setattr(world, "unnamed", lambda: Path("/dev/full").open("wb"))  # noqa: SIM115  its user closes it
     output = await world.run("shell", cmd="yes | head -n 900000", spill=SPILL)
     assert output["error"]["kind"] == "shell"
     assert "No space left" in output["error"]["message"]

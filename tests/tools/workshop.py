@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from aiohttp import web
 from msgspec.structs import replace
@@ -18,12 +18,13 @@ from msgspec.structs import replace
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of
 from noetl.lang import load
-from noetl.model.output import Output, failed
+from noetl.model.output import JSON, Output, Spilled, failed
 from noetl.pipeline import machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import RunTask
 from noetl.ports import Call
 from noetl.tools.registry import Kinds
+from noetl.worker.drafts import give_name, unnamed
 from noetl.worker.render import call_of
 
 T = TypeVar("T")
@@ -62,6 +63,23 @@ class Workshop:
         drafts.mkdir(exist_ok=True)
         return drafts / f"{uuid.uuid4().hex}{suffix}"
 
+    def unnamed(self) -> IO[bytes]:
+        return unnamed(self.draft("").parent)
+
+    async def spilled(
+        self,
+        file: IO[bytes],
+        content_type: str = JSON,
+        *,
+        rows: int | None = None,
+        columns: dict[str, str] | None = None,
+    ) -> Spilled:
+        path = self.draft(".json")
+        with file:
+            file.flush()
+            give_name(file, path)
+        return Spilled(str(path), content_type, rows, columns)
+
     async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
         self.said.append(json.loads(json.dumps(said)))
 
@@ -85,8 +103,12 @@ class Workshop:
         return output
 
     def call(self, progress: Mapping[str, Any] | None = None, *, key: str = "", **task: Any) -> Call:
-        """The call of a task as it stands in a playbook; `workload` is what its templates may read, `auths` its keychain."""
-        workload, auths = task.pop("workload", {}), task.pop("auths", {})
+        """The call of a task as it stands in a playbook; `workload` is what its templates may read.
+
+        `credential` is what its `auth` names, `auths` what its ends name; data of more than `spill` bytes goes to a file.
+        """
+        auths = task.pop("auths", {})
+        workload, auth, spill = task.pop("workload", {}), task.pop("credential", None), task.pop("spill", None)
         playbook = {"apiVersion": "noetl.io/v2", "kind": "Playbook", "metadata": {"name": "p"}}
         loaded = load(json.dumps({**playbook, "workflow": [{"step": "s", "tool": task}]}), Kinds())
         assert loaded.net is not None, loaded.diagnostics
@@ -95,7 +117,8 @@ class Workshop:
         move = machine.begin(frame, Moment(0, lambda: "id"))
         assert isinstance(move, RunTask), move
         kind = Kinds()[task["kind"]]
-        return replace(call_of(move, kind, step="s", iteration=None, progress=progress), auths=auths)
+        call = call_of(move, kind, step="s", iteration=None, progress=progress)
+        return replace(call, auth=auth, auth_name="db" if auth else None, auths=auths, spill=spill)
 
     async def task(self, progress: Mapping[str, Any] | None = None, *, key: str = "", **task: Any) -> Output:
         """Run a task as it stands in a playbook."""

@@ -251,6 +251,11 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_it_can_go_on(
         ("store: relational", "result", "there is `blob`"),
         ("ttl: soon", "type", "such as 24h, not 'soon'"),
         ("ttl: ''", "type", "such as 24h"),
+        ("ttl: '1_0'", "type", "such as 24h, not '1_0'; at most 100 years"),
+        ("ttl: inf", "type", "not 'inf'"),
+        ("ttl: 1e300", "type", "not 1e+300"),
+        ("ttl: '{{ [1] }}'", "type", "not [1]"),
+        ("ttl: '{{ workload.nowhere }}'", "template", "nowhere"),
         ("select: {n: '$['}", "template", "jsonpath"),
     ],
 )
@@ -303,3 +308,162 @@ def test_a_made_up_reference_reads_no_file_of_the_machine(site: Site) -> None:
         assert state.error is not None
         assert state.error["kind"] == "result"
         assert "no transfer on this machine has made it" in state.error["message"]
+
+
+BIG = "['x' * 100] * 5000"
+GOING_ON = {
+    "an output": f"""
+- step: a
+  tool:
+    - {{name: make, kind: python, code: "def main(): return {BIG}"}}
+    - {{name: slow, kind: shell, cmd: "test -e started || (touch started; sleep 60)", spec: {{policy: {{rules: [{{when: "{{{{ true }}}}", then: {{do: skip}}}}]}}}}}}
+    - {{name: use, kind: python, input: {{p: "{{{{ _prev }}}}"}}, code: "def main(p): return 'none!' if p is None else len(p)"}}
+""",
+    "a write": f"""
+- step: a
+  tool:
+    - {{name: make, kind: python, code: "def main(): return {BIG}", set: {{step.big: "{{{{ output.data }}}}"}}}}
+    - {{name: slow, kind: shell, cmd: "test -e started || (touch started; sleep 60)"}}
+    - {{name: use, kind: python, input: {{p: "{{{{ step.big }}}}"}}, code: "def main(p): return 'none!' if p is None else len(p)"}}
+""",
+}
+
+
+async def interrupted(site: Site, steps: str, between: Callable[[Path], None] = lambda folder: None) -> Execution:
+    """Kill it in its slow task, do something to its payloads, and go on."""
+    file = site.folder / "main.yaml"
+    file.write_text(HEAD % "main" + steps)
+    async with site.house() as house:
+        source, loaded = house.catalog.read(file)
+        assert loaded.net is not None, loaded.diagnostics
+        hot = await house.start(source, loaded.net, {})
+        while not (site.folder / "started").exists():
+            assert not hot.finished.done(), hot.state.error
+            await asyncio.sleep(0.01)
+        house.service.give_up(hot.id, StoreFailed("it dies here"))
+        with contextlib.suppress(StoreFailed):
+            await hot.finished
+    between(site.settings.home / "results" / hot.id)
+    async with site.house() as house:
+        again = await house.resume(hot.id)
+        await asyncio.wait_for(asyncio.shield(again.finished), 30)
+        assert replay(hot.id, house.log.read(hot.id)) == again.state
+        return again.state
+
+
+def damage(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.write_bytes(b"something else")
+
+
+def lose(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
+@pytest.mark.parametrize(("spoil", "kind"), [(lose, "result-expired"), (damage, "result-damaged")])
+@pytest.mark.parametrize("name", GOING_ON)
+def test_a_run_that_goes_on_fails_if_a_payload_it_still_reads_cannot_be_brought(
+    name: str, spoil: Callable[[Path], None], kind: str, site: Site
+) -> None:
+    state = asyncio.run(interrupted(site, GOING_ON[name], spoil))
+    assert state.status == "failed"
+    assert state.error is not None
+    assert (state.error["kind"], state.error["step"], state.error["task"]) == (kind, "a", "slow")
+    assert "is wanted again" in state.error["message"]
+
+
+@pytest.mark.parametrize("name", GOING_ON)
+def test_a_run_that_goes_on_reads_its_payloads_again(name: str, site: Site) -> None:
+    assert asyncio.run(interrupted(site, GOING_ON[name])).output == 5000
+
+
+def test_a_payload_that_nobody_reads_any_more_is_not_missed(site: Site) -> None:
+    steps = GOING_ON["an output"].replace('p: "{{ _prev }}"', "p: [1]")
+    assert asyncio.run(interrupted(site, steps, lose)).output == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "input: {t: '{{ keychain.a.token }}'}, code: \"def main(t):\\n    open('made', 'a').write('x')\\n    return [t] + ['x' * 1000] * 3000\"",
+        "input: {t: '{{ keychain.a.token }}'}, output: done, code: \"def main(t):\\n    open('made', 'a').write('x')\\n    return [t] + ['x' * 1000] * 3000\"",
+    ],
+    ids=["nobody reads it", "it was reshaped"],
+)
+def test_a_redacted_payload_that_nobody_reads_is_not_made_again(body: str, site: Site) -> None:
+    (site.folder / "token.txt").write_text("tok-8c1f0a7e55d2")
+    steps = f"""
+- step: a
+  tool:
+    - {{name: big, kind: python, {body}}}
+    - {{name: slow, kind: shell, cmd: "test -e started || (touch started; sleep 60)"}}
+keychain:
+- {{name: a, kind: bearer, from: {{file: {site.folder}/token.txt}}}}
+"""
+    state = asyncio.run(interrupted(site, steps))
+    assert state.error is None
+    assert (site.folder / "made").read_text() == "x"
+    assert list((site.settings.home / "results" / "drafts").iterdir()) == []
+
+
+def test_what_the_server_reads_of_step_is_counted_with_what_it_reads_of_the_output(site: Site) -> None:
+    half = "'y' * 600000"
+    steps = f"""
+- step: a
+  tool:
+    - {{name: one, kind: python, code: "def main(): return {half}", set: {{step.big: "{{{{ output.data }}}}"}}}}
+    - {{name: two, kind: python, code: "def main(): return {half}"}}
+  set: {{ctx.n: "{{{{ step.big | length }}}}", ctx.m: "{{{{ output.data | length }}}}"}}
+"""
+    state = asyncio.run(site.run(steps))
+    assert state.error is not None
+    assert (state.error["kind"], state.ctx) == ("payload-too-large", {})
+    assert "`output.data` and `step`" in state.error["message"]
+    assert asyncio.run(site.run(steps.replace("600000", "500000"))).ctx == {"n": 500000, "m": 500000}
+
+
+def test_no_event_holds_more_of_step_than_may_travel(site: Site) -> None:
+    async def run() -> tuple[Execution, int]:
+        state = await site.run(
+            """
+- step: a
+  tool:
+    - {name: one, kind: python, code: "def main(): return ['x' * 100] * 50000", set: {step.big: "{{ output.data }}"}}
+    - {name: two, kind: noop}
+  set: {ctx.n: "{{ step.big | length }}"}
+"""
+        )
+        async with site.house() as house:
+            return state, max(len(repr(event)) for event in house.log.read(state.execution_id))
+
+    state, longest = asyncio.run(run())
+    assert state.error is not None
+    assert (state.error["kind"], state.error["step"]) == ("payload-too-large", "a")
+    assert longest < 100_000
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "output: done",
+        "output: '{{ workload.nowhere }}'",
+        "spec: {result: {store: nats}}",
+        "spec: {validate: {output: {type: object}}}",
+    ],
+)
+def test_no_file_is_left_of_a_result_that_nobody_takes(site: Site, task: str) -> None:
+    asyncio.run(site.run(f'- {{step: a, tool: {{kind: python, {task}, code: "def main(): return {BIG} * 10"}}}}\n'))
+    drafts = site.settings.home / "results" / "drafts"
+    assert not drafts.exists() or list(drafts.iterdir()) == []
+
+
+def test_a_range_that_ends_before_it_begins_is_an_error_with_a_way_out(site: Site) -> None:
+    steps = (
+        "- {step: a, tool: {kind: noop, output: [1, 2]}, set: {ctx.r_ref: '{{ output.ref }}'}, next: {arcs: [{step: b}]}}\n"
+        "- {step: b, tool: {kind: resolve, ref: '{{ ctx.r_ref }}', range: [5, 2]}}\n"
+    )
+    state = asyncio.run(site.run(steps))
+    assert state.error is not None
+    assert state.error["kind"] == "type"
+    assert "`[from, to]`, the second no less than the first" in state.error["message"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from noetl.cli.pace import Key, Pace
-from noetl.cli.telling import error_words, held_tokens, place, signal_hint, wait_words
+from noetl.cli.telling import error_words, held_tokens, place, signal_hint, wait_words, warning_words
 from noetl.cli.words import duration, items, rate, seconds_of
 
 if TYPE_CHECKING:
@@ -109,7 +109,9 @@ class Lines:
         loop = output.get("loop")
         counts = f", {loop['succeeded']:,} of {loop['total']:,} went well" if loop else ""
         if event.name == "step.done":
-            return f"{event.entity_id} done{took}{counts}"
+            info = hot.state.steps[event.entity_id]
+            but = f", but {warning_words(info)}" if info.warning is not None else ""
+            return f"{event.entity_id} done{took}{counts}{but}"
         return f"{event.entity_id} failed{took}{counts}: {error_words(output['error'])}"
 
     def _iteration_failed(self, hot: Hot, event: Event) -> str | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
-from contextlib import nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from noetl.cli.printing import note
 from noetl.errors import UsageError
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
     from noetl.model.output import Output
 
@@ -53,23 +55,40 @@ def command(
     if form is None and not as_data and file is None and sys.stdout.isatty():
         screen(payload)
         return
-    with _target(file) as target:
-        written = write(payload, form or _form_of(file) or "json", target)
-    if file is not None:
-        note(f"{file}: {written:,} bytes")
-
-
-def _target(file: str | None) -> AbstractContextManager[IO[bytes]]:
     if file is None:
         sys.stdout.flush()
-        return nullcontext(sys.stdout.buffer)
-    return Path(file).open("wb")
+        write(payload, form or "json", sys.stdout.buffer)
+        return
+    with _target(Path(file)) as target:
+        written = write(payload, form or _form_of(file) or "json", target)
+    note(f"{file}: {written:,} bytes")
 
 
-def _form_of(file: str | None) -> str | None:
+@contextmanager
+def _target(file: Path) -> Iterator[IO[bytes]]:
+    """A file that is written beside and takes the place of what was there when all of it is in, and not before."""
+    place = file.resolve()
+    if place.exists() and not place.is_file():  # a pipe or a device has nothing that could be lost
+        with file.open("wb") as target:
+            yield target
+        return
+    draft = place.with_name(f".{place.name}.{os.getpid()}.part")
+    try:
+        with draft.open("wb") as target:
+            yield target
+        if place.exists():
+            shutil.copymode(place, draft)
+        draft.replace(place)
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written ({error.strerror})") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _form_of(file: str) -> str | None:
     """What the name of a file asks for."""
     endings = {".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv", ".parquet": "parquet", ".txt": "raw"}
-    return endings.get(Path(file).suffix) if file is not None else None
+    return endings.get(Path(file).suffix)
 
 
 def range_of(text: str | None) -> tuple[int, int | None]:

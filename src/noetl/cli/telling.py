@@ -44,8 +44,16 @@ def _more(state: Execution, name: str, info: StepInfo) -> Iterator[str]:
     if loop is not None:
         failed = f", {loop['failed']:,} failed" if loop["failed"] else ""
         yield f"{loop['completed']:,} of {count(loop['total'], 'iteration')}{failed}"
+    if info.warning is not None:
+        yield warning_words(info)
     if info.error is not None:
         yield f"{info.error['kind']}: {visible(glimpse_text(info.error['message']))}"
+
+
+def warning_words(info: StepInfo) -> str:
+    """What went wrong in a step without ending it."""
+    more = f", and {info.warned - 1:,} more" if info.warned > 1 else ""
+    return f"⚠ {visible(glimpse_text(info.warning or ''))}{more}"
 
 
 def glimpse_text(text: str, most: int = 200) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from noetl.cli.pace import Pace
-from noetl.cli.telling import error_words, place, signal_hint, wait_words, waits
+from noetl.cli.telling import error_words, place, signal_hint, wait_words, waits, warning_words
 from noetl.cli.words import duration, rate, seconds_of
 
 if TYPE_CHECKING:
@@ -101,6 +101,8 @@ class View:
             parts.append(f"{info.loop['completed']:,}/{info.loop['total']:,}{failed}")
         if info.status == "failed" and info.error is not None:
             parts.append(error_words(info.error))
+        if info.warning is not None:
+            parts.append(warning_words(info))
         status = info.status
         parked = name in state.parked and run is None and not state.over
         if parked:

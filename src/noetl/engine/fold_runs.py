@@ -75,7 +75,8 @@ def scheduled(state: Execution, event: Event) -> None:
     info = _info(state, step)
     info.runs += 1
     info.run_id, info.status = run_id, "scheduled"
-    info.started_at = info.finished_at = info.error = info.loop = None
+    info.started_at = info.finished_at = info.error = info.loop = info.warning = None
+    info.warned = 0
     state.parked.pop(step, None)
     if "take" in payload:
         _fire(state.rounds[step], payload)
@@ -243,12 +244,21 @@ def task_done(state: Execution, event: Event) -> None:
         unheard, pipe.wait = _unheard(pipe.wait, event), None
         if unheard is not None:
             deliver(state, *unheard, again=True)
+    _warn(state, event)
     patch = event.payload.get("set")
     if patch:
         run = state.runs[event.step_run_id or ""]
         for scope, target, value in writes_of(patch):
             if scope != "iter":
                 write(state, run, path, scope, target, value)
+
+
+def _warn(state: Execution, event: Event) -> None:
+    """Whoever looks at the step sees that not all went well, though it went on."""
+    for warning in event.payload["output"].get("meta", {}).get("warnings", ()):
+        info = state.steps[event.entity_id.partition(".")[0]]
+        info.warned += 1
+        info.warning = info.warning or warning
 
 
 # --- loops -----------------------------------------------------------------------------------------------------------

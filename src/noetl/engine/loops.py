@@ -10,6 +10,7 @@ from noetl.engine.reduce import reduced
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, is_larger, render, values_in
+from noetl.expr.keeping import inline_of
 from noetl.expr.refs import is_reference
 from noetl.lang.fitting import misfit
 from noetl.model.orders import Gather, RunPipeline
@@ -208,7 +209,7 @@ def _finish_inner(turn: Turn, step: Step, run: StepRun, around: Loop, loop: Loop
     if error is not None:
         _fail(turn, step, run, around, loop.path, error, cause=run.seq)
         return
-    kept = not is_larger(loop.results, turn.outlook.inline_of(step))
+    kept = not is_larger(loop.results, inline_of(step.spec))
     _done(turn, run, around, loop.path, ok(loop.results, loop=loop.counts()), cause=run.seq, kept=kept)
 
 
@@ -232,7 +233,7 @@ def _must_gather(turn: Turn, step: Step, loop: LoopRun) -> bool:
     """Whether the list that a loop made has to be stored: it is too long for the log, or its reference is asked for."""
     if loop.refs or turn.outlook.wants_reference(step):
         return True
-    return is_larger(loop.results, turn.outlook.inline_of(step))
+    return is_larger(loop.results, inline_of(step.spec))
 
 
 def gathering(turn: Turn, step: Step, run: StepRun) -> RunPipeline:

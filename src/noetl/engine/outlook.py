@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from noetl.expr.keeping import selects
 from noetl.expr.readings import pipeline_values, readings
 from noetl.model.net import Net
 from noetl.model.plans import Planner
 from noetl.model.playbook import Step
 from noetl.model.state import Execution
-
-#: the default of `spec.result.inline_max_bytes`
-_INLINE = 65_536
 
 
 class Outlook:
@@ -56,17 +54,12 @@ class Outlook:
             known = self._leading[step] = frozenset(found)
         return known
 
-    def inline_of(self, step: Step) -> int:
-        """How many bytes of a step's results the log gets."""
-        said = step.spec.get("result.inline_max_bytes")
-        return said.value if said is not None and isinstance(said.value, int) else _INLINE
-
     def wants_reference(self, step: Step) -> bool:
         """Whether the result of a step is stored whatever its size."""
         known = self._wants_reference.get(step.name)
         if known is None:
             results = self.net.playbook.policy.get("results") or {}
-            known = bool(results.get("reference_first")) or any(key.startswith("result.select.") for key in step.spec)
+            known = bool(results.get("reference_first")) or selects(step.spec)
             known = known or readings(step, self.net.playbook).ref_server
             self._wants_reference[step.name] = known
         return known

@@ -141,12 +141,13 @@ class Complaints:
         message = f"{title} needs a value for `{entry.name}`{_hint(doc)}"
         self.problems.error("missing-key", message, span(entry.key), fix=f"write it behind `{entry.name}:`")
 
-    def missing(self, node: MapNode, key: str, title: str, doc: str) -> None:
+    def missing(self, node: MapNode, key: str, title: str, doc: str, *, warn: bool = False) -> None:
         quoted = key if key.startswith("`") else f"`{key}`"
         hint = _hint(doc)
         end = node.entries[0].key.end if node.entries else node.start + 1
         at = node.alias or (node.start, max(node.start, end))
-        self.problems.error("missing-key", f"{title} needs {quoted}{hint}", at, fix=f"add {quoted}")
+        tell = self.problems.warning if warn else self.problems.error
+        tell("missing-key", f"{title} needs {quoted}{hint}", at, fix=f"add {quoted}")
 
     def wrong_type(self, node: Node, name: str, wanted: str) -> None:
         what = kind_of_value(node)

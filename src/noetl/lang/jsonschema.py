@@ -125,6 +125,7 @@ class _Maker:
             "type": "object" if required else ["object", "null"],
             "properties": self.properties(shape.keys),
             **({"required": required} if required else {}),
+            **({"allOf": conditions} if (conditions := _between(shape)) else {}),
             "additionalProperties": False,
         }
 
@@ -230,6 +231,24 @@ class _Maker:
                 {"if": {"required": [word]}, "then": {"properties": own, "additionalProperties": False}},
             )
         return {"type": "object", "allOf": by_word}
+
+
+def _between(shape: Record) -> list[Schema]:
+    """What holds between the keys of a record, by its kind."""
+    found: list[Schema] = []
+    for kind, variant in shape.variants.items():
+        rules: list[Schema] = [{"anyOf": [{"required": [key]} for key in group]} for group in variant.needs]
+        rules += [
+            {"properties": {key: _or_template({"enum": list(words)}, templated=True)}}
+            for key, words in variant.words.items()
+        ]
+        found.append({"if": _is("kind", kind), "then": {"allOf": rules}})
+    found += [{"if": _is(key, word), "then": {"required": [needed]}} for key, word, needed in shape.implied]
+    return found
+
+
+def _is(key: str, word: str) -> Schema:
+    return {"required": [key], "properties": {key: {"const": word}}}
 
 
 def _or_template(made: Schema, *, templated: bool) -> Schema:

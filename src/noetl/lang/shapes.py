@@ -21,6 +21,7 @@ from noetl.lang.sorts import (
     is_template,
     nearest_word,
 )
+from noetl.lang.variants import VariantCheck
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import (
@@ -111,6 +112,12 @@ class _ShapeCheck(Complaints):
             if wanted not in node and wanted not in meant:
                 self.missing(node, wanted, shape.title, shape.keys[wanted].doc)
         self.meant = meant
+        self.check_between(node, shape, meant)
+
+    def check_between(self, node: MapNode, shape: Record, meant: set[str]) -> None:
+        """What must hold between the keys of a map."""
+        if shape.variants:
+            VariantCheck(self, node, shape).check(meant)
         invariant = INVARIANTS.get(shape.title)
         if invariant is not None:
             invariant(node, self.problems, meant)

@@ -38,3 +38,5 @@ class Spilled(msgspec.Struct, frozen=True):
     rows: int | None = None
     #: of rows in JSON, their columns: name → SQL type
     columns: dict[str, str] | None = None
+    #: whether secrets were taken out of it; None: nobody has looked yet
+    redacted: bool | None = None

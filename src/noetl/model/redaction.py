@@ -1,192 +1,246 @@
 """Redactor: takes the values of secrets out of whatever is about to be written. Pure, and told of every value first.
 
-A value is found in all its spellings (`model.spellings`). To look costs little where nothing is found, which is nearly
-always: what is to be written is encoded once and searched as a whole; only a hit makes it be taken apart.
+A value is found in all its spellings (`model.spellings`), also across line breaks and where a text was cut off within one.
+To look costs little where nothing is found, which is nearly always: what is to be written is encoded once and searched
+as a whole; only a hit makes it be taken apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, AnyStr, Final, Generic
+import re
+from collections.abc import Iterable, Mapping
+from itertools import chain, count
+from typing import Any, Final
 
 import msgspec
 
+from noetl.model.finding import FOLDABLE, PART, Cut, Finder, Run, flat, unfolded
 from noetl.model.spellings import SHORTEST, spellings
 
 #: what stands where a secret stood
 MASK: Final = "[redacted]"
-#: of a longer secret, a part this long is taken out where a text was cut off within it
-_PART = 8
+#: shorter secrets are looked for as a whole only
 _LONG = 12
-_CUT = "…"
+#: what stands behind a text that was cut off, and before one; a quotation ends where the text that it quotes was cut
+_CUT_BEHIND = re.compile(r"[\s\[(]*(?:…|\.\.\.)|\\?['\"`]")
+_CUT_BEFORE = re.compile(r"(?:…|\.\.\.)[\s\])]*\Z")
+_NEAR = 8
+#: so many texts are remembered, if they are no longer than this
+_MOST_KNOWN, _SHORT_TEXT = 10_000, 4_096
+Spans = list[tuple[int, int]]
 
 
 class Redactor:
     """The secrets that are known, and what is left of things without them."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        self._values: set[str] = set()
+        #: secret → its spellings, and whether parts of those count
+        self._forms: dict[str, dict[str, Cut]] = {}
         #: too short to be looked for in other text
         self._short: set[str] = set()
-        #: longest first: a longer one may hold a shorter one
-        self.patterns: tuple[str, ...] = ()
-        self.byte_patterns: tuple[bytes, ...] = ()
-        self._known: frozenset[str] = frozenset()
-        #: the beginnings and ends of long secrets → those
-        self._parts: dict[str, list[str]] = {}
-        #: all that is looked for, the longest first, and how it stands in JSON
-        self._needles: dict[str, bytes] = {}
+        self._texts: Finder | None = None
+        self._encoded: Finder | None = None
         self.add(*values)
 
     def __bool__(self) -> bool:
         """Whether there is anything to look for."""
-        return bool(self._values or self._short)
+        return bool(self._forms or self._short)
 
     def add(self, *values: str) -> None:
         """Know more secrets. One of less than 4 characters is a secret by itself, and not looked for in other text."""
-        new = {value for value in values if len(value) >= SHORTEST} - self._values
-        short = {value for value in values if 0 < len(value) < SHORTEST} - self._short
-        if not new and not short:
-            return
-        self._values |= new
-        self._short |= short
-        self._known = self._known.union(*map(spellings, new))
-        self.patterns = tuple(sorted(self._known, key=_longest_first))
-        for value in new:
-            for part in (value[:_PART], value[-_PART:]) if len(value) >= _LONG else ():
-                self._parts.setdefault(part, []).append(value)
-        looked_for = sorted({*self.patterns, *self._parts}, key=_longest_first)
-        self._needles = {form: _in_json(form) for form in looked_for}
-        written = {self._needles[form] for form in self.patterns}
-        self._needles |= {value: b'"%b"' % _in_json(value) for value in self._short}
-        plain = {form.encode("utf-8", "surrogatepass") for form in self.patterns}
-        wide = {value.encode(code, "surrogatepass") for value in self._values for code in ("utf-16-le", "utf-16-be")}
-        self.byte_patterns = tuple(sorted(written | plain | wide, key=lambda form: (-len(form), form)))
+        for value in values:
+            if 0 < len(value) < SHORTEST:
+                self._short.add(value)
+            elif value and value not in self._forms:
+                self._forms[value] = _cuts(value)
+                self._texts = self._encoded = None  # made anew when they are needed: several may come at once
 
-    def clean(self, value: Any) -> tuple[Any, bool]:
+    def forget(self, value: str) -> None:
+        """Look no longer for a secret that is none any more."""
+        if self._forms.pop(value, None) is not None:
+            self._texts = self._encoded = None
+
+    # --- looking -------------------------------------------------------------------------------------------------------
+
+    def _finder(self) -> Finder:
+        if self._texts is None:
+            self._texts = Finder(dict(chain.from_iterable(forms.items() for forms in self._forms.values())))
+        return self._texts
+
+    def _json_finder(self) -> Finder:
+        if self._encoded is None:
+            every = chain.from_iterable(forms.items() for forms in self._forms.values())
+            self._encoded = Finder({_in_json(form): cut for form, cut in every})
+        return self._encoded
+
+    def is_in_json(self, encoded: bytes) -> bool:
+        """Whether JSON may hold a secret; it need not be whole."""
+        finder, text = self._json_finder(), encoded.decode("latin-1")
+        if finder.holds(text) or any(f'"{_in_json(value)}"' in text for value in self._short):
+            return True
+        broken = "\\n" in text or "\\r" in text
+        return broken and finder.holds(flat(text), least=FOLDABLE)
+
+    def is_in_foreign_json(self, text: str) -> bool:
+        """The same of JSON that somebody else has written, who may write characters by their numbers."""
+        return self.is_in_json(text.encode("utf-8", "replace")) or self._finder().holds(text)
+
+    @property
+    def reach(self) -> int:
+        """How many bytes of JSON may belong to one secret, line breaks included."""
+        return 2 * max(self._json_finder().longest, PART)
+
+    def is_number(self, digits: str) -> bool:
+        """Whether a number is a secret."""
+        return digits in self._forms
+
+    def open_end(self, text: str) -> int:
+        """Where a secret may begin that is not whole yet."""
+        return self._finder().open_end(text)
+
+    def spans(self, text: str, *, begins: bool = True, ends: bool = True) -> Spans:
+        """Where secrets stand; whether the text is all there is before and behind, or more of it comes."""
+        finder = self._finder()
+        broken = "\n" in text or "\r" in text or "\\" in text
+        if not broken and not finder.may_hold(text):
+            return []
+        found = [(run.start, run.end) for run in finder.runs(text) if _counts(run, text, begins=begins, ends=ends)]
+        if broken:
+            whole = unfolded(text)
+            runs = finder.runs(whole.text, least=FOLDABLE) if whole.folds else ()
+            found += [whole.where(run)[:2] for run in runs if _counts(run, whole.text, begins=begins, ends=ends)]
+        return _merged(found)
+
+    # --- taking out ----------------------------------------------------------------------------------------------------
+
+    def clean(self, value: Any, *, numbers: bool = True) -> tuple[Any, bool]:
         """Data without secrets, keys of maps included, and whether there were any. What is clean comes back itself."""
         if not self or value is None or isinstance(value, (bool, float)):
             return value, False
-        encoded = msgspec.json.encode(value, enc_hook=str)
-        # Only what is somewhere in it is looked for everywhere in it.
-        found = [form for form, needle in self._needles.items() if needle in encoded]
-        if not found:
+        if not self.is_in_json(msgspec.json.encode(value, enc_hook=str)):
             return value, False
-        cleaned = self._walk(value, sorted(found, key=len, reverse=True))
+        cleaned = self._walk(value, Memory(self), numbers=numbers)
         return cleaned, cleaned != value
 
-    def _walk(self, value: Any, forms: list[str]) -> Any:
+    def _walk(self, value: Any, memory: Memory, *, numbers: bool) -> Any:
         if isinstance(value, str):
-            return self._without(value, forms)
+            return memory.text(value)
         if isinstance(value, Mapping):
-            return {self._walk(key, forms): self._walk(part, forms) for key, part in value.items()}
+            return {memory.key(key): self._walk(part, memory, numbers=numbers) for key, part in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self._walk(part, forms) for part in value]
-        if isinstance(value, int) and not isinstance(value, bool):
-            return MASK if str(value) in self._values else value
+            return [self._walk(part, memory, numbers=numbers) for part in value]
+        if numbers and isinstance(value, int) and not isinstance(value, bool):
+            return MASK if self.is_number(str(value)) else value
         return value
 
     def text(self, text: str) -> str:
         """A text without secrets."""
-        return self._without(text, [form for form in self._needles if form in text])
+        return MASK if text in self._short else masked(text, self.spans(text))
 
-    def _without(self, text: str, forms: Iterable[str]) -> str:
-        """A text without these: a form, or the part of a long secret that was cut off."""
-        if text in self._short:
-            return MASK
-        for form in forms:
-            if form not in text:
-                continue
-            if form in self._known:
-                text = text.replace(form, MASK)
-            for value in self._parts.get(form, ()):
-                text = _without_parts(text, value)
-        return text
-
-    def clean_bytes(self, data: bytes) -> tuple[bytes, bool]:
-        """Bytes without secrets, and whether there were any; of JSON and of text in UTF-8 or UTF-16."""
-        found = False
-        for pattern in self.byte_patterns:
-            if pattern in data:
-                data, found = data.replace(pattern, MASK.encode()), True
-        return data, found
-
-    def lines(self) -> Stream[str]:
+    def lines(self) -> Stream:
         """For text that comes in pieces."""
-        return Stream(lambda: self.patterns, "", MASK)
-
-    def bytes_in_pieces(self) -> Stream[bytes]:
-        """For bytes that come in pieces."""
-        return Stream(lambda: self.byte_patterns, b"", MASK.encode())
+        return Stream(self)
 
 
-class Stream(Generic[AnyStr]):
+class Memory:
+    """What became of the texts and keys of one value: rows often say the same thing over and over."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._texts: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def text(self, text: str) -> str:
+        """A text without secrets."""
+        found = self._texts.get(text)
+        if found is None:
+            found = self._redactor.text(text)
+            if len(self._texts) < _MOST_KNOWN and len(text) < _SHORT_TEXT:
+                self._texts[text] = found
+        return found
+
+    def key(self, key: Any) -> Any:
+        """A key of a map without secrets: different ones stay different, so that no entry is lost."""
+        if not isinstance(key, str) or (clean := self.text(key)) == key:
+            return key
+        if key not in self._keys:
+            numbered = chain([clean], (clean.replace(MASK, f"[redacted {n}]", 1) for n in count(2)))
+            self._keys[key] = next(name for name in numbered if name not in self._taken)
+            self._taken.add(self._keys[key])
+        return self._keys[key]
+
+
+class Stream:
     """Redacts what comes in pieces: the end of a piece is held back for as long as it may be the beginning of a secret."""
 
-    def __init__(self, patterns: Callable[[], tuple[AnyStr, ...]], empty: AnyStr, mask: AnyStr) -> None:
-        self._patterns: Callable[[], tuple[AnyStr, ...]] = patterns
-        self._empty: AnyStr = empty
-        self._mask: AnyStr = mask
-        self._held: AnyStr = empty
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = ""
+        self._begins = True
         #: whether a secret was found
         self.found = False
-        self._known: tuple[AnyStr, ...] = ()
-        self._starts: dict[Any, list[AnyStr]] = {}
-        self._longest = 0
 
-    def feed(self, piece: AnyStr) -> AnyStr:
+    def feed(self, piece: str) -> str:
         """What may be written now."""
-        self._learn()
-        text = self._clean(self._held + piece)
-        cut = self._open_end(text)
+        text = self._held + piece
+        cut = self._redactor.open_end(text)
+        spans = self._redactor.spans(text, begins=self._begins, ends=False)
+        # What is whole may overlap what is not, or be the beginning of it: then it waits, too.
+        cut = min([cut, *(start for start, end in spans if start <= cut < end)])
         self._held = text[cut:]
-        return text[:cut]
+        self._begins = self._begins and not cut
+        return self._without(text[:cut], [span for span in spans if span[1] <= cut])
 
-    def finish(self) -> AnyStr:
+    def finish(self) -> str:
         """The rest: nothing more comes."""
-        rest: AnyStr = self._held
-        self._held = self._empty
-        return rest
+        rest, self._held = self._held, ""
+        return self._without(rest, self._redactor.spans(rest, begins=self._begins))
 
-    def _learn(self) -> None:
-        found = self._patterns()
-        if found is not self._known:
-            self._known = found
-            self._starts = {}
-            for pattern in self._known:
-                self._starts.setdefault(pattern[0], []).append(pattern)
-            self._longest = max(map(len, self._known), default=0)
+    def _without(self, text: str, spans: Spans) -> str:
+        self.found = self.found or bool(spans)
+        return masked(text, spans)
 
-    def _clean(self, text: AnyStr) -> AnyStr:
-        for pattern in self._known:
-            if pattern in text:
-                text, self.found = text.replace(pattern, self._mask), True
+
+def masked(text: str, spans: Spans) -> str:
+    """A text with something else in these places."""
+    if not spans:
         return text
-
-    def _open_end(self, text: AnyStr) -> int:
-        """Where the beginning of a secret may stand that is not whole yet."""
-        for at in range(max(0, len(text) - self._longest + 1), len(text)):
-            candidates = self._starts.get(text[at])
-            if candidates and any(pattern.startswith(text[at:]) for pattern in candidates):
-                return at
-        return len(text)
+    starts = [0, *(end for _, end in spans)]
+    ends = [*(start for start, _ in spans), len(text)]
+    return MASK.join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
-def _longest_first(form: str) -> tuple[int, str]:
-    return -len(form), form
+def _merged(spans: Spans) -> Spans:
+    """The same places without overlaps."""
+    made: Spans = []
+    for start, end in sorted(spans):
+        if made and start < made[-1][1]:
+            made[-1] = (made[-1][0], max(end, made[-1][1]))
+        else:
+            made.append((start, end))
+    return made
 
 
-def _in_json(text: str) -> bytes:
-    """A text as it stands between the quotes of JSON."""
-    return msgspec.json.encode(text.encode("utf-8", "replace").decode())[1:-1]
+def _cuts(secret: str) -> dict[str, Cut]:
+    """The spellings of a secret, and whether parts of them are looked for."""
+    # What an address begins and ends with, a host and a database, stands elsewhere, too.
+    cut = Cut.NEVER if len(secret) < _LONG else Cut.MARKED if "://" in secret else Cut.ANYWHERE
+    return {form: cut if len(form) >= _LONG else Cut.NEVER for form in spellings(secret)}
 
 
-def _without_parts(text: str, value: str) -> str:
-    """What was cut off within a secret: its beginning at the end of a text, its end at the beginning."""
-    at = text.rfind(value[:_PART])
-    if at >= 0 and value.startswith(text[at:].removesuffix(_CUT)):
-        text = text[:at] + MASK + (_CUT if text.endswith(_CUT) else "")
-    at = text.find(value[-_PART:])
-    if at >= 0 and value.endswith(text[: at + _PART]):
-        text = MASK + text[at + _PART :]
-    return text
+def _counts(run: Run, text: str, *, begins: bool, ends: bool) -> bool:
+    """Whether this is a secret, or was one before it was cut off."""
+    if run.cut is Cut.NEVER:
+        return True
+    if run.is_head:
+        at_an_end = ends and run.end == len(text)
+        return (at_an_end and run.cut is Cut.ANYWHERE) or _CUT_BEHIND.match(text, run.end) is not None
+    at_an_end = begins and run.start == 0
+    before = text[max(0, run.start - _NEAR) : run.start]
+    return (at_an_end and run.cut is Cut.ANYWHERE) or _CUT_BEFORE.search(before) is not None
+
+
+def _in_json(text: str) -> str:
+    """A text as it stands between the quotes of JSON, each byte as a character: what bytes are searched for."""
+    return msgspec.json.encode(text.encode("utf-8", "replace").decode())[1:-1].decode("latin-1")

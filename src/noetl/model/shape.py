@@ -90,6 +90,26 @@ class Key(msgspec.Struct, frozen=True):
     default: Any = None
 
 
+class Variant(msgspec.Struct, frozen=True):
+    """What a map means whose `kind` is a certain word."""
+
+    #: of each group at least one key must be there
+    needs: tuple[tuple[str, ...], ...] = ()
+    #: keys without which it cannot run, though older documents show it without them
+    wants: tuple[str, ...] = ()
+    #: keys that mean something to it and not to all others
+    takes: tuple[str, ...] = ()
+    #: keys that hold a JSONPath
+    finds: tuple[str, ...] = ()
+    #: keys that may have fewer words than elsewhere
+    words: Mapping[str, tuple[str, ...]] = {}
+
+    @property
+    def knows(self) -> frozenset[str]:
+        """The keys that it names."""
+        return frozenset({*self.takes, *self.wants}).union(*self.needs)
+
+
 class Record(Shape, frozen=True):
     """A map with known keys."""
 
@@ -97,3 +117,7 @@ class Record(Shape, frozen=True):
     #: what it is called in messages: "a step", "a rule"
     title: str
     doc: str = ""
+    #: what else holds, by its `kind`
+    variants: Mapping[str, Variant] = {}
+    #: a key, one of its words, and the key that must be there then
+    implied: tuple[tuple[str, str, str], ...] = ()

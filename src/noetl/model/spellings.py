@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterator
 
@@ -11,6 +12,20 @@ SHORTEST = 4
 _SHORTEST_LINE = 8
 #: what programs leave as it is when they write a value into an address
 _SAFE = ("", "/", "~", "/!$'()*+,;:@~", "/!$&'()*+,;=:@?~")
+#: what programs write by its number in JSON, though they need not: nothing, as Go does, Jinja, Gson, .NET
+_NUMBERED = ("", "&<>", "&<>'", "&<>'=", "&<>'+`\"")
+_UNICODE = re.compile(r"(?<!\\)\\u[0-9a-f]{4}")
+#: how double and single quotes are written in HTML and XML
+_QUOTES = (
+    ('"', "'"),
+    ("&quot;", "&#x27;"),
+    ("&quot;", "&#39;"),
+    ("&#34;", "&#39;"),
+    ("&quot;", "&apos;"),
+    ("&quot;", "&#039;"),
+)
+#: base64 of so many bytes is often wrapped, and a line may end right behind its beginning
+_WRAPPED = 45
 
 
 def spellings(secret: str) -> set[str]:
@@ -52,12 +67,22 @@ def _escaped(text: str) -> Iterator[str]:
         yield escaped
         yield escaped.replace("/", "\\/")
         yield json.dumps(escaped)[1:-1]  # JSON within JSON
+        for careful in _NUMBERED:
+            numbered = _numbered(escaped, careful)
+            yield numbered
+            yield _UNICODE.sub(lambda found: found[0][:2] + found[0][2:].upper(), numbered)
     yield repr(text)[1:-1]
     yield ascii(text)[1:-1]
-    yield escape(text)
-    yield escape(text, quote=False)
+    plain = escape(text, quote=False)
+    yield from (plain.replace('"', double).replace("'", single) for double, single in _QUOTES)
     yield text.replace("'", "'\"'\"'")  # as shells quote it
     yield text.replace("'", "'\\''")
+
+
+def _numbered(escaped: str, careful: str) -> str:
+    """JSON in which more characters than it asks for are written by their numbers."""
+    escaped = escaped.replace('\\"', "\\u0022") if '"' in careful else escaped
+    return "".join(f"\\u{ord(letter):04x}" if letter in careful else letter for letter in escaped)
 
 
 def _in_addresses(secret: str) -> Iterator[str]:
@@ -86,5 +111,6 @@ def _based(data: bytes) -> Iterator[str]:
         first = (0, 2, 3)[before]
         last = len(encoded) - ((before + len(data)) % 3 != 0)
         core = encoded[first:last]
-        yield core
-        yield core.replace("+", "-").replace("/", "_")
+        for begin in range(4 if len(data) >= _WRAPPED else 1):
+            yield core[begin:]
+            yield core[begin:].replace("+", "-").replace("/", "_")

@@ -129,6 +129,9 @@ class StepInfo(msgspec.Struct):
     error: dict[str, Any] | None = None
     #: the counts of its loop
     loop: dict[str, int] | None = None
+    #: how often a task of it went on past something that went wrong, and the first of these warnings
+    warned: int = 0
+    warning: str | None = None
 
 
 #: the event that brings the first token

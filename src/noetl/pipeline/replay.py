@@ -38,6 +38,11 @@ class Replay:
         """Whether the frame stands where the log ends."""
         return self._at >= len(self._events)
 
+    @property
+    def recorded(self) -> Event:
+        """How the task that has to run again ended."""
+        return self._events[self._at]
+
     def next(self) -> RunTask | Failure:
         """The task that has to run again before it goes on; or why it cannot be run."""
         return prepare(self.frame)

@@ -25,7 +25,7 @@ _BLOCK = 1 << 20
 _LARGE = 4 << 20
 _LEVEL = 1
 #: so many rows are read at a time
-_RUN = 5_000
+RUN = 5_000
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ def write(value: Any, path: Path, *, sync: bool, rows: bool = True) -> Written:
 
 def _as_lines(rows: list[Any]) -> Iterator[bytes]:
     encode = msgspec.json.Encoder().encode_lines
-    return (encode(rows[start : start + _RUN]) for start in range(0, len(rows), _RUN))
+    return (encode(rows[start : start + RUN]) for start in range(0, len(rows), RUN))
 
 
 def adopt(spilled: Spilled, path: Path, *, sync: bool) -> Written:
@@ -127,11 +127,10 @@ def _pour(blocks: Iterable[bytes], path: Path, content_type: str, rows: int | No
 
 def _seen(path: Path, content_type: str, rows: int | None, *, sync: bool) -> Written:
     """What is to be known of a file that is there already."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if sync:
+    if sync:
+        with path.open("rb") as file:
             os.fsync(file.fileno())
-    return Written(content_type, path.stat().st_size, digest, rows)
+    return Written(content_type, path.stat().st_size, sha256_of(path), rows)
 
 
 # --- reading -----------------------------------------------------------------------------------------------------------
@@ -165,15 +164,20 @@ def runs(path: Path, content_type: str, start: int = 0) -> Iterator[list[Any]]:
     if content_type == PARQUET:
         from noetl.results import parquet
 
-        yield from parquet.runs(path, start, _RUN)
+        yield from parquet.runs(path, start, RUN)
         return
     try:
-        for run in batches(blocks(path)) if content_type == JSON else _lines(path):
-            if start < len(run):
-                yield run[start:] if start else run
-            start = max(0, start - len(run))
+        yield from without_first(start, batches(blocks(path)) if content_type == JSON else _lines(path))
     except (NotJsonText, msgspec.DecodeError) as error:
         raise ResultDamaged(f"the payload {path.name} is not a list that can be read: {error}") from error
+
+
+def without_first(count: int, runs: Iterable[list[Any]]) -> Iterator[list[Any]]:
+    """The elements of runs behind the first so many."""
+    for run in runs:
+        if count < len(run):
+            yield run[count:] if count else run
+        count = max(0, count - len(run))
 
 
 def _lines(path: Path) -> Iterator[list[Any]]:
@@ -189,6 +193,9 @@ def _lines(path: Path) -> Iterator[list[Any]]:
 
 def blocks(path: Path) -> Generator[bytes, None, None]:
     """The bytes of a payload as they were before they were compressed."""
+    if path.name.endswith(".gz"):
+        yield from _unzipped(path)
+        return
     with path.open("rb") as file:
         if not path.name.endswith(".zst"):
             yield from iter(lambda: file.read(_BLOCK), b"")
@@ -199,6 +206,17 @@ def blocks(path: Path) -> Generator[bytes, None, None]:
             yield from zstandard.ZstdDecompressor().read_to_iter(file, write_size=_BLOCK)
         except zstandard.ZstdError as error:
             raise ResultDamaged(f"the payload {path.name} cannot be unpacked: {error}") from error
+
+
+def _unzipped(path: Path) -> Iterator[bytes]:
+    import gzip
+    import zlib
+
+    try:
+        with gzip.open(path) as file:
+            yield from iter(lambda: file.read(_BLOCK), b"")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ResultDamaged(f"the payload {path.name} cannot be unpacked: {error}") from error
 
 
 def _read_json(path: Path) -> Any:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import hmac
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,8 +27,12 @@ CSV = "text/csv"
 _SEAL = "seal"
 #: parts of a locator that those of the result store do not have
 _MARKS = frozenset({"file", "files", "keys", _SEAL})
-_MEMORY = "200MB"
-_RUN = 5_000
+#: as `transfer` writes it
+_CSV = (
+    "header = true, delim = ',', quote = '\"', escape = '\"', all_varchar = true, allow_quoted_nulls = false, "
+    "union_by_name = true"
+)
+_NUMBER = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)")
 
 
 def is_elsewhere(reference: Mapping[str, Any]) -> bool:
@@ -85,9 +90,9 @@ def runs(reference: Mapping[str, Any], start: int = 0, fetched: Sequence[Path] |
     if reference["type"] == "relational":
         yield from _of_table(files[0], str(locator["table"]), start)
     elif content_type in (PARQUET, CSV):
-        yield from _asked(_source(files, content_type), start)
+        yield from _asked(_source(files, content_type, meta.get("schema")), start)
     elif content_type in (JSON, NDJSON):
-        yield from _of_json(files, content_type, start)
+        yield from codec.without_first(start, (run for file in files for run in codec.runs(file, content_type)))
     else:
         raise UsageError(f"rows of the type {content_type} cannot be read")
 
@@ -97,19 +102,30 @@ def _check(files: list[Path], sha256: Any) -> None:
         raise ResultDamaged(f"the file {files[0]} is not what was written: its sha256 is another one")
 
 
-def _of_json(files: list[Path], content_type: str, start: int) -> Iterator[list[Any]]:
-    for file in files:
-        for run in codec.runs(file, content_type):
-            if start < len(run):
-                yield run[start:]
-            start = max(0, start - len(run))
-
-
-def _source(files: list[Path], content_type: str) -> str:
+def _source(files: list[Path], content_type: str, schema: Any) -> str:
     from noetl.rows.duck import literal
 
     named = literal([str(file) for file in files])
-    return f"read_parquet({named}, union_by_name = true)" if content_type == PARQUET else f"read_csv({named})"
+    if content_type == PARQUET:
+        return f"read_parquet({named}, union_by_name = true)"
+    return f"read_csv({named})" if not isinstance(schema, Mapping) else _as_written(named, schema)
+
+
+def _as_written(named: str, schema: Mapping[str, Any]) -> str:
+    """CSV whose columns have the types that were written; what is text there is not taken for anything else."""
+    from noetl.rows.duck import name
+
+    cells = f"SELECT * FROM read_csv({named}, {_CSV})"  # noqa: S608  literals
+    kinds = {column: _kind(str(said)) for column, said in schema.items()}
+    casts = [f"CAST({name(column)} AS {kind}) AS {name(column)}" for column, kind in kinds.items() if kind is not None]
+    return f"(SELECT * REPLACE ({', '.join(casts)}) FROM ({cells}))" if casts else f"({cells})"  # noqa: S608
+
+
+def _kind(said: str) -> str | None:
+    """The type of a column, if its text is not what JSON has; a reference may say anything."""
+    if _NUMBER.fullmatch(said):
+        return said
+    return "JSON" if said == "JSON" or said.endswith("]") or said.startswith(("STRUCT(", "MAP(", "UNION(")) else None
 
 
 def _of_table(file: Path, table: str, start: int) -> Iterator[list[Any]]:
@@ -121,19 +137,9 @@ def _of_table(file: Path, table: str, start: int) -> Iterator[list[Any]]:
 
 
 def _asked(source: str, start: int, before: str = "") -> Iterator[list[Any]]:
+    from noetl.results.parquet import asked
     from noetl.rows.duck import duckdb
-    from noetl.rows.jsonsql import json_row
 
-    module = duckdb()
-    try:
-        with module.connect(":memory:", config={"memory_limit": _MEMORY}) as connection:
-            connection.execute("SET enable_progress_bar = false")  # it would be drawn on our stdout
-            if before:
-                connection.execute(before)
-            described = connection.execute(f"SELECT * FROM {source} LIMIT 0").description  # noqa: S608  names, literals
-            row = json_row([(column[0], column[1]) for column in described])
-            found = connection.execute(f"SELECT {row} FROM (SELECT * FROM {source} OFFSET {start})")  # noqa: S608
-            while records := found.fetchmany(_RUN):
-                yield [msgspec.json.decode(text) for (text,) in records]
-    except module.Error as error:
-        raise ResultDamaged(f"the rows cannot be read: {error}") from None
+    duckdb()  # or a word about where it comes from
+    beyond = f"(SELECT * FROM {source} OFFSET {start})" if start else source  # noqa: S608  names, literals
+    yield from asked(beyond, before=before)

@@ -10,6 +10,7 @@ from typing import Any
 
 from noetl.ports import ResultGone, StoreFailed
 from noetl.results.names import DRAFTS, Place, believed, named, place_of
+from noetl.results.shelf import Lying
 
 
 class Folder:
@@ -35,8 +36,13 @@ class Folder:
         """Move a file there."""
         target = self.folder / str(place)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _moved(draft, target)
+            draft.chmod(0o600)
+            make_folder(target.parent)
+            try:
+                _moved(draft, target)
+            except FileNotFoundError:  # whoever removes what has expired took the empty folder away
+                make_folder(target.parent)
+                _moved(draft, target)
             if self.sync:
                 _sync(target.parent)
         except OSError as error:
@@ -49,13 +55,14 @@ class Folder:
             raise ResultGone(f"the payload {place} is no longer there: its time had run out, or it was removed")
         return path
 
-    def listed(self) -> Iterator[tuple[Place, int]]:
+    def listed(self) -> Iterator[Lying]:
         """Every payload in the folder."""
         for path in sorted(self.folder.glob("*/*")):
             place = place_of(f"{path.parent.name}/{path.name}") if path.parent.name != DRAFTS else None
             if place is not None:
                 with contextlib.suppress(FileNotFoundError):
-                    yield place, path.stat().st_size
+                    stat = path.stat()
+                    yield Lying(place, stat.st_size, stat.st_mtime)
 
     def shown(self, place: Place) -> str:
         """Its path within the folder."""
@@ -70,6 +77,13 @@ class Folder:
 
     def close(self) -> None:
         """There is nothing to let go of."""
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder of the store for its user alone, and the store itself as well."""
+    if not folder.parent.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.mkdir(exist_ok=True, mode=0o700)
 
 
 def _moved(draft: Path, target: Path) -> None:

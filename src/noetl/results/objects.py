@@ -13,6 +13,7 @@ from typing import Any
 from noetl.ports import NoCredential, ResultGone, StoreFailed
 from noetl.results.cache import Cache
 from noetl.results.names import Place, believed, named, place_of
+from noetl.results.shelf import Lying
 from noetl.tools.buckets import Bucket, BucketFailed, NoObject
 
 _KEYCHAIN = "keychain/"
@@ -75,13 +76,13 @@ class Objects:
     def _cached(self, place: Place) -> str:
         return f"{_folder(self._name, self._prefix)}/{place}"
 
-    def listed(self) -> Iterator[tuple[Place, int]]:
+    def listed(self) -> Iterator[Lying]:
         """Every payload below the prefix."""
         with _told():
             for one in self.bucket.listed(self._prefix.rstrip("/")):
                 place = place_of(one.key.removeprefix(self._prefix))
                 if place is not None:
-                    yield place, one.size
+                    yield Lying(place, one.size, one.since)
 
     def shown(self, place: Place) -> str:
         """Its address."""

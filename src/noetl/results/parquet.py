@@ -63,24 +63,41 @@ def convert(source: Path, content_type: str, columns: Mapping[str, str], count: 
 
 
 def runs(path: Path, start: int, size: int) -> Iterator[list[dict[str, Any]]]:
-    """The rows of a file from a number on, so many at a time; values of every type as JSON has them."""
-    import duckdb
-
+    """The rows of a file that `write` made from a number on, so many at a time."""
     source = f"read_parquet({literal(str(path))})"
     if start:
         numbered = f"read_parquet({literal(str(path))}, {_NUMBER}=true)"
         source = f"(SELECT * EXCLUDE {_NUMBER} FROM {numbered} WHERE {_NUMBER} >= {start})"  # noqa: S608  a literal
+    yield from asked(source, size, what=f"the payload {path.name}", as_they_are=_AS_THEY_ARE)
+
+
+def asked(
+    source: str,
+    size: int = 5_000,
+    *,
+    before: str = "",
+    what: str = "what the reference leads to",
+    as_they_are: frozenset[str] = frozenset(),
+) -> Iterator[list[dict[str, Any]]]:
+    """The rows of what stands behind FROM, so many at a time; values of every type as JSON has them.
+
+    Columns that are all of types which are `as_they_are` take the short way.
+    """
+    import duckdb
+
     try:
         with _connect(_TO_READ) as db:
-            described = db.execute(f"SELECT * FROM {source} LIMIT 0").description  # noqa: S608
+            if before:
+                db.execute(before)
+            described = db.execute(f"SELECT * FROM {source} LIMIT 0").description  # noqa: S608  names, literals
             columns = {str(name): kind for name, kind, *_ in described}
-            plain = all(str(kind) in _AS_THEY_ARE for kind in columns.values())
+            plain = all(str(kind) in as_they_are for kind in columns.values())
             shown = "*" if plain else json_row(list(columns.items()))
             found = db.execute(f"SELECT {shown} FROM {source}")  # noqa: S608
             while records := found.fetchmany(size):
                 yield _rows(records, columns) if plain else [msgspec.json.decode(text) for (text,) in records]
     except duckdb.Error as error:
-        raise ResultDamaged(f"the payload {path.name} cannot be read: {error}") from error
+        raise ResultDamaged(f"{what} cannot be read: {error}") from error
 
 
 def _rows(records: list[Any], columns: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from noetl.ports import ResultGone, StoreFailed
 from noetl.results.cache import Cache
 from noetl.results.names import Place, believed, named, place_of
+from noetl.results.shelf import Lying
 
 T = TypeVar("T")
 
@@ -40,7 +41,9 @@ _ADD = "INSERT INTO noetl_results (place, bytes) VALUES (%s, %s) ON CONFLICT DO 
 _ADD_PART = "INSERT INTO noetl_result_parts (place, part, body) VALUES (%s, %s, %s)"
 _BYTES = "SELECT bytes FROM noetl_results WHERE place = %s"
 _READ_PART = "SELECT body FROM noetl_result_parts WHERE place = %s AND part = %s"
-_ALL = "SELECT place, bytes FROM noetl_results WHERE place > %s ORDER BY place LIMIT 1000"
+_ALL = """
+SELECT place, bytes, extract(epoch FROM created)::float8 FROM noetl_results WHERE place > %s ORDER BY place LIMIT 1000
+"""
 _REMOVE = "DELETE FROM noetl_results WHERE place = %s"
 
 
@@ -100,14 +103,14 @@ class Table:
     def _cached(self, place: Place) -> str:
         return f"{TABLE}/{place}"
 
-    def listed(self) -> Iterator[tuple[Place, int]]:
+    def listed(self) -> Iterator[Lying]:
         """Every payload in the table, a page at a time."""
         behind = ""
         while page := self._try(lambda one, after=behind: one.execute(_ALL, [after]).fetchall()):  # type: ignore[misc]
-            for text, size in page:
+            for text, size, since in page:
                 place = place_of(text)
                 if place is not None:
-                    yield place, size
+                    yield Lying(place, size, since)
             behind = page[-1][0]
 
     def shown(self, place: Place) -> str:

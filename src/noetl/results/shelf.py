@@ -6,7 +6,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from noetl.results.names import Place
+
+
+class Lying(msgspec.Struct, frozen=True):
+    """A payload that lies on a shelf."""
+
+    place: Place
+    bytes: int
+    #: when it was put there
+    since: float
 
 
 class Shelf(Protocol):
@@ -32,8 +43,8 @@ class Shelf(Protocol):
     def local(self, place: Place) -> Path:
         """A file of this machine with the payload in it. ResultGone: it is not there any more."""
 
-    def listed(self) -> Iterator[tuple[Place, int]]:
-        """What lies there, with its size."""
+    def listed(self) -> Iterator[Lying]:
+        """What lies there."""
 
     def shown(self, place: Place) -> str:
         """A place as people are told of it."""

@@ -25,8 +25,9 @@ from noetl.model.output import JSON, Spilled
 from noetl.ports import Part, ResultDamaged, ResultGone, StoreFailed
 from noetl.results import codec, elsewhere
 from noetl.results.elsewhere import Sealer, is_elsewhere
-from noetl.results.names import DRAFTS, MANIFEST, Place
-from noetl.results.shelf import Shelf
+from noetl.results.files import make_folder
+from noetl.results.names import DRAFTS, MANIFEST, Place, place_of
+from noetl.results.shelf import Lying, Shelf
 
 #: so many elements of a list make a part
 _PART = 5_000
@@ -67,9 +68,11 @@ class Found(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class Expired(msgspec.Struct, frozen=True):
-    """Something whose time has run out."""
+class Left(msgspec.Struct, frozen=True):
+    """Something that may be removed."""
 
+    #: within the folder of its execution
+    name: str
     shown: str
     bytes: int
     remove: Callable[[], None]
@@ -112,13 +115,21 @@ class PayloadStore:
 
     def draft(self, suffix: str) -> Path:
         """A new file that nobody else knows."""
-        drafts = self.folder / DRAFTS
-        drafts.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return drafts / f"{os.getpid()}-{secrets.token_hex(8)}{suffix}"
+        make_folder(self.drafts)
+        return self.drafts / f"{os.getpid()}-{secrets.token_hex(8)}{suffix}"
+
+    @property
+    def drafts(self) -> Path:
+        """Where they are."""
+        return self.folder / DRAFTS
 
     async def load(self, spilled: Spilled) -> Any:
         """What a tool spilled, as a value."""
         return await asyncio.to_thread(codec.load, spilled)
+
+    def runs(self, spilled: Spilled) -> Iterator[list[Any]]:
+        """The elements of a list that a tool spilled, some at a time."""
+        return codec.runs(Path(spilled.path), spilled.content_type)
 
     async def keep(
         self,
@@ -260,6 +271,7 @@ class PayloadStore:
     def _rows(self, reference: Mapping[str, Any], start: int, stop: int, auth: Auth = None) -> list[Any]:
         """Some elements, by whoever stands there already: a loop reads a list from its beginning to its end."""
         path = str(reference["locator"] if is_elsewhere(reference) else self._place(reference)[1])
+        stop = max(start, stop)
         rows: list[Any]
         with self._lock:
             rows, more = self._cursors.pop((path, start), ([], self.elements(reference, start, auth)))
@@ -324,17 +336,52 @@ class PayloadStore:
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
-    def expired(self) -> Iterator[Expired]:
+    def expired(self) -> Iterator[Left]:
         """What has outlived its time, and drafts that nobody will finish."""
         now = self.clock()
-        for draft in sorted((self.folder / DRAFTS).glob("*")):
+        for draft in sorted(self.drafts.glob("*")):
             with contextlib.suppress(FileNotFoundError):
-                if draft.stat().st_mtime < now - _FORGOTTEN:
-                    yield Expired(f"{DRAFTS}/{draft.name}", _size(draft), lambda draft=draft: _removed(draft))  # type: ignore[misc]
+                if draft.stat().st_mtime < now - _FORGOTTEN and not _is_alive(draft):
+                    yield self._file(draft)
         for shelf in self._readable:
-            for place, size in shelf.listed():
-                if place.is_over(now):
-                    yield Expired(shelf.shown(place), size, lambda shelf=shelf, place=place: shelf.remove(place))  # type: ignore[misc]
+            for one in shelf.listed():
+                if one.place.is_over(now):
+                    yield _payload(shelf, one)
+
+    def aged(self) -> dict[str, list[Left]]:
+        """What has lain there for a day, by execution: payloads, and what transfers noted on this machine."""
+        found: dict[str, list[Left]] = {}
+        before = self.clock() - _FORGOTTEN
+        for shelf in self._readable:
+            for one in shelf.listed():
+                if one.since < before:
+                    found.setdefault(one.place.owner, []).append(_payload(shelf, one))
+        for path in sorted(self.folder.glob("*/*")):
+            owner = path.parent.name
+            with contextlib.suppress(FileNotFoundError):
+                if owner != DRAFTS and place_of(f"{owner}/{path.name}") is None and path.stat().st_mtime < before:
+                    found.setdefault(owner, []).append(self._file(path))
+        return found
+
+    def _file(self, path: Path) -> Left:
+        shown = path.relative_to(self.folder).as_posix()
+        return Left(path.name, shown, _size(path), lambda: _removed(path))
+
+    def parts_of(self, path: str) -> list[bytes]:
+        """The references to the parts of a list that was stored piece by piece, as text; of anything else none."""
+        place = place_of(path)
+        if place is None or place.content_type != MANIFEST:
+            return []
+        for shelf in self._readable:
+            with contextlib.suppress(ResultGone):
+                found = Found(shelf.local(place), MANIFEST, place.hash)
+                return [msgspec.json.encode(part.ref) for part in self._parts(found)]
+        raise ResultGone(f"the payload {path} is no longer there")
+
+
+def _payload(shelf: Shelf, one: Lying) -> Left:
+    name = str(one.place).partition("/")[2]
+    return Left(name, shelf.shown(one.place), one.bytes, lambda: shelf.remove(one.place))
 
 
 def _size(path: Path) -> int:
@@ -342,7 +389,25 @@ def _size(path: Path) -> int:
 
 
 def _removed(path: Path) -> None:
+    """Remove something of the folder, and the folder of an execution with the last of it."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+    if path.parent.name != DRAFTS:  # others are about to write there
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
+
+
+def _is_alive(draft: Path) -> bool:
+    """Whether the process that a draft is of may still go on with it."""
+    pid = draft.name.partition("-")[0]
+    if not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

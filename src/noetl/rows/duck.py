@@ -34,6 +34,14 @@ def names(texts: Iterable[str]) -> str:
     return ", ".join(name(text) for text in texts)
 
 
+def unlike(text: str, others: Iterable[str]) -> str:
+    """A name that none of the others is like; DuckDB does not tell capitals from small letters."""
+    taken = {other.lower() for other in others}
+    while text.lower() in taken:
+        text += "_"
+    return text
+
+
 def literal(value: Any) -> str:
     """A value as a literal: lists of plain values as lists, maps and everything nested as JSON text."""
     value = bindable(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from noetl.rows.duck import literal, name
+from noetl.rows.duck import literal, name, unlike
 
 #: begins the message where a value cannot be written at all
 NOT_JSON = "not JSON: "
@@ -26,26 +26,24 @@ _LEAST, _MOST = -(2**63), 2**64 - 1
 
 def json_row(columns: Sequence[tuple[str, Any]]) -> str:
     """An expression: the row as a JSON object. `columns` are names with their types, as DuckDB describes them."""
-    return "json_object(" + ", ".join(f"{literal(key)}, {_value(name(key), kind, key)}" for key, kind in columns) + ")"
+    row = _Row(columns)
+    return (
+        "json_object(" + ", ".join(f"{literal(key)}, {row.value(name(key), kind, key)}" for key, kind in columns) + ")"
+    )
 
 
 def text_row(columns: Sequence[tuple[str, Any]]) -> str:
     """The columns of a SELECT whose values are written as text, such as CSV: as in JSON, but numbers in full."""
-    return ", ".join(f"{_text(name(key), kind, key)} AS {name(key)}" for key, kind in columns)
+    row = _Row(columns)
+    return ", ".join(f"{_text(row, name(key), kind, key)} AS {name(key)}" for key, kind in columns)
 
 
-def _text(text: str, kind: Any, column: str) -> str:
+def _text(row: _Row, text: str, kind: Any, column: str) -> str:
     if kind.id in _TIMES or kind.id in _ZONED or kind.id == "blob":
-        return _value(text, kind, column)
+        return row.value(text, kind, column)
     if kind.id in ("list", "array", "struct", "map", "union"):
-        return f"to_json({_nested(text, kind, column)})"
+        return f"to_json({row.nested(text, kind, column)})"
     return text
-
-
-def _value(text: str, kind: Any, column: str) -> str:
-    """An expression that `to_json` writes as it should be; the same text where it does so anyway."""
-    made = _scalar(text, kind.id, kind, column)
-    return _nested(text, kind, column) if made is None else made
 
 
 def _scalar(text: str, sort: str, kind: Any, column: str) -> str | None:
@@ -76,20 +74,33 @@ def _as_text(text: str) -> str:
     return f"to_json(CAST({text} AS VARCHAR))"
 
 
-def _nested(text: str, kind: Any, column: str) -> str:
-    if kind.id in ("list", "array"):
-        inner = _value("e", dict(kind.children)["child"], column)
-        return text if inner == "e" else f"list_transform({text}, lambda e: {inner})"
-    if kind.id == "struct":
-        fields = [(key, _value(f"{text}.{name(key)}", one, column)) for key, one in kind.children]
-        if all(made == f"{text}.{name(key)}" for key, made in fields):
-            return text
-        made = ", ".join(f"{literal(key)}, {part}" for key, part in fields)
-        return f"CASE WHEN {text} IS NULL THEN NULL ELSE json_object({made}) END"
-    if kind.id == "map":
-        inner = _value("e.value", dict(kind.children)["value"], column)
-        if inner == "e.value":
-            return text
-        entries = f"lambda e: {{'key': CAST(e.key AS VARCHAR), 'value': {inner}}}"
-        return f"map_from_entries(list_transform(map_entries({text}), {entries}))"
-    return f"to_json({text})"
+class _Row:
+    """The columns of one SELECT: what lambdas call their parameter must be none of them."""
+
+    def __init__(self, columns: Sequence[tuple[str, Any]]) -> None:
+        self._columns = [key for key, _ in columns]
+
+    def value(self, text: str, kind: Any, column: str, depth: int = 0) -> str:
+        """An expression that `to_json` writes as it should be; the same text where it does so anyway."""
+        made = _scalar(text, kind.id, kind, column)
+        return self.nested(text, kind, column, depth) if made is None else made
+
+    def nested(self, text: str, kind: Any, column: str, depth: int = 0) -> str:
+        """The same for what has parts."""
+        element = unlike(f"e{depth}", self._columns)
+        if kind.id in ("list", "array"):
+            inner = self.value(element, dict(kind.children)["child"], column, depth + 1)
+            return text if inner == element else f"list_transform({text}, lambda {element}: {inner})"
+        if kind.id == "struct":
+            fields = [(key, self.value(f"{text}.{name(key)}", one, column, depth)) for key, one in kind.children]
+            if all(made == f"{text}.{name(key)}" for key, made in fields):
+                return text
+            made = ", ".join(f"{literal(key)}, {part}" for key, part in fields)
+            return f"CASE WHEN {text} IS NULL THEN NULL ELSE json_object({made}) END"
+        if kind.id == "map":
+            inner = self.value(f"{element}.value", dict(kind.children)["value"], column, depth + 1)
+            if inner == f"{element}.value":
+                return text
+            entries = f"lambda {element}: {{'key': CAST({element}.key AS VARCHAR), 'value': {inner}}}"
+            return f"map_from_entries(list_transform(map_entries({text}), {entries}))"
+        return f"to_json({text})"

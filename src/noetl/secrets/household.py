@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,12 @@ from noetl.secrets.web import Web
 
 #: a shorter secret within a longer value may be there by chance
 _TELLING = 12
+#: how variables with credentials are named
+_CREDENTIAL = re.compile(
+    r"(secret|token|password|passwd|passphrase|_pwd|(secret|api|access|private|signing|encryption|master)_?key)$",
+    re.IGNORECASE,
+)
+_LOGIN = re.compile(r"://[^\s/:@]*:[^\s/@]+@")
 
 
 def open_store(settings: Settings, clock: Callable[[], float]) -> Store:
@@ -45,6 +52,11 @@ def _dump_no_core() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
+def _is_telling(name: str, value: str) -> bool:
+    """Whether a variable holds a credential: by its name, or as an address with a password in it."""
+    return _CREDENTIAL.search(name) is not None or _LOGIN.search(value) is not None
+
+
 def folder_of(source: Source) -> Path:
     """Where relative paths of a playbook start."""
     return Path(source.file).absolute().parent
@@ -60,8 +72,8 @@ class Keychains:
         self._store = open_store(settings, clock)
         self._web = Web()
         self._made: dict[str, ExecutionKeychain] = {}
-        #: what tools may see: never a variable that some playbook here takes a credential from
-        self.environment: dict[str, str] = dict(settings.environment)
+        #: what tools may see: nothing that looks like a credential, nor a variable that some playbook here takes one from
+        self.environment = {name: value for name, value in settings.environment.items() if not _is_telling(name, value)}
 
     async def check(self, execution_id: str, net: Net, source: Source, payload: Mapping[str, Any]) -> Failure | None:
         """Why an execution cannot start: what its playbook declares is not there."""

@@ -21,6 +21,8 @@ from noetl.secrets.web import Web
 _OAUTH: Final = "oauth2_client_credentials"
 #: settings that say where a value comes from, and not what it is
 _WHENCE: Final = frozenset({"from", "provider", "secret", "key"})
+#: so many tokens of one credential are known at a time
+_RECENT: Final = 8
 
 
 class ExecutionKeychain:
@@ -43,6 +45,8 @@ class ExecutionKeychain:
         self._web = web
         self._clock = clock
         self._tokens: dict[str, Tokens] = {}
+        #: the last tokens of each, the oldest first
+        self._recent: dict[str, list[str]] = {}
         self._kinds: dict[str, str] = {}
         self._resolved = False
         self._turn = asyncio.Lock()
@@ -58,9 +62,10 @@ class ExecutionKeychain:
 
     def _know(self, secrets: Iterable[str]) -> None:
         """These are secrets from now on: before anybody else has them."""
-        found = list(secrets)
-        self.redactor.add(*found)
-        self.on_found([secret for secret in found if len(secret) >= SHORTEST])
+        for secret in secrets:
+            self.redactor.add(secret)
+            if len(secret) >= SHORTEST:
+                self.on_found([secret])
 
     # --- what is declared ----------------------------------------------------------------------------------------------
 
@@ -171,8 +176,17 @@ class ExecutionKeychain:
 
     async def _with_token(self, name: str, *, instead_of: str | None = None) -> None:
         token = await self._tokens[name].get(instead_of=instead_of)
-        self._know([str(token["token"])])
+        self._know_token(name, str(token["token"]))
         self.scope[name] = {**self.scope[name], **token}
+
+    def _know_token(self, name: str, token: str) -> None:
+        """A token is a secret as long as somebody may still have it; of those before, most have run out."""
+        recent = self._recent.setdefault(name, [])
+        if token not in recent:
+            self._know([token])
+            recent.append(token)
+            if len(recent) > _RECENT:
+                self.redactor.forget(recent.pop(0))
 
 
 def _nobody(_secrets: Collection[str]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
@@ -81,7 +82,14 @@ _OPEN: Final = frozenset(
     ]
 )
 #: parts that are nothing else than secret
-_SURELY: Final = frozenset({"token", "password", "value", "client_secret", "secret_access_key"})
+_SURELY: Final = re.compile(
+    r"(^|[_-])(token|pass(word|wd|code|phrase)?|pw|pin|secret|value|(access|api|private)?_?key)$", re.IGNORECASE
+)
+#: in an address: the password before the host, and parameters; and settings that are no address
+_LOGIN: Final = re.compile(r"://[^:/?#@]*:(.*)@")
+_PARAMETER: Final = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
+_PARAMETERS: Final = frozenset({"user", "password", "sslmode", "sslpassword"})
+_SETTING: Final = re.compile(r"(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|[^\s']\S*)")
 _EMPTY: Final = (None, "")
 
 
@@ -117,7 +125,12 @@ def completed(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts_of_address(dsn: str) -> dict[str, Any]:
-    """`postgresql://user:password@host:port/database` in its parts; of any other form nothing."""
+    """The parts of `postgresql://user:password@host:port/database?…`, or of `host=… password=…`."""
+    if "://" not in dsn:
+        given = {
+            _ALSO.get(name, name): re.sub(r"\\(.)", r"\1", value.strip("'")) for name, value in _SETTING.findall(dsn)
+        }
+        return {name: value for name, value in given.items() if value}
     try:
         parts = urlsplit(dsn)
         port = parts.port
@@ -125,14 +138,27 @@ def _parts_of_address(dsn: str) -> dict[str, Any]:
         return {}
     if not parts.scheme.startswith("postgres"):
         return {}
-    found = {
+    made = {
         "host": parts.hostname,
         "port": port,
         "user": unquote(parts.username) if parts.username else None,
         "password": unquote(parts.password) if parts.password else None,
         "database": unquote(parts.path.lstrip("/")) or None,
+        **{name: value for name, value in parse_qsl(parts.query) if name in _PARAMETERS},
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in made.items() if value is not None}
+
+
+def _passwords_in(dsn: str) -> Iterator[str]:
+    """The passwords of an address, decoded and as they stand in it, which may be another spelling."""
+    yield from (str(value) for name, value in _parts_of_address(dsn).items() if "password" in name)
+    yield from (value for name, value in _PARAMETER.findall(dsn) if "password" in name)
+    try:
+        password = urlsplit(dsn).password
+    except ValueError:  # it is no address that anybody could use, and still there is a password in it
+        found = _LOGIN.search(dsn)
+        password = found[1] if found else None
+    yield from [password, unquote(password)] if password else []
 
 
 def missing_in(kind: str, fields: Mapping[str, Any]) -> list[str]:
@@ -151,14 +177,11 @@ def secrets_in(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
     alone = kind == "basic" and fields.get("password") in _EMPTY
     for name, value in fields.items():
         if name not in _OPEN or (alone and name == "username"):
-            # What is short and not sure to be a secret may as well be a setting: `retries: "3"`.
-            yield from (text for text in _texts(value) if len(text) >= SHORTEST or name in _SURELY)
+            yield from _texts(name, value)
     if kind == "basic":
         yield f"{fields.get('username', '')}:{fields.get('password', '')}"
     if kind == "postgres_credential" and isinstance(fields.get("dsn"), str):
-        # As it stands in the address, which may be another spelling than the decoded one.
-        secret = urlsplit(fields["dsn"]).password if "://" in fields["dsn"] else None
-        yield from [secret] if secret else []
+        yield from _passwords_in(fields["dsn"])
 
 
 def is_open(name: str) -> bool:
@@ -166,17 +189,17 @@ def is_open(name: str) -> bool:
     return name in _OPEN
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(name: str, value: Any) -> Iterator[str]:
+    """The texts in a part. What is short or a number may as well be a setting, unless its name says that it is none."""
+    surely = _SURELY.search(name) is not None
     if isinstance(value, str):
-        yield value
-        if value != value.strip():
-            yield value.strip()
+        yield from (text for text in {value, value.strip()} if text and (surely or len(text) >= SHORTEST))
     elif isinstance(value, Mapping):
-        for name, part in value.items():
-            if name not in _OPEN:
-                yield from _texts(part)
+        for below, part in value.items():
+            if below not in _OPEN:
+                yield from _texts(str(below), part)
     elif isinstance(value, list):
         for part in value:
-            yield from _texts(part)
-    elif isinstance(value, int) and not isinstance(value, bool):
+            yield from _texts(name, part)
+    elif surely and isinstance(value, int) and not isinstance(value, bool):
         yield str(value)

@@ -15,6 +15,7 @@ from noetl.model.nearest import nearest
 from noetl.ports import NoCredential
 from noetl.secrets.store import Store
 from noetl.secrets.web import Web
+from noetl.tools.text import shown
 
 #: the entry point group of plugins: an object with `fetch(secret, options)`, plain or async, that yields a text or a map
 GROUP: Final = "noetl.secrets"
@@ -59,12 +60,15 @@ class Sources:
         return value
 
     def _file(self, name: str) -> str:
-        file = self._folder / Path(name).expanduser()
+        file = self._folder / name
         try:
+            file = self._folder / Path(name).expanduser()
             with file.open("rb") as opened:
                 data = opened.read(_MOST + 1)
         except OSError as error:
             raise NoCredential(f"the file {file} cannot be read: {error.strerror}") from None
+        except (RuntimeError, ValueError) as error:  # there is no such user, or no file can have such a name
+            raise NoCredential(f"the file {str(file)!r} cannot be read: {error}") from None
         try:
             text = data.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError:
@@ -81,7 +85,7 @@ class Sources:
         headers = {"X-Vault-Token": vault.token.reveal(), "X-Vault-Request": "true"}
         if vault.namespace:
             headers["X-Vault-Namespace"] = vault.namespace
-        version = f"?version={int(options['version'])}" if options.get("version") else ""
+        version = f"?version={_version(options['version'])}" if options.get("version") else ""
         status, answer = await self._web.ask(
             "GET", f"{vault.address.rstrip('/')}/v1/{_api_path(path)}{version}", headers=headers
         )
@@ -92,6 +96,13 @@ class Sources:
         why = {403: "the token may not read it", 404: "it is not there, or was deleted", 503: "Vault is sealed"}
         said = why.get(status, f"the answer was {status}, and not a secret of the key/value engine, version 2")
         raise NoCredential(f"Vault has no secret at `{path}` for us: {said}", retryable=status >= 500)
+
+
+def _version(given: Any) -> int:
+    try:
+        return int(given)
+    except (TypeError, ValueError):
+        raise NoCredential(f"`options.version` of a secret in Vault must be a number, not {shown(given)}") from None
 
 
 def _api_path(path: str) -> str:

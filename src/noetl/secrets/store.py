@@ -55,6 +55,13 @@ class Store:
 
     def get(self, name: str) -> tuple[str, dict[str, Any]]:
         """Kind and parts of a credential."""
+        try:
+            return self._get(name)
+        except NoCredential:
+            # The key may have been changed between a look at the file and one at the key.
+            return self._get(name)
+
+    def _get(self, name: str) -> tuple[str, dict[str, Any]]:
         kept = self._read().credentials.get(name)
         if kept is None:
             raise NoCredential(f"the credential store has no `{name}`; `noetl credential add {name}` puts it there")

@@ -42,8 +42,7 @@ class Web:
             async with self._session.request(
                 method, url, headers=headers, data=form, allow_redirects=False
             ) as response:
-                body = await response.content.read(_MOST)
-                return response.status, _decoded(body)
+                return response.status, _decoded(await _body(response))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise NoCredential(f"{_place(url)} does not answer ({type(error).__name__})", retryable=True) from None
 
@@ -52,6 +51,16 @@ class Web:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """All of an answer, which may come in parts; of one that is too long to be ours, enough to tell."""
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) > _MOST:
+            break
+    return bytes(body)
 
 
 def _decoded(body: bytes) -> dict[str, Any]:

@@ -66,6 +66,8 @@ class Seen(NamedTuple):
     key: str
     size: int
     etag: str
+    #: when it was put there
+    since: float
 
 
 class Address(NamedTuple):
@@ -209,7 +211,8 @@ def _found(pattern: re.Pattern[str], text: str) -> str | None:
 
 def _seen(meta: Mapping[str, Any]) -> Seen:
     # One and the same service writes it with quotes here and without them there.
-    return Seen(meta["path"], meta["size"], str(meta["e_tag"] or "").strip('"'))
+    etag = str(meta["e_tag"] or "").strip('"')
+    return Seen(meta["path"], meta["size"], etag, meta["last_modified"].timestamp())
 
 
 # --- opening -----------------------------------------------------------------------------------------------------------

@@ -37,31 +37,35 @@ async def run(call: Call, world: World) -> Output:
     """Run the statements in a host; large results come back as a file."""
     import msgspec
 
-    from noetl.model.output import PARQUET, Spilled, failed, ok
-    from noetl.tools.datahost.databases import config_of
+    from noetl.model.output import PARQUET, failed, ok
     from noetl.tools.datahost.hosts import CallFailed, Hosts
+    from noetl.tools.spilling import address
+
+    hosts = await Hosts.of(world)
+    with world.unnamed() as spill:
+        given = _given(call, world, str(address(spill)))
+        try:
+            async with hosts.lease(shared=given["file"] is not None) as host:
+                reply = await host.call("noetl.tools.datahost.statements:run", given)
+        except CallFailed as error:
+            return failed(error.failure)
+        if "rows" in reply.value:
+            return ok(await world.spilled(spill, PARQUET, rows=reply.value["rows"]))
+    return ok(msgspec.json.decode(reply.blob))
+
+
+def _given(call: Call, world: World, spill: str) -> dict[str, Any]:
+    from noetl.tools.datahost.databases import config_of
     from noetl.tools.spilling import output_limit
 
-    file = file_of(call, world)
-    spill = world.draft(".parquet")
-    given = {
-        "file": file,
+    return {
+        "file": file_of(call, world),
         "config": config_of(call.spec),
         "statements": _statements(call),
-        "spill": str(spill),
+        "spill": spill,
         "spill_bytes": _SPILL_BYTES,
         "limit": output_limit(call),
     }
-    hosts = await Hosts.of(world)
-    try:
-        async with hosts.lease(shared=file is not None) as host:
-            reply = await host.call("noetl.tools.datahost.statements:run", given)
-    except CallFailed as error:
-        spill.unlink(missing_ok=True)
-        return failed(error.failure)
-    if "rows" in reply.value:
-        return ok(Spilled(str(spill), PARQUET, reply.value["rows"]))
-    return ok(msgspec.json.decode(reply.blob))
 
 
 def file_of(call: Call, world: World) -> str | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import codecs
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from typing import IO
 
 import aiohttp
 import msgspec
 
-from noetl.model.output import JSON, Spilled
+from noetl.model.output import Spilled
 from noetl.ports import World
 from noetl.tools.elements import NotJsonText, examine
 from noetl.tools.spilling import escaped
@@ -38,7 +38,7 @@ class Body:
         self._limit = limit
         self._spill = spill
         self._size = 0
-        self._path: Path | None = None
+        self._file: IO[bytes] | None = None
 
     async def received(self) -> bytes | None:
         """All of it; None: it went to a file."""
@@ -60,19 +60,18 @@ class Body:
     async def _to_file(self, parts: list[bytes]) -> None:
         """Write what there is and what comes, as JSON: what is JSON already, or one text."""
         convert = self._conversion()
-        self._path = self._world.draft(".json")
+        file = self._file = self._world.unnamed()
         is_text = not says_json(self._response)
         try:
-            with self._path.open("wb") as file:
-                file.write(b'"' if is_text else b"")
-                file.writelines(map(convert, parts))
-                async for part in self._response.content.iter_any():
-                    self._count(part)
-                    file.write(convert(part))
-                file.write(convert(b""))
-                file.write(b'"' if is_text else b"")
+            file.write(b'"' if is_text else b"")
+            file.writelines(map(convert, parts))
+            async for part in self._response.content.iter_any():
+                self._count(part)
+                file.write(convert(part))
+            file.write(convert(b""))
+            file.write(b'"' if is_text else b"")
         except BaseException:
-            self._path.unlink(missing_ok=True)
+            file.close()
             raise
 
     def _conversion(self) -> Callable[[bytes], bytes]:
@@ -87,26 +86,21 @@ class Body:
 
     async def spilled(self) -> Spilled | Broken:
         """The file, and what is to be known of it."""
-        path = self._path
-        assert path is not None
-        if not says_json(self._response):
-            return Spilled(str(path))
-        try:
-            rows, columns = await asyncio.to_thread(lambda: examine(_blocks(path)))
-        except NotJsonText as error:
-            with path.open("rb") as file:
-                begins = file.read(1_000).decode("utf-8", "replace")
-            path.unlink()
-            return Broken(str(error), begins)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-        return Spilled(str(path), JSON, rows, columns)
+        assert self._file is not None
+        with self._file as file:
+            if not says_json(self._response):
+                return await self._world.spilled(file)
+            try:
+                rows, columns = await asyncio.to_thread(lambda: examine(_blocks(file)))
+            except NotJsonText as error:
+                file.seek(0)
+                return Broken(str(error), file.read(1_000).decode("utf-8", "replace"))
+            return await self._world.spilled(file, rows=rows, columns=columns)
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        yield from iter(lambda: file.read(_BLOCK), b"")
+def _blocks(file: IO[bytes]) -> Iterator[bytes]:
+    file.seek(0)
+    yield from iter(lambda: file.read(_BLOCK), b"")
 
 
 def says_json(response: aiohttp.ClientResponse) -> bool:

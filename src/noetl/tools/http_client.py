@@ -18,7 +18,7 @@ from noetl.ports import Call, World
 from noetl.tools.http_auth import NotForHttp, header_of
 from noetl.tools.http_body import Body, Broken, TooLarge, encoding_of, says_json
 from noetl.tools.spilling import output_limit, over_limit
-from noetl.tools.text import as_text
+from noetl.tools.text import as_text, shown
 
 #: methods that change nothing, or that nobody repeats by accident
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -195,7 +195,8 @@ def _url(text: Any) -> URL:
         raise Refused("http-transport", f"the `url` is no address: {error}") from None
     if url.scheme not in ("http", "https"):
         raise Refused(
-            "http-transport", f"the `url` must begin with http:// or https://, not {url.scheme or text[:40]!r}"
+            "http-transport",
+            f"the `url` must begin with http:// or https://, not {repr(url.scheme) if url.scheme else shown(text)}",
         )
     if not url.host:
         raise Refused("http-transport", "the `url` names no host")
@@ -257,7 +258,7 @@ def _not_json(
     target: str, response: aiohttp.ClientResponse, why: str, text: str, http: dict[str, Any]
 ) -> Output:  # fmt: skip
     message = f"{target}: the body is labelled {response.content_type} but is not JSON: {why}"
-    return failed(failure("result-not-json", message, body=text[:_GLIMPSE]), http=http)
+    return failed(failure("result-not-json", message, body=_glimpse(text)), http=http)
 
 
 def _parsed(body: bytes, response: aiohttp.ClientResponse) -> tuple[Any, str]:
@@ -277,12 +278,17 @@ def _parsed(body: bytes, response: aiohttp.ClientResponse) -> tuple[Any, str]:
         return text, str(error)
 
 
+def _glimpse(text: str, *, cut: bool = False) -> str:
+    """How a text begins. That it was cut off must show: half of a secret is known by what stands behind it."""
+    return f"{text[:_GLIMPSE]}…" if cut or len(text) > _GLIMPSE else text
+
+
 def _status(target: str, response: aiohttp.ClientResponse, body: bytes, data: Any) -> Failure:
     status = response.status
     message = f"{target}: {status} {response.reason or ''}".rstrip()
     if body:
-        glimpse = " ".join(body[: 4 * _GLIMPSE].decode("utf-8", "replace").split())
-        message += f": {glimpse if len(glimpse) <= _GLIMPSE else glimpse[:_GLIMPSE] + '…'}"
+        begins = " ".join(body[: 4 * _GLIMPSE].decode("utf-8", "replace").split())
+        message += f": {_glimpse(begins, cut=len(body) > 4 * _GLIMPSE)}"
     more = {"body": data} if len(body) <= _SMALL_BODY else {}
     return failure("http-status", message, retryable=status >= 500 or status in _LATER, status=status, **more)
 

@@ -1,7 +1,17 @@
 """kind: postgres"""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Anything, Flag, Key, MapOf, OneOf, Text
+
+if TYPE_CHECKING:
+    from noetl.model.output import Output
+    from noetl.ports import Call, World
+    from noetl.tools.pg.pool import Pool
+    from noetl.tools.pg.transaction import Work
 
 KIND = ToolKind(
     name="postgres",
@@ -16,4 +26,101 @@ KIND = ToolKind(
     output="rows as maps, of the last statement",
     one_of=(("query", "command"),),
     sql=frozenset({"query", "command"}),
+    keeps_network=True,
 )
+
+_POOL_SIZE = 10
+_FITTING = frozenset({"postgres_credential", "generic", "secret_manager"})
+
+
+async def run(call: Call, world: World) -> Output:
+    """Run the statements, over the connections that the execution's earlier tasks left open."""
+    from noetl.errors import TemplateError
+    from noetl.model.output import failed, failure, ok
+    from noetl.tools.pg.failing import NOT_INSTALLED, Failing
+
+    try:
+        from noetl.tools.pg.transaction import carried_out
+    except ImportError:
+        return failed(failure("fail", NOT_INSTALLED))
+    try:
+        pool, work = await _pool(call, world), _work(call, world)
+        done = await _repeated(call, lambda: carried_out(pool, work))
+    except Failing as error:
+        return failed(error.failure, pg=error.pg)
+    except TemplateError as error:
+        return failed(failure(error.kind, error.message))
+    return ok(done.data, pg={"code": "00000", "sqlstate": "00000", "message": None, "rowcount": done.rowcount})
+
+
+async def _repeated(call: Call, carry_out: Any) -> Any:
+    """`spec.retries`: the driver's own, of what surely did not happen and may go well later."""
+    import asyncio
+
+    from noetl.tools.pg.failing import Failing
+
+    left, pause = int(call.spec.get("retries") or 0), 0.1
+    while True:
+        try:
+            return await carry_out()
+        except Failing as error:
+            if not left or not error.failure["retryable"] or error.failure["kind"] == "timeout":
+                raise
+        left -= 1
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, 5)
+
+
+def _work(call: Call, world: World) -> Work:
+    from noetl.tools.pg.rows import Rows
+    from noetl.tools.pg.statements import plan
+    from noetl.tools.pg.transaction import Work
+
+    once = bool(call.config.get("exactly_once"))
+    timeout = call.spec.get("timeout", call.spec.get("timeout.read"))
+    return Work(
+        plan(call.config.get("query") or call.config.get("command"), once=once, timeout=timeout is not None),
+        call.key if once else None,
+        None if timeout is None else float(timeout),
+        lambda: Rows(call, world),
+        _credential(call),
+        call.spec.get("timeout.connect"),
+        lambda said: world.log(call, "stderr", said),
+    )
+
+
+async def _pool(call: Call, world: World) -> Pool:
+    """The connections for the task's credential. Failing: it has none, or may not use it."""
+    import hashlib
+
+    import msgspec
+    import psycopg
+
+    from noetl.tools.pg.connecting import refusal
+    from noetl.tools.pg.failing import failing
+    from noetl.tools.pg.pool import Pool
+
+    auth = call.auth
+    if auth is None:
+        said = "`kind: postgres` needs to know where and as whom: `auth` names an entry of the keychain, a `postgres_credential`"
+        raise failing("credential", said)
+    if auth.get("kind") not in _FITTING:
+        raise failing(
+            "credential", f"{_credential(call)} is a `{auth.get('kind')}`, and PostgreSQL needs a `postgres_credential`"
+        )
+    try:
+        forbidden = refusal(auth, call.spec)
+    except psycopg.Error:
+        # The message quotes the address, and the address holds the password.
+        raise failing("credential", f"{_credential(call)} has an address that is none (`dsn`)") from None
+    if forbidden is not None:
+        raise failing("isolation", forbidden)
+    size = call.spec.get("pool_size") or _POOL_SIZE
+    if not isinstance(size, int) or size < 1:
+        raise failing("type", f"`spec.pool_size` must be a whole number above 0, not {size!r}")
+    mark = hashlib.sha256(msgspec.json.encode(dict(auth), order="deterministic")).hexdigest()
+    return await world.resource(f"postgres {mark} {size}", lambda: Pool.open(auth, size), Pool.close)
+
+
+def _credential(call: Call) -> str:
+    return f"the credential `{call.auth_name}`" if call.auth_name else "its credential"

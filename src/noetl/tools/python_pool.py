@@ -8,12 +8,12 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal
+from contextlib import ExitStack
+from typing import IO, Any, Literal
 
 import msgspec
 
-from noetl.model.output import JSON, Output, Spilled, failed, failure, ok
+from noetl.model.output import Output, Spilled, failed, failure, ok
 from noetl.ports import Call, World
 from noetl.tools.confine.bounds import SOURCES, Bounds, Place, bounds_of, unenforceable
 from noetl.tools.processes import (
@@ -146,39 +146,38 @@ class Host:
     async def run(self, call: Call, world: World) -> Output:
         """Have it run a task. When this is cancelled, it has to be ended."""
         capture = self.child.capture = Capture(call, world)
-        draft = world.draft(".json") if call.spill is not None else None
-        spilled = None
         census = Census(self.child, call)
+        files = ExitStack()
         try:
             with census:
-                reply = await self._reply(call, draft)
-            spilled = _spilled(reply, draft)
+                reply, file = await self._reply(call, world, files)
+            spilled = await _spilled(reply, file, world)
         except (HungUp, OSError) as error:
             crowded = f"the code has more than {census.limit} processes" if census.exceeded else ""
             return await self._gone(call, capture, crowded or str(error))
         finally:
-            if draft is not None and spilled is None:
-                draft.unlink(missing_ok=True)
+            files.close()
         self.child.drain()
         capture.finish()
         if capture.exceeded:
             return await self._gone(call, capture, "")
         return self._output(call, reply, spilled)
 
-    async def _reply(self, call: Call, draft: Path | None) -> dict[str, Any]:
-        """What the host has to say in the end; before that it may ask for things."""
+    async def _reply(self, call: Call, world: World, files: ExitStack) -> tuple[dict[str, Any], IO[bytes] | None]:
+        """What the host has to say in the end, and the file that it wrote to; before that it may ask for things."""
+        file: IO[bytes] | None = None
         limit = output_limit(call)
         most = (limit if call.spill is None else max(limit, call.spill)) + _FRAME
         await self._send(_request(call, limit))
         while "ask" in (reply := await self._receive(most)):
             if reply["ask"] == "scopes":
                 await self._send({name: call.scopes[name] for name in _SCOPES if name in call.scopes})
-            elif draft is not None:
-                with draft.open("xb") as file:  # a second time it fails, and so does the task
-                    socket.send_fds(self._socket, [b"f"], [file.fileno()])
+            elif call.spill is not None and file is None:  # a second time it fails, and so does the task
+                file = files.enter_context(world.unnamed())
+                socket.send_fds(self._socket, [b"f"], [file.fileno()])
             else:
                 raise HungUp
-        return reply
+        return reply, file
 
     def _output(self, call: Call, reply: dict[str, Any], spilled: Spilled | None) -> Output:
         # A limit of processor time counts from the process's start and cannot be raised again.
@@ -259,17 +258,17 @@ class _SaidOfSpilled(msgspec.Struct, frozen=True):
     columns: dict[str, Literal["BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR", "JSON"]] | None
 
 
-def _spilled(reply: dict[str, Any], draft: Path | None) -> Spilled | None:
+async def _spilled(reply: dict[str, Any], file: IO[bytes] | None, world: World) -> Spilled | None:
     if "spilled" not in reply:
         return None
     try:
         said = msgspec.convert(reply, _SaidOfSpilled)
     except msgspec.ValidationError:
         raise HungUp from None
-    if draft is None or not draft.exists() or draft.stat().st_size != said.spilled:
+    if file is None or os.fstat(file.fileno()).st_size != said.spilled:
         raise HungUp
     columns = {name: str(kind) for name, kind in said.columns.items()} if said.columns is not None else None
-    return Spilled(str(draft), JSON, said.rows, columns)
+    return await world.spilled(file, rows=said.rows, columns=columns)
 
 
 def _request(call: Call, limit: int) -> dict[str, Any]:

@@ -36,7 +36,8 @@ async def run(call: Call, world: World) -> Output:
     if not isinstance(reference, dict) or not is_reference(reference):
         return failed(failure("type", f"`ref` must be a reference such as `output.ref`, not {_told(reference)}"))
     if some is not None and not _is_range(some):
-        return failed(failure("type", f"`range` must be two row numbers, `[from, to]`, not {_told(some)}"))
+        said = "`range` must be two row numbers, `[from, to]`, the second no less than the first"
+        return failed(failure("type", f"{said}, not {_told(some)}"))
     try:
         return ok(await (world.results.read(reference) if some is None else world.results.rows(reference, *some)))
     except ResultGone as error:
@@ -52,8 +53,11 @@ def _is_range(value: Any) -> bool:
         isinstance(value, list)
         and len(value) == 2
         and all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in value)
+        and value[0] <= value[1]
     )
 
 
 def _told(value: Any) -> str:
-    return f"{type(value).__name__} {str(value)[:60]!r}" if value is not None else "nothing"
+    from noetl.tools.text import shown
+
+    return shown(value) if value is not None else "nothing"

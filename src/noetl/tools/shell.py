@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from noetl.model.kinds import InputRole, ToolKind
-from noetl.model.output import Output, Spilled, failed, failure, ok
+from noetl.model.output import Output, failed, failure, ok
 from noetl.model.shape import Anything, Key, ListOf, MapOf, OneOf, Text
 from noetl.tools.text import as_text
 
@@ -64,8 +64,6 @@ async def run(call: Call, world: World) -> Output:
 
 
 async def _run(call: Call, world: World, place: Place) -> Output:
-    import asyncio
-
     from noetl.tools.processes import Capture
     from noetl.tools.spilling import TextSpool, over_limit
 
@@ -83,7 +81,7 @@ async def _run(call: Call, world: World, place: Place) -> Output:
         if capture.broken is not None:
             return failed(failure("shell", f"what the command wrote cannot be kept: {capture.broken.strerror}"))
         if code == 0:
-            return ok(await asyncio.to_thread(_data, world, spools))
+            return ok(await _data(world, spools))
         return _failed(call, code, *(spool.text() for spool in spools.values()))
     except (OSError, ValueError) as error:
         return failed(failure("shell", f"the command cannot be started: {error}"))
@@ -133,18 +131,23 @@ def _folder(call: Call, world: World) -> Path:
     return folder
 
 
-def _data(world: World, spools: Mapping[str, TextSpool]) -> Any:
+async def _data(world: World, spools: Mapping[str, TextSpool]) -> Any:
     """What a command yields, or the file that it was left in."""
+    import asyncio
+
     if not any(spool.is_spilled for spool in spools.values()):
         return {**{stream: spool.text() for stream, spool in spools.items()}, "exit_code": 0}
-    path = world.draft(".json")
-    with path.open("wb") as file:
-        for stream, spool in spools.items():
-            file.write(b'%b"%b":"' % (b"{" if stream == "stdout" else b",", stream.encode()))
-            spool.pour(file)
-            file.write(b'"')
-        file.write(b',"exit_code":0}')
-    return Spilled(str(path))
+    with world.unnamed() as file:
+        await asyncio.to_thread(_pour, spools, file)
+        return await world.spilled(file)
+
+
+def _pour(spools: Mapping[str, TextSpool], file: IO[bytes]) -> None:
+    for stream, spool in spools.items():
+        file.write(b'%b"%b":"' % (b"{" if stream == "stdout" else b",", stream.encode()))
+        spool.pour(file)
+        file.write(b'"')
+    file.write(b',"exit_code":0}')
 
 
 def _commands(call: Call, folder: Path) -> Iterator[list[str]]:
@@ -211,7 +214,10 @@ def _failed(call: Call, code: int, stdout: str, stderr: str) -> Output:
         return failed(failure("limit", f"the command used more than {limit} s of processor time"))
     if code == REFUSED and stderr.startswith(REASON):
         return failed(failure("isolation", stderr.strip()))
-    said = " | ".join(stderr.strip().splitlines()[-_LAST_LINES:])[-_TRIMMED:]
+    said = " | ".join(stderr.strip().splitlines()[-_LAST_LINES:])
+    said = (
+        said if len(said) <= _TRIMMED else f"…{said[-_TRIMMED:]}"
+    )  # half of a secret is known by what it stands behind
     message = f"the command {how_it_ended(code)}"
     more: dict[str, Any] = {"exit_code": code} if code > 0 else {"exit_code": 128 - code, "signal": signal_name(code)}
     more |= {"stdout": stdout[-_TRIMMED:], "stderr": stderr[-_TRIMMED:]}

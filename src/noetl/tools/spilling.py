@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from json.encoder import encode_basestring
 from pathlib import Path
@@ -31,6 +32,11 @@ def escaped(text: str) -> bytes:
     return encode_basestring(text)[1:-1].encode("utf-8", "replace")
 
 
+def address(file: IO[bytes]) -> Path:
+    """Where a file without a name can be opened once more, by this process and by those that it started."""
+    return Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+
+
 class TextSpool:
     """Text that comes bit by bit: held, until there is so much that it goes to a file, written as JSON has it."""
 
@@ -41,7 +47,6 @@ class TextSpool:
         self._texts: list[str] = []
         self._size = 0
         self._end = ""
-        self._path: Path | None = None
         self._file: IO[bytes] | None = None
 
     @property
@@ -58,8 +63,7 @@ class TextSpool:
         self._texts.append(text)
         self._size += len(text)
         if self._most is not None and self._size > self._most:
-            self._path = self._world.draft(".text")
-            self._file = self._path.open("wb")
+            self._file = self._world.unnamed()
             held, self._texts = "".join(self._texts), []
             self._file.write(escaped(held))
             self._end = held[-self._keep :]
@@ -70,15 +74,13 @@ class TextSpool:
 
     def pour(self, target: IO[bytes]) -> None:
         """Write it into a text of JSON."""
-        if self._path is None or self._file is None:
+        if self._file is None:
             target.write(escaped("".join(self._texts)))
             return
-        self._file.flush()
-        with self._path.open("rb") as file:
-            shutil.copyfileobj(file, target, 1 << 20)
+        self._file.seek(0)
+        shutil.copyfileobj(self._file, target, 1 << 20)
 
     def close(self) -> None:
         """Let go of the file."""
-        if self._file is not None and self._path is not None:
+        if self._file is not None:
             self._file.close()
-            self._path.unlink(missing_ok=True)

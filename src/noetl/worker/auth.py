@@ -18,7 +18,9 @@ async def authorized(call: Call, task: Task, keychain: Keychain) -> Call:
     """The call with its credentials. NoCredential: one of them is missing."""
     named = {name: await keychain.credential(name) for name in sorted(set(_names(call.config)))}
     auth = await _auth(call, task, keychain)
-    return replace(call, auth=auth, auths=named) if named or auth else call
+    if not named and not auth:
+        return call
+    return replace(call, auth=auth, auths=named, auth_name=_name(call, task))
 
 
 async def with_new_token(call: Call, task: Task, output: Output, keychain: Keychain) -> Call | None:
@@ -47,11 +49,22 @@ async def _auth(call: Call, task: Task, keychain: Keychain) -> dict[str, Any] | 
     named = _named(call, task)
     if isinstance(named, Mapping):
         return {"kind": "generic", **named}
-    if task.auth is not None and any(read.path[0] == "keychain" for read in _reads_of(task.auth)):
-        return {"kind": "bearer", "token": str(named)}  # `auth: "{{ keychain.api.token }}"`
+    if _is_secret_itself(task):
+        return {"kind": "bearer", "token": str(named)}
     if named in (None, ""):
         return None
     return await keychain.credential(str(named))
+
+
+def _is_secret_itself(task: Task) -> bool:
+    """`auth: "{{ keychain.api.token }}"`"""
+    return task.auth is not None and any(read.path[0] == "keychain" for read in _reads_of(task.auth))
+
+
+def _name(call: Call, task: Task) -> str | None:
+    """The name of the credential, for messages; None: it has none that may be told."""
+    named = None if _is_secret_itself(task) else _named(call, task)
+    return named if isinstance(named, str) and named else None
 
 
 def _named(call: Call, task: Task) -> Any:

@@ -7,16 +7,16 @@ reference, and as much of the data as the server's templates read.
 from __future__ import annotations
 
 import copy
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from noetl.errors import NoetlError, TemplateError
-from noetl.expr.assign import failure_of, is_larger, render, too_large
+from noetl.expr.assign import failure_of, is_larger, too_large
+from noetl.expr.keeping import Rules, rules_of, selects
 from noetl.expr.readings import Way, lifted, readings
 from noetl.expr.template import template
 from noetl.model.events import Event, Fact
@@ -26,32 +26,10 @@ from noetl.model.playbook import Layered, Playbook, Step, Task
 from noetl.pipeline.frame import Frame
 from noetl.ports import Part, ResultDamaged, ResultGone, ResultStore
 
-_INLINE = 65_536
 #: data that nobody reads is left in a file by its tool if it is larger: less is quicker in memory
 _SPILL = 1 << 20
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-_SELECT = "result.select."
 #: a JSONPath that can lead to one place only
 _ONE_PLACE = re.compile(r"\$(\.[\w-]+|\[-?\d+\]|\['[^']*'\]|\[\"[^\"]*\"\])*")
-
-
-class Rules(msgspec.Struct, frozen=True):
-    """How results are kept, by a task's or a step's spec."""
-
-    #: a payload of more bytes is not written to the log
-    inline: int
-    ttl: float | None
-    #: name → JSONPath of what the server is shown, in place of what its templates read
-    select: Mapping[str, str]
-    #: hash of the schema that the data was checked against
-    schema: str | None
-    #: which of the stores that are there
-    store: str = "auto"
-    #: why nothing can be kept so
-    problem: Failure | None = None
-
-
-_USUAL = Rules(_INLINE, None, {}, None)
 
 
 class Keeper:
@@ -65,26 +43,15 @@ class Keeper:
         self.most = playbook.max_payload
         self.always = bool((playbook.policy.get("results") or {}).get("reference_first"))
         self.reads = readings(step, playbook)
+        #: something that was written to `step` lies in the store, less what the server reads of it
+        self.has_lifted = False
 
     def _rules(self, spec: Mapping[str, Layered]) -> Rules:
-        if not any(key.startswith(("result.", "validate.")) for key in spec):
-            return _USUAL
-        scopes = self.frame.scopes
-        inline = render(spec["result.inline_max_bytes"].value, scopes) if "result.inline_max_bytes" in spec else _INLINE
-        ttl = render(spec["result.ttl"].value, scopes) if "result.ttl" in spec else None
-        select = {key[len(_SELECT) :]: str(one.value) for key, one in spec.items() if key.startswith(_SELECT)}
-        schema = spec.get("validate.output")
+        rules = rules_of(spec, self.frame.scopes)
         kind = str(spec["result.store"].value) if "result.store" in spec else "auto"
-        problem = None if kind in ("auto", *self.store.kinds) else not_here(kind, self.store.kinds)
-        try:
-            seconds = None if ttl is None else seconds_of(ttl)
-        except ValueError:
-            seconds, problem = (
-                None,
-                failure("type", f"`spec.result.ttl` is seconds, or a text such as 24h, not {ttl!r}"),
-            )
-        checked = None if schema is None else hash_of(schema.value)
-        return Rules(int(inline), seconds, select, checked, kind, problem)
+        if rules.problem is None and kind not in ("auto", *self.store.kinds):
+            return replace(rules, problem=not_here(kind, self.store.kinds))
+        return replace(rules, store=kind) if kind != "auto" else rules
 
     # --- outputs of tasks ---------------------------------------------------------------------------------------------
 
@@ -93,7 +60,7 @@ class Keeper:
         if output["error"] is not None:
             return True
         rules = self._rules(self.frame.task.spec)
-        return rules.problem is None and not is_elsewhere(output) and not self._must_store(output, rules)
+        return rules.problem is None and not is_away(output) and not self._must_store(output, rules)
 
     def _must_store(self, output: Output, rules: Rules) -> bool:
         if self.always or self.reads.ref_inside:
@@ -111,12 +78,12 @@ class Keeper:
             return True
         if self.frame.iteration is not None:
             return False  # the server sees the list that a loop makes, and nothing of its parts
-        return bool(self.reads.data) or any(key.startswith(_SELECT) for key in task.spec)
+        return bool(self.reads.data) or selects(task.spec)
 
     async def brought(self, output: Output, task: Task) -> Output:
         """The output of a task whose data lies elsewhere, with the data if anybody reads it."""
         data = output["data"]
-        if not is_elsewhere(output) or not self._is_read(task):
+        if not is_away(output) or not self._is_read(task):
             return output
         try:
             found = await (self.store.load(data) if isinstance(data, Spilled) else self.store.read(output["ref"]))
@@ -132,6 +99,7 @@ class Keeper:
         """A shaped output with its reference, if it is to have one, and what is written down of it."""
         rules = self._rules(self.frame.task.spec)
         if rules.problem is not None and output["error"] is None:
+            discard(output)
             return failed(rules.problem), None
         if output["error"] is not None or output.get("external"):
             return output, None
@@ -151,30 +119,47 @@ class Keeper:
 
     # --- going on -----------------------------------------------------------------------------------------------------
 
-    async def refilled(self, events: Sequence[Event]) -> list[Event]:
-        """Recorded events of a pipeline with what they had left in the store, each target as it was written last."""
+    async def refilled(self, events: Sequence[Event]) -> tuple[list[Event], Failure | None]:
+        """Recorded events of a pipeline with what they had left in the store, each target as it was written last.
+
+        And why something of it cannot be brought, if so.
+        """
         found: list[Event] = []
         seen: set[str] = set()
+        problem: Failure | None = None
         for event in reversed(events):
             kept = event.payload.get("kept", {})
             patch = dict(event.payload.get("set", {}))
             for target in set(kept) - seen:
-                patch[target] = await self.store.read(kept[target])
+                self.has_lifted = True
+                try:
+                    patch[target] = await self.store.read(kept[target])
+                except NoetlError as error:
+                    problem = unreadable(error, f"`{target}`")
             seen.update(patch)
             found.append(replace(event, payload={**event.payload, "set": patch}) if kept else event)
-        return found[::-1]
+        return found[::-1], problem
 
-    async def remembered(self) -> None:
-        """Bring the data of the outputs that a resumed pipeline still has in sight."""
+    async def remembered(self) -> Failure | None:
+        """Bring the data of the outputs that a resumed pipeline still has in sight; or say why one cannot be brought."""
         frame = self.frame
         yielded, seen = frame.output, frame.scopes.get("output")
+        found: list[Failure | None] = [None, None]
         if yielded is not None and frame.yielder is not None:
-            frame.output = await self.brought(yielded, frame.yielder)
+            frame.output, found[0] = await self._recalled(yielded, frame.yielder)
             frame.scopes["_prev"] = frame.output["data"]
         if seen is yielded:
             frame.scopes["output"] = frame.output
         elif seen is not None:  # of the attempt before the one to come
-            frame.scopes["output"] = await self.brought(seen, frame.task)
+            frame.scopes["output"], found[1] = await self._recalled(seen, frame.task)
+        return found[0] or found[1]
+
+    async def _recalled(self, output: Output, task: Task) -> tuple[Output, Failure | None]:
+        brought = await self.brought(output, task)
+        if output["error"] is None and brought["error"] is not None:
+            error = brought["error"]
+            return output, {**error, "message": f"what task `{task.name}` yielded is wanted again: {error['message']}"}
+        return brought, None
 
     # --- facts on their way out ---------------------------------------------------------------------------------------
 
@@ -212,10 +197,15 @@ class Keeper:
     async def _lighter(self, payload: dict[str, Any]) -> dict[str, Any]:
         patch, rules = dict(payload["set"]), self._rules(self._spec())
         kept = {}
+        shown: dict[str, Any] = {}
         for target in self._heavy(patch):
-            kept[target] = await self._store(patch[target], rules)
-            patch[target] = lifted(patch[target], self._ways_below(target))
-        return {**payload, "set": patch, "kept": kept}
+            self.has_lifted = True
+            value = patch.pop(target)
+            kept[target] = await self._store(value, rules)
+            shown[target] = lifted(value, self._ways_below(target))
+            if is_larger(shown, self.most):
+                del shown[target]  # the step is going to fail for it, unless something else is written there
+        return {**payload, "set": patch | shown, "kept": kept}
 
     def _ways_below(self, target: str) -> list[Way]:
         scope, *path = target.split(".")
@@ -238,12 +228,18 @@ class Keeper:
         return bool((self.frame.output or {}).get("external")) and self.step.output is None
 
     def _end_is_light(self, output: Output) -> bool:
+        if self.has_lifted and self.reads.step:
+            return False  # what the server reads of it is to be counted
         if output.get("external"):
             return self.step.output is None and not self.reads.data
         rules = self._rules(self._spec())
-        if rules.select or is_larger(output["data"], rules.inline):
+        if rules.select or rules.problem is not None or is_larger(output["data"], rules.inline):
             return False
-        return not ((self.always or self.reads.ref_server) and (output["ref"] is None or self.step.output is not None))
+        return not self._wants_reference(output)
+
+    def _wants_reference(self, output: Output) -> bool:
+        """Whether an output is to have a reference, whatever its size, and has none of its own."""
+        return (self.always or self.reads.ref_server) and (output["ref"] is None or self.step.output is not None)
 
     async def _reference(self, data: Any) -> dict[str, Any]:
         """The reference of what a pipeline ends with."""
@@ -257,26 +253,46 @@ class Keeper:
             output.pop("external", None)
         data = output["data"]
         external = output.get("external") or bool(rules.select) or is_larger(data, rules.inline)
-        output["ref"] = await self._reference(data)
-        if not external:
-            return replace(fact, payload={**fact.payload, "output": output})
         try:
-            shown = selected(data, rules.select) if rules.select else lifted(data, self.reads.data)
-            if is_larger(shown, self.most):
-                raise too_large("what the step's `set` and arcs read of `output.data`", self.most)
+            shown = self._shown(data, rules) if external else None
+            self._check_lifted(shown)
         except TemplateError as error:
-            output = failed(failure_of(error))
-            return Fact("step.failed", fact.step_run_id, {"output": output}, "error", iteration=fact.iteration)
-        return replace(fact, payload={**fact.payload, "output": {**output, "data": shown, "external": True}})
+            return self._failed(fact, failure_of(error))
+        if rules.problem is not None:
+            return self._failed(fact, rules.problem)
+        if external or self._wants_reference(output):
+            output["ref"] = await self._reference(data)
+        if external:
+            output |= {"data": shown, "external": True}
+        return replace(fact, payload={**fact.payload, "output": output})
+
+    def _shown(self, data: Any, rules: Rules) -> Any:
+        return selected(data, rules.select) if rules.select else lifted(data, self.reads.data)
+
+    def _check_lifted(self, shown: Any) -> None:
+        """TemplateError: what the server is to be shown of what is stored is too much."""
+        lifted_too = lifted(self.frame.scopes.get("step"), self.reads.step) if self.has_lifted else None
+        if not is_larger([shown, lifted_too] if lifted_too else shown, self.most):
+            return
+        what = "`output.data`" if not lifted_too else "`step`" if shown is None else "`output.data` and `step`"
+        raise too_large(f"what the step's `set` and arcs read of {what}", self.most)
+
+    def _failed(self, fact: Fact, problem: Failure) -> Fact:
+        return Fact("step.failed", fact.step_run_id, {"output": failed(problem)}, "error", iteration=fact.iteration)
 
     async def gathered(self, gather: Gather) -> Output:
         """The output of a loop whose list is too long for the log."""
         rules = self._rules(self.step.spec)
-        parts = _parts(await self._filled(gather))
+        if rules.problem is not None:
+            return failed(rules.problem, loop=dict(gather.counts))
         output = ok(loop=dict(gather.counts))
-        output["ref"] = await self.store.keep_list(self.execution_id, parts, ttl=rules.ttl, store=rules.store)
-        if rules.select or self.reads.data or self.reads.at_end or self._is_checked():
-            return {**output, "data": await self.store.read(output["ref"])}
+        try:
+            parts = _parts(await self._filled(gather))
+            output["ref"] = await self.store.keep_list(self.execution_id, parts, ttl=rules.ttl, store=rules.store)
+            if rules.select or self.reads.data or self.reads.at_end or self._is_checked():
+                return {**output, "data": await self.store.read(output["ref"])}
+        except (ResultGone, ResultDamaged) as error:
+            return failed(unreadable(error), loop=dict(gather.counts))
         return {**output, "external": True}
 
     async def _filled(self, gather: Gather) -> Gather:
@@ -294,9 +310,15 @@ class Keeper:
         return replace(gather, results=results)
 
 
-def is_elsewhere(output: Output) -> bool:
+def is_away(output: Output) -> bool:
     """Whether the data of an output is not in hand."""
     return bool(output.get("external")) or isinstance(output["data"], Spilled)
+
+
+def discard(output: Output) -> None:
+    """Remove the file that a tool left its data in, of an output that nobody wants."""
+    if isinstance(output["data"], Spilled):
+        Path(output["data"].path).unlink(missing_ok=True)
 
 
 def _parts(gather: Gather) -> list[Part]:
@@ -331,19 +353,8 @@ def not_here(kind: str, kinds: Iterable[str]) -> Failure:
     return failure("result", f"{said}; NOETL_RESULTS names the stores")
 
 
-def unreadable(error: NoetlError) -> Failure:
-    """Why a payload cannot be brought."""
+def unreadable(error: NoetlError, what: str = "") -> Failure:
+    """Why a payload cannot be brought; `what` it is to whoever wrote the playbook."""
     kind = "result-damaged" if isinstance(error, ResultDamaged) else "result"
-    return failure("result-expired" if isinstance(error, ResultGone) else kind, str(error))
-
-
-def seconds_of(ttl: Any) -> float:
-    """`spec.result.ttl`: seconds, or `24h`."""
-    if isinstance(ttl, str) and ttl[-1:] in _UNITS:
-        return float(ttl[:-1]) * _UNITS[ttl[-1]]
-    return float(ttl)
-
-
-def hash_of(schema: Any) -> str:
-    """The identity of a JSON Schema."""
-    return hashlib.sha256(msgspec.json.encode(schema, order="deterministic")).hexdigest()
+    said = f"{what} is wanted again: {error}" if what else str(error)
+    return failure("result-expired" if isinstance(error, ResultGone) else kind, said)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from msgspec.structs import replace
 
 from noetl.model.events import Fact
-from noetl.model.output import PARQUET, Spilled
+from noetl.model.output import Spilled
 from noetl.model.redaction import Redactor
 from noetl.pipeline.replay import OUTPUT
-from noetl.ports import Keychain, Part, ResultStore
+from noetl.ports import Part, ResultStore
+from noetl.tools.spilling import address
+from noetl.worker.drafts import give_name
+from noetl.worker.spills import rewritten
 
 #: in the `meta` of a reference: secrets were taken out of what it leads to
 _MARK: Final = "redacted"
@@ -22,7 +25,7 @@ _OURS = frozenset({"do", "to", "rule", "delay", "until", "stop", "kind", "status
 _MADE_HERE = frozenset({"ref", "meta", "kept", "external"})
 #: parts whose keys are the engine's, or are known from the playbook; below them everything is data
 _FRAMES = frozenset({"output", "error", "http", "py", "pg", "set", "wait", "child", "cause"})
-_CHUNK = 1 << 20
+_SUFFIX: Final = ".clean"
 
 
 def redacted(fact: Fact, redactor: Redactor) -> Fact:
@@ -55,23 +58,28 @@ def _frame(part: Mapping[str, Any], redactor: Redactor) -> tuple[dict[str, Any],
             made[key], changed = _frame(value, redactor)
         elif key in _MADE_HERE or (key in _OURS and not isinstance(value, (Mapping, list))):
             made[key], changed = value, False
-        else:
-            made[key], changed = redactor.clean(value)
+        else:  # what says how far a task is counts, and does not quote
+            made[key], changed = redactor.clean(value, numbers=key != "progress")
         found = found or changed
     return made, found
+
+
+Credential = Callable[[str], Awaitable[Mapping[str, Any]]]
 
 
 class CleanResults:
     """The result store as the tasks of an execution see it: nothing secret gets there."""
 
-    def __init__(self, store: ResultStore, keychain: Keychain) -> None:
+    def __init__(self, store: ResultStore, redactor: Redactor, credential: Credential | None = None) -> None:
         self._store = store
-        self._keychain = keychain
-        self._redactor = keychain.redactor
+        self._redactor = redactor
+        #: gives a credential of the execution by its name
+        self._credential = credential
         self.kinds = store.kinds
         self.draft = store.draft
         self.sealed = store.sealed
         self.load = store.load
+        self.runs = store.runs
 
     async def read(self, reference: Mapping[str, Any], auth: Mapping[str, Any] | None = None) -> Any:
         """The payload, with the execution's own credential if its reference names one."""
@@ -86,15 +94,17 @@ class CleanResults:
     async def _auth(self, reference: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The store opens its own payloads; what a tool has written elsewhere is opened as the tool did it."""
         entry, locator = reference.get("auth_reference"), reference.get("locator")
-        if not isinstance(entry, str) or not isinstance(locator, Mapping) or "seal" not in locator:
+        if self._credential is None or not isinstance(locator, Mapping) or "seal" not in locator:
             return None
-        return await self._keychain.credential(entry.removeprefix("keychain/"))
+        return await self._credential(entry.removeprefix("keychain/")) if isinstance(entry, str) else None
 
     async def keep(self, execution_id: str, value: Any, **how: Any) -> dict[str, Any]:
         """Store a value without its secrets; its reference says if there were any."""
-        found = False
-        if self._redactor:
-            value, found = await self._clean(value)
+        if isinstance(value, Spilled):
+            value = await asyncio.to_thread(self._looked_through, value)
+            found = bool(value.redacted)
+        else:
+            value, found = self._redactor.clean(value)
         ref = await self._store.keep(execution_id, value, **how)
         if found:
             ref["meta"][_MARK] = True
@@ -106,21 +116,31 @@ class CleanResults:
             parts = [replace(part, items=self._redactor.clean(part.items)[0]) for part in parts]
         return await self._store.keep_list(execution_id, parts, **how)
 
-    async def _clean(self, value: Any) -> tuple[Any, bool]:
-        if not isinstance(value, Spilled):
-            return self._redactor.clean(value)
-        if value.content_type == PARQUET:  # what is compressed cannot be searched as it is
-            return self._redactor.clean(await self._store.load(value))
-        return await asyncio.to_thread(self._copied, value)
+    async def adopted(self, file: IO[bytes], about: Spilled) -> Spilled:
+        """A file that had no name as one that has: with nothing secret in it."""
+        return await asyncio.to_thread(self._adopted, file, about)
 
-    def _copied(self, spilled: Spilled) -> tuple[Spilled, bool]:
-        """What a tool spilled, block by block into another file; the first one is gone after that."""
+    def _adopted(self, file: IO[bytes], about: Spilled) -> Spilled:
+        with file:
+            file.flush()
+            unnamed = replace(about, path=str(address(file)))
+            clean = rewritten(unnamed, self.draft(_SUFFIX), self._redactor, self.runs) if self._redactor else None
+            if clean is not None:
+                return clean
+            path = self.draft(_SUFFIX)
+            give_name(file, path)
+            return replace(about, path=str(path), redacted=False)
+
+    def _looked_through(self, spilled: Spilled) -> Spilled:
+        """What a tool has left under a name, which is looked into if nobody has done so yet."""
+        if not self._redactor or spilled.redacted is not None:
+            return spilled
         source = Path(spilled.path)
-        target = self._store.draft(source.suffix)
-        stream = self._redactor.bytes_in_pieces()
-        with source.open("rb") as read, target.open("wb") as written:
-            while block := read.read(_CHUNK):
-                written.write(stream.feed(block))
-            written.write(stream.finish())
-        source.unlink()
-        return replace(spilled, path=str(target)), stream.found
+        try:
+            clean = rewritten(spilled, self.draft(_SUFFIX), self._redactor, self.runs)
+        except BaseException:
+            source.unlink(missing_ok=True)
+            raise
+        if clean is not None:
+            source.unlink()
+        return clean or spilled

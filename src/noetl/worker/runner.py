@@ -18,15 +18,15 @@ from noetl.lang.fitting import misfit
 from noetl.lang.layering import restrictions
 from noetl.model.events import Event, Fact
 from noetl.model.orders import RunPipeline
-from noetl.model.output import Failure, Output, failed, failure
+from noetl.model.output import Failure, Output, Spilled, failed, failure
 from noetl.model.playbook import Playbook, Step
 from noetl.pipeline import facts, machine
 from noetl.pipeline.frame import Frame
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
-from noetl.pipeline.replay import Replay, resume
+from noetl.pipeline.replay import OUTPUT, Replay, resume
 from noetl.ports import Call
 from noetl.worker.caller import Caller, broke
-from noetl.worker.keeping import Keeper, is_elsewhere, unreadable
+from noetl.worker.keeping import Keeper, discard, unreadable
 from noetl.worker.surroundings import Surroundings
 from noetl.worker.world import LocalWorld
 
@@ -152,7 +152,7 @@ class Runner:
         """The first move of a pipeline that needs credentials, or something that the log does not have."""
         order, frame = self.order, self.frame
         if order.gather is not None:
-            return machine.close(frame, await self.keeper.gathered(order.gather))
+            return self._gathered(await self.keeper.gathered(order.gather))
         await self._look_up()
         problem = await self._rows()
         if order.begun:
@@ -161,7 +161,6 @@ class Runner:
             return machine.spoil(frame, problem)
         if not order.begun:
             return machine.begin(frame, self.around.moment())
-        await self.keeper.remembered()
         if order.answer is None:
             return machine.proceed(frame, self.around.moment())
         if frame.recorded_start is None or frame.number != order.number:
@@ -170,29 +169,47 @@ class Runner:
 
     async def _brought_back(self, problem: Failure | None) -> Failure | None:
         """Bring the frame to where the log ends; tasks whose values were redacted there run again on the way."""
-        replay = Replay(self.frame, await self.keeper.refilled(self.recorded))
+        events, missing = await self.keeper.refilled(self.recorded)
+        replay, problem = Replay(self.frame, events), problem or missing
         while not replay.done:
             # What a task waited for has come, and comes only once; with a problem nothing runs any more.
-            if problem is not None or self.caller.suspends(self.frame.task.kind):
+            if problem is not None or self.caller.suspends(self.frame.task.kind) or self._is_enough(replay.recorded):
                 replay.keep()
                 continue
-            await self.keeper.remembered()
-            move = replay.next()
-            if not isinstance(move, RunTask):
-                problem = move
-                continue
-            output = await self.keeper.brought(await self._again(move), self.frame.task)
-            output = machine.shaped(self.frame, output, self.around.moment())
-            if output["error"] is None and is_elsewhere(output):
-                replay.keep()  # nobody reads it
-            else:
-                problem = replay.take(output)
-        return problem
+            problem = await self.keeper.remembered()
+            if problem is None:
+                problem = await self._again(replay)
+        if self.frame.failure is not None:
+            return None  # it had failed already, and says why itself
+        return problem or await self.keeper.remembered()
 
-    async def _again(self, move: RunTask) -> Output:
+    def _is_enough(self, recorded: Event) -> bool:
+        """Whether nobody is going to see what was redacted of the end of a task: its data alone, which nobody reads."""
+        stored = bool(recorded.payload["output"].get("external")) and recorded.payload["redacted"] == [OUTPUT]
+        return stored and self.keeper.spill(self.frame.task) is not None
+
+    async def _again(self, replay: Replay) -> Failure | None:
         """Run a task that has run before, for its output alone."""
+        move = replay.next()
+        if not isinstance(move, RunTask):
+            return move
         call = await self.caller.ready(move, None)
-        return await self.caller.run(call, move.task) if isinstance(call, Call) else call
+        if not isinstance(call, Call):
+            return replay.take(call)
+        call = replace(call, spill=self.keeper.spill(move.task))
+        output = await self._shaped(await self.caller.run(call, move.task))
+        if isinstance(output["data"], Spilled):  # nobody reads it: what was recorded of it will do
+            discard(output)
+            recorded = replay.recorded.payload["output"]
+            output = {**output, "data": recorded["data"], "external": bool(recorded.get("external"))}
+        return replay.take(output)
+
+    def _gathered(self, output: Output) -> Move:
+        """The end of a loop, with its list."""
+        if output["error"] is None:
+            return machine.close(self.frame, output)
+        self.frame.scopes["output"] = output
+        return machine.spoil(self.frame, output["error"])
 
     async def _look_up(self) -> None:
         """Have the credentials that the next task may read, or know why it cannot start."""
@@ -229,11 +246,26 @@ class Runner:
 
     async def _conclude(self, output: Output) -> Move:
         """What follows from a task's output."""
-        brought = await self.keeper.brought(output, self.frame.task)
-        return await self._kept(machine.shaped(self.frame, brought, self.around.moment()))
+        return await self._kept(await self._shaped(output))
+
+    async def _shaped(self, output: Output) -> Output:
+        """A task's output as its `output:` makes it; a file that it was left in is gone if that does not want it."""
+        try:
+            brought = await self.keeper.brought(output, self.frame.task)
+            shaped = machine.shaped(self.frame, brought, self.around.moment())
+        except BaseException:
+            discard(output)
+            raise
+        if shaped["data"] is not output["data"]:
+            discard(output)
+        return shaped
 
     async def _kept(self, shaped: Output) -> Move:
-        output, recorded = await self.keeper.kept(shaped)
+        try:
+            output, recorded = await self.keeper.kept(shaped)
+        except BaseException:
+            discard(shaped)
+            raise
         await self._look_up()
         return machine.conclude(self.frame, output, self.around.moment(), recorded)
 

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
+from noetl.model.output import JSON, Spilled
 from noetl.model.redaction import Stream
 from noetl.ports import Call, Keychain, ResultDamaged, ResultStore
+from noetl.worker.drafts import Claim, unnamed
 from noetl.worker.redacting import CleanResults
 
 T = TypeVar("T")
@@ -33,7 +35,7 @@ class LocalWorld:
     ) -> None:
         self.folder = folder
         #: nothing secret is stored
-        self.results = CleanResults(results, keychain)
+        self.results = CleanResults(results, keychain.redactor, keychain.credential)
         #: the rows that a loop over a reference is at: (where they lie, from which on) → rows
         self._rows: dict[tuple[str, int], asyncio.Future[list[Any]]] = {}
         self.environment = environment
@@ -43,8 +45,9 @@ class LocalWorld:
         self.hidden = hidden
         self.restrict = restrict
         self._log = log
+        self._claim: Claim | None = None
         #: what tasks under way write, by their key: stream → what holds back the beginning of a secret
-        self._written: dict[str, dict[str, Stream[str]]] = {}
+        self._written: dict[str, dict[str, Stream]] = {}
         #: task key → who hears of its progress
         self.listeners: dict[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {}
         self._kept: dict[str, tuple[asyncio.Future[Any], Callable[[Any], Awaitable[None]]]] = {}
@@ -70,7 +73,9 @@ class LocalWorld:
     def log(self, call: Call, stream: str, text: str) -> None:
         """Keep what a task wrote, without secrets; one may lie across two pieces."""
         redactor = self.keychain.redactor
-        if redactor or call.key in self._written:
+        if call.key not in self.listeners:  # it is over: nobody would ask for what is held back
+            text = redactor.text(text)
+        elif redactor or call.key in self._written:
             streams = self._written.setdefault(call.key, {})
             text = streams.setdefault(stream, redactor.lines()).feed(text)
         if text:
@@ -87,8 +92,25 @@ class LocalWorld:
         return self.results.sealed(reference)
 
     def draft(self, suffix: str) -> Path:
-        """A new file for what is to be spilled."""
-        return self.results.draft(suffix)
+        """A new file for what is to be spilled; if this process is killed, the next one removes it."""
+        path = self.results.draft(suffix)
+        self._claim = self._claim or Claim(path.parent)
+        return path
+
+    def unnamed(self) -> IO[bytes]:
+        """The same without a name."""
+        return unnamed(self.results.draft("").parent)
+
+    async def spilled(
+        self,
+        file: IO[bytes],
+        content_type: str = JSON,
+        *,
+        rows: int | None = None,
+        columns: dict[str, str] | None = None,
+    ) -> Spilled:
+        """An unnamed file, named."""
+        return await self.results.adopted(file, Spilled("", content_type, rows, columns))
 
     async def row(self, reference: Mapping[str, Any], index: int) -> Any:
         """One element of what a reference leads to; they are read many at a time."""
@@ -138,6 +160,8 @@ class LocalWorld:
             else:
                 made.cancel()
         self._kept.clear()
+        if self._claim is not None:
+            self._claim.release()
         self.keychain.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import gc
 import gzip
 import json
 from pathlib import Path
@@ -12,6 +13,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 from workshop import Workshop, serving
+
+from noetl.model.output import failure
+from noetl.tools.datahost.hosts import CallFailed
+from noetl.tools.transfer.move import Move
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -250,6 +255,7 @@ async def test_the_reference_of_a_file_tells_what_is_in_it(world: Workshop) -> N
         "content_type": "text/csv",
         "bytes": len(body),
         "rows": 25,
+        "schema": {"id": "BIGINT", "name": "VARCHAR", "half": "DOUBLE", "odd": "BOOLEAN"},
         "sha256": hashlib.sha256(body).hexdigest(),
     }
     assert many["locator"] == {"files": [str(world.folder / f"p{n}.json") for n in range(2)]}
@@ -363,12 +369,12 @@ async def test_a_value_that_does_not_fit_is_named_with_its_column_and_row(world:
         ({"kind": "file", "path": "ragged.csv"}, {"kind": "file", "path": "o.csv"}, "type", "row 3 has 3 columns, the others have 2"),
         ({"kind": "file", "path": "broken.ndjson"}, {"kind": "file", "path": "o.csv"}, "type", "line 2 is not JSON"),
         ({"kind": "file", "path": "what"}, {"kind": "file", "path": "o.csv"}, "type", "give `format`"),
-        ({"kind": "file", "path": "good.csv"}, {"kind": "file", "path": "what"}, "fail", "give `format`"),
+        ({"kind": "file", "path": "good.csv"}, {"kind": "file", "path": "what"}, "type", "give `format`"),
         ({"kind": "duckdb", "file": "o.duckdb", "table": "nothing"}, {"kind": "file", "path": "o.csv"}, "sql", "nothing"),
         ({"kind": "duckdb", "query": "SELECT 1; SELECT 2"}, {"kind": "file", "path": "o.csv"}, "type", "one statement"),
-        ({"kind": "file", "path": "good.csv"}, {"kind": "duckdb", "file": "o.duckdb", "table": "t", "mode": "upsert"}, "type", "needs `key`"),
-        ({"kind": "file", "path": "good.csv"}, {"kind": "duckdb", "table": "t"}, "type", "needs `file`"),
-        ({"kind": "file", "path": "good.csv"}, {"kind": "file", "path": "o.csv", "mode": "upsert"}, "type", "cannot be updated"),
+        ({"kind": "file", "path": "good.csv"}, {"kind": "duckdb", "file": "o.duckdb", "table": "t", "mode": "{{ 'up' ~ 'sert' }}"}, "type", "needs `key`"),
+        ({"kind": "file", "path": "good.csv"}, {"kind": "duckdb", "file": "", "table": "t"}, "type", "needs `file`"),
+        ({"kind": "file", "path": "good.csv"}, {"kind": "file", "path": "o.csv", "mode": "{{ 'up' ~ 'sert' }}"}, "type", "cannot be updated"),
         ({"kind": "data", "data": "text"}, {"kind": "file", "path": "o.csv"}, "type", "no rows"),
         ({"kind": "data", "data": [1, 2]}, {"kind": "file", "path": "o.csv"}, "type", "row 1 is no map"),
         ({"kind": "data", "data": [{"a": 1}, {"b": 2}]}, {"kind": "file", "path": "o.csv"}, "type", "column `b`"),
@@ -386,6 +392,49 @@ async def test_what_cannot_be_moved_says_why(world: Workshop, source: Any, targe
     await world.task(kind="duckdb", file="typed.duckdb", command="CREATE TABLE t (id INT)")
     found = await failing(world, source, target, chunk={"size": 1 if "data" in source else 100})
     assert (found["kind"], said in found["message"]) == (kind, True), found
+
+
+TO_COLUMNS = [
+    {"kind": "duckdb", "file": "o.duckdb", "table": "t", "mode": "replace"},
+    {"kind": "file", "path": "o.parquet"},
+    {"kind": "file", "path": "o.csv"},
+]
+
+
+@pytest.mark.parametrize("target", TO_COLUMNS, ids=["table", "parquet", "csv"])
+@pytest.mark.parametrize("name", ["in.ndjson", "in.json"])
+async def test_a_key_that_comes_late_is_an_error_and_not_left_out(
+    world: Workshop, name: str, target: dict[str, Any]
+) -> None:
+    rows = [{"id": n} for n in range(20_500)] + [{"id": 20_500, "late": "x"}]
+    text = "\n\n".join(map(json.dumps, rows)) if name == "in.ndjson" else json.dumps(rows)
+    (world.folder / name).write_text(text)
+    error = await failing(world, {"kind": "file", "path": name}, target)
+    assert (error["kind"], error["row"], error["column"]) == ("type", 20_501, "late")
+    assert "row 20,501 has a key `late`" in error["message"]
+    assert "`mapping`" in error["message"]
+
+
+@pytest.mark.parametrize("target", TO_COLUMNS, ids=["table", "parquet", "csv"])
+async def test_a_key_that_comes_late_may_be_left_out_by_a_mapping(world: Workshop, target: dict[str, Any]) -> None:
+    rows = [{"id": n} for n in range(20_500)] + [{"id": 20_500, "late": "x"}]
+    (world.folder / "in.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    moved = await move(world, {"kind": "file", "path": "in.ndjson"}, {**target, "mapping": {"n": "{{ row.id }}"}})
+    assert moved["rows"] == len(rows)
+
+
+async def test_a_key_of_a_later_page_or_chunk_is_an_error_too(world: Workshop) -> None:
+    rows = [{"id": n} for n in range(24)] + [{"id": 24, "late": 1}]
+
+    async def page(request: web.Request) -> web.Response:
+        at = int(request.query.get("at", 0))
+        return web.json_response({"items": rows[at : at + 10], "next": f"/rows?at={at + 10}" if at < 20 else None})
+
+    async with serving(web.get("/rows", page)) as url:
+        source = {"kind": "http", "url": f"{url}/rows", "path": "$.items", "next": "$.next"}
+        for kind in (source, data(rows)):
+            error = await failing(world, kind, TO_COLUMNS[0], chunk={"size": 7})
+            assert (error["row"], error["column"]) == (25, "late")
 
 
 async def test_a_full_disk_is_called_that(world: Workshop) -> None:
@@ -443,3 +492,153 @@ async def test_many_at_once_have_memory_enough(world: Workshop) -> None:
     calls = [move(world, source, *tables, *files[:n], key=f"k{n}", chunk={"size": 10}) for n in range(4)]
     assert [told["rows"] for told in await asyncio.gather(*calls)] == [25] * 4
     assert asked(world, "SELECT count(*) FROM t2") == [(100,)]
+
+
+# --- paths that lead to rows --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "said"),
+    [
+        ({"items": [], "next": None}, "$.itemz", "`$.itemz` matches nothing; the data has `items`, `next`"),
+        ({"data": {"items": []}}, "$.data.itemz[*]", "`$.data.itemz` matches nothing; `$.data` has `items`"),
+        ([], "$[0]", "`$[0]` matches nothing; the data is a list of 0"),
+        ("<html>", "$.items", "the data is text, no JSON: '<html>'"),
+        ("<html>", "$[*]", "the data is text, no JSON: '<html>'"),
+        (None, "$.items", "matches nothing; the data is empty"),
+        ({"items": 3}, "$.items[*]", "`$.items` is 3"),
+        ({"items": []}, "$..itemz", "`$..itemz` matches nothing; the data has `items`"),
+        ({"a": 1}, "{{ '$.items[' }}", "`source.path` is '$.items[': `jsonpath` does not understand its path"),
+    ],
+)
+async def test_a_path_that_leads_nowhere_is_no_end_of_rows(world: Workshop, data: Any, path: str, said: str) -> None:
+    source = {"kind": "data", "data": data, "path": path}
+    found = await failing(world, source, {"kind": "file", "path": "o.json"})
+    assert found["kind"] in ("type", "template")
+    assert said in found["message"]
+    assert not (world.folder / "o.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "path"),
+    [({"items": []}, "$.items"), ({"items": []}, "$.items[*]"), ({"items": None}, "$.items"), ([], "$[*]"), ({"items": [{"a": 1}]}, "$.items[?@.a > 1]")],
+)  # fmt: skip
+async def test_a_list_without_rows_is_fine(world: Workshop, data: Any, path: str) -> None:
+    told = await move(world, {"kind": "data", "data": data, "path": path}, {"kind": "file", "path": "o.json"})
+    assert told["rows"] == 0
+
+
+async def test_a_page_that_is_not_json_does_not_empty_a_table(world: Workshop) -> None:
+    async def page(request: web.Request) -> web.Response:
+        return web.Response(text="<html>be right back</html>", content_type="text/html")
+
+    target = {"kind": "duckdb", "file": "o.duckdb", "table": "t", "mode": "replace"}
+    await move(world, data(ROWS), target)
+    async with serving(web.get("/items", page)) as url:
+        found = await failing(world, {"kind": "http", "url": f"{url}/items", "path": "$.items"}, target)
+    assert "the response is text, no JSON" in found["message"]
+    assert asked(world, "SELECT count(*) FROM t") == [(25,)]
+
+
+# --- targets that may fail ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_target_that_took_nothing_has_no_rows_and_is_a_warning(world: Workshop) -> None:
+    async def broken(request: web.Request) -> web.Response:
+        return web.json_response({}, status=500)
+
+    async with serving(web.post("/in", broken)) as url:
+        target = {"kind": "http", "url": f"{url}/in", "on_error": "warn"}
+        output = await world.task(kind="transfer", source=data(ROWS[:3]), targets=[target], chunk={"size": 2})
+    told = output["data"]["targets"][0]
+    assert (told["rows"], told["bytes"], told["failed"]) == (0, 0, 2)
+    warning = output["meta"]["warnings"][0]
+    assert warning.startswith("target 1 (http): POST ")
+    assert warning.endswith("(2 of 2 chunks failed)")
+
+
+async def test_a_failure_of_an_earlier_attempt_is_not_forgotten(world: Workshop) -> None:
+    task = {
+        "kind": "transfer",
+        "source": data([{"id": 1}, {"id": "x"}, {"id": 3}]),
+        "targets": [
+            {"kind": "duckdb", "file": "o.duckdb", "table": "t", "mode": "replace", "on_error": "warn"},
+            {"kind": "file", "path": "o.ndjson", "mode": "append"},
+        ],
+        "chunk": {"size": 1},
+    }
+    await world.task(kind="duckdb", file="o.duckdb", command="CREATE TABLE t AS SELECT 7::BIGINT AS id")
+    output = await world.task(**task)
+    assert output["data"]["targets"][0]["failed"] == 1
+    # The same again, from where a crash behind the failing chunk would have left it.
+    (world.folder / "o.ndjson").unlink()
+    before = len(world.said)
+    stopped = await world.task(**{**task, "source": data([{"id": 1}, {"id": "x"}])})
+    said = next(one for one in world.said[before:] if one["chunks"] == 2)
+    assert stopped["error"] is None
+    output = await world.task({**said, "final": False}, **task)
+    told = output["data"]["targets"][0]
+    assert (told["failed"], told["ref"]) == (1, None)
+    assert asked(world, "SELECT id FROM t") == [(7,)]
+
+
+# --- a rerun --------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_rerun_knows_that_the_progress_it_is_told_of_is_anothers(world: Workshop) -> None:
+    rows = [{"id": n} for n in range(10)]
+    task = {"kind": "transfer", "source": data(rows), "chunk": {"size": 2}}
+    replacing = {**task, "targets": [{"kind": "file", "path": "o.ndjson"}]}
+    await world.task(**replacing, key="first")
+    under_way = next(one for one in world.said if one["targets"][0]["chunks"])
+    (world.folder / "o.ndjson").unlink()
+    output = await world.task({**under_way, "final": False}, **replacing, key="second")
+    assert output["error"] is None, output["error"]
+    assert lines(world.folder / "o.ndjson") == rows
+    appending = {**task, "targets": [{"kind": "file", "path": "o.ndjson", "mode": "append"}]}
+    output = await world.task({**under_way, "final": False}, **appending, key="third")
+    assert output["error"]["kind"] == "not-resumable"
+    assert "in the run that this is a rerun of" in output["error"]["message"]
+    assert lines(world.folder / "o.ndjson") == rows
+
+
+async def test_a_table_with_other_columns_says_how_it_gets_them(world: Workshop) -> None:
+    target = {"kind": "duckdb", "file": "o.duckdb", "table": "t", "mode": "replace"}
+    await move(world, data([{"a": 1}]), target)
+    found = await failing(world, data([{"b": 1}]), target)
+    assert "has no column `b`; it has `a`; drop the table first if it is to have other columns" in found["message"]
+
+
+async def test_a_transfer_that_is_cancelled_twice_leaves_no_error_that_nobody_hears_of(
+    world: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_for, closing, unheard = asyncio.Event(), asyncio.Event(), []
+
+    async def hanging(request: web.Request) -> web.Response:
+        asked_for.set()
+        await asyncio.sleep(60)
+        return web.json_response({})
+
+    do = Move._do
+
+    async def dying(self: Move, verb: str, **given: Any) -> Any:
+        if verb != "close":
+            return await do(self, verb, **given)
+        closing.set()
+        await asyncio.sleep(0.05)
+        raise CallFailed(failure("tool-crashed", "the process of the task has ended"))
+
+    monkeypatch.setattr(Move, "_do", dying)
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unheard.append(context))
+    async with serving(web.post("/in", hanging), handler_cancellation=True) as url:
+        target = {"kind": "http", "url": f"{url}/in"}
+        running = asyncio.ensure_future(world.task(kind="transfer", source=data(ROWS), targets=[target]))
+        await asked_for.wait()
+        running.cancel()
+        await closing.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await asyncio.sleep(0.1)
+    gc.collect()
+    assert unheard == []

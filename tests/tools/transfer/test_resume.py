@@ -206,6 +206,18 @@ def test_a_file_that_has_changed_is_no_longer_stable(tmp_path: Path) -> None:
     output = attempt(tmp_path, task)
     assert output is not None
     assert output["error"]["kind"] == "not-resumable"
+    assert "in.csv` has changed since it began" in output["error"]["message"]
+    assert "order_by" not in output["error"]["message"]
+
+
+def test_a_file_that_changed_while_the_first_chunk_was_in_hand_is_read_anew(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id\n" + "".join(f"{n}\n" for n in IDS))
+    task = transfer({"kind": "file", "path": "in.csv"}, {"kind": "file", "path": "o.csv"})
+    assert attempt(tmp_path, task, 2, "before") is None
+    (tmp_path / "in.csv").write_text("id\n" + "".join(f"{n + 100}\n" for n in IDS))
+    output = attempt(tmp_path, task)
+    assert output is not None
+    assert ids(tmp_path / "o.csv") == [n + 100 for n in IDS]
 
 
 # --- as people see it ---------------------------------------------------------------------------------------------------------
@@ -254,3 +266,71 @@ def test_a_run_that_is_killed_goes_on_and_brings_each_row_once(tmp_path: Path) -
     sent = dict(seen)
     assert [row["id"] for body in sent.values() for row in body] == list(range(count))
     assert len(seen) <= len(sent) + 1
+
+
+def test_rows_that_were_appended_are_not_appended_again_when_the_notes_of_them_are_gone(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,v\n" + "".join(f"{n},x\n" for n in IDS))
+    task = transfer({"kind": "file", "path": "in.csv"}, {"kind": "file", "path": "a.csv", "mode": "append"})
+    assert attempt(tmp_path, task, 3) is None
+    for notes in tmp_path.rglob("*.notes"):
+        notes.unlink()
+    output = attempt(tmp_path, task)
+    assert output is not None
+    assert output["error"]["kind"] == "not-resumable"
+    assert "the notes are gone" in output["error"]["message"]
+    assert len(ids(tmp_path / "a.csv")) < len(IDS)
+
+
+def test_half_of_a_first_chunk_is_cut_off_a_file_that_was_there_before(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,v\n" + "".join(f"{n},x\n" for n in IDS))
+    (tmp_path / "a.csv").write_text("id,v\n-1,before\n")
+    task = transfer({"kind": "file", "path": "in.csv"}, {"kind": "file", "path": "a.csv", "mode": "append"})
+    assert attempt(tmp_path, task, 2, "before") is None
+    (notes,) = tmp_path.rglob("*.notes")
+    notes.write_bytes(notes.read_bytes().splitlines(keepends=True)[0])  # killed before it could note the chunk
+    output = attempt(tmp_path, task)
+    assert output is not None
+    assert output["error"] is None
+    assert ids(tmp_path / "a.csv") == [-1, *IDS]
+    assert not list(tmp_path.rglob("*.notes"))
+
+
+REPLACING = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: copy}
+workload: {url: ""}
+workflow:
+  - step: copy
+    tool:
+      kind: transfer
+      source: {kind: file, path: in.csv}
+      chunk: {size: 100}
+      targets:
+        - {kind: file, path: out.csv}
+        - {kind: http, url: "{{ workload.url }}", on_error: warn}
+"""
+
+
+def test_a_rerun_out_of_a_transfer_that_was_killed_brings_all_rows(tmp_path: Path) -> None:
+    """The progress of the run before is in the log that a rerun begins with, and is not its own."""
+    count = 3_000
+    (tmp_path / "in.csv").write_text("id\n" + "".join(f"{n}\n" for n in range(count)))
+    (tmp_path / "copy.yaml").write_text(REPLACING.rsplit("        - {kind: http", 1)[0])
+    (tmp_path / "slow.yaml").write_text(REPLACING)
+    with recorder() as (url, seen):
+        running = noetl(tmp_path, "run", "slow.yaml", "--set", f"url={url}", "--json")
+        waited = threading.Event()
+        while len(seen) < 8:
+            assert running.poll() is None, running.communicate()
+            waited.wait(0.005)
+        running.kill()
+        running.communicate()
+    listed, _ = noetl(tmp_path, "events", "last", "--json").communicate(timeout=60)
+    events = [json.loads(line) for line in listed.splitlines()]
+    last = next(one["seq"] for one in reversed(events) if one["name"] == "task.progress")
+    arguments = ("rerun", "last", "--from", str(last), "--with", "copy.yaml", "--yes", "--json")
+    answer, said = noetl(tmp_path, *arguments).communicate(timeout=60)
+    assert answer, said
+    assert json.loads(answer)["status"] == "completed", (answer, said)
+    assert ids(tmp_path / "out.csv") == list(range(count))

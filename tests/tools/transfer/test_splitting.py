@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetl.tools.transfer import splitting
-from noetl.tools.transfer.splitting import Piece, pieces
+from noetl.tools.transfer.splitting import Piece, Unclosed, pieces
 
 FIELDS = st.text(alphabet='ab",\n\r ;é', max_size=8)
 
@@ -69,3 +69,32 @@ def test_a_place_in_the_file_is_where_the_next_row_begins() -> None:
 def test_lines_without_anything_are_no_rows() -> None:
     found = list(pieces(io.BytesIO(b"\n1\n\n\n2\n3\n\n"), 0, 2, quote=None))
     assert [piece.rows for piece in found] == [2, 1]
+
+
+STRAY = b'1,5" pipe\n2,"a ""b"",\nc"\n3,x"y"z\n4,"d"\n'
+
+
+@pytest.mark.parametrize("block", [1, 3, 7, 1000])
+@pytest.mark.parametrize("delimiter", [b",", b"||"])
+def test_a_quote_opens_a_field_only_at_its_beginning(block: int, delimiter: bytes) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(splitting, "_BLOCK", block)
+        body = STRAY.replace(b",", delimiter)
+        found = list(pieces(io.BytesIO(body), 0, 1, quote=b'"', delimiter=delimiter))
+    assert [piece.body[:1] for piece in found] == [b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("body", [b'1,"x\n2,y\n', b'1,"x\n2,y', b'1,"x\n' + b"2,y\n" * 2_000_000])
+def test_a_quote_that_is_never_closed_is_called_that_before_all_is_read(body: bytes) -> None:
+    with pytest.raises(Unclosed) as found:
+        list(pieces(io.BytesIO(b"0,a\n" + body), 0, 10, quote=b'"'))
+    assert (found.value.rows, found.value.text[:4]) == (1, b'1,"x')
+
+
+def test_what_a_line_without_anything_is_depends_on_the_format() -> None:
+    def rows(text: bytes, nothing: bytes | None) -> int:
+        return sum(piece.rows for piece in pieces(io.BytesIO(text), 0, 9, quote=None, nothing=nothing))
+
+    assert rows(b"1\n\n2\n\n", None) == 4  # of a CSV file with one column: each line is a value
+    assert rows(b"{}\n  \n\t\r\n{}\n", b" \t\r\n") == 2
+    assert rows(b"{}\n  \n{}\n", b"\r\n") == 3

@@ -105,9 +105,30 @@ def _all_depths(run: Run, values: Iterable[Any]) -> Iterator[Any]:
             pending.extend(reversed(inside))
 
 
-def _ask_library(run: Run, value: Any, path: str) -> list[Any]:
+def problem_of(path: str) -> str | None:
+    """What is wrong with a path, whatever it is asked of."""
+    if _plain_steps(path) is not None:
+        return None
+    try:
+        _refuse_regex(path)
+        _compiled(path)
+    except TemplateError as error:
+        return error.message.removeprefix("`jsonpath` does not understand its path: ")
+    return None
+
+
+def _short(error: Exception) -> str:
+    """What the library says, without its drawing."""
+    return str(error).partition("\n")[0]
+
+
+def _refuse_regex(path: str) -> None:
     if _REGEX.search(path):
         raise TemplateError("regular expressions are not supported in a `jsonpath`")
+
+
+def _ask_library(run: Run, value: Any, path: str) -> list[Any]:
+    _refuse_regex(path)
     ask = _compiled(path)
     if not isinstance(value, (list, dict)):
         return []  # the library would read text as a JSON document
@@ -134,7 +155,7 @@ def _compiled(path: str) -> Callable[[Any], list[Any]]:
     try:
         compiled = jsonpath.compile(path)
     except jsonpath.JSONPathError as error:
-        raise TemplateError(f"`jsonpath` does not understand its path: {error}") from None
+        raise TemplateError(f"`jsonpath` does not understand its path: {_short(error)}") from None
 
     def ask(value: Any) -> list[Any]:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+from itertools import takewhile
 from typing import Any
 
 from noetl.errors import TemplateError
@@ -12,6 +13,8 @@ from noetl.rows.jsonsql import NOT_JSON
 
 _TECHNICAL = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 _LOCKED = ("Could not set lock on file",)
+_HELPFUL = ("Candidate", "Did you mean", "LINE ")
+_CSV = "CSV Error on Line"
 _FULL = "No space left on device"
 
 
@@ -60,7 +63,17 @@ def of_duckdb(error: BaseException) -> Failing:
         return Failing("result-not-json", said.partition(NOT_JSON)[2].splitlines()[0])
     if name == "InterruptException":
         return Failing("cancelled", "it was interrupted")
-    return Failing("sql", said, retryable=name == "TransactionException" or is_locked(error))
+    return Failing("sql", _told(said), retryable=name == "TransactionException" or is_locked(error))
+
+
+def _told(said: str) -> str:
+    """What DuckDB says, with what helps in the first line: often no other is shown."""
+    head, *rest = said.splitlines() or [""]
+    if _CSV in head:
+        helpful = list(takewhile(str.strip, rest))
+    else:
+        helpful = [line.strip() for line in rest if line.startswith(_HELPFUL)]
+    return "\n".join([" ".join([head, *helpful]), *rest])
 
 
 def is_locked(error: BaseException) -> bool:

@@ -17,6 +17,8 @@ _TABULAR = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE"})
 #: what cannot be undone, or not together with anything else: statements beside one of these run one by one
 _ALONE = frozenset({"TRANSACTION", "ATTACH", "DETACH", "VACUUM", "LOAD", "SET", "PRAGMA", "CALL", "EXPORT", "COPY"})
 _COUNTS = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE_INTO", "CREATE", "COPY"})
+#: into the very file that was given, which may be one without a name
+_AS_IT_IS = "FORMAT parquet, USE_TMP_FILE false"
 _RETURNING = re.compile(r"\bRETURNING\b", re.IGNORECASE)
 
 
@@ -70,7 +72,7 @@ def _result(connection: Any, given: dict[str, Any]) -> tuple[dict[str, Any], byt
 def _spilled(connection: Any, columns: list[tuple[str, Any]], given: dict[str, Any]) -> dict[str, Any]:
     """The rows in a file: they are more than should be held anywhere."""
     chosen = parquet_row(columns)
-    made = connection.execute(f"COPY (SELECT {chosen} FROM temp.noetl_result) TO $1 (FORMAT parquet)", [given["spill"]])
+    made = connection.execute(f"COPY (SELECT {chosen} FROM temp.noetl_result) TO $1 ({_AS_IT_IS})", [given["spill"]])
     return {"rows": made.fetchone()[0]}
 
 

@@ -7,18 +7,54 @@ from typing import Any
 
 _PARTS = {
     "host": "host",
+    "hostaddr": "hostaddr",
     "port": "port",
     "user": "user",
+    "username": "user",
     "password": "password",
     "database": "dbname",
+    "dbname": "dbname",
     "sslmode": "sslmode",
+    "sslrootcert": "sslrootcert",
 }
 _CONNECT_S = 10
 
 
 def arguments(auth: Mapping[str, Any]) -> dict[str, Any]:
-    """What `psycopg.connect` takes, of a `postgres_credential`: its address, or the parts that it is made of."""
+    """What `psycopg.connect` takes, of a `postgres_credential`: its address, and the parts that are given beside it."""
     named = {ours: auth[theirs] for theirs, ours in _PARTS.items() if auth.get(theirs) not in (None, "")}
-    if auth.get("dsn"):
-        named = {"conninfo": str(auth["dsn"])}
-    return {"application_name": "noetl", "connect_timeout": _CONNECT_S, **named}
+    address = {"conninfo": str(auth["dsn"])} if auth.get("dsn") else {}
+    return {"fallback_application_name": "noetl", "connect_timeout": _CONNECT_S, **address, **named}
+
+
+def hosts(auth: Mapping[str, Any]) -> list[str]:
+    """The hosts that a connection may go to, in lower case; one that is not named is the empty text.
+
+    psycopg.Error: its address is none, and what it holds must not be told.
+    """
+    from psycopg.conninfo import conninfo_to_dict
+
+    given = arguments(auth)
+    conninfo = given.pop("conninfo", "")
+    parts = conninfo_to_dict(conninfo, **given)
+    named = parts.get("hostaddr") or parts.get("host") or ""
+    return [host.strip().lower() for host in str(named).split(",")]
+
+
+def refusal(auth: Mapping[str, Any], spec: Mapping[str, Any]) -> str | None:
+    """Why `network` or `allow_hosts` of an effective spec forbid the connection; None: they do not."""
+    if spec.get("network") == "off":
+        return "`network: off` does not let this task connect to PostgreSQL"
+    allowed = spec.get("allow_hosts")
+    if allowed is None or "*" in allowed:
+        return None
+    for host in hosts(auth):
+        if not any(_fits(host, str(pattern).lower()) for pattern in allowed):
+            return (
+                f"`allow_hosts` does not let this task connect to {host or 'a host that its credential does not name'}"
+            )
+    return None
+
+
+def _fits(host: str, pattern: str) -> bool:
+    return host == pattern or (pattern.startswith("*.") and host.endswith(pattern[1:]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noetl.model.kinds import InputRole, ToolKind
-from noetl.model.shape import Anything, Flag, Key, ListOf, MapOf, Number, OneOf, Record, Text, Word
+from noetl.model.shape import Anything, Key, ListOf, MapOf, Number, OneOf, Record, Text, Variant, Word
 
 if TYPE_CHECKING:
     from noetl.model.output import Output
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _TEXT = Text(templated=True)
 _MAP = OneOf((MapOf(Anything()), _TEXT))
 _FORMAT = Word(("parquet", "json", "csv"), templated=True)
+
+_OF_FILES = ("format", "columns", "delimiter", "encoding")
+#: in a file no row can be updated
+_WRITTEN = {"mode": ("append", "insert", "replace")}
 
 _SOURCE = Record(
     title="a transfer's source",
@@ -39,7 +43,22 @@ _SOURCE = Record(
         "next": Key(_TEXT, "http: the JSONPath of the next page's address; the last page has none."),
         "bucket": Key(_TEXT, "s3: the bucket."),
         "format": Key(_FORMAT, "file, s3: how the rows are written."),
+        "columns": Key(_MAP, "file: types of columns, where they are not to be found out."),
+        "delimiter": Key(_TEXT, "file: what separates the columns of CSV, where that is not to be found out."),
+        "encoding": Key(_TEXT, "file: the encoding of CSV or JSON.", default="utf-8"),
         "data": Key(Anything(), "data: a value in hand."),
+    },
+    variants={
+        "postgres": Variant(needs=(("query", "table"),), takes=("params", "order_by")),
+        "duckdb": Variant(needs=(("query", "table"),), takes=("params", "order_by", "file")),
+        "http": Variant(
+            needs=(("url",),),
+            takes=("method", "params", "headers", "json", "body", "path", "next", "order_by"),
+            finds=("path", "next"),
+        ),
+        "file": Variant(needs=(("path",),), takes=_OF_FILES),
+        "s3": Variant(needs=(("path",),), takes=(*_OF_FILES, "bucket")),
+        "data": Variant(needs=(("data",),), takes=("path",), finds=("path",)),
     },
 )
 
@@ -62,6 +81,14 @@ _TARGET = Record(
         "body": Key(Anything(), "s3, http: sent in place of the rows."),
         "on_error": Key(Word(("fail", "warn")), "What a failure of this target means.", default="fail"),
     },
+    variants={
+        "postgres": Variant(wants=("table",), takes=("key",)),
+        "duckdb": Variant(needs=(("table",),), wants=("file",), takes=("key",)),
+        "file": Variant(needs=(("path",),), takes=("format",), words=_WRITTEN),
+        "s3": Variant(wants=("path",), takes=("format", "bucket", "body"), words=_WRITTEN),
+        "http": Variant(needs=(("url",),), takes=("method", "headers", "body")),
+    },
+    implied=(("mode", "upsert", "key"),),
 )
 
 _CHUNK = Record(
@@ -79,7 +106,6 @@ KIND = ToolKind(
         "source": Key(_SOURCE, "Where the rows come from."),
         "targets": Key(ListOf(_TARGET, at_least=1), "Where they go; each chunk goes to all before the next."),
         "chunk": Key(_CHUNK, "How many rows at a time."),
-        "exactly_once": Key(Flag(), "Commit a marker with each chunk, so a repeated chunk takes effect once."),
     },
     input=InputRole.CONFIGURES,
     output="`{rows, chunks, bytes, targets: […]}`",

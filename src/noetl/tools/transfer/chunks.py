@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import msgspec
 
 from noetl.rows.duck import literal, name
 from noetl.rows.jsonsql import json_row
+from noetl.tools.transfer.sampling import SAMPLE
 
 _AT_ONCE = 10_000
 #: bytes of one JSON object, at least
@@ -52,6 +53,14 @@ class Chunk:
             found += [row[0].encode() for row in some]
         return found
 
+    def surplus(self, connection: Any) -> tuple[int, str] | None:  # noqa: ARG002
+        """The first row with a key that is none of the columns, and that key: SQL would leave it out."""
+        return None
+
+    def row_with(self, column: str) -> int | None:  # noqa: ARG002
+        """The number of the first row that has a column, where not all need have it."""
+        return None
+
     def forget(self) -> None:
         """Remove what was written for SQL to read."""
 
@@ -73,7 +82,8 @@ class Csv(Chunk):
 
     def relation(self, connection: Any, types: Mapping[str, str]) -> str:  # noqa: ARG002
         wanted = {**self._types, **types}
-        return f"read_csv({literal(str(self._path))}, {self._options}, columns = {_types(wanted, self._types)})"
+        chosen = listed({key: wanted[key] for key in self._types})
+        return f"read_csv({literal(str(self._path))}, {self._options}, columns = {chosen})"
 
     def doubtful(self, connection: Any, column: str) -> tuple[str, str]:
         return self.relation(connection, dict.fromkeys(self._types, "VARCHAR")), name(column)
@@ -94,7 +104,7 @@ class Lines(Chunk):
     def relation(self, connection: Any, types: Mapping[str, str]) -> str:  # noqa: ARG002
         wanted = {**self._types, **types}
         options = f"format = 'newline_delimited', maximum_object_size = {self._largest}"
-        return f"read_json({literal(str(self.path))}, {options}, columns = {_types(wanted, wanted)})"
+        return f"read_json({literal(str(self.path))}, {options}, columns = {listed(wanted)})"
 
     @property
     def _largest(self) -> int:
@@ -107,11 +117,16 @@ class Lines(Chunk):
     def bodies(self, connection: Any, chosen: str = "*") -> Sequence[bytes]:  # noqa: ARG002
         return [line for line in self.path.read_bytes().splitlines() if line.strip()]
 
-    def keys(self, connection: Any) -> set[str]:
-        """All keys that its rows have."""
+    def surplus(self, connection: Any) -> tuple[int, str] | None:
+        if self.first + self.size <= SAMPLE:  # the columns are told from these rows, too
+            return None
         query = "SELECT DISTINCT unnest(json_keys(json)) FROM read_ndjson_objects($1, maximum_object_size = $2)"
         found = connection.execute(query, [str(self.path), self._largest]).fetchall()
-        return {row[0] for row in found}
+        more = {row[0] for row in found} - self._types.keys()
+        return min((row, key) for key in more if (row := self.row_with(key)) is not None) if more else None
+
+    def row_with(self, column: str) -> int | None:
+        return _row_with(column, map(msgspec.json.decode, self.bodies(None)), self.first)
 
 
 class Values(Chunk):
@@ -123,6 +138,8 @@ class Values(Chunk):
     def __init__(self, rows: list[Any], first: int, scratch: Path, types: dict[str, str] | None = None) -> None:
         super().__init__(len(rows), first, len(msgspec.json.encode(rows)))
         self._rows, self._scratch, self._types = rows, scratch, types
+        #: the columns were told from other rows
+        self._told = types is not None
         self._lines: Lines | None = None
 
     def columns(self) -> dict[str, str]:
@@ -131,6 +148,19 @@ class Values(Chunk):
 
             self._types = columns_of(self._rows, self.first)
         return self._types
+
+    def surplus(self, connection: Any) -> tuple[int, str] | None:  # noqa: ARG002
+        if not self._told:
+            return None
+        columns = self.columns()
+        for number, row in enumerate(self._rows, self.first + 1):
+            for key in row if isinstance(row, dict) else ():
+                if key not in columns:
+                    return number, key
+        return None
+
+    def row_with(self, column: str) -> int | None:
+        return _row_with(column, self._rows, self.first)
 
     def rows(self, connection: Any) -> list[Any]:  # noqa: ARG002
         return self._rows
@@ -176,5 +206,10 @@ class Staged(Chunk):
         return self.relation(connection, {}), name(column)
 
 
-def _types(types: Mapping[str, str], order: Mapping[str, str]) -> str:
-    return "{" + ", ".join(f"{literal(key)}: {literal(types[key])}" for key in order) + "}"
+def _row_with(column: str, rows: Iterable[Any], first: int) -> int | None:
+    return next((number for number, row in enumerate(rows, first + 1) if isinstance(row, dict) and column in row), None)
+
+
+def listed(types: Mapping[str, str]) -> str:
+    """Columns with their types, as readers want them."""
+    return "{" + ", ".join(f"{literal(key)}: {literal(kind)}" for key, kind in types.items()) + "}"

@@ -8,12 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from noetl.rows.duck import name
 from noetl.tools.datahost.failing import Failing, failure_of
 from noetl.tools.transfer.chunks import Chunk
+from noetl.tools.transfer.splitting import Unclosed
 
 _RAGGED = re.compile(
     r"CSV Error on Line: (\d+)\nOriginal Line: ?(.*?)\n.*?Expected Number of Columns: (\d+) Found: (\d+)", re.DOTALL
 )
+_DELIMITER = re.compile(r"\n  delimiter = (.+?) \(")
+_OPEN = re.compile(r"CSV Error on Line: (\d+)\nOriginal Line: ?(.*?)\n\n?Value with unterminated quote", re.DOTALL)
+_NO_UTF8 = "not utf-8 encoded"
 _LINE = re.compile(r"CSV Error on Line: (\d+)\n(?:Original Line: ?(.*?)\n)?(.*?)\n", re.DOTALL)
 _NULL = re.compile(r"NOT NULL constraint failed: (?:[^.\s]+\.)*(\S+)")
 
@@ -25,17 +30,63 @@ def explained(error: Exception, chunk: Chunk, connection: Any, wanted: Mapping[s
     found = failure_of(error)
     if found["kind"] != "sql":
         return Failing(**found)
-    said = found["message"]
-    place = _ragged(said, chunk) or _null(said, chunk, connection)
+    said = str(error)
+    place = _encoding(said, chunk.first) or _ragged(said, chunk) or _open(said, chunk) or _null(said, chunk, connection)
     for column, kind in wanted.items():
         place = place or _unfit(chunk, connection, column, kind)
     if place is None and (line := _LINE.search(said)):
         row = chunk.first + int(line[1])
-        place = Failing("type", f"row {row:,} cannot be read: {line[3]}", row=row)
+        place = _of_source(f"row {row:,} cannot be read: {line[3]}", row)
     if place is not None:
         return place
     rows = f"rows {chunk.first + 1:,} to {chunk.first + chunk.size:,}"
-    return Failing(**{**found, "message": f"{said} (among {rows})"})
+    head, newline, rest = found["message"].partition("\n")
+    return Failing(**{**found, "message": f"{head} (among {rows}){newline}{rest}"})
+
+
+def unreadable(error: Exception, path: Path) -> Failing:
+    """What is wrong with a CSV file that could not even be looked at."""
+    found = failure_of(error)
+    if found["kind"] != "sql":
+        return Failing(**found)
+    place = _encoding(str(error), 0)
+    if place is not None:
+        return place
+    return _of_source(f"`{path}` cannot be read as CSV: {' '.join(str(error).splitlines()[:2])}", None)
+
+
+def unclosed(error: Unclosed, first: int) -> Failing:
+    """A quote that nothing closes."""
+    row, shown = first + error.rows + 1, error.text[:80].decode("utf-8", "replace")
+    return _of_source(f"row {row:,} opens a quote that is never closed: {shown!r}", row)
+
+
+def _of_source(message: str, row: int | None) -> Failing:
+    """No target can do anything about it."""
+    return Failing("type", f"the source: {message}", row=row, at="source")
+
+
+def _encoding(said: str, first: int) -> Failing | None:
+    if _NO_UTF8 not in said:
+        return None
+    line = _LINE.search(said)
+    row = first + int(line[1]) if line else None
+    where = f"row {row:,}" if row else "the file"
+    return _of_source(f"{where} is not UTF-8; say in `source.encoding` what it is, such as latin-1 or utf-16", row)
+
+
+def misfit(chunk: Chunk, connection: Any, column: str, kind: str) -> Failing | None:
+    """The first value of a column that would not be the same in another type, which earlier rows have settled."""
+    back = f"TRY_CAST(TRY_CAST(v AS {kind}) AS {chunk.columns()[column]})"
+    row = _first(connection, chunk.relation(connection, {}), name(column), f"v IS DISTINCT FROM {back}")
+    if row is None:
+        return None
+    at, value = chunk.first + row[0], str(row[1])[:200]
+    message = (
+        f"column `{column}`, row {at:,}: {value!r} is not of type {kind}, as the rows of earlier chunks are; a file has one "
+        "type for a column: give it one in `mapping`"
+    )
+    return Failing("type", message, column=column, row=at, value=value)
 
 
 def uneven(path: Path, header: str) -> Failing | None:
@@ -49,8 +100,7 @@ def uneven(path: Path, header: str) -> Failing | None:
         for number, row in enumerate((one for one in reader if one), 1):
             if len(row) != wanted:
                 shown = delimiter.join(row)[:200]
-                message = f"row {number:,} has {len(row)} columns, the others have {wanted}: {shown!r}"
-                return Failing("type", message, row=number)
+                return _of_source(f"row {number:,} has {len(row)} columns, the others have {wanted}: {shown!r}", number)
     return None
 
 
@@ -59,8 +109,21 @@ def _ragged(said: str, chunk: Chunk) -> Failing | None:
     if match is None:
         return None
     row = chunk.first + int(match[1])
-    message = f"row {row:,} has {match[4]} columns, the others have {match[3]}: {match[2][:200]!r}"
-    return Failing("type", message, row=row)
+    # DuckDB stops counting behind the first that is too many.
+    delimiter = _DELIMITER.search(said)
+    fields = next(csv.reader([match[2]], delimiter=delimiter[1]), []) if delimiter and len(delimiter[1]) == 1 else []
+    message = (
+        f"row {row:,} has {max(int(match[4]), len(fields))} columns, the others have {match[3]}: {match[2][:200]!r}"
+    )
+    return _of_source(message, row)
+
+
+def _open(said: str, chunk: Chunk) -> Failing | None:
+    match = _OPEN.search(said)
+    if match is None:
+        return None
+    row = chunk.first + int(match[1])
+    return _of_source(f"row {row:,} opens a quote that is not closed where the field ends: {match[2][:80]!r}", row)
 
 
 def _null(said: str, chunk: Chunk, connection: Any) -> Failing | None:

@@ -7,18 +7,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from noetl.expr import Budget
 from noetl.expr.refs import is_reference
-from noetl.expr.sandbox.run import Run
 from noetl.model.output import failure
 from noetl.ports import Call, World
 from noetl.tools.datahost.hosts import CallFailed
+from noetl.tools.transfer.finding import found, rows_found
 from noetl.tools.transfer.plan import Plan, plain
 
 _REQUEST = ("url", "method", "params", "headers", "json", "body")
 _MOST_PAGES = 1_000_000
-#: the rows are there already, so that many of them are no reason to stop
-_BUDGET = Budget(steps=2**62, size=2**62)
 
 
 class Feed:
@@ -80,8 +77,7 @@ class Feed:
 def rows_at(data: Any, path: Any, what: str) -> list[Any]:
     """The rows in a value: a list, or what a JSONPath finds in it; a map is one row, null is none."""
     if path:
-        found = _found(data, str(path))
-        rows = [row for one in found for row in (one if isinstance(one, list) else [one])]
+        rows = rows_found(data, str(path), what)
     elif data is None:
         rows = []
     else:
@@ -93,20 +89,14 @@ def rows_at(data: Any, path: Any, what: str) -> list[Any]:
     return made
 
 
-def _found(data: Any, path: str) -> list[Any]:
-    from noetl.expr.sandbox.jsonpath import find
-
-    return find(Run({}, _BUDGET, tolerant=False), data, path)
-
-
 def _next(data: Any, path: Any, url: str) -> str | None:
     """The address of the next page, if there is one."""
     if not path:
         return None
     from urllib.parse import urljoin
 
-    found = _found(data, str(path))
-    return urljoin(url, str(found[0])) if found and found[0] else None
+    there = found(data, str(path), "next")
+    return urljoin(url, str(there[0])) if there and there[0] else None
 
 
 def with_auth(call: Call, name: Any) -> Call:

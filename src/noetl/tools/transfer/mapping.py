@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from noetl.expr import Template
-from noetl.expr.value import Late, value
+from noetl.expr.value import value
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.transfer.chunks import Chunk, Values
 
 _SUBSCRIPT = re.compile(r"""\s*row\s*\[\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*\]\s*""")
-_NO_KEYS: frozenset[str] = frozenset()
 
 
 class Column(NamedTuple):
@@ -58,6 +57,8 @@ class Projection:
     def of(self, chunk: Chunk, about: Mapping[str, Any], connection: Any) -> Mapped:
         """The chunk, with its columns as the target names them. `about` is what templates know as `chunk`."""
         if self._mapping is None:
+            if (found := chunk.surplus(connection)) is not None:
+                raise _surplus(*found, chunk.columns())
             return Mapped(chunk, [Column(key, key) for key in chunk.columns()])
         if self.per_row:
             made = Values(self.rows(chunk, about, connection), chunk.first, self._scratch)
@@ -99,11 +100,6 @@ def rendered(tree: Any, scopes: Mapping[str, Any]) -> Any:
     return value(tree).evaluate(scopes)
 
 
-def partly(tree: Any, scopes: Mapping[str, Any]) -> Any:
-    """The same where some templates still wait for a row."""
-    return Late(tree, _NO_KEYS).evaluate(scopes)
-
-
 def reads_row(found: Template) -> bool:
     """Whether a template has another value for each row."""
     return any(read.path[0] == "row" for read in found.facts.reads)
@@ -132,6 +128,14 @@ def _renamed(part: Any) -> str | None:
         return path[1] if len(path) == 2 and path[0] == "row" else None
     match = _SUBSCRIPT.fullmatch(part.expression.source)
     return (match[1] if match[1] is not None else match[2]) if match else None
+
+
+def _surplus(row: int, key: str, columns: Mapping[str, str]) -> Failing:
+    message = (
+        f"row {row:,} has a key `{key}` that no row had from which the columns were told: {_has(columns)}; name all columns "
+        "in `mapping` (`{{ row.x | default(none) }}`), or bring a row that has all of them first"
+    )
+    return Failing("type", message, column=key, row=row)
 
 
 def _has(columns: Mapping[str, str]) -> str:

@@ -15,12 +15,13 @@ from typing import Any
 
 import msgspec
 
-from noetl.model.output import Failure, Output, failed, failure, ok
+from noetl.model.output import Output, failed, failure, ok
 from noetl.ports import Call, World
 from noetl.tools.datahost.hosts import CallFailed, Host, Hosts, Reply
 from noetl.tools.transfer.feeding import Feed
 from noetl.tools.transfer.plan import Plan, Unfit, packed, plan_of
 from noetl.tools.transfer.sending import send
+from noetl.tools.transfer.targets.notes import place_of
 
 _SESSION = "noetl.tools.transfer.session"
 #: chunks are committed and recorded together, after so many seconds or rows; what goes over a network at once
@@ -35,11 +36,22 @@ async def transfer(call: Call, world: World) -> Output:
         plan = plan_of(call, world)
         hosts = await Hosts.of(world)
         async with hosts.lease(shared=plan.uses_databases) as host:
-            return ok(await Move(call, world, plan, host).run())
+            return _told(await Move(call, world, plan, host).run())
     except Unfit as error:
         return failed(failure("type", str(error)))
     except CallFailed as error:
         return failed(error.failure)
+
+
+def _told(data: dict[str, Any]) -> Output:
+    """The output, with a warning for each target that failed and was let go on."""
+    warnings = [
+        f"{one['error']['message']} ({one['failed']:,} of {max(1, data['chunks']):,} chunks failed)"
+        for one in data["targets"]
+        if one.get("failed")
+    ]
+    output = ok(data)
+    return {**output, "meta": {"warnings": warnings}} if warnings else output
 
 
 class Progress(msgspec.Struct):
@@ -54,10 +66,28 @@ class Progress(msgspec.Struct):
     #: where the source goes on, and what it must still be for that to be true
     position: dict[str, Any] = {}
     identity: Any = None
-    #: by target: the chunks and rows it has, where its notes are
+    #: by target: the chunks and rows it has, where its notes are, and what went wrong where that is only a warning
     targets: list[dict[str, Any]] = []
     #: no chunk follows
     final: bool = False
+    #: whose progress it is: a rerun is told of that of another run
+    token: str = ""
+
+
+def recorded(call: Call, plan: Plan) -> Progress:
+    """How far an earlier attempt came; a rerun begins anew, for the targets know nothing of it. CallFailed: it cannot."""
+    found = msgspec.convert(dict(call.progress), Progress) if call.progress else Progress(token=plan.token)
+    if found.token == plan.token:
+        return found
+    for at, (target, known) in enumerate(zip(plan.targets, found.targets, strict=False), 1):
+        if known["chunks"] and (target["kind"] == "http" or target["mode"] in ("append", "insert")):
+            message = (
+                f"the transfer cannot be done again: target {at} got {known['rows']:,} rows in the run that this is a rerun "
+                "of, which cannot be taken back; rerun from before this task if they are to come twice, or use the mode "
+                "upsert or replace"
+            )
+            raise CallFailed(failure("not-resumable", message))
+    return Progress(token=plan.token)
 
 
 class Move:
@@ -66,14 +96,13 @@ class Move:
     def __init__(self, call: Call, world: World, plan: Plan, host: Host) -> None:
         self._call, self._world, self._plan, self._host = call, world, plan, host
         self._session = uuid.uuid4().hex
+        self._now = recorded(call, plan)
         #: whether an earlier attempt may have done something
-        self._again = call.progress is not None
-        self._now = msgspec.convert(dict(call.progress), Progress) if call.progress else Progress()
+        self._again = bool(self._now.targets)
         self._feed = Feed(call, world, plan) if plan.source["kind"] in _FED else None
         self._parts: AsyncIterator[list[Any]] | None = None
-        #: by target: chunks it has from earlier attempts; what went wrong where that is only a warning
+        #: by target: chunks it has from earlier attempts, or has failed to take
         self._has: list[int] = []
-        self._warned: list[list[Failure]] = [[] for _ in plan.targets]
         self._whole: int | None = None
         self._recorded_at = time.monotonic()
         self._rows_since = 0
@@ -92,8 +121,11 @@ class Move:
                 await self._give_up()
                 raise
         finally:
+            closing = asyncio.ensure_future(self._do("close"))
+            # Whoever is cancelled does not wait for it, and then nobody else asks what became of it.
+            closing.add_done_callback(lambda done: done.cancelled() or done.exception())
             with contextlib.suppress(CallFailed):
-                await asyncio.shield(self._do("close"))
+                await asyncio.shield(closing)
 
     async def _do(self, verb: str, **given: Any) -> Reply:
         return await self._host.call(f"{_SESSION}:{verb}", {"session": self._session, **given})
@@ -103,8 +135,7 @@ class Move:
     async def _open(self) -> None:
         plan, now = self._plan, self._now
         if not now.targets:
-            now.targets = [{"chunks": 0, "rows": 0, "notes": self._notes(one)} for one in plan.targets]
-            await self._say()  # before anything is written, so that a crash in the first chunk is known of
+            now.targets = [{"chunks": 0, "rows": 0, "notes": self._notes(at)} for at in range(len(plan.targets))]
         source = {key: part for key, part in plan.source.items() if key not in ("data", "headers", "body", "json")}
         if self._feed is not None:
             source["total"] = self._feed.total
@@ -123,15 +154,20 @@ class Move:
             notes=[one["notes"] for one in now.targets],
             final=now.final,
         )
-        self._has = reply.value["chunks"]
+        known = zip(reply.value["chunks"], now.targets, strict=True)
+        self._has = [max(has, one["chunks"]) if one.get("failed") else has for has, one in known]
         if now.final:
             return
         self._whole = reply.value["whole"]
         now.total = reply.value["total"]
         await self._position(reply.value["identity"])
+        # Before anything is written: a crash in the first chunk is known of, and which rows the source had then.
+        await self._say()
 
-    def _notes(self, target: dict[str, Any]) -> str:
-        return str(self._world.draft(".notes")) if target["kind"] in ("file", "s3") else ""
+    def _notes(self, at: int) -> str:
+        if self._plan.targets[at]["kind"] not in ("file", "s3"):
+            return ""
+        return place_of(self._world.draft(".notes"), self._call.execution_id, self._plan.token, at)
 
     async def _position(self, identity: Any) -> None:
         """Where to begin: behind what every target has, or at the start again."""
@@ -146,13 +182,13 @@ class Move:
         restarted = (await self._do("restart")).value
         if not all(restarted):
             where = ", ".join(f"target {at}" for at, good in enumerate(restarted, 1) if not good)
-            message = (
-                f"the transfer cannot go on: its source may bring other rows than before, and what {where} has got "
-                "cannot be taken back; name unique columns in `source.order_by`, or use the mode upsert or replace"
-            )
+            why, way = _changed(self._plan.source)
+            message = f"the transfer cannot go on: {why}, and what {where} has got cannot be taken back; {way}"
             raise CallFailed(failure("not-resumable", message))
         now.position, now.rows, now.chunks, now.bytes = {}, 0, 0, 0
         self._has = [0] * len(self._has)
+        for known in now.targets:
+            _forget_failures(known)
 
     def _is_stable(self, before: Any, identity: Any) -> bool:
         """Whether the source brings the same rows in the same order again."""
@@ -174,7 +210,7 @@ class Move:
         if found is None:
             await self._record(final=True)
             return
-        writing = [self._write(at, found["index"], found["chunks"]) for at in range(len(self._plan.targets))]
+        writing = [self._write(at, found) for at in range(len(self._plan.targets))]
         done = await asyncio.gather(*writing, return_exceptions=True)
         for error in done:
             if isinstance(error, BaseException):
@@ -195,37 +231,56 @@ class Move:
         part = await anext(self._parts, None)
         await self._do("feed", rows=msgspec.json.encode(part or []), ended=part is None)
 
-    async def _write(self, at: int, index: int, chunks: int) -> None:
+    async def _write(self, at: int, found: dict[str, Any]) -> None:
+        index, chunks, size = found["index"], found["chunks"], found["size"]
         if index < self._has[at]:
             return
-        target = self._plan.targets[at]
+        target, known = self._plan.targets[at], self._now.targets[at]
         try:
             reply = await self._do("write", target=at)
             if reply.value.get("requests"):
                 key = f"{self._call.key}/{at}/{index}"
                 await send(self._call, self._world, reply, key=key, auth=target.get("auth"))
+                known["rows"] += size
+                known["bytes"] = known.get("bytes", 0) + len(reply.blob)
         except CallFailed as error:
-            told = {**error.failure, "message": f"target {at + 1} ({target['kind']}): {error.failure['message']}"}
-            if target.get("on_error") != "warn":
-                raise CallFailed({**told, "target": at + 1}) from None
-            self._warned[at].append(told)
-            self._world.log(self._call, "stderr", f"warning: chunk {index}: {told['message']}\n")
+            self._world.log(self._call, "stderr", f"warning: chunk {index}: {self._warn(at, error)}\n")
         self._has[at] = index + chunks
+
+    def _warn(self, at: int, error: CallFailed) -> str:
+        """Remember what went wrong with a target, and how it is told. CallFailed: it is more than a warning."""
+        if error.failure.get("at") == "source":
+            raise error
+        target, known = self._plan.targets[at], self._now.targets[at]
+        message = f"target {at + 1} ({target['kind']}): {error.failure['message']}"
+        told = {**error.failure, "message": message, "target": at + 1}
+        if target.get("on_error") != "warn":
+            raise CallFailed(told) from None
+        known["failed"] = known.get("failed", 0) + 1
+        known.setdefault("error", told)
+        return message
 
     async def _record(self, *, final: bool) -> None:
         """Commit, and record how far it is."""
+        await self._commit(final=final)
+        self._now.final = final
+        await self._say()
+        self._recorded_at, self._rows_since = time.monotonic(), 0
+
+    async def _commit(self, *, final: bool = False) -> None:
         now = self._now
-        found = (await self._do("commit")).value
+        found = (await self._do("commit", final=final)).value
         for at, (known, told) in enumerate(zip(now.targets, found, strict=True)):
             # Of what was sent the host does not know whether it came.
-            sent = self._plan.targets[at]["kind"] == "http"
-            known |= {"chunks": self._has[at] if sent else told["chunks"], "rows": told["rows"]}
+            if self._plan.targets[at]["kind"] == "http":
+                known["chunks"], told["bytes"] = self._has[at], known.get("bytes", 0)
+            else:
+                known |= {"chunks": self._has[at] if known.get("failed") else told["chunks"], "rows": told["rows"]}
+            if told.get("paths"):
+                known["paths"] = told["paths"]
         now.bytes = sum(told["bytes"] for told in found)
         if self._whole and "offset" in now.position:
             now.part = round(min(1.0, now.position["offset"] / self._whole), 4)
-        now.final = final
-        await self._say()
-        self._recorded_at, self._rows_since = time.monotonic(), 0
 
     async def _say(self) -> None:
         await self._world.progress(self._call, msgspec.to_builtins(self._now))
@@ -242,33 +297,51 @@ class Move:
         return {"rows": now.rows, "chunks": now.chunks, "bytes": size, "targets": entries}
 
     async def _finished(self, at: int, target: dict[str, Any]) -> dict[str, Any]:
-        warned = self._warned[at]
-        if warned and target["mode"] == "replace":
-            # Not all of it is in, so nothing of it is shown.
-            with contextlib.suppress(CallFailed):
-                await self._do("abort", target=at)
-            return {"rows": 0, "ref": None, "failed": len(warned), "error": warned[0]}
-        more = {"failed": len(warned), "error": warned[0]} if warned else {}
+        known = self._now.targets[at]
+        found: dict[str, Any] = {"ref": None, "rows": 0}
         try:
-            found = (await self._do("finish", target=at)).value
+            if known.get("failed") and target["mode"] == "replace":
+                # Not all of it is in, so nothing of it is shown.
+                with contextlib.suppress(CallFailed):
+                    await self._do("abort", target=at)
+            else:
+                found = (await self._do("finish", target=at)).value
         except CallFailed as error:
-            told = {**error.failure, "message": f"target {at + 1} ({target['kind']}): {error.failure['message']}"}
-            if target.get("on_error") != "warn":
-                raise CallFailed({**told, "target": at + 1}) from None
-            return {"rows": 0, "ref": None, "failed": len(warned) + 1, "error": told}
+            self._world.log(self._call, "stderr", f"warning: {self._warn(at, error)}\n")
+        if target["kind"] == "http":
+            found |= {"rows": known["rows"], "bytes": known.get("bytes", 0)}
         if found["ref"] is not None:
             found = {**found, "ref": self._world.sealed(found["ref"])}
-        return {**found, **more}
+        return found | {key: known[key] for key in ("failed", "error") if key in known}
 
     async def _give_up(self) -> None:
         """Record what was committed, remove what must not be seen. A crash does neither, and is the same to the targets."""
 
         async def tidy() -> None:
             with contextlib.suppress(CallFailed):
-                await self._record(final=False)
-            for at in range(len(self._plan.targets)):
+                await self._commit()
+            for at, target in enumerate(self._plan.targets):
                 with contextlib.suppress(CallFailed):
                     await self._do("abort", target=at)
+                if target["mode"] == "replace":  # nothing of it is left, so the next attempt begins with it anew
+                    _forget_failures(self._now.targets[at])
+            await self._say()
 
         tidying = asyncio.ensure_future(tidy())
         await asyncio.wait([tidying], timeout=10)
+
+
+def _forget_failures(known: dict[str, Any]) -> None:
+    for key in ("failed", "error"):
+        known.pop(key, None)
+
+
+def _changed(source: dict[str, Any]) -> tuple[str, str]:
+    """Why a source may bring other rows than before, and what to do about it."""
+    modes = "use the mode upsert or replace"
+    if source["kind"] == "file":
+        return f"`{source['path']}` has changed since it began", f"bring the file back as it was, or {modes}"
+    if source["kind"] == "http":
+        return "the API may bring other rows than before", modes
+    order = "name unique columns in `source.order_by`"
+    return "its query may bring other rows than before, or in another order", f"{order}, or {modes}"

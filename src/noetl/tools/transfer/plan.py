@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,13 @@ from noetl.expr.value import value
 from noetl.ports import Call, World
 from noetl.tools.datahost.binding import rendered
 from noetl.tools.datahost.databases import LITTLE, config_of
+from noetl.tools.transfer.naming import Nameless, format_of
 
 _SIZE = 10_000
 #: of what restricts a task, the part that is for statements of ours too
 _OF_OURS = frozenset({"limits.memory_mb"})
 _MODES = ("insert", "append", "upsert", "replace")
-_FORMATS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".json": "json",
-    ".ndjson": "ndjson",
-    ".jsonl": "ndjson",
-    ".parquet": "parquet",
-}
+_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_ ]*(?:\(\s*\d+\s*(?:,\s*\d+\s*)?\))?(?:\[\])*")
 #: what each kind cannot do without
 _SOURCES = {"data": ("data",), "file": ("path",), "duckdb": (), "http": ("url",), "s3": ("path",)}
 _TARGETS = {"file": ("path",), "s3": ("path",), "duckdb": ("file", "table"), "http": ("url",)}
@@ -106,15 +101,27 @@ def _end(given: Any, what: str, kinds: Mapping[str, tuple[str, ...]]) -> dict[st
 def _source(given: dict[str, Any], world: World) -> dict[str, Any]:
     if given["kind"] == "file":
         path = _path(given["path"], world)
-        given |= {"path": path, "format": _format(given.get("format"), path)}
+        given |= {"path": path, "format": _format(given.get("format"), path), "columns": _columns(given)}
     elif given["kind"] == "s3":
-        given["format"] = _format(given.get("format"), str(given["path"]))
+        given |= {"format": _format(given.get("format"), str(given["path"])), "columns": _columns(given)}
     elif given["kind"] == "duckdb":
         given["file"] = _path(given["file"], world) if given.get("file") else None
         given["query"] = _query(given)
         order = given.get("order_by")
         given["order_by"] = [order] if isinstance(order, str) else order
     return given
+
+
+def _columns(given: Mapping[str, Any]) -> dict[str, str]:
+    columns = given.get("columns") or {}
+    if not isinstance(columns, Mapping):
+        raise Unfit("the source's `columns` must be a map of names to types")
+    for column, kind in columns.items():
+        if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
+            raise Unfit(
+                f"`source.columns.{column}`: {kind!r} is no type; BIGINT, DECIMAL(18, 2), VARCHAR and DATE are some"
+            )
+    return dict(columns)
 
 
 def _query(given: Mapping[str, Any]) -> tuple[str, list[Any]]:
@@ -140,10 +147,13 @@ def _target(given: dict[str, Any], what: str, world: World) -> dict[str, Any]:
         if mode == "upsert":
             raise Unfit(f"{what} is a file, in which rows cannot be updated: `mode` is append or replace")
         mode = "append" if mode == "insert" else mode
+    if kind == "s3" and isinstance(given["path"], str) and "body" not in given:
+        _format(given.get("format"), given["path"])
     if kind == "file":
         given["folder"] = str(world.folder.absolute())
         if isinstance(given["path"], str):
             given["path"] = _path(given["path"], world)
+            _format(given.get("format"), given["path"])
     elif kind == "duckdb":
         given["file"] = _path(given["file"], world)
         key = given.get("key")
@@ -158,14 +168,10 @@ def _path(given: Any, world: World) -> str:
 
 
 def _format(given: Any, path: str) -> str:
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    told = next((_FORMATS[suffix] for suffix in reversed(suffixes) if suffix in _FORMATS), None)
-    if given in (None, "json") and told == "ndjson":
-        return "ndjson"
-    found = given or told
-    if found is None:
-        raise Unfit(f"the format of `{path}` cannot be told by its name: give `format` (csv, json, parquet)")
-    return str(found)
+    try:
+        return format_of(path, given)
+    except Nameless as error:
+        raise Unfit(str(error)) from None
 
 
 def packed(tree: Any) -> Any:

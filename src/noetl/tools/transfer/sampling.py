@@ -14,6 +14,11 @@ _LARGEST = 2**63
 
 def columns_of(rows: Iterable[Any], first: int = 0) -> dict[str, str]:
     """The columns of rows in order of their appearance, each with a type that holds all of its values."""
+    return {key: sort or "VARCHAR" for key, sort in sorts_of(rows, first).items()}
+
+
+def sorts_of(rows: Iterable[Any], first: int = 0) -> dict[str, str | None]:
+    """The same; None: no row has a value there."""
     found: dict[str, str | None] = {}
     for number, row in enumerate(rows, first + 1):
         if not isinstance(row, dict):
@@ -21,8 +26,8 @@ def columns_of(rows: Iterable[Any], first: int = 0) -> dict[str, str]:
         for key, value in row.items():
             before = found.get(key)
             sort = _sort(value)
-            found[key] = sort if before is None else before if sort in (None, before) else _both(before, sort or "")
-    return {key: sort or "VARCHAR" for key, sort in found.items()}
+            found[key] = sort if before is None else before if sort is None else wider(before, sort)
+    return found
 
 
 def not_a_map(number: int, row: Any) -> Failing:
@@ -42,7 +47,10 @@ def _sort(value: Any) -> str | None:
     return "VARCHAR" if isinstance(value, str) else "JSON"
 
 
-def _both(one: str, other: str) -> str:
+def wider(one: str, other: str) -> str:
+    """A type that holds the values of both."""
+    if one == other:
+        return one
     numbers = {"BIGINT", "HUGEINT", "DOUBLE"}
     if {one, other} <= numbers:
         return "DOUBLE" if "DOUBLE" in (one, other) else "HUGEINT"

@@ -70,6 +70,7 @@ class Session:
             final=given["final"],
             notes=given["notes"][at],
             stream=given["stream"],
+            paths=recorded.get("paths", []),
         )
 
     # --- the source ------------------------------------------------------------------------------------------------------
@@ -106,7 +107,10 @@ class Session:
 
     def write(self, running: Running, at: int) -> tuple[dict[str, Any], bytes]:
         assert self.now is not None
-        target, connection = self.targets[at], self._cursor(running, at)
+        target, chunk = self.targets[at], self.now.chunk
+        if not chunk.size and not target.heeds_columns:
+            return {}, b""
+        connection = self._cursor(running, at)
         given = Given(
             self.index,
             self.index + self.now.chunks,
@@ -198,8 +202,9 @@ def open(running: Running, given: dict[str, Any]) -> dict[str, Any]:  # noqa: A0
     """Take up a transfer: which chunks each target has."""
     session = Session(running, given)
     try:
-        chunks = [target.open(running) for target in session.targets]
+        # The source first: its database may be a target too, under other restrictions, and is closed by then.
         about = session.open_source(running) if not given["final"] else {}
+        chunks = [target.open(running) for target in session.targets]
     except BaseException:
         session.close()
         raise
@@ -229,12 +234,17 @@ def write(running: Running, given: dict[str, Any]) -> tuple[dict[str, Any], byte
     return _sessions[given["session"]].write(running, given["target"])
 
 
-def commit(running: Running, given: dict[str, Any]) -> list[dict[str, int]]:
+def commit(running: Running, given: dict[str, Any]) -> list[dict[str, Any]]:
     """Make durable what the targets have."""
     targets: list[Target] = _sessions[given["session"]].targets
     for target in targets:
         target.commit(running)
-    return [{"chunks": target.chunks, "rows": target.rows, "bytes": target.bytes} for target in targets]
+    told: list[dict[str, Any]] = [
+        {"chunks": target.chunks, "rows": target.rows, "bytes": target.bytes} for target in targets
+    ]
+    if given["final"]:
+        return [{**one, "paths": target.paths} for one, target in zip(told, targets, strict=True)]
+    return told
 
 
 def finish(running: Running, given: dict[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import uuid
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
@@ -14,12 +15,14 @@ from noetl.rows.duck import literal, names
 from noetl.tools.datahost.databases import opened
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
-from noetl.tools.transfer.chunks import Chunk, Csv, Lines, Staged, Values
-from noetl.tools.transfer.diagnosis import uneven
+from noetl.tools.transfer.chunks import Chunk, Csv, Lines, Staged, Values, listed
+from noetl.tools.transfer.diagnosis import unclosed, uneven, unreadable
+from noetl.tools.transfer.exact import exact
+from noetl.tools.transfer.naming import is_zipped
+from noetl.tools.transfer.rewriting import in_utf8, one_a_line, open_text
 from noetl.tools.transfer.sampling import SAMPLE, columns_of
-from noetl.tools.transfer.splitting import pieces
+from noetl.tools.transfer.splitting import Piece, Unclosed, pieces
 
-_AT_ONCE = 10_000
 #: what is read at once has so many bytes, or is one chunk; DuckDB is quickest with as many rows as it keeps in a group
 _FILL = 4 << 20
 #: DuckDB's word for a part of a dialect that was not seen
@@ -58,28 +61,33 @@ class Fed(Source):
         self.total = given.get("total")
         self._scratch, self._size = scratch, size
         self._held: list[Any] = []
+        #: of those that are held, how many were handed on
+        self._gone = 0
         self._ended = False
         self._types: dict[str, str] | None = None
 
     def feed(self, rows: list[Any], *, ended: bool) -> None:
         """Take more rows."""
+        del self._held[: self._gone]
+        self._gone = 0
         self._held += rows
         self._ended = ended
 
     @property
     def wants(self) -> bool:
         """Whether there have to be more rows before there is a chunk."""
-        return not self._ended and len(self._held) <= self._size
+        return not self._ended and len(self._held) - self._gone <= self._size
 
     def chunks(self, running: Running, position: Mapping[str, Any], *, together: bool) -> Iterator[Read]:  # noqa: ARG002
         first, skip = 0, int(position.get("rows", 0))
-        while self._held:
-            some, self._held = self._held[: self._size], self._held[self._size :]
+        while self._gone < len(self._held):
+            some = self._held[self._gone : self._gone + self._size]
+            self._gone += len(some)
             start, first = first, first + len(some)
             if first <= skip:
                 continue
             chunk = Values(some, start, self._scratch, self._types)
-            yield Read(chunk, self._ended and not self._held, {"rows": first})
+            yield Read(chunk, self._ended and self._gone == len(self._held), {"rows": first})
             if self._types is None and self.total is None:
                 self._types = _quietly(chunk)
 
@@ -100,74 +108,98 @@ class Text(Source):
         self._scratch, self._size = scratch, size
         self._lines = given["format"] != "csv"
         self.identity = identity_of(self._path)
-        self.whole = self._path.stat().st_size if not self._zipped else None
+        self.whole = self._path.stat().st_size if not is_zipped(self._path) else None
         self._start, self._options = 0, ""
         self._quote: bytes | None = None
-        self._types = self._sample() if self._lines else self._sniff(running)
-
-    @property
-    def _zipped(self) -> bool:
-        return self._path.suffix == ".gz"
-
-    def _open(self) -> IO[bytes]:
-        if self._zipped:
-            return cast("IO[bytes]", gzip.open(self._path, "rb"))
-        return self._path.open("rb")
+        self._delimiter = b","
+        #: whether the columns are known without any row
+        self._named = False
+        self._one_column = False
+        found = self._sample() if self._lines else self._sniff(running, given)
+        self._types = typed(found, given.get("columns"), running)
 
     def _sample(self) -> dict[str, str]:
-        rows = []
-        with self._open() as file:
-            for number, line in zip(range(SAMPLE), file, strict=False):
-                if line.strip():
-                    rows.append(decoded(line, number + 1, self._path))
-        return columns_of(rows)
+        with open_text(self._path) as file:
+            if file.read(len(BOM_UTF8)) == BOM_UTF8:
+                self._start = len(BOM_UTF8)
+            file.seek(self._start)
+            rows = (decoded(line, number, self._path) for number, line in enumerate(file, 1) if line.strip())
+            return columns_of(islice(rows, SAMPLE))
 
-    def _sniff(self, running: Running) -> dict[str, str]:
+    def _sniff(self, running: Running, given: Mapping[str, Any]) -> dict[str, str]:
+        wanted = given.get("delimiter")
         with opened(running, None, {}) as connection:
-            found = connection.execute(
-                "SELECT Delimiter, Quote, Escape, NewLineDelimiter, Comment, SkipRows, HasHeader, Columns, DateFormat, "
-                "TimestampFormat FROM sniff_csv($1)",
-                [str(self._path)],
-            ).fetchone()
-        delimiter, quote, escape, newline, comment, skipped, header, columns, dates, times = found
-        problem = uneven(self._path, columns[0]["name"]) if len(columns) == 1 and not self._zipped else None
-        if problem is not None:
-            raise problem
-        quote, escape = (None if part in (_NONE, None, "") else part for part in (quote, escape))
-        if comment not in (_NONE, None, "") or skipped or escape not in (None, quote) or newline == "\\r":
-            raise Unsplittable
-        quote = quote or '"'
-        self._quote = quote.encode()
-        options = [
-            "auto_detect = false, header = false, null_padding = false",
-            f"delim = {literal(delimiter)}, quote = {literal(quote)}, escape = {literal(quote)}",
-        ]
-        options += [f"dateformat = {literal(dates)}"] if dates else []
-        options += [f"timestampformat = {literal(times)}"] if times else []
-        self._options = ", ".join(options)
-        self._start = self._behind_header() if header else 0
-        return {column["name"]: column["type"] for column in columns}
+            try:
+                found = connection.execute(
+                    "SELECT Delimiter, Quote, Escape, NewLineDelimiter, Comment, SkipRows, HasHeader, Columns, DateFormat, "
+                    f"TimestampFormat FROM sniff_csv($1{f', delim = {literal(wanted)}' if wanted else ''})",
+                    [str(self._path)],
+                ).fetchone()
+            except Exception as error:
+                raise unreadable(error, self._path) from error
+            delimiter, quote, escape, newline, comment, skipped, header, columns, dates, times = found
+            problem = None
+            if len(columns) == 1 and not wanted and not is_zipped(self._path):
+                problem = uneven(self._path, columns[0]["name"])
+            if problem is not None:
+                raise problem
+            quote, escape = (None if part in (_NONE, None, "") else part for part in (quote, escape))
+            if comment not in (_NONE, None, "") or skipped or escape not in (None, quote) or newline == "\\r":
+                raise Unsplittable
+            quote = quote or ("" if self._begins_with(b'"') else '"')
+            self._quote, self._delimiter = quote.encode() or None, delimiter.encode()
+            options = [
+                "auto_detect = false, header = false, null_padding = false",
+                f"delim = {literal(delimiter)}, quote = {literal(quote)}, escape = {literal(quote)}",
+            ]
+            options += [f"dateformat = {literal(dates)}"] if dates else []
+            options += [f"timestampformat = {literal(times)}"] if times else []
+            self._options = ", ".join(options)
+            self._named = bool(header)
+            self._one_column = len(columns) == 1
+            self._start = self._behind_header() if header else 0
+            types = {column["name"]: column["type"] for column in columns}
+            how = self._options.replace("header = false", f"header = {str(header).lower()}, ignore_errors = true")
+            texts = listed(dict.fromkeys(types, "VARCHAR"))
+            return exact(connection, f"read_csv({literal(str(self._path))}, {how}, columns = {texts})", types)
+
+    def _begins_with(self, mark: bytes) -> bool:
+        """Whether a mark was there to be seen, where the dialect was found out."""
+        with open_text(self._path) as file:
+            return mark in file.read(_FILL)
+
+    def _pieces(self, file: IO[bytes], offset: int, size: int, fill: int = 0) -> Iterator[Piece]:
+        nothing = b" \t\r\n" if self._lines else None if self._one_column else b"\r\n"
+        return pieces(file, offset, size, quote=self._quote, delimiter=self._delimiter, nothing=nothing, fill=fill)
 
     def _behind_header(self) -> int:
-        with self._open() as file:
-            first = next(pieces(file, 0, 1, quote=self._quote), None)
+        with open_text(self._path) as file:
+            first = next(self._pieces(file, 0, 1), None)
         return first.end if first is not None else 0
 
     def chunks(self, running: Running, position: Mapping[str, Any], *, together: bool) -> Iterator[Read]:  # noqa: ARG002
         offset, first = int(position.get("offset", self._start)), int(position.get("rows", 0))
-        with self._open() as file:
+        begun = first
+        with open_text(self._path) as file:
             file.seek(offset)
-            cut = pieces(file, offset, self._size, quote=self._quote, fill=_FILL if together else 0)
-            for number, piece in enumerate(cut):
-                path = self._scratch / f"chunk-{number % 4}"
-                path.write_bytes(piece.body)
-                chunk: Chunk
-                if self._lines:
-                    chunk = Lines(path, piece.rows, first, self._types)
-                else:
-                    chunk = Csv(path, piece.rows, first, self._types, self._options)
-                first += piece.rows
-                yield Read(chunk, piece.last, {"offset": piece.end, "rows": first}, -(-piece.rows // self._size))
+            number = -1
+            try:
+                for number, piece in enumerate(self._pieces(file, offset, self._size, _FILL if together else 0)):
+                    chunk = self._chunk(number, piece, first)
+                    first += piece.rows
+                    yield Read(chunk, piece.last, {"offset": piece.end, "rows": first}, -(-piece.rows // self._size))
+            except Unclosed as error:
+                raise unclosed(error, begun) from None
+        if number < 0 and not position and self._named:
+            empty = Piece(b"", 0, offset, last=True)
+            yield Read(self._chunk(0, empty, 0), last=True, position={"offset": offset, "rows": 0}, chunks=0)
+
+    def _chunk(self, number: int, piece: Piece, first: int) -> Chunk:
+        path = self._scratch / f"chunk-{number % 4}"
+        path.write_bytes(piece.body)
+        if self._lines:
+            return Lines(path, piece.rows, first, self._types)
+        return Csv(path, piece.rows, first, self._types, self._options)
 
 
 class Unsplittable(Exception):
@@ -192,6 +224,8 @@ class Query(Source):
 
     def chunks(self, running: Running, position: Mapping[str, Any], *, together: bool) -> Iterator[Read]:  # noqa: ARG002
         total = self.total or 0
+        if not total and not position:
+            yield Read(Staged(self._stage, 0, 0, 0, self._types), last=True, position={"rows": 0}, chunks=0)
         one = max(1, self._bytes * self._size // max(1, total))
         chunks = max(1, _FILL // one) if together else 1
         for first in range(int(position.get("rows", 0)), total, self._size * chunks):
@@ -218,33 +252,39 @@ def source_of(given: Mapping[str, Any], running: Running, scratch: Path, size: i
     if not path.is_file():
         what = "is a folder, not a file" if path.is_dir() else "is not there"
         raise Failing("fail", f"the source's file `{path}` {what}")
-    if given["format"] in ("csv", "ndjson"):
-        try:
-            return Text(given, scratch, size, running)
-        except Unsplittable:
-            return _staged(path, f"FROM read_csv({literal(str(path))})", running, given, size)
+    made = _of_file(in_utf8(path, given.get("encoding"), scratch), running, given, scratch=scratch, size=size)
+    made.identity = identity_of(path)
+    return made
+
+
+def _of_file(path: Path, running: Running, given: Mapping[str, Any], *, scratch: Path, size: int) -> Source:
     if given["format"] == "parquet":
-        return _staged(path, f"FROM read_parquet({literal(str(path))})", running, given, size)
-    return _array(path, running, given, scratch=scratch, size=size)
+        return Query(f"FROM read_parquet({literal(str(path))})", [], running, given=given, size=size)
+    if given["format"] == "json":
+        path = one_a_line(path, running, given["config"], scratch)
+    try:
+        kind = "csv" if given["format"] == "csv" else "ndjson"
+        return Text({**given, "path": str(path), "format": kind}, scratch, size, running)
+    except Unsplittable:
+        options = [f"delim = {literal(given['delimiter'])}"] if given.get("delimiter") else []
+        options += [f"types = {listed(given['columns'])}"] if given.get("columns") else []
+        query = f"FROM read_csv({', '.join([literal(str(path)), *options])})"
+        return Query(query, [], running, given=given, size=size)
 
 
-def _staged(path: Path, query: str, running: Running, given: Mapping[str, Any], size: int) -> Source:
-    made = Query(query, [], running, given=given, size=size)
-    made.identity = identity_of(path)
-    return made
-
-
-def _array(path: Path, running: Running, given: Mapping[str, Any], *, scratch: Path, size: int) -> Source:
-    """A JSON file that is an array: its objects are written one a line first."""
-    lines = scratch / "array.ndjson"
-    with opened(running, None, given["config"]) as connection, lines.open("wb") as file:
-        query = "SELECT json(json) FROM read_json_objects($1, format = 'auto')"
-        connection.execute(query, [str(path)])
-        while some := connection.fetchmany(_AT_ONCE):
-            file.write(b"".join(row[0].encode() + b"\n" for row in some))
-    made = Text({**given, "path": str(lines), "format": "ndjson"}, scratch, size, running)
-    made.identity = identity_of(path)
-    return made
+def typed(found: dict[str, str], given: Any, running: Running) -> dict[str, str]:
+    """The types of columns, some of which the author gives. Failing: there is no such column or type."""
+    for column, kind in (given or {}).items():
+        if column not in found:
+            has = ", ".join(f"`{key}`" for key in found) or "no columns"
+            raise Failing("type", f"`source.columns` names `{column}`, the file has {has}")
+        with opened(running, None, {}) as connection:
+            try:
+                connection.execute(f"SELECT CAST(NULL AS {kind})")
+            except Exception as error:
+                said = str(error).splitlines()[0].partition(": ")[2]
+                raise Failing("type", f"`source.columns.{column}`: {said}") from error
+    return {**found, **(given or {})}
 
 
 def identity_of(path: Path) -> list[int]:

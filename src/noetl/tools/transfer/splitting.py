@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 _BLOCK = 1 << 18
+#: no row is longer, for DuckDB reads none that is half as long; so a quote that is open for as long is never closed
+_LONGEST = 4 << 20
+
+
+class Unclosed(Exception):
+    """A quote that is opened and not closed, `rows` rows behind the place where reading began."""
+
+    def __init__(self, text: bytes) -> None:
+        super().__init__("a quote is opened and never closed")
+        self.text = text
+        self.rows = 0
 
 
 class Piece(NamedTuple):
@@ -19,32 +31,77 @@ class Piece(NamedTuple):
     last: bool
 
 
-def pieces(file: IO[bytes], start: int, size: int, *, quote: bytes | None, fill: int = 0) -> Iterator[Piece]:
+def pieces(
+    file: IO[bytes],
+    start: int,
+    size: int,
+    *,
+    quote: bytes | None,
+    delimiter: bytes = b",",
+    nothing: bytes | None = b"\r\n",
+    fill: int = 0,
+) -> Iterator[Piece]:
     """The rows of a file from a place on, so many at once. A line is a row, unless its `quote` is not closed.
 
-    A piece has `size` rows, or the smallest multiple of it that takes `fill` bytes.
+    A quote opens a field at the beginning of one alone. A line that has no more than bytes of `nothing` is no row; None:
+    every line is one. A piece has `size` rows, or the smallest multiple of it that takes `fill` bytes.
     """
     held: list[bytes] = []
-    rows, length, offset = 0, 0, start
+    rows, length, offset, before = 0, 0, start, 0
     waiting: Piece | None = None
-    for block in _blocks(file, quote):
-        for body, count in (
-            [(block.text, block.rows)] if _whole(block, rows, length, size, fill) else block.cut(size, rows)
-        ):
-            held.append(body)
-            rows += count
-            length += len(body)
-            if not rows or rows % size or length < fill:
-                continue
-            offset += length
-            if waiting is not None:
-                yield waiting
-            waiting = Piece(b"".join(held), rows, offset, last=False)
-            held, rows, length = [], 0, 0
+    try:
+        for block in _blocks(file, _Rules(quote, delimiter, nothing)):
+            whole = _whole(block, rows, length, size, fill)
+            for body, count in [(block.text, block.rows)] if whole else block.cut(size, rows):
+                held.append(body)
+                rows += count
+                before += count
+                length += len(body)
+                if not rows or rows % size or length < fill:
+                    continue
+                offset += length
+                if waiting is not None:
+                    yield waiting
+                waiting = Piece(b"".join(held), rows, offset, last=False)
+                held, rows, length = [], 0, 0
+    except Unclosed as error:
+        error.rows += before
+        raise
     if waiting is not None:
         yield waiting._replace(last=not rows)
     if rows:
         yield Piece(b"".join(held), rows, offset + length, last=True)
+
+
+class _Rules:
+    """How the rows of a file are told apart."""
+
+    def __init__(self, quote: bytes | None, delimiter: bytes, nothing: bytes | None) -> None:
+        self.quote, self.nothing = quote, nothing
+        if quote is not None:
+            q, d = re.escape(quote), re.escape(delimiter)
+            plain = b"[^\\n" + d + b"]*+" if len(delimiter) == 1 else b"(?:(?!" + d + b")[^\\n])*+"
+            field = b"(?:" + q + b"(?:[^" + q + b"]++|" + q + q + b")*+" + q + b"|(?!" + q + b"))" + plain
+            row = b"(?:" + field + d + b")*+" + field + b"(?:\\n|\\Z)"
+            self._row, self._rows = re.compile(row), re.compile(row + b"|[\\s\\S]++")
+
+    def rows(self, text: bytes) -> tuple[list[bytes], bytes]:
+        """The rows of whole lines, and what is left because a quote is still open."""
+        found = self._rows.findall(text)
+        while found and not found[-1]:
+            found.pop()
+        open_row = found.pop() if found and not self._row.fullmatch(found[-1]) else b""
+        return found, open_row
+
+    def is_row(self, line: bytes) -> bool:
+        """Whether a line holds anything."""
+        return self.nothing is None or bool(line.strip(self.nothing))
+
+    def are_rows(self, text: bytes) -> bool:
+        """Whether all lines do, as far as that is quickly told."""
+        if self.nothing is None:
+            return True
+        return text[:1] not in self.nothing and not any(b"\n%c" % byte in text for byte in self.nothing)
 
 
 class _Block(NamedTuple):
@@ -52,6 +109,7 @@ class _Block(NamedTuple):
 
     text: bytes
     rows: int
+    rules: _Rules
     lines: list[bytes] | None = None
 
     def cut(self, size: int, rows: int) -> Iterator[tuple[bytes, int]]:
@@ -61,7 +119,7 @@ class _Block(NamedTuple):
         while at < len(lines):
             some = lines[at : at + size - rows % size]
             at += len(some)
-            count = sum(1 for line in some if line.strip(b"\r\n"))
+            count = sum(map(self.rules.is_row, some))
             yield b"".join(some), count
             rows += count
 
@@ -73,7 +131,8 @@ def _whole(block: _Block, rows: int, length: int, size: int, fill: int) -> bool:
     return length + len(block.text) < fill or rows % size + block.rows < size
 
 
-def _blocks(file: IO[bytes], quote: bytes | None) -> Iterator[_Block]:
+def _blocks(file: IO[bytes], rules: _Rules) -> Iterator[_Block]:
+    quote = rules.quote
     others = bytes(set(range(256)) - {*b"\r\n", *(quote or b"")})
     rest = b""
     while some := file.read(_BLOCK):
@@ -85,16 +144,20 @@ def _blocks(file: IO[bytes], quote: bytes | None) -> Iterator[_Block]:
         # Of what ends lines and quotes alone, which is short, everything can be told but whether lines are empty.
         marks = text.translate(None, others)
         if quote is not None and _has_open(marks, quote):
-            lines, open_row = _joined(_lines(text), quote)
+            lines, open_row = rules.rows(text)
             rest = open_row + rest
             if lines:
-                yield _Block(b"".join(lines), len(lines), lines)
-        elif text[:1] in b"\r\n" or b"\n\n" in text or (b"\r" in marks and b"\n\r" in text):
-            yield _Block(text, 0, _lines(text))
+                yield _Block(b"".join(lines), len(lines), rules, lines)
+            if len(open_row) > _LONGEST:
+                raise Unclosed(open_row)
+        elif rules.are_rows(text):
+            yield _Block(text, marks.count(b"\n"), rules)
         else:
-            yield _Block(text, marks.count(b"\n"))
+            yield _Block(text, 0, rules, _lines(text))
     if rest:
-        yield _Block(rest, 1, [rest])
+        if quote is not None and rules.rows(rest)[1]:
+            raise Unclosed(rest)
+        yield _Block(rest, 1, rules, [rest])
 
 
 def _has_open(marks: bytes, quote: bytes) -> bool:
@@ -106,19 +169,3 @@ def _lines(text: bytes) -> list[bytes]:
     """Lines that end with `\\n`: a carriage return alone ends none."""
     parts = text.split(b"\n")
     return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
-
-
-def _joined(lines: list[bytes], quote: bytes) -> tuple[list[bytes], bytes]:
-    """Lines put together while a quote is open, and what is still open at the end."""
-    rows: list[bytes] = []
-    open_row: list[bytes] = []
-    for line in lines:
-        odd = line.count(quote) & 1
-        if not open_row and not odd:
-            rows.append(line)
-            continue
-        open_row.append(line)
-        if odd and len(open_row) > 1:
-            rows.append(b"".join(open_row))
-            open_row = []
-    return rows, b"".join(open_row)

@@ -6,9 +6,7 @@ written where they belong. Notes beside say how far each file is, so that half a
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,9 @@ from typing import Any
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.mapping import rendered
-from noetl.tools.transfer.targets.formats import FORMATS, Format
-from noetl.tools.transfer.targets.notes import Notes
+from noetl.tools.transfer.naming import Nameless, format_of
+from noetl.tools.transfer.targets.formats import FORMATS, Announce, Format, schema_of
+from noetl.tools.transfer.targets.notes import Note, Notes
 from noetl.tools.transfer.targets.target import Given, Surroundings, Target
 
 #: a file of more bytes is not read again to tell its digest
@@ -33,17 +32,50 @@ class Files(Target):
         self._written: dict[str, Format] = {}
         self._finished = False
 
-    def open(self, running: Running) -> int:  # noqa: ARG002
+    def open(self, running: Running) -> int:
         if not self._notes.load():
             self._finished = self.around.final
-            if self._finished or self._appends():
+            if self._finished:
                 self.chunks, self.rows = self.around.recorded, self.around.rows
+            elif self.around.recorded and self._appends():
+                raise _unnoted(self.given["path"])
             return self.chunks
-        for path, note in self._notes.files.items():
-            self._format(path).cut(note.size, self._notes.chunks)
+        if not self.around.final and not all(self._format(path).has(note.size) for path, note in self._noted()):
+            # What was noted is not there; where it was to be seen, nobody can say what happened to it.
+            self._refuse_if_seen()
+            self.restart(running)
+            return 0
+        for path, note in self._noted():
+            made = self._format(path)
+            if self.around.final and made.in_place:
+                continue  # all of it is in
+            if made.size > note.size and not self._is_alone(made, note):
+                raise _shared(path)
+            made.cut(note.size, self._notes.chunks)
         self.chunks = self._notes.chunks
         self.rows = sum(note.rows for note in self._notes.files.values())
         return self.chunks
+
+    def _noted(self) -> list[tuple[str, Note]]:
+        return list(self._notes.files.items())
+
+    def _is_alone(self, made: Format, note: Note) -> bool:
+        """Whether nobody else has written to a file that is appended to, as far as its length tells."""
+        return not made.in_place or (not note.shared and note.size <= made.size <= max(note.size, note.until))
+
+    def _refuse_if_seen(self) -> None:
+        for path, _ in self._noted():
+            if self._format(path).in_place:
+                raise _shared(path)
+
+    @property
+    def heeds_columns(self) -> bool:
+        return super().heeds_columns and isinstance(self.given["path"], str)
+
+    @property
+    def paths(self) -> list[str]:
+        """The files, where not the configuration but the chunks say which there are."""
+        return [] if isinstance(self.given["path"], str) else list(self._written)
 
     def _appends(self) -> bool:
         """Whether what an attempt that failed has written is still there, and meant to be."""
@@ -54,7 +86,9 @@ class Files(Target):
     def restart(self, running: Running) -> bool:  # noqa: ARG002
         if not self._notes.files and self.chunks:
             return False
-        for path, note in self._notes.files.items():
+        if not all(self._is_alone(self._format(path), note) for path, note in self._noted()):
+            return False
+        for path, note in self._noted():
             self._format(path).undo(note.before)
         self._notes.forget()
         self._written.clear()
@@ -66,7 +100,8 @@ class Files(Target):
         if made is None:
             made = self._written[path] = self._new_format(path)
             note = self._notes.files.get(path)
-            made.columns = note.columns if note is not None else None
+            if note is not None:
+                made.columns, made.types = note.columns, note.types
         return made
 
     def _new_format(self, path: str) -> Format:
@@ -93,14 +128,25 @@ class Files(Target):
             return {}, b""
         path = self._place(str(rendered(self.given["path"], {**self.around.scopes, "chunk": given.about})))
         made = self._format(path)
-        before = self._begin(path) if path not in self._notes.files else 0
-        size = made.add(given, self.projection)
-        self._notes.add(
-            chunk=given.following - 1, path=path, size=size, rows=given.chunk.size, before=before, columns=made.columns
-        )
+        if path not in self._notes.files:
+            before = self._begin(path)
+            # Before the first byte: a crash in the first chunk must find out where that began.
+            self._notes.add(chunk=given.index - 1, path=path, size=before, rows=0, before=before, columns=made.columns)
+        size = made.add(given, self.projection, self._announce(given, path) if made.in_place else None)
+        last = given.following - 1
+        self._notes.add(chunk=last, path=path, size=size, rows=given.chunk.size, columns=made.columns, types=made.types)
         self.chunks = given.following
         self.rows += given.chunk.size
         return {}, b""
+
+    def _announce(self, given: Given, path: str) -> Announce:
+        """Notes how long a file is going to be, so that what others add to it is told apart from half a chunk."""
+
+        def announce(start: int, until: int) -> None:
+            size = self._notes.files[path].size
+            self._notes.add(chunk=given.index - 1, path=path, size=size, rows=0, until=until, shared=start != size)
+
+        return announce
 
     def finish(self, running: Running) -> dict[str, Any] | None:
         path = self.given["path"]
@@ -109,32 +155,54 @@ class Files(Target):
                 self._begin(path)
             self._publish(running)
             self._notes.forget()
-        paths = list(self._written) or ([path] if isinstance(path, str) else [])
+        paths = list(self._written) or ([path] if isinstance(path, str) else list(self.around.paths))
         if not paths or not all(Path(one).is_file() for one in paths):
             return None
         self.bytes = sum(Path(one).stat().st_size for one in paths)
-        return _reference(paths, self.rows, self.bytes, self._format(paths[0]).content_type)
+        formats = [self._format(one) for one in paths]
+        return _reference(paths, self.rows, self.bytes, formats[0].content_type, schema_of(formats))
 
     def abort(self, running: Running) -> None:  # noqa: ARG002
+        if self._appends():
+            for path, note in self._notes.files.items():  # what is noted stays, and another attempt goes on behind it
+                self._format(path).cut(note.size, self._notes.chunks)
+            return
         for path in self._notes.files:
             self._format(path).abandon()
         self._notes.forget()
 
 
+def _unnoted(path: Any) -> Failing:
+    shown = path if isinstance(path, str) else path.source
+    return Failing(
+        "not-resumable",
+        f"the transfer cannot go on: how far it was in `{shown}` was noted in the result store, and the notes are gone; take "
+        "out the rows of this run and start a new one, or use the mode replace",
+    )
+
+
 def _format_of(path: str, given: Any) -> str:
-    """The format of a file; lines of JSON are told by the name alone."""
-    suffixes = [part.lower() for part in Path(path).suffixes]
-    if given in (None, "json") and any(suffix in (".ndjson", ".jsonl") for suffix in suffixes):
-        return "ndjson"
-    found = given or next((suffix[1:] for suffix in reversed(suffixes) if suffix[1:] in FORMATS), None)
-    if found not in FORMATS:
-        raise Failing("fail", f"the format of `{path}` cannot be told by its name: give `format` (csv, json, parquet)")
-    return str(found)
+    try:
+        return format_of(path, given)
+    except Nameless as error:
+        raise Failing("fail", str(error)) from None
 
 
-def _reference(paths: list[str], rows: int, size: int, content_type: str) -> dict[str, Any]:
+def _shared(path: str) -> Failing:
+    return Failing(
+        "not-resumable",
+        f"the transfer cannot go on: somebody else has written to `{path}` since, and what is whose cannot be told; take out "
+        "the rows of this run and start a new one, or write a file of its own",
+    )
+
+
+def _reference(
+    paths: list[str], rows: int, size: int, content_type: str, schema: dict[str, str] | None
+) -> dict[str, Any]:
     locator: dict[str, Any] = {"file": paths[0]} if len(paths) == 1 else {"files": paths}
     meta: dict[str, Any] = {"content_type": content_type, "bytes": size, "rows": rows}
+    if schema:
+        meta["schema"] = schema
     if len(paths) == 1 and (digest := digest_of(Path(paths[0]))) is not None:
         meta["sha256"] = digest
     return {"type": "blob", "locator": locator, "auth_reference": None, "meta": meta}
@@ -148,12 +216,3 @@ def digest_of(path: Path) -> str | None:
         return None
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def remove(path: Path) -> None:
-    """Remove a file or a folder, if it is there."""
-    with contextlib.suppress(FileNotFoundError):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()

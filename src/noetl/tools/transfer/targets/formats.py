@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import io
 import os
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import msgspec
 
@@ -19,15 +21,23 @@ from noetl.rows.jsonsql import text_row
 from noetl.rows.parquetsql import parquet_row
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.text import as_text
-from noetl.tools.transfer.chunks import Chunk, Csv, Lines
-from noetl.tools.transfer.diagnosis import explained
+from noetl.tools.transfer.chunks import Chunk, Csv
+from noetl.tools.transfer.diagnosis import explained, misfit
 from noetl.tools.transfer.mapping import Column, Mapped, Projection
-from noetl.tools.transfer.sampling import not_a_map
+from noetl.tools.transfer.naming import delimiter_of, is_zipped
+from noetl.tools.transfer.sampling import columns_of, not_a_map, sorts_of, wider
 from noetl.tools.transfer.targets.target import Given
+
+_BLOCK = 1 << 20
+_QUOTE = '"'
+#: what a cell has to stand in quotes for, whatever separates it from the next
+_needs_quotes = re.compile(r'^$|[",\t\r\n]|^\s|\s$').search
+#: hears how many bytes a file has, and how many it is going to have
+Announce = Callable[[int, int], None]
 
 
 class Format:
-    """One file."""
+    """One file. Chunks are added as a whole or not at all; of one that ends with `.gz` each is packed by itself."""
 
     content_type = JSON
     #: whether appending is done where the file is
@@ -40,26 +50,65 @@ class Format:
         self.work = path if self.in_place else path.with_name(f".{path.name}.{token}.part")
         #: the columns, where they are the same for all rows
         self.columns: list[str] | None = None
+        #: of a format whose cells are text: by column the type that this text is of; None: that is not known
+        self.types: dict[str, str] | None = None
 
     def begin(self) -> int:
         """Before the first chunk: bytes that were there before."""
         if self.in_place:
-            return self.path.stat().st_size if self.path.exists() else 0
+            return self.size
         self.work.write_bytes(b"")
         return 0
 
-    def add(self, given: Given, projection: Projection) -> int:
-        """Add a chunk: bytes that the file has now."""
-        with self.work.open("ab") as file:
-            self._put(file, given, projection)
+    @property
+    def size(self) -> int:
+        """Bytes that were written, and were there before where it is appended to."""
+        return self.work.stat().st_size if self.work.exists() else 0
+
+    def add(self, given: Given, projection: Projection, announce: Announce | None = None) -> int:
+        """Add a chunk: bytes that the file has now. `announce` hears before how many it has and will have."""
+        start = self.size
+        body = self._body(given, projection, start)
+        if self.in_place and body and self._is_cut_off():
+            body = b"\n" + body
+        if body:
+            body = self._packed(body)
+        if announce is not None:
+            announce(start, start + len(body))
+        with self.work.open("ab", buffering=0) as file:
+            try:
+                _write(file, body)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.truncate(self.work, start)
+                raise
             return file.tell()
 
-    def _put(self, file: IO[bytes], given: Given, projection: Projection) -> None:
+    def _body(self, given: Given, projection: Projection, start: int) -> bytes:
+        """What a chunk adds to a file that has `start` bytes."""
         raise NotImplementedError
+
+    def _packed(self, body: bytes) -> bytes:
+        return gzip.compress(body, 6, mtime=0) if is_zipped(self.path) else body
+
+    def _opened(self) -> IO[bytes]:
+        return cast("IO[bytes]", gzip.open(self.path)) if is_zipped(self.path) else self.path.open("rb")
+
+    def _is_cut_off(self) -> bool:
+        """Whether the last line has no end, so that another one must not follow at once."""
+        if is_zipped(self.path) or not self.size:
+            return False
+        with self.path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+
+    def has(self, size: int) -> bool:
+        """Whether what was noted to be in it is there."""
+        return self.size >= size
 
     def cut(self, size: int, chunks: int) -> None:  # noqa: ARG002
         """Back to how long it was noted to be."""
-        if self.work.exists():
+        if self.size > size:
             os.truncate(self.work, size)
 
     def undo(self, before: int) -> None:
@@ -87,43 +136,42 @@ class JsonLines(Format):
     content_type = NDJSON
     in_place = True
 
-    def _put(self, file: IO[bytes], given: Given, projection: Projection) -> None:
-        for body in bodies(given, projection):
-            file.write(body)
-            file.write(b"\n")
+    def _body(self, given: Given, projection: Projection, start: int) -> bytes:  # noqa: ARG002
+        return b"".join(body + b"\n" for body in bodies(given, projection))
 
 
 class JsonArray(Format):
     """One JSON array. To append to one is to write it anew."""
 
     def begin(self) -> int:
-        kept = self.path.read_bytes().rstrip() if self.append and self.path.exists() else b""
-        if kept and not (kept.startswith(b"[") and kept.endswith(b"]")):
-            raise Failing("type", f"`{self.path}` holds no JSON array that could be appended to")
-        self.work.write_bytes(kept[:-1].rstrip() if kept else b"[")
+        if not self.append or not self.path.exists():
+            self.work.write_bytes(self._packed(b"["))
+            return 0
+        with self._opened() as old, self.work.open("wb") as new:
+            kept = _but_the_end(old, self.path)
+            for first, block in enumerate(kept):
+                if not first and not block.startswith(b"["):
+                    raise _no_array(self.path)
+                new.write(self._packed(block))
         return 0
 
-    def _put(self, file: IO[bytes], given: Given, projection: Projection) -> None:
-        first = file.tell() == 1
-        for body in bodies(given, projection):
-            file.write(b"\n" if first else b",\n")
-            file.write(body)
-            first = False
+    def _body(self, given: Given, projection: Projection, start: int) -> bytes:
+        rows = b",\n".join(bodies(given, projection))
+        if not rows:
+            return b""
+        return (b"\n" if start == len(self._packed(b"[")) else b",\n") + rows
 
     def publish(self) -> None:
         if self.work.exists():
-            with self.work.open("r+b") as file:
-                file.seek(0, os.SEEK_END)
-                if file.tell():
-                    file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"]" or file.tell() == 1:
-                    file.seek(0, os.SEEK_END)
-                    file.write(b"\n]\n" if file.tell() > 1 else b"]\n")
+            # An end that an earlier attempt has written was cut off when this one began.
+            empty = self.size == len(self._packed(b"["))
+            with self.work.open("ab") as file:
+                file.write(self._packed(b"]\n" if empty else b"\n]\n"))
         super().publish()
 
 
 class CsvText(Format):
-    """Comma-separated values with a header."""
+    """Comma-separated values with a header; tabs separate those of a `.tsv`."""
 
     content_type = "text/csv"
     in_place = True
@@ -131,42 +179,62 @@ class CsvText(Format):
     def begin(self) -> int:
         before = super().begin()
         if before:
-            with self.path.open(newline="", encoding="utf-8") as file:
-                self.columns = next(csv.reader(file), None)
+            with self._opened() as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+                self.columns = next(csv.reader(text, delimiter=delimiter_of(self.path)), None)
+        else:
+            self.types = {}
         return before
 
-    def _put(self, file: IO[bytes], given: Given, projection: Projection) -> None:
+    def _body(self, given: Given, projection: Projection, start: int) -> bytes:
         chunk = given.chunk
-        header = file.tell() == 0
+        header = start == 0
         if chunk.in_sql and not projection.per_row:
             mapped = projection.of(chunk, given.about, given.connection)
-            self._settle(header, [one.name for one in mapped.columns], mapped.chunk, given.connection)
-            file.write(_csv_of(mapped, self.columns or [], given, header=header))
-            return
+            self._settle([one.name for one in mapped.columns], mapped.chunk)
+            self._see_columns(mapped)
+            return _csv_of(mapped, self.columns or [], given, header=header, delimiter=delimiter_of(self.path))
         rows = projection.rows(chunk, given.about, given.connection)
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+        types = sorts_of(rows, chunk.first)
+        self._see(types)
         if self.columns is None:
-            self.columns = _keys(rows, chunk.first)
-        if header:
-            writer.writerow(self.columns)
+            self.columns = list(types)
+        written = [self._line(self.columns)] if header else []
         known = set(self.columns)
         for number, row in enumerate(rows, chunk.first + 1):
             if not isinstance(row, dict):
                 raise not_a_map(number, row)
             if not known.issuperset(row):
                 raise self._surplus(next(key for key in row if key not in known), number)
-            writer.writerow([as_text(row.get(key)) for key in self.columns])
-        file.write(text.getvalue().encode())
+            written.append(self._line([None if row.get(key) is None else as_text(row[key]) for key in self.columns]))
+        return "".join(written).encode()
 
-    def _settle(self, header: bool, columns: list[str], chunk: Chunk, connection: Any) -> None:  # noqa: FBT001
+    def _line(self, cells: Sequence[str | None]) -> str:
+        """A row; what is empty is in quotes, what is not there has none."""
+        shown = (
+            "" if cell is None else f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if _needs_quotes(cell) else cell
+            for cell in cells
+        )
+        return delimiter_of(self.path).join(shown) + "\n"
+
+    def _see_columns(self, mapped: Mapped) -> None:
+        known = mapped.chunk.columns()
+        if isinstance(mapped.chunk, Csv):
+            self.types = None  # text is written as it was, and is of the type that one takes it for
+            return
+        self._see({one.name: known[one.source] if one.source else _sort(one.value) for one in mapped.columns})
+
+    def _see(self, types: Mapping[str, str | None]) -> None:
+        """Take note of the types of more rows."""
+        seen = self.types
+        for column, kind in types.items():
+            if seen is not None and kind is not None:
+                seen[column] = wider(seen.get(column, kind), kind)
+
+    def _settle(self, columns: list[str], chunk: Chunk) -> None:
         if self.columns is None:
             self.columns = columns
-        surplus = set(columns) - set(self.columns)
-        if isinstance(chunk, Lines) and not header:
-            surplus |= chunk.keys(connection) - set(chunk.columns())
-        if surplus:
-            raise self._surplus(min(surplus), chunk.first + 1)
+        if surplus := set(columns) - set(self.columns):
+            raise self._surplus(min(surplus), chunk.row_with(min(surplus)) or chunk.first + 1)
 
     def _surplus(self, key: str, row: int) -> Failing:
         has = ", ".join(f"`{column}`" for column in self.columns or ())
@@ -179,14 +247,20 @@ class Parquet(Format):
 
     content_type = PARQUET
 
+    def __init__(self, path: Path, token: str, *, append: bool) -> None:
+        super().__init__(path, token, append=append)
+        #: the types that columns have since the first chunk that has them
+        self._types: dict[str, str] | None = None
+
     def begin(self) -> int:
+        self.abandon()  # parts of an attempt that nobody knows of any more
         self.work.mkdir(parents=True, exist_ok=True)
         return 0
 
     def _part(self, index: int) -> Path:
         return self.work / f"{index:09}.parquet"
 
-    def add(self, given: Given, projection: Projection) -> int:
+    def add(self, given: Given, projection: Projection, announce: Announce | None = None) -> int:  # noqa: ARG002
         mapped = projection.of(given.chunk, given.about, given.connection)
         part = self._part(given.index)
         connection = given.connection
@@ -195,12 +269,38 @@ class Parquet(Format):
         chosen = ", ".join(_chosen(one) for one in mapped.columns)
         try:
             described = connection.execute(f"SELECT {chosen} FROM {source} LIMIT 0").description
+            as_before = self._settle({column[0]: str(column[1]) for column in described}, mapped, connection)
+            chosen = ", ".join(_chosen(one, as_before.get(one.name)) for one in mapped.columns)
+            described = connection.execute(f"SELECT {chosen} FROM {source} LIMIT 0").description
             row = parquet_row([(column[0], column[1]) for column in described])
             connection.execute(f"COPY (SELECT {row} FROM (SELECT {chosen} FROM {source})) TO {literal(str(part))}")
         except Exception as error:
             wanted = {one.source: types[one.source] for one in mapped.columns if one.source}
             raise explained(error, mapped.chunk, connection, wanted) from error
         return part.stat().st_size
+
+    def _settle(self, found: dict[str, str], mapped: Mapped, connection: Any) -> dict[str, str]:
+        """The columns that are to be cast to the type they had in earlier chunks. Failing: a value does not fit that."""
+        if self._types is None:
+            self._types = self._noted_types(connection)
+        cast = {key: self._types[key] for key, kind in found.items() if self._types.setdefault(key, kind) != kind}
+        for one in mapped.columns:
+            if one.name in cast and one.source:
+                odd = misfit(mapped.chunk, connection, one.source, cast[one.name])
+                if odd is not None:
+                    raise odd
+        return cast
+
+    def _noted_types(self, connection: Any) -> dict[str, str]:
+        """The types of what an earlier attempt wrote, and of what it is appended to."""
+        files = [*([self.path] if self.append and self.path.exists() else []), *sorted(self.work.glob("*.parquet"))]
+        if not files:
+            return {}
+        source = f"read_parquet({literal([str(one) for one in files])}, union_by_name = true)"
+        return {one[0]: str(one[1]) for one in connection.execute(f"FROM {source} LIMIT 0").description}
+
+    def has(self, size: int) -> bool:  # noqa: ARG002
+        return self.work.is_dir()
 
     def cut(self, size: int, chunks: int) -> None:  # noqa: ARG002
         for part in self.work.glob("*.parquet"):
@@ -242,7 +342,7 @@ def bodies(given: Given, projection: Projection) -> Sequence[bytes]:
     return given.chunk.bodies(given.connection, ", ".join(_chosen(one) for one in mapped.columns))
 
 
-def _csv_of(mapped: Mapped, columns: list[str], given: Given, *, header: bool) -> bytes:
+def _csv_of(mapped: Mapped, columns: list[str], given: Given, *, header: bool, delimiter: str) -> bytes:
     """A chunk as CSV, made by DuckDB; text that came out of CSV is written as it was."""
     chunk, connection = mapped.chunk, given.connection
     types = chunk.columns()
@@ -256,7 +356,8 @@ def _csv_of(mapped: Mapped, columns: list[str], given: Given, *, header: bool) -
         row = text_row([(column[0], column[1]) for column in described])
         query = f"SELECT {row} FROM (SELECT {chosen} FROM {source})"
         head = "true" if header else "false"
-        connection.execute(f"COPY ({query}) TO {literal(str(path))} (FORMAT csv, HEADER {head})")
+        how = f"FORMAT csv, HEADER {head}, DELIMITER {literal(delimiter)}, COMPRESSION none"
+        connection.execute(f"COPY ({query}) TO {literal(str(path))} ({how})")
         return path.read_bytes()
     except Exception as error:
         raise explained(error, chunk, connection, {**types, **as_written}) from error
@@ -264,20 +365,53 @@ def _csv_of(mapped: Mapped, columns: list[str], given: Given, *, header: bool) -
         path.unlink(missing_ok=True)
 
 
-def _chosen(column: Column) -> str:
-    if column.source:
-        return f"{name(column.source)} AS {name(column.name)}"
-    return f"{literal(column.value)} AS {name(column.name)}"
+def _chosen(column: Column, kind: str | None = None) -> str:
+    made = name(column.source) if column.source else literal(column.value)
+    return f"CAST({made} AS {kind}) AS {name(column.name)}" if kind else f"{made} AS {name(column.name)}"
 
 
-def _keys(rows: list[Any], first: int) -> list[str]:
-    """The columns of rows, in order of their appearance."""
-    found: dict[str, None] = {}
-    for number, row in enumerate(rows, first + 1):
-        if not isinstance(row, dict):
-            raise not_a_map(number, row)
-        found.update(dict.fromkeys(row))
-    return list(found)
+def _write(file: Any, body: bytes) -> None:
+    """All of it: the system may take less at once."""
+    rest = memoryview(body)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def _but_the_end(old: IO[bytes], path: Path) -> Iterator[bytes]:
+    """The blocks of a JSON array without its end, so that more can follow. Failing: it is none."""
+    held = b"["
+    empty = True
+    while block := old.read(_BLOCK):
+        block = block.lstrip() if empty else block
+        if not block:
+            continue
+        if not empty and block.strip():
+            yield held
+            held = b""
+        held, empty = block if empty else held + block, False
+    kept = held.rstrip()
+    if not empty and not kept.endswith(b"]"):
+        raise _no_array(path)
+    yield kept[:-1].rstrip() if not empty else kept
+
+
+def _no_array(path: Path) -> Failing:
+    return Failing("type", f"`{path}` holds no JSON array that could be appended to")
+
+
+def _sort(value: Any) -> str:
+    return columns_of([{"value": value}])["value"]
+
+
+def schema_of(formats: Sequence[Format]) -> dict[str, str] | None:
+    """By column the type that text in files is of; None: it is not known of all of them, or they know it themselves."""
+    found: dict[str, str] = {}
+    for one in formats:
+        if one.types is None:
+            return None
+        for column, kind in one.types.items():
+            found[column] = wider(found.get(column, kind), kind)
+    return found
 
 
 def _settled(path: Path) -> None:

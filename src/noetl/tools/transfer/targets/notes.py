@@ -18,7 +18,20 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     size: int
     rows: int
     before: int = 0
+    #: how long it may be if a chunk was being written, and whether others have written to it meanwhile
+    until: int = 0
+    shared: bool = False
     columns: list[str] | None = None
+    #: by column the type that its text is of, where it is known of all of the file
+    types: dict[str, str] | None = None
+
+
+def place_of(draft: Path, execution_id: str, token: str, target: int) -> str:
+    """Where the notes of a target lie: in the folder that the execution has beside the drafts.
+
+    Drafts are removed when whoever made them is gone; notes are for whoever goes on then.
+    """
+    return str(draft.parent.with_name(execution_id) / f"{token}-{target}.notes")
 
 
 class Notes:
@@ -46,12 +59,17 @@ class Notes:
         known = self.files.get(note.path)
         before, rows = (known.before, known.rows) if known else (note.before, 0)
         columns = note.columns or (known.columns if known else None)
-        self.files[note.path] = msgspec.structs.replace(note, before=before, rows=rows + note.rows, columns=columns)
+        shared = note.shared or (known is not None and known.shared)
+        types = note.types if note.rows or known is None else known.types
+        self.files[note.path] = msgspec.structs.replace(
+            note, before=before, rows=rows + note.rows, columns=columns, shared=shared, types=types
+        )
         self.chunks = max(self.chunks, note.chunk + 1)
 
     def add(self, **note: Any) -> None:
         """Note a chunk."""
         made = Note(**note)
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(made) + b"\n")
         self._take(made)
@@ -59,4 +77,6 @@ class Notes:
     def forget(self) -> None:
         """Remove them."""
         self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # something else of the execution is there, or it was never made
+            self._path.parent.rmdir()
         self.files, self.chunks = {}, 0

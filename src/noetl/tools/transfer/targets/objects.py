@@ -5,6 +5,7 @@ The files lie beside the notes, so that a later attempt goes on with them; nothi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.mapping import Projection, rendered
 from noetl.tools.transfer.objects import bucket_of, located, told
 from noetl.tools.transfer.targets.files import Files, digest_of
-from noetl.tools.transfer.targets.formats import Format
+from noetl.tools.transfer.targets.formats import Format, schema_of
 from noetl.tools.transfer.targets.target import Given, Surroundings
 
 #: a name of a file has so many characters, and something is put around it
@@ -92,7 +93,7 @@ class Objects(Files):
 
     def finish(self, running: Running) -> dict[str, Any] | None:
         if self._finished:
-            return self._seen()
+            return self._seen(running)
         path = self.given["path"]
         if not self._notes.files and isinstance(path, str):
             self._begin(self._place(path))
@@ -103,36 +104,37 @@ class Objects(Files):
             for done in [pool.submit(self._upload, *one, running) for one in zip(paths, addresses, strict=True)]:
                 done.result()
         self.bytes = sum(Path(path).stat().st_size for path in paths)
-        digest = digest_of(Path(paths[0])) if len(paths) == 1 else None
-        self._notes.forget()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        return self._reference(addresses, digest) if paths else None
+        meta: dict[str, Any] = {"schema": schema_of([self._format(path) for path in paths])}
+        meta["sha256"] = digest_of(Path(paths[0])) if len(paths) == 1 else None
+        self._notes.forget()  # first: without notes it is known to be done
+        self._clear()
+        return self._reference(addresses, meta) if paths else None
 
     def _upload(self, path: str, address: Address, running: Running) -> None:
         running.check()
         self._bucket(address).put(address.key, Path(path))
 
-    def _seen(self) -> dict[str, Any] | None:
+    def _seen(self, running: Running) -> dict[str, Any] | None:
         """An earlier attempt has done it all, and was not heard of: what is there now."""
-        address = self._address_of_all()
-        if address is None:
-            return None
+        whole = self._address_of_all()
+        addresses = [whole] if whole is not None else [self._address(path) for path in self.around.paths]
         try:
-            with told(but_absence=True):
-                self.bytes = self._bucket(address).head(address.key).size
+            for address in addresses:
+                running.check()
+                with told(but_absence=True):
+                    self.bytes += self._bucket(address).head(address.key).size
         except NoObject:
             return None
-        return self._reference([address], None)
+        return self._reference(addresses, {}) if addresses else None
 
-    def _reference(self, addresses: list[Address], digest: str | None) -> dict[str, Any]:
+    def _reference(self, addresses: list[Address], more: dict[str, Any]) -> dict[str, Any]:
         first = addresses[0]
         where: dict[str, Any] = {"key": first.key} if len(addresses) == 1 else {"keys": [one.key for one in addresses]}
         if first.scheme != "s3":
             where["scheme"] = first.scheme
         content_type = self._new_format(self._place(str(first))).content_type
         meta: dict[str, Any] = {"content_type": content_type, "bytes": self.bytes, "rows": self.rows}
-        if digest is not None:
-            meta["sha256"] = digest
+        meta |= {key: value for key, value in more.items() if value}
         entry = self.given.get("auth")
         return {
             "type": "object_store",
@@ -143,12 +145,17 @@ class Objects(Files):
 
     def restart(self, running: Running) -> bool:
         super().restart(running)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._clear()
         return True
 
     def abort(self, running: Running) -> None:
         super().abort(running)
+        self._clear()
+
+    def _clear(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # something else of the execution is there
+            self._folder.parent.rmdir()
 
 
 class Body(Format):
@@ -156,14 +163,12 @@ class Body(Format):
 
     def __init__(self, path: Path, token: str, body: Any, scopes: Mapping[str, Any]) -> None:
         super().__init__(path, token, append=False)
-        self._body, self._scopes = body, scopes
+        self._template, self._scopes = body, scopes
 
-    def add(self, given: Given, projection: Projection) -> int:  # noqa: ARG002  there are no rows
-        content = rendered(self._body, {**self._scopes, "chunk": given.about})
-        with self.work.open("ab") as file:
-            file.write(b"\n" if file.tell() else b"")
-            file.write(content.encode() if isinstance(content, str) else msgspec.json.encode(content))
-            return file.tell()
+    def _body(self, given: Given, projection: Projection, start: int) -> bytes:  # noqa: ARG002  there are no rows
+        content = rendered(self._template, {**self._scopes, "chunk": given.about})
+        body = content.encode() if isinstance(content, str) else msgspec.json.encode(content)
+        return b"\n" + body if start else body
 
 
 def file_of(address: Address) -> Path:

@@ -16,6 +16,10 @@ _JSON = "application/json"
 class Requests(Target):
     """One request for each chunk; in a stream, one for each row."""
 
+    @property
+    def heeds_columns(self) -> bool:
+        return False
+
     def open(self, running: Running) -> int:  # noqa: ARG002
         self.chunks, self.rows = self.around.recorded, self.around.rows
         return self.chunks

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from noetl.rows.duck import literal, name, names
+from noetl.rows.duck import literal, name, names, unlike
 from noetl.tools.datahost.databases import Database
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
@@ -122,7 +122,12 @@ class Table(Target):
         for one in mapped.columns:
             if one.name.lower() not in lower:
                 has = ", ".join(f"`{key}`" for key in self._known)
-                raise Failing("sql", f"the table `{self.given['table']}` has no column `{one.name}`; it has {has}")
+                row = mapped.chunk.row_with(one.source) if one.source else None
+                where = f"row {row:,}: " if row is not None else ""
+                way = "; drop the table first if it is to have other columns" if self._staging else ""
+                said = f"{where}the table `{self.given['table']}` has no column `{one.name}`; it has {has}{way}"
+                place: dict[str, Any] = {"column": one.name} | ({} if row is None else {"row": row})
+                raise Failing("sql", said, **place)
         return {one.name: lower[one.name.lower()][1] for one in mapped.columns}
 
     def _described(self, table: str | None = None) -> dict[str, str]:
@@ -160,13 +165,16 @@ class Table(Target):
         if lacking:
             raise Failing("type", f"the rows have no column `{lacking[0]}`, which is the `key` of the upsert")
         empty = " OR ".join(f"{name(key)} IS NULL" for key in self._keys)
-        null = self._one(f"SELECT n FROM (SELECT row_number() OVER () AS n, * FROM ({select})) WHERE {empty} LIMIT 1")
+        at = name(unlike("noetl_n", columns))
+        null = self._one(
+            f"SELECT {at} FROM (SELECT row_number() OVER () AS {at}, * FROM ({select})) WHERE {empty} LIMIT 1"
+        )
         if null is not None:
             row = mapped.chunk.first + null[0]
             raise Failing("type", f"row {row:,} has no value for `{', '.join(self._keys)}`, the `key` of the upsert")
         # Of rows with the same key in one chunk the last one counts, as if they had come one by one.
-        last = f"row_number() OVER (PARTITION BY {names(self._keys)} ORDER BY noetl_n DESC) = 1"
-        source = f"SELECT * FROM (SELECT *, row_number() OVER () AS noetl_n FROM ({select})) QUALIFY {last}"
+        last = f"row_number() OVER (PARTITION BY {names(self._keys)} ORDER BY {at} DESC) = 1"
+        source = f"SELECT * FROM (SELECT *, row_number() OVER () AS {at} FROM ({select})) QUALIFY {last}"
         same = " AND ".join(f"t.{name(key)} = s.{name(key)}" for key in self._keys)
         others = [key for key in columns if key not in self._keys]
         update = ", ".join(f"{name(key)} = s.{name(key)}" for key in others)

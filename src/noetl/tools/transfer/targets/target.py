@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     notes: str = ""
     #: chunks are handed over row by row
     stream: bool = False
+    #: files that were written, where that was recorded with the last chunk
+    paths: Sequence[str] = ()
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -58,6 +60,16 @@ class Target:
         self.chunks = 0
         self.rows = 0
         self.bytes = 0
+
+    @property
+    def heeds_columns(self) -> bool:
+        """Whether it is worth something to know the columns of rows of which there are none."""
+        return not self.projection.per_row
+
+    @property
+    def paths(self) -> list[str]:
+        """What must be known of the files it wrote if a crash comes behind its end."""
+        return []
 
     def open(self, running: Running) -> int:
         """Find out how many chunks it has from an earlier attempt."""

@@ -1,0 +1,191 @@
+"""Finder: where any of many forms stand in a text, or what is left of one that was cut off. Pure.
+
+However many forms there are, a text is gone through once: one regular expression knows how each of them begins and ends.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+#: forms have at least so many characters; by so many at either end they are found
+GRAM: Final = 4
+#: of a form that was cut off, so many characters are enough to tell it
+PART: Final = 8
+#: shorter forms are not looked for across line breaks
+FOLDABLE: Final = 12
+#: what is most usual in texts, the most usual first
+_COMMON: Final = ' ,:{}[]\\/"-_.=0123456789etaoinsrhldcumfpgwybvkxjqz'
+_RAREST: Final = len(_COMMON) + 1
+#: a line break with what may stand around it, as it is or as JSON and other languages write it
+_FOLD: Final = re.compile(r"[=\\]?(?:\\[rn]|[\r\n])(?:\\[rn]|[\r\n\t ])*")
+
+
+class Cut(Enum):
+    """Whether parts of a form are looked for, too."""
+
+    NEVER = 0
+    #: where something says that it was cut off there
+    MARKED = 1
+    #: also where the text itself begins or ends
+    ANYWHERE = 2
+
+
+class Run(NamedTuple):
+    """A form, or one end of it."""
+
+    start: int
+    end: int
+    cut: Cut = Cut.NEVER
+    #: of what was cut off: it is the beginning of a form, and not its end
+    is_head: bool = False
+
+
+class _Lead(NamedTuple):
+    """A form of which some characters were seen, and where they stand in it: counted from its beginning, or its end."""
+
+    form: str
+    cut: Cut
+    at: int
+    is_head: bool
+
+
+class Finder:
+    """Finds forms: each with whether its parts count."""
+
+    def __init__(self, forms: Mapping[str, Cut]) -> None:
+        self._leads: dict[str, list[_Lead]] = {}
+        self._beginnings: frozenset[str] = frozenset(form[:size] for form in forms for size in range(1, PART))
+        self.longest = max(map(len, forms), default=0)
+        # The longest first: a longer one may hold a shorter one.
+        for form, cut in sorted(forms.items(), key=lambda one: -len(one[0])):
+            at = _rarest(form[:PART])
+            self._leads.setdefault(form[at : at + GRAM], []).append(_Lead(form, cut, at, is_head=True))
+            if cut is not Cut.NEVER:
+                at = _rarest(form[-PART:])
+                self._leads.setdefault(form[-PART:][at : at + GRAM], []).append(
+                    _Lead(form, cut, PART - at, is_head=False)
+                )
+        self._grams = _any_of(self._leads) if forms else None
+
+    def may_hold(self, text: str) -> bool:
+        """Whether it is worth while to look closer."""
+        return self._grams is not None and self._grams.search(text) is not None
+
+    def holds(self, text: str, *, least: int = 0) -> bool:
+        """Whether there is any in it, be it cut off or not."""
+        return next(self.runs(text, least=least), None) is not None
+
+    def runs(self, text: str, *, least: int = 0) -> Iterator[Run]:
+        """All there are in it; they may overlap. `least`: shorter forms do not count."""
+        for at, lead in self._seen(text, 0):
+            if len(lead.form) >= least and (run := (_from if lead.is_head else _up_to)(text, at, lead)) is not None:
+                yield run
+
+    def _seen(self, text: str, at: int) -> Iterator[tuple[int, _Lead]]:
+        """Forms that may stand in a text, and where they would begin or end."""
+        while self._grams is not None and (hit := self._grams.search(text, at)) is not None:
+            at = hit.start() + 1
+            for lead in self._leads[hit[0]]:
+                place = hit.start() - lead.at if lead.is_head else hit.start() + lead.at
+                if 0 <= place <= len(text):
+                    yield place, lead
+
+    def open_end(self, text: str) -> int:
+        """Where the beginning of a form may stand that is not whole yet; the length of the text: nowhere."""
+        begin = max(0, len(text) - 2 * self.longest)
+        tail = text[begin:]
+        found = begin + self._open(tail, least=0)
+        # A backslash may be the first half of a line break as JSON writes it.
+        whole = unfolded(tail.removesuffix("\\"))
+        if len(whole.text) < len(tail) and (open_at := self._open(whole.text, least=FOLDABLE)) < len(whole.text):
+            found = min(found, begin + whole.before(open_at))
+        return found
+
+    def _open(self, text: str, *, least: int) -> int:
+        found = len(text)
+        for at, lead in self._seen(text, 0):
+            if lead.is_head and at < found and least <= len(lead.form) > len(text) - at:
+                found = at if lead.form.startswith(text[at:]) else found
+        # Where lines are put together, one or two characters would often be the beginning of something.
+        fewest = GRAM if least else 1
+        sizes = (size for size in range(min(PART - 1, len(text)), fewest - 1, -1) if text[-size:] in self._beginnings)
+        return min(found, len(text) - next(sizes, 0))
+
+
+class Unfolded(NamedTuple):
+    """A text without its line breaks, and where its parts stood."""
+
+    text: str
+    #: where in it line breaks are missing, and how many characters up to there
+    folds: list[int]
+    missing: list[int]
+
+    def where(self, run: Run) -> Run:
+        """The same run in the text with its line breaks."""
+        return run._replace(start=self.before(run.start), end=self.before(run.end - 1) + 1)
+
+    def before(self, at: int) -> int:
+        """Where a character stood."""
+        return at + self.missing[bisect_right(self.folds, at)]
+
+
+def flat(text: str) -> str:
+    """A text without its line breaks."""
+    return _FOLD.sub("", text)
+
+
+def unfolded(text: str) -> Unfolded:
+    """The same, with where its parts stood."""
+    parts: list[str] = []
+    folds, missing = [], [0]
+    at = size = 0
+    for fold in _FOLD.finditer(text):
+        parts.append(text[at : fold.start()])
+        size += fold.start() - at
+        at = fold.end()
+        folds.append(size)
+        missing.append(at - size)
+    return Unfolded("".join([*parts, text[at:]]), folds, missing)
+
+
+def _rarest(window: str) -> int:
+    """Where in the end of a form to look for it: at a character that texts seldom have, which saves most of the looking."""
+    return max(range(max(1, len(window) - GRAM + 1)), key=lambda at: _COMMON.find(window[at]) % _RAREST)
+
+
+def _any_of(grams: Iterable[str]) -> re.Pattern[str]:
+    """One of these, by its first character: so each place of a text is looked at by few of them."""
+    below: dict[str, list[str]] = {}
+    for gram in sorted(grams):
+        below.setdefault(re.escape(gram[:1]), []).append(re.escape(gram[1:]))
+    return re.compile("|".join(f"{one}(?:{'|'.join(rest)})" for one, rest in below.items()), re.DOTALL)
+
+
+def _from(text: str, start: int, lead: _Lead) -> Run | None:
+    form = lead.form
+    if text.startswith(form, start):
+        return Run(start, start + len(form))
+    size = _alike(text[start : start + len(form)], form) if lead.cut is not Cut.NEVER else 0
+    return Run(start, start + size, lead.cut, is_head=True) if size >= PART else None
+
+
+def _up_to(text: str, end: int, lead: _Lead) -> Run | None:
+    form = lead.form
+    size = _alike(text[max(0, end - len(form)) : end][::-1], form[::-1])
+    return Run(end - size, end, lead.cut) if PART <= size < len(form) else None
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters two texts have in common from their beginnings on."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
