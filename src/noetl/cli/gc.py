@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from noetl.ports import EventLog
-    from noetl.results.store import Left, PayloadStore
+    from noetl.results.left import Left
+from noetl.results.store import PayloadStore
 
 #: events are read so many at a time
 _PAGE = 1_000

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
@@ -26,8 +25,9 @@ from noetl.ports import Part, ResultDamaged, ResultGone, StoreFailed
 from noetl.results import codec, elsewhere
 from noetl.results.elsewhere import Sealer, is_elsewhere
 from noetl.results.files import make_folder
+from noetl.results.left import Left, file, is_alive, payload
 from noetl.results.names import DRAFTS, MANIFEST, Place, place_of
-from noetl.results.shelf import Lying, Shelf
+from noetl.results.shelf import Shelf
 
 #: so many elements of a list make a part
 _PART = 5_000
@@ -66,16 +66,6 @@ class Found(msgspec.Struct, frozen=True):
     content_type: str
     #: the hash that its bytes have, or how that begins
     sha256: str
-
-
-class Left(msgspec.Struct, frozen=True):
-    """Something that may be removed."""
-
-    #: within the folder of its execution
-    name: str
-    shown: str
-    bytes: int
-    remove: Callable[[], None]
 
 
 class PayloadStore:
@@ -341,12 +331,12 @@ class PayloadStore:
         now = self.clock()
         for draft in sorted(self.drafts.glob("*")):
             with contextlib.suppress(FileNotFoundError):
-                if draft.stat().st_mtime < now - _FORGOTTEN and not _is_alive(draft):
-                    yield self._file(draft)
+                if draft.stat().st_mtime < now - _FORGOTTEN and not is_alive(draft):
+                    yield file(draft, self.folder)
         for shelf in self._readable:
             for one in shelf.listed():
                 if one.place.is_over(now):
-                    yield _payload(shelf, one)
+                    yield payload(shelf, one)
 
     def aged(self) -> dict[str, list[Left]]:
         """What has lain there for a day, by execution: payloads, and what transfers noted on this machine."""
@@ -355,17 +345,13 @@ class PayloadStore:
         for shelf in self._readable:
             for one in shelf.listed():
                 if one.since < before:
-                    found.setdefault(one.place.owner, []).append(_payload(shelf, one))
+                    found.setdefault(one.place.owner, []).append(payload(shelf, one))
         for path in sorted(self.folder.glob("*/*")):
             owner = path.parent.name
             with contextlib.suppress(FileNotFoundError):
                 if owner != DRAFTS and place_of(f"{owner}/{path.name}") is None and path.stat().st_mtime < before:
-                    found.setdefault(owner, []).append(self._file(path))
+                    found.setdefault(owner, []).append(file(path, self.folder))
         return found
-
-    def _file(self, path: Path) -> Left:
-        shown = path.relative_to(self.folder).as_posix()
-        return Left(path.name, shown, _size(path), lambda: _removed(path))
 
     def parts_of(self, path: str) -> list[bytes]:
         """The references to the parts of a list that was stored piece by piece, as text; of anything else none."""
@@ -377,37 +363,3 @@ class PayloadStore:
                 found = Found(shelf.local(place), MANIFEST, place.hash)
                 return [msgspec.json.encode(part.ref) for part in self._parts(found)]
         raise ResultGone(f"the payload {path} is no longer there")
-
-
-def _payload(shelf: Shelf, one: Lying) -> Left:
-    name = str(one.place).partition("/")[2]
-    return Left(name, shelf.shown(one.place), one.bytes, lambda: shelf.remove(one.place))
-
-
-def _size(path: Path) -> int:
-    return sum(one.stat().st_size for one in ([path] if path.is_file() else path.rglob("*")) if one.is_file())
-
-
-def _removed(path: Path) -> None:
-    """Remove something of the folder, and the folder of an execution with the last of it."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-    if path.parent.name != DRAFTS:  # others are about to write there
-        with contextlib.suppress(OSError):
-            path.parent.rmdir()
-
-
-def _is_alive(draft: Path) -> bool:
-    """Whether the process that a draft is of may still go on with it."""
-    pid = draft.name.partition("-")[0]
-    if not pid.isdigit():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable
 
 from noetl.errors import NoetlError
-from noetl.results.store import Left, PayloadStore
+from noetl.results.left import Left
+from noetl.results.store import PayloadStore
 
 
 def unrecorded(store: PayloadStore, execution_id: str, lying: Iterable[Left], log: Iterable[bytes]) -> list[Left]:
