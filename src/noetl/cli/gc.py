@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from noetl.ports import EventLog
     from noetl.results.left import Left
-from noetl.results.store import PayloadStore
+    from noetl.results.store import PayloadStore
 
 #: events are read so many at a time
 _PAGE = 1_000
