@@ -251,7 +251,7 @@ async def test_a_line_that_is_no_json_is_told_with_the_objects_name(world: Works
         ({"path": "ftp://x/a.csv", "bucket": "b"}, "no address of an object"),
         ({"path": "s3://x/a.csv", "bucket": "b"}, "names another bucket"),
         ({"path": "a/../b.csv", "bucket": "b"}, "must not be empty"),
-        ({"path": "a.csv", "bucket": "b", "mode": "upsert"}, "cannot be updated"),
+        ({"path": "a.csv", "bucket": "b", "mode": "{{ 'upsert' }}"}, "cannot be updated"),
         ({"path": "a", "bucket": "b"}, "cannot be told by its name"),
     ],
 )
