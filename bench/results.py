@@ -30,8 +30,9 @@ sys.path.insert(0, str(SOURCES))
 
 import msgspec  # noqa: E402
 
+from noetl.config import Settings  # noqa: E402
 from noetl.model.output import JSON, Spilled  # noqa: E402
-from noetl.results.files import FileResults  # noqa: E402
+from noetl.results.opening import open_payloads  # noqa: E402
 from noetl.tools.rows import row_shape  # noqa: E402
 
 BYTES = 100_000_000
@@ -129,7 +130,7 @@ class Bench:
     def __init__(self, folder: Path, *, sync: bool) -> None:
         self.folder = folder
         self.sync = sync
-        self.store = FileResults(folder / "results", clock=time.time, sync=sync)
+        self.store = open_payloads(Settings(folder, "power" if sync else "process"), {}.get, time.time)
 
     def peer(self, blocks: Iterator[bytes]) -> None:
         """Write and hash."""

@@ -72,12 +72,19 @@ def database(postgres_server: Postgres) -> Iterator[Database]:
         connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
 
 
+#: buckets that are there from the start: those that are made later are known to the server only a moment later
+_BUCKETS = iter([f"test-{number}-{uuid.uuid4().hex[:8]}" for number in range(300)])
+_READY: list[str] = []
+
+
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with S3(tmp_path_factory.mktemp("s3")) as server:
+    server = S3(tmp_path_factory.mktemp("s3"))
+    _READY.extend(server.make_bucket(name) for name in _BUCKETS)
+    with server:
         yield server
 
 
 @pytest.fixture
 def bucket(s3_server: S3) -> Bucket:
-    return Bucket(s3_server, s3_server.make_bucket(f"test-{uuid.uuid4().hex[:12]}"))
+    return Bucket(s3_server, _READY.pop() if _READY else s3_server.make_bucket(f"test-{uuid.uuid4().hex[:12]}"))

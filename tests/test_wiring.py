@@ -11,14 +11,14 @@ import pytest
 from noetl.config import Settings
 from noetl.engine.fold import replay
 from noetl.errors import NoetlError
-from noetl.model.requests import Cancel, Pause, Resume, Signal
+from noetl.model.requests import Cancel, Pause, Resume, Signal, encode_request
 from noetl.model.state import Execution
 from noetl.ports import StoreFailed
 from noetl.server.history import read_snapshot
 from noetl.server.service import Hot
 from noetl.stores.locks import WriteLock
 from noetl.stores.sqlite import SqliteLog
-from noetl.wiring import House, encode_request
+from noetl.wiring import House
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkflow:\n"
 

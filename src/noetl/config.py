@@ -1,19 +1,26 @@
-"""Settings: one frozen struct, read once from the environment. Nothing else reads it."""
+"""Settings: one frozen struct, read once from the environment and from `noetl.toml`. Nothing else reads them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from noetl.errors import UsageError
 
 #: names of variables that may hold credentials of ours; no tool sees them
-_OURS = ("NOETL_KEY", "NOETL_KEY_FILE", "NOETL_TOKEN", "VAULT_TOKEN")
+_OURS = ("NOETL_KEY", "NOETL_KEY_FILE", "NOETL_TOKEN", "NOETL_RESULTS", "VAULT_TOKEN")
+#: the same of a service that results lie at, if they do and no keychain entry opens it
+_THEIRS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_ACCOUNT_KEY", "GOOGLE_SERVICE_ACCOUNT_KEY")
 #: variables of larger installations, and the value of each that asks for nothing more than this machine
-_LARGER = {"NOETL_SERVER": "", "NOETL_STORE": "", "NOETL_BUS": "local", "NOETL_RESULTS": ""}
+_LARGER = {"NOETL_SERVER": "", "NOETL_STORE": "", "NOETL_BUS": "local"}
+#: what may stand in a file; secrets and the place of the file itself may not
+_IN_FILE = ("NOETL_DURABILITY", "NOETL_RESULTS", "NOETL_RESULTS_CACHE_MB", *_LARGER)
+FILE = "noetl.toml"
+_REMOTE = ("s3://", "gs://", "az://")
 
 
 class Secret:
@@ -59,21 +66,28 @@ class Settings(msgspec.Struct, frozen=True):
     vault_address: str | None = None
     vault_token: Secret | None = None
     vault_namespace: str | None = None
+    #: where large results are kept, the usual place first; none: in the home
+    results: tuple[str, ...] = ()
+    #: what of them is kept on this machine as well, where they lie elsewhere
+    results_cache_mb: int = 2048
 
 
 def settings() -> Settings:
     """The settings of this process."""
-    env = os.environ
+    home = _home(os.environ.get("NOETL_HOME"))
+    env = {**_file(home), **os.environ}
     for name, harmless in _LARGER.items():
         if env.get(name) not in (None, "", harmless):
             # To run here what was meant for elsewhere would be worse than not to run it.
             raise UsageError(f"{name} is set, but this version keeps to this machine and NOETL_HOME; unset {name}")
-    seen = {name: value for name, value in env.items() if name not in _OURS}
+    results = tuple(one.strip() for one in env.get("NOETL_RESULTS", "").split(",") if one.strip())
+    hidden = (*_OURS, *(_THEIRS if any(one.startswith(_REMOTE) for one in results) else ()))
+    seen = {name: value for name, value in os.environ.items() if name not in hidden}
     durability = env.get("NOETL_DURABILITY") or "process"
     if durability not in ("process", "power"):
         raise UsageError(f"NOETL_DURABILITY is {durability!r}; write `process`, or `power` to survive a power cut")
     return Settings(
-        _home(env.get("NOETL_HOME")),
+        home,
         "power" if durability == "power" else "process",
         seen,
         key=_secret(env.get("NOETL_KEY")),
@@ -81,7 +95,36 @@ def settings() -> Settings:
         vault_address=env.get("VAULT_ADDR") or None,
         vault_token=_secret(env.get("VAULT_TOKEN")),
         vault_namespace=env.get("VAULT_NAMESPACE") or None,
+        results=results,
+        results_cache_mb=_number("NOETL_RESULTS_CACHE_MB", env.get("NOETL_RESULTS_CACHE_MB") or "2048"),
     )
+
+
+def _file(home: Path) -> Mapping[str, str]:
+    """What `noetl.toml` says: the one of this folder, else the one of the home."""
+    path = next((one for one in (Path(FILE), home / FILE) if one.is_file()), None)
+    if path is None:
+        return {}
+    import tomllib
+
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path.absolute()} cannot be read: {error}") from None
+    for name in found:
+        if name not in _IN_FILE:
+            raise UsageError(f"{path.absolute()}: `{name}` is not known there; it may have {', '.join(_IN_FILE)}")
+    return {name: _text(value) for name, value in found.items()}
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(f"{name} is {text!r}; write a whole number")
+    return int(text)
 
 
 def _secret(text: str | None) -> Secret | None:

@@ -210,10 +210,12 @@ class Results(Protocol):
     NoetlError that says why.
     """
 
-    async def read(self, reference: Mapping[str, Any]) -> Any:
-        """The payload, checked against its `sha256`."""
+    async def read(self, reference: Mapping[str, Any], auth: Mapping[str, Any] | None = None) -> Any:
+        """The payload, checked against its `sha256`. `auth` is a credential for what a tool has written elsewhere."""
 
-    async def rows(self, reference: Mapping[str, Any], start: int, stop: int) -> list[Any]:
+    async def rows(
+        self, reference: Mapping[str, Any], start: int, stop: int, auth: Mapping[str, Any] | None = None
+    ) -> list[Any]:
         """The rows from `start` up to and without `stop`; fewer where there are no more."""
 
 
@@ -232,11 +234,22 @@ class ResultStore(Results, Protocol):
         """The types of references that it makes: `blob`, `object_store`, `relational`, `nats`."""
 
     async def keep(
-        self, execution_id: str, value: Any, *, ttl: float | None = None, schema: str | None = None
+        self,
+        execution_id: str,
+        value: Any,
+        *,
+        ttl: float | None = None,
+        schema: str | None = None,
+        store: str = "auto",
     ) -> dict[str, Any]:
-        """Store a value, or what a tool spilled, and give its reference; it is durable when this returns."""
+        """Store a value, or what a tool spilled, and give its reference; it is durable when this returns.
 
-    async def keep_list(self, execution_id: str, parts: Sequence[Part], *, ttl: float | None = None) -> dict[str, Any]:
+        `store` is one of `kinds`, or `auto`. StoreFailed: it cannot be stored, now or at all.
+        """
+
+    async def keep_list(
+        self, execution_id: str, parts: Sequence[Part], *, ttl: float | None = None, store: str = "auto"
+    ) -> dict[str, Any]:
         """The same of a list, some of whose elements may be stored already; those are not read."""
 
     def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:

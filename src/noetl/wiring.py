@@ -22,13 +22,14 @@ from noetl.model.events import Fact
 from noetl.model.net import Net
 from noetl.model.orders import StartChild
 from noetl.model.output import Failure, Output, failed, failure, ok
-from noetl.model.requests import Cancel, ChildEnded, Due, Open, Pause, Posted, Resume
+from noetl.model.requests import Cancel, ChildEnded, Due, Open, Pause, Resume, decode_request
 from noetl.model.scope import merged
 from noetl.model.state import Execution
 from noetl.pipeline.frame import Moment
 from noetl.ports import OVER, Call, EventLog, Line, ResultDamaged, ResultGone, Source, StoreFailed, Summary
-from noetl.results.files import FileResults
-from noetl.secrets.household import Keychains
+from noetl.results.opening import open_payloads
+from noetl.results.store import PayloadStore
+from noetl.secrets.household import Keychains, open_store, stored
 from noetl.server.catalog import Catalog
 from noetl.server.history import snapshot_of
 from noetl.server.notices import Notices
@@ -62,9 +63,10 @@ def open_log(settings: Settings) -> EventLog:
     return SqliteLog(settings.home / "noetl.db", durability=settings.durability)
 
 
-def open_results(settings: Settings, clock: Callable[[], float] = time.time) -> FileResults:
-    """The result store of this machine."""
-    return FileResults(settings.home / "results", clock=clock, sync=settings.durability == "power")
+def open_results(settings: Settings, clock: Callable[[], float] = time.time) -> PayloadStore:
+    """The result store, wherever it is."""
+    credentials = open_store(settings, clock)
+    return open_payloads(settings, lambda name: stored(credentials, name), clock)
 
 
 def open_house() -> House:
@@ -384,17 +386,3 @@ def output_of(state: Execution) -> Output:
     kind = "cancelled" if state.status == "cancelled" else "playbook"
     message = f"playbook `{state.path}` {state.status}: {error.get('message', '')}"
     return failed(failure(kind, message, child=state.execution_id, cause=error))
-
-
-_posted = msgspec.json.Decoder(Posted)
-
-
-def encode_request(request: Posted) -> bytes:
-    """A request as it is left for another process."""
-    return msgspec.json.encode(request)
-
-
-def decode_request(body: bytes, number: int = 0) -> Posted:
-    """A request that another process left, with its place in the inbox."""
-    posted: Posted = msgspec.structs.replace(_posted.decode(body), number=number)
-    return posted

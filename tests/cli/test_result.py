@@ -261,7 +261,8 @@ def test_a_transfer_that_was_killed_goes_on_after_a_late_gc_without_a_row_twice(
     move = f"source: {{kind: file, path: in.csv}}, chunk: {{size: 1000}}, targets: [{target}]"
     (folder / "move.yaml").write_text(f"{HEAD}  - {{step: move, tool: {{kind: transfer, {move}}}}}\n")
     running = start("run", "move.yaml")
-    while not list(home.rglob("*.notes")) or (folder / "out.csv").stat().st_size < 100_000:
+    written = folder / "out.csv"
+    while not list(home.rglob("*.notes")) or not written.exists() or written.stat().st_size < 100_000:
         assert running.process.poll() is None
         time.sleep(0.01)
     running.kill()

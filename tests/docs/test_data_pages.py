@@ -7,11 +7,15 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import Database
+from servers import Bucket, Database
+
+from noetl.config import Settings
+from noetl.secrets.household import open_store
 
 pytest.importorskip("duckdb")
 
@@ -40,6 +44,20 @@ def test_the_transfer_of_the_page_about_moving_data(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("id,full_name\n1,ada\n2,grace\n3,edsger\n")
     assert output(tmp_path, "move-data.md")[2] == {"id": 3, "name": "edsger", "initial": "E"}
     assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == ["0.parquet", "1.parquet"]
+
+
+def test_the_transfer_of_the_page_about_object_stores_with_its_results_in_the_same_bucket(
+    tmp_path: Path, bucket: Bucket
+) -> None:
+    given = {**bucket.credential, "bucket": bucket.name}
+    for name in ("lake", "results"):
+        open_store(Settings(tmp_path / "home"), time.time).add(name, "s3_credential", given)
+    (bucket.folder / "incoming").mkdir()
+    (bucket.folder / "incoming" / "orders.csv").write_text("id,item\n1,tea\n2,milk\n3,rice\n")
+    found = output(tmp_path, "object-stores.md", NOETL_RESULTS=f"s3://{bucket.name}/noetl")
+    assert found == [{"id": 2, "item": "milk"}, {"id": 3, "item": "rice"}]
+    assert len(list(bucket.folder.glob("orders/*/*.parquet"))) == 2
+    assert json.loads((bucket.folder / "orders" / "latest.json").read_text())[0] == {"id": 1, "item": "tea"}
 
 
 def test_the_orders_of_the_page_about_postgres(tmp_path: Path, database: Database) -> None:

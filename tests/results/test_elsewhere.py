@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from noetl.config import Settings
 from noetl.errors import UsageError
 from noetl.model.output import JSON, NDJSON, PARQUET
 from noetl.ports import ResultDamaged, ResultGone
 from noetl.results.elsewhere import CSV
-from noetl.results.files import FileResults
+from noetl.results.opening import open_payloads
+from noetl.results.store import PayloadStore
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -54,11 +56,11 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> FileResults:
-    return FileResults(tmp_path / "results", clock=lambda: 0.0)
+def store(tmp_path: Path) -> PayloadStore:
+    return open_payloads(Settings(tmp_path), {}.get, lambda: 0.0)
 
 
-def test_rows_are_read_whole_and_by_range(stored: dict[str, Any], store: FileResults) -> None:
+def test_rows_are_read_whole_and_by_range(stored: dict[str, Any], store: PayloadStore) -> None:
     sealed = store.sealed(stored)
     assert store._read(sealed) == ROWS
     for start, stop in ((5, 12), (12, 15), (18, 30), (30, 40), (5, 5)):
@@ -67,7 +69,7 @@ def test_rows_are_read_whole_and_by_range(stored: dict[str, Any], store: FileRes
 
 
 def test_a_reference_that_nobody_has_made_is_not_believed(
-    stored: dict[str, Any], store: FileResults, tmp_path: Path
+    stored: dict[str, Any], store: PayloadStore, tmp_path: Path
 ) -> None:
     sealed = store.sealed(stored)
     secret = tmp_path / "secret.csv"
@@ -87,25 +89,25 @@ def test_a_reference_that_nobody_has_made_is_not_believed(
             store._rows(forged, 0, 1)
 
 
-def test_the_key_is_made_once_and_for_its_owner_alone(store: FileResults, tmp_path: Path) -> None:
+def test_the_key_is_made_once_and_for_its_owner_alone(store: PayloadStore, tmp_path: Path) -> None:
     made = reference(CSV, tmp_path / "x.csv")
-    again = FileResults(tmp_path / "results", clock=lambda: 0.0)
+    again = open_payloads(Settings(tmp_path), {}.get, lambda: 0.0)
     assert store.sealed(made) == again.sealed(made)
     assert (tmp_path / "results" / ".seal").stat().st_mode & 0o077 == 0
 
 
-def test_what_is_gone_is_called_that(tmp_path: Path, store: FileResults) -> None:
+def test_what_is_gone_is_called_that(tmp_path: Path, store: PayloadStore) -> None:
     with pytest.raises(ResultGone, match=r"nothing\.csv is no longer there"):
         store._read(store.sealed(reference(CSV, tmp_path / "nothing.csv")))
 
 
-def test_what_is_no_parquet_is_an_error_in_words(tmp_path: Path, store: FileResults) -> None:
+def test_what_is_no_parquet_is_an_error_in_words(tmp_path: Path, store: PayloadStore) -> None:
     (tmp_path / "x.parquet").write_text("no")
     with pytest.raises(ResultDamaged, match="cannot be read"):
         store._read(store.sealed(reference(PARQUET, tmp_path / "x.parquet")))
 
 
-def test_a_file_that_was_changed_meanwhile_is_noticed(tmp_path: Path, store: FileResults) -> None:
+def test_a_file_that_was_changed_meanwhile_is_noticed(tmp_path: Path, store: PayloadStore) -> None:
     file = tmp_path / "x.ndjson"
     file.write_text('{"a": 1}\n')
     made = reference(NDJSON, file)

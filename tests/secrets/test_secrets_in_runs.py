@@ -23,7 +23,7 @@ from noetl.engine.fold import replay
 from noetl.model.redaction import MASK
 from noetl.model.state import Execution
 from noetl.ports import Call
-from noetl.results.files import FileResults
+from noetl.results.opening import open_payloads
 from noetl.stores.sqlite import SqliteLog
 from noetl.wiring import House
 from noetl.worker.world import LocalWorld
@@ -259,7 +259,7 @@ async def test_a_line_that_comes_after_its_task_is_redacted_and_not_held_back(de
     keychain = desk.keychain(f"- {{name: a, kind: bearer, token: {TOKEN}}}")
     await keychain.ready()
     written: list[str] = []
-    results = FileResults(desk.folder / "results", clock=lambda: 0.0)
+    results = open_payloads(Settings(desk.folder), {}.get, lambda: 0.0)
     world = LocalWorld(desk.folder, {}, lambda *line: written.append(line[2]), results, keychain)
     call = Call("shell", "e", "s", "t", {}, {}, {}, {}, "e/1", 1, {})
 

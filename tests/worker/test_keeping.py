@@ -16,7 +16,7 @@ from noetl.errors import NoetlError
 from noetl.model.requests import Pause, Resume
 from noetl.model.state import Execution
 from noetl.ports import StoreFailed
-from noetl.results.files import FileResults
+from noetl.results.store import PayloadStore
 from noetl.stores.sqlite import SqliteLog
 from noetl.wiring import House
 
@@ -84,7 +84,7 @@ TRANSFER = """
 """
 
 
-class Dying(FileResults):
+class Dying(PayloadStore):
     """A store that fails at its nth write, before or after it."""
 
     die_at, after = 0, False

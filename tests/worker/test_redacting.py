@@ -10,10 +10,11 @@ from typing import Any
 import duckdb
 import pytest
 
+from noetl.config import Settings
 from noetl.model.events import Fact
 from noetl.model.output import JSON, PARQUET, Spilled
 from noetl.model.redaction import MASK, Redactor
-from noetl.results.files import FileResults
+from noetl.results.opening import open_payloads
 from noetl.worker.drafts import unnamed
 from noetl.worker.redacting import CleanResults, redacted
 from noetl.worker.spills import is_in
@@ -22,7 +23,7 @@ TOKEN = "tok-93af-5521-zz"
 
 
 def store(folder: Path, *secrets: str) -> CleanResults:
-    return CleanResults(FileResults(folder / "results", clock=lambda: 0.0), Redactor(secrets))
+    return CleanResults(open_payloads(Settings(folder), {}.get, lambda: 0.0), Redactor(secrets))
 
 
 def drafts(folder: Path) -> list[str]:

@@ -68,7 +68,7 @@ def _said(now: Summary, event: str, by: str, seq: int | None) -> str:
 
 def _through_its_process(log: EventLog, summary: Summary, request: Posted, event: str) -> tuple[str, int | None]:
     """Leave the request in the log's inbox, and wait until the log shows what came of it."""
-    from noetl.wiring import encode_request
+    from noetl.model.requests import encode_request
 
     # A pause of what is paused leaves no trace to wait for.
     if (event, summary.status) == ("execution.paused", "paused"):
@@ -88,9 +88,8 @@ def _through_its_process(log: EventLog, summary: Summary, request: Posted, event
 
 async def _at_once(log: EventLog, summary: Summary, request: Posted, event: str) -> tuple[str, int | None] | None:
     """Nobody runs it: become its owner for a moment, and record what follows. None: somebody does by now."""
-    from noetl.model.requests import Cancel
+    from noetl.model.requests import Cancel, encode_request
     from noetl.server.aside import take_effect
-    from noetl.wiring import encode_request
 
     if not await log.claim(summary.execution_id):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 import click
@@ -13,10 +12,10 @@ from noetl.cli.words import count, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from noetl.ports import EventLog
-    from noetl.results.files import FileResults
+    from noetl.results.left import Left
+    from noetl.results.store import PayloadStore
 
 #: events are read so many at a time
 _PAGE = 1_000
@@ -35,25 +34,25 @@ def command(*, dry_run: bool, as_data: bool) -> None:
     from noetl.wiring import open_results
 
     store = open_results(settings())
-    found: list[tuple[Path, int]] = []
-    for path in dict.fromkeys((*store.expired(), *_left(store))):
-        with contextlib.suppress(FileNotFoundError):  # somebody else removes them, too
-            found.append((path, _size(path)))
-            if not dry_run:
-                store.remove(path)
-    total = sum(one for _, one in found)
+    try:
+        found = list({one.shown: one for one in (*store.expired(), *_left(store))}.values())
+        for one in found if not dry_run else ():
+            one.remove()
+    finally:
+        store.close()
+    total = sum(one.bytes for one in found)
     if as_data:
-        listed = [{"path": path.relative_to(store.folder).as_posix(), "bytes": one} for path, one in found]
+        listed = [{"path": one.shown, "bytes": one.bytes} for one in found]
         out(as_json({"removed": listed, "bytes": total, "dry_run": dry_run}))
         return
     if dry_run:
-        for path, one in found:
-            out(f"{path.relative_to(store.folder).as_posix()}  {size(one)}\n")
+        for one in found:
+            out(f"{one.shown}  {size(one.bytes)}\n")
     verb = "would be removed" if dry_run else "removed"
     out(f"{count(len(found), 'file')} {verb}, {size(total)}\n" if found else "nothing has expired\n")
 
 
-def _left(store: FileResults) -> Iterator[Path]:
+def _left(store: PayloadStore) -> Iterator[Left]:
     """What executions that are over have left and nothing leads to."""
     aged = store.aged()
     if not aged:
@@ -62,10 +61,10 @@ def _left(store: FileResults) -> Iterator[Path]:
     from noetl.results.unrecorded import unrecorded
 
     with opened_log() as log:
-        for execution_id, files in aged.items():
+        for execution_id, lying in aged.items():
             summary = log.summary(execution_id)
             if summary is not None and summary.execution_id == execution_id and summary.status in OVER:
-                yield from unrecorded(store, execution_id, files, _texts(log, execution_id))
+                yield from unrecorded(store, execution_id, lying, _texts(log, execution_id))
 
 
 def _texts(log: EventLog, execution_id: str) -> Iterator[bytes]:
@@ -75,9 +74,3 @@ def _texts(log: EventLog, execution_id: str) -> Iterator[bytes]:
     while events := log.read(execution_id, after=seq, limit=_PAGE):
         seq = events[-1].seq
         yield msgspec.json.encode([event.payload for event in events])
-
-
-def _size(path: Path) -> int:
-    if path.is_dir():
-        return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
-    return path.stat().st_size

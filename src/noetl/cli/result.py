@@ -135,7 +135,7 @@ def _reference(text: str) -> dict[str, Any] | None:
     from noetl.expr.refs import is_reference
 
     if "/" in text and not text.lstrip().startswith("{"):
-        return {"type": "blob", "locator": {"path": text}, "auth_reference": None, "meta": {}}
+        return _by_place(text)
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -146,6 +146,19 @@ def _reference(text: str) -> dict[str, Any] | None:
     if not isinstance(found, dict) or not is_reference(found):
         raise UsageError("this is no reference: one has `type`, `locator`, `auth_reference` and `meta`")
     return found
+
+
+def _by_place(text: str) -> dict[str, Any]:
+    """The reference of a payload whose place is named as `noetl gc` does it."""
+    kind, locator = "blob", {"path": text}
+    _, is_address, rest = text.partition("://")
+    if is_address:
+        bucket, _, key = rest.partition("/")
+        kind, locator = "object_store", {"bucket": bucket, "key": key}
+    elif text.startswith("noetl_results/"):
+        table, _, key = text.partition("/")
+        kind, locator = "relational", {"table": table, "key": key}
+    return {"type": kind, "locator": locator, "auth_reference": None, "meta": {}}
 
 
 def _recorded(what: str, step: str | None, iteration: str | None) -> Output:

@@ -19,7 +19,7 @@ from noetl.errors import UsageError
 
 if TYPE_CHECKING:
     from noetl.model.output import Output
-    from noetl.results.files import FileResults, Found
+    from noetl.results.store import Found, PayloadStore
 
 #: what a terminal shows of a list, and of anything else
 _MOST_ROWS = 100
@@ -29,7 +29,7 @@ _MOST_TEXT = 100_000
 class Payload:
     """What an output holds: in the log, in the result store, or in files that a transfer wrote."""
 
-    def __init__(self, value: Any, store: FileResults | None, reference: dict[str, Any], some: tuple[int, int | None]):
+    def __init__(self, value: Any, store: PayloadStore | None, reference: dict[str, Any], some: tuple[int, int | None]):
         self.value = value
         self.store = store
         self.reference = reference

@@ -35,6 +35,8 @@ class Rules(msgspec.Struct, frozen=True):
     select: Mapping[str, str] = {}
     #: hash of the schema that the data was checked against
     schema: str | None = None
+    #: which of the stores that are there
+    store: str = "auto"
     #: why nothing can be kept so
     problem: Failure | None = None
 
@@ -56,7 +58,7 @@ def rules_of(spec: Mapping[str, Layered], scopes: Mapping[str, Any]) -> Rules:
         problem = failure_of(error)
     except _Wrong as wrong:
         problem = failure("type", str(wrong))
-    return Rules(inline_of(spec), ttl, select, schema, problem)
+    return Rules(inline_of(spec), ttl, select, schema, problem=problem)
 
 
 def inline_of(spec: Mapping[str, Layered]) -> int:

@@ -74,3 +74,16 @@ class ChildEnded(msgspec.Struct, frozen=True):
 #: what another process may ask for
 Posted = Signal | Cancel | Pause | Resume
 Request = Posted | Due | ChildEnded
+
+_posted = msgspec.json.Decoder(Posted)
+
+
+def encode_request(request: Posted) -> bytes:
+    """A request as it is left for another process."""
+    return msgspec.json.encode(request)
+
+
+def decode_request(body: bytes, number: int = 0) -> Posted:
+    """A request that another process left, with its place in the inbox."""
+    posted: Posted = msgspec.structs.replace(_posted.decode(body), number=number)
+    return posted

@@ -11,7 +11,7 @@ from noetl.errors import NoetlError
 from noetl.model.output import JSON
 from noetl.ports import ResultGone
 from noetl.results import codec
-from noetl.results.files import MANIFEST
+from noetl.results.names import MANIFEST
 
 
 class Found(Protocol):

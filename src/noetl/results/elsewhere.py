@@ -1,6 +1,7 @@
-"""Rows that lie elsewhere on this machine: in files and tables that `transfer` wrote where the author wanted them.
+"""Rows that lie elsewhere: in files, tables and objects that `transfer` wrote where the author wanted them.
 
-Their references come with a seal. Without one, whoever can make up a reference could have any file of the machine read.
+Their references come with a seal. Without one, whoever can make up a reference could have any file of the machine read,
+and any object that a credential of the playbook opens.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from noetl.results import codec
 
 CSV = "text/csv"
 _SEAL = "seal"
+#: parts of a locator that those of the result store do not have
+_MARKS = frozenset({"file", "files", "keys", _SEAL})
 #: as `transfer` writes it
 _CSV = (
     "header = true, delim = ',', quote = '\"', escape = '\"', all_varchar = true, allow_quoted_nulls = false, "
@@ -33,9 +36,9 @@ _NUMBER = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE
 
 
 def is_elsewhere(reference: Mapping[str, Any]) -> bool:
-    """Whether a reference leads to files or tables outside of the result store."""
+    """Whether a reference leads to files, tables or objects outside of the result store."""
     locator = reference.get("locator")
-    return isinstance(locator, Mapping) and ("file" in locator or "files" in locator)
+    return isinstance(locator, Mapping) and bool(_MARKS & locator.keys())
 
 
 class Sealer:
@@ -46,7 +49,7 @@ class Sealer:
 
     def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
         """A reference that is going to be believed."""
-        if not is_elsewhere(reference):
+        if not is_elsewhere(reference) and reference["type"] != "object_store":
             return dict(reference)
         return {**reference, "locator": {**reference["locator"], _SEAL: self._seal(reference)}}
 
@@ -75,10 +78,10 @@ class Sealer:
         return path.read_bytes()
 
 
-def runs(reference: Mapping[str, Any], start: int = 0) -> Iterator[list[Any]]:
-    """The rows behind a reference from one on, some at a time."""
+def runs(reference: Mapping[str, Any], start: int = 0, fetched: Sequence[Path] | None = None) -> Iterator[list[Any]]:
+    """The rows behind a reference from one on, some at a time; of objects those in the files they were fetched to."""
     locator, meta = reference["locator"], reference.get("meta") or {}
-    files = [Path(file) for file in locator.get("files") or [locator["file"]]]
+    files = [Path(file) for file in fetched or locator.get("files") or [locator["file"]]]
     for file in files:
         if not file.is_file():
             raise ResultGone(f"the file {file} is no longer there")

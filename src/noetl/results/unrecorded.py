@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
 from noetl.errors import NoetlError
-from noetl.results.files import FileResults
+from noetl.results.left import Left
+from noetl.results.store import PayloadStore
 
 
-def unrecorded(store: FileResults, execution_id: str, files: Iterable[Path], log: Iterable[bytes]) -> list[Path]:
-    """Which of the files of an execution neither its log, given as text, leads to, nor a list that the log leads to."""
+def unrecorded(store: PayloadStore, execution_id: str, lying: Iterable[Left], log: Iterable[bytes]) -> list[Left]:
+    """Which of the things of an execution neither its log, given as text, leads to, nor a list that the log leads to."""
     waiting = _named(execution_id, log)
     known: set[str] = set()
     while waiting:
@@ -26,7 +26,7 @@ def unrecorded(store: FileResults, execution_id: str, files: Iterable[Path], log
         except NoetlError:
             return []  # what a list leads to cannot be told any more
         waiting |= _named(execution_id, parts) - known
-    return [path for path in files if path.name not in known]
+    return [one for one in lying if one.name not in known]
 
 
 def _named(execution_id: str, texts: Iterable[bytes]) -> set[str]:

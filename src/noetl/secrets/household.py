@@ -15,6 +15,7 @@ from noetl.model.playbook import Playbook
 from noetl.model.scope import merged
 from noetl.ports import Source
 from noetl.secrets.keychain import ExecutionKeychain, variables
+from noetl.secrets.kinds import completed
 from noetl.secrets.master import Master
 from noetl.secrets.sources import Sources, Vault
 from noetl.secrets.store import Store
@@ -34,6 +35,14 @@ def open_store(settings: Settings, clock: Callable[[], float]) -> Store:
     """The credential store of a home."""
     master = Master(settings.key, settings.key_file or settings.home / "key")
     return Store(settings.home / "credentials.json", master, clock)
+
+
+def stored(store: Store, name: str) -> dict[str, Any] | None:
+    """A credential of the store for use by this process itself; None: there is none. NoCredential: it cannot be read."""
+    if name not in store.all():
+        return None
+    kind, fields = store.get(name)
+    return {**completed(kind, fields), "kind": kind}
 
 
 def _dump_no_core() -> None:

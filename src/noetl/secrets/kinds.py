@@ -32,7 +32,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "postgres_credential": Kind((), ("dsn", "host", "port", "database", "user", "password", "sslmode"), "dsn"),
     "duckdb_credential": Kind((), (), "value"),
     "s3_credential": Kind(
-        ("access_key_id", "secret_access_key"), ("session_token", "region", "endpoint"), "secret_access_key"
+        ("access_key_id", "secret_access_key"), ("session_token", "region", "endpoint", "bucket"), "secret_access_key"
     ),
     "secret_manager": Kind((), (), "value"),
     "generic": Kind((), (), "value"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Self
 
@@ -15,6 +17,7 @@ from noetl.services.ports import NotStarted, free_port, wait_for
 NOT_INSTALLED = "S3 for development is not installed; it comes with: pip install 'noetl[devservices]'"
 _START_S = 20
 _END_S = 10
+_MOMENT_S = 0.2
 
 
 class S3:
@@ -40,8 +43,11 @@ class S3:
         return f"http://127.0.0.1:{self.port}"
 
     def make_bucket(self, name: str) -> str:
-        """A bucket, which is there at once."""
+        """A bucket; the server knows of it at once if it is made before the start, else in a moment."""
         (self.folder / name).mkdir(parents=True, exist_ok=True)
+        if self._process is not None:
+            self._process.send_signal(signal.SIGHUP)  # it remembers which folders there are
+            time.sleep(_MOMENT_S)
         return name
 
     def start(self) -> None:

@@ -51,7 +51,7 @@ class Keeper:
         kind = str(spec["result.store"].value) if "result.store" in spec else "auto"
         if rules.problem is None and kind not in ("auto", *self.store.kinds):
             return replace(rules, problem=not_here(kind, self.store.kinds))
-        return rules
+        return replace(rules, store=kind) if kind != "auto" else rules
 
     # --- outputs of tasks ---------------------------------------------------------------------------------------------
 
@@ -114,7 +114,8 @@ class Keeper:
         return output, None
 
     async def _store(self, data: Any, rules: Rules) -> dict[str, Any]:
-        return await self.store.keep(self.execution_id, data, ttl=rules.ttl, schema=rules.schema)
+        owner, store = self.execution_id, rules.store
+        return await self.store.keep(owner, data, ttl=rules.ttl, schema=rules.schema, store=store)
 
     # --- going on -----------------------------------------------------------------------------------------------------
 
@@ -287,7 +288,7 @@ class Keeper:
         output = ok(loop=dict(gather.counts))
         try:
             parts = _parts(await self._filled(gather))
-            output["ref"] = await self.store.keep_list(self.execution_id, parts, ttl=rules.ttl)
+            output["ref"] = await self.store.keep_list(self.execution_id, parts, ttl=rules.ttl, store=rules.store)
             if rules.select or self.reads.data or self.reads.at_end or self._is_checked():
                 return {**output, "data": await self.store.read(output["ref"])}
         except (ResultGone, ResultDamaged) as error:
@@ -346,9 +347,10 @@ def selected(data: Any, select: Mapping[str, str]) -> dict[str, Any]:
 
 
 def not_here(kind: str, kinds: Iterable[str]) -> Failure:
-    """The error of asking for a store that this size of NoETL does not have."""
+    """The error of asking for a store that nobody has set up."""
     here = ", ".join(f"`{one}`" for one in sorted(kinds))
-    return failure("result", f"`spec.result.store: {kind}` is not there; there is {here}, which `auto` takes as well")
+    said = f"`spec.result.store: {kind}` is not there; there is {here}, which `auto` takes as well"
+    return failure("result", f"{said}; NOETL_RESULTS names the stores")
 
 
 def unreadable(error: NoetlError, what: str = "") -> Failure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -64,39 +64,57 @@ def _frame(part: Mapping[str, Any], redactor: Redactor) -> tuple[dict[str, Any],
     return made, found
 
 
+Credential = Callable[[str], Awaitable[Mapping[str, Any]]]
+
+
 class CleanResults:
     """The result store as the tasks of an execution see it: nothing secret gets there."""
 
-    def __init__(self, store: ResultStore, redactor: Redactor) -> None:
+    def __init__(self, store: ResultStore, redactor: Redactor, credential: Credential | None = None) -> None:
         self._store = store
         self._redactor = redactor
+        #: gives a credential of the execution by its name
+        self._credential = credential
         self.kinds = store.kinds
         self.draft = store.draft
         self.sealed = store.sealed
         self.load = store.load
-        self.read = store.read
-        self.rows = store.rows
         self.runs = store.runs
 
-    async def keep(
-        self, execution_id: str, value: Any, *, ttl: float | None = None, schema: str | None = None
-    ) -> dict[str, Any]:
+    async def read(self, reference: Mapping[str, Any], auth: Mapping[str, Any] | None = None) -> Any:
+        """The payload, with the execution's own credential if its reference names one."""
+        return await self._store.read(reference, auth or await self._auth(reference))
+
+    async def rows(
+        self, reference: Mapping[str, Any], start: int, stop: int, auth: Mapping[str, Any] | None = None
+    ) -> list[Any]:
+        """Some of its rows, in the same way."""
+        return await self._store.rows(reference, start, stop, auth or await self._auth(reference))
+
+    async def _auth(self, reference: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The store opens its own payloads; what a tool has written elsewhere is opened as the tool did it."""
+        entry, locator = reference.get("auth_reference"), reference.get("locator")
+        if self._credential is None or not isinstance(locator, Mapping) or "seal" not in locator:
+            return None
+        return await self._credential(entry.removeprefix("keychain/")) if isinstance(entry, str) else None
+
+    async def keep(self, execution_id: str, value: Any, **how: Any) -> dict[str, Any]:
         """Store a value without its secrets; its reference says if there were any."""
         if isinstance(value, Spilled):
             value = await asyncio.to_thread(self._looked_through, value)
             found = bool(value.redacted)
         else:
             value, found = self._redactor.clean(value)
-        ref = await self._store.keep(execution_id, value, ttl=ttl, schema=schema)
+        ref = await self._store.keep(execution_id, value, **how)
         if found:
             ref["meta"][_MARK] = True
         return ref
 
-    async def keep_list(self, execution_id: str, parts: Sequence[Part], *, ttl: float | None = None) -> dict[str, Any]:
+    async def keep_list(self, execution_id: str, parts: Sequence[Part], **how: Any) -> dict[str, Any]:
         """The same of a list."""
         if self._redactor:
             parts = [replace(part, items=self._redactor.clean(part.items)[0]) for part in parts]
-        return await self._store.keep_list(execution_id, parts, ttl=ttl)
+        return await self._store.keep_list(execution_id, parts, **how)
 
     async def adopted(self, file: IO[bytes], about: Spilled) -> Spilled:
         """A file that had no name as one that has: with nothing secret in it."""

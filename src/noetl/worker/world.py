@@ -36,7 +36,7 @@ class LocalWorld:
     ) -> None:
         self.folder = folder
         #: nothing secret is stored
-        self.results = CleanResults(results, keychain.redactor)
+        self.results = CleanResults(results, keychain.redactor, keychain.credential)
         #: the rows that a loop over a reference is at: (where they lie, from which on) → rows
         self._rows: dict[tuple[str, int], asyncio.Future[list[Any]]] = {}
         self.environment = environment

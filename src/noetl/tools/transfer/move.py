@@ -168,7 +168,7 @@ class Move:
         )
 
     def _notes(self, at: int) -> str:
-        if self._plan.targets[at]["kind"] != "file":
+        if self._plan.targets[at]["kind"] not in ("file", "s3"):
             return ""
         return place_of(self._world.draft(".notes"), self._call.execution_id, self._plan.token, at)
 

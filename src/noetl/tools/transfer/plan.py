@@ -27,8 +27,23 @@ _OF_OURS = frozenset({"limits.memory_mb"})
 _MODES = ("insert", "append", "upsert", "replace")
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_ ]*(?:\(\s*\d+\s*(?:,\s*\d+\s*)?\))?(?:\[\])*")
 #: what each kind cannot do without
-_SOURCES = {"data": ("data",), "file": ("path",), "duckdb": (), "http": ("url",), "postgres": ("auth",)}
-_TARGETS = {"file": ("path",), "duckdb": ("file", "table"), "http": ("url",), "postgres": ("auth", "table")}
+_SOURCES = {
+    "data": ("data",),
+    "file": ("path",),
+    "s3": ("path",),
+    "duckdb": (),
+    "http": ("url",),
+    "postgres": ("auth",),
+}
+_TARGETS = {
+    "file": ("path",),
+    "s3": ("path",),
+    "duckdb": ("file", "table"),
+    "http": ("url",),
+    "postgres": ("auth", "table"),
+}
+#: what is written as a file
+_FILES = ("file", "s3")
 
 
 class Unfit(Exception):
@@ -68,6 +83,9 @@ def plan_of(call: Call, world: World) -> Plan:
     for at, one in enumerate(listed, 1):
         what = f"target {at}"
         targets.append(_target(_connected(_end(one, what, _TARGETS), what, call), what, world))
+    for end in (source, *targets):
+        if end["kind"] == "s3" and end.get("auth"):
+            end["credential"] = dict(call.auths.get(str(end["auth"]), {}))
     chunk = call.config.get("chunk") or {}
     size = chunk.get("size", _SIZE)
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
@@ -115,6 +133,8 @@ def _source(given: dict[str, Any], world: World) -> dict[str, Any]:
     if given["kind"] == "file":
         path = _path(given["path"], world)
         given |= {"path": path, "format": _format(given.get("format"), path), "columns": _columns(given)}
+    elif given["kind"] == "s3":
+        given |= {"format": _format(given.get("format"), str(given["path"])), "columns": _columns(given)}
     elif given["kind"] in QUERIED:
         if given["kind"] == "duckdb":
             given["file"] = _path(given["file"], world) if given.get("file") else None
@@ -166,13 +186,16 @@ def _query(given: Mapping[str, Any]) -> tuple[str, list[Any]]:
 
 def _target(given: dict[str, Any], what: str, world: World) -> dict[str, Any]:
     kind = given["kind"]
-    mode = given.get("mode") or ("replace" if kind == "file" else "append")
+    mode = given.get("mode") or ("replace" if kind in _FILES else "append")
     if mode not in _MODES:
         raise Unfit(f"the mode of {what} is {mode!r}; it can be {', '.join(_MODES)}")
-    if kind == "file":
+    if kind in _FILES:
         if mode == "upsert":
             raise Unfit(f"{what} is a file, in which rows cannot be updated: `mode` is append or replace")
         mode = "append" if mode == "insert" else mode
+    if kind == "s3" and isinstance(given["path"], str) and "body" not in given:
+        _format(given.get("format"), given["path"])
+    if kind == "file":
         given["folder"] = str(world.folder.absolute())
         if isinstance(given["path"], str):
             given["path"] = _path(given["path"], world)

@@ -191,11 +191,15 @@ def _is_particular(target: Mapping[str, Any]) -> bool:
 
 
 def _source(given: Mapping[str, Any], running: Running, scratch: Path, size: int) -> Source:
-    if given["kind"] != "postgres":
-        return source_of(given, running, scratch, size)
-    from noetl.tools.transfer.postgres_source import Postgres
+    if given["kind"] == "s3":
+        from noetl.tools.transfer.objects import Fetched
 
-    return Postgres(given, scratch, size, running)
+        return Fetched(given, running, scratch, size)
+    if given["kind"] == "postgres":
+        from noetl.tools.transfer.postgres_source import Postgres
+
+        return Postgres(given, scratch, size, running)
+    return source_of(given, running, scratch, size)
 
 
 def _now() -> str:

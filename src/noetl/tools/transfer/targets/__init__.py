@@ -23,6 +23,10 @@ def target_of(given: Mapping[str, Any], around: Surroundings) -> Target:
         from noetl.tools.transfer.targets.requests import Requests
 
         return Requests(given, around)
+    if given["kind"] == "s3":
+        from noetl.tools.transfer.targets.objects import Objects
+
+        return Objects(given, around)
     from noetl.tools.transfer.targets.files import Files
 
     return Files(given, around)

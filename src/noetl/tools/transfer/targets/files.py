@@ -15,7 +15,8 @@ from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.mapping import rendered
 from noetl.tools.transfer.naming import Nameless, format_of
-from noetl.tools.transfer.targets.formats import FORMATS, Announce, Format, schema_of
+from noetl.tools.transfer.targets.format import Announce, Format
+from noetl.tools.transfer.targets.formats import FORMATS, schema_of
 from noetl.tools.transfer.targets.notes import Note, Notes
 from noetl.tools.transfer.targets.target import Given, Surroundings, Target
 
@@ -103,23 +104,38 @@ class Files(Target):
     def _format(self, path: str) -> Format:
         made = self._written.get(path)
         if made is None:
-            kind = _format_of(path, self.given.get("format"))
-            made = self._written[path] = FORMATS[kind](Path(path), self.around.token, append=self.mode == "append")
+            made = self._written[path] = self._new_format(path)
             note = self._notes.files.get(path)
             if note is not None:
                 made.columns, made.types = note.columns, note.types
         return made
 
+    def _new_format(self, path: str) -> Format:
+        kind = _format_of(path, self.given.get("format"))
+        return FORMATS[kind](Path(path), self.around.token, append=self.mode == "append")
+
+    def _place(self, named: str) -> str:
+        """The file that a name stands for."""
+        return named if os.path.isabs(named) else str(Path(self.given["folder"]) / named)  # noqa: PTH117  it is text here
+
+    def _begin(self, path: str) -> int:
+        """Before the first chunk of a file: bytes that were there before."""
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return self._format(path).begin()
+
+    def _publish(self, running: Running) -> None:
+        """Make the files visible."""
+        for made in self._written.values():
+            running.check()
+            made.publish()
+
     def write(self, running: Running, given: Given) -> tuple[dict[str, Any], bytes]:  # noqa: ARG002
         if given.index < self.chunks:
             return {}, b""
-        path = str(rendered(self.given["path"], {**self.around.scopes, "chunk": given.about}))
-        if not os.path.isabs(path):  # noqa: PTH117  it is text here
-            path = str(Path(self.given["folder"]) / path)
+        path = self._place(str(rendered(self.given["path"], {**self.around.scopes, "chunk": given.about})))
         made = self._format(path)
         if path not in self._notes.files:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            before = made.begin()
+            before = self._begin(path)
             # Before the first byte: a crash in the first chunk must find out where that began.
             self._notes.add(chunk=given.index - 1, path=path, size=before, rows=0, before=before, columns=made.columns)
         size = made.add(given, self.projection, self._announce(given, path) if made.in_place else None)
@@ -142,11 +158,8 @@ class Files(Target):
         path = self.given["path"]
         if not self._finished:
             if not self._notes.files and isinstance(path, str):
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-                self._format(path).begin()
-            for made in self._written.values():
-                running.check()
-                made.publish()
+                self._begin(path)
+            self._publish(running)
             self._notes.forget()
         paths = list(self._written) or ([path] if isinstance(path, str) else list(self.around.paths))
         if not paths or not all(Path(one).is_file() for one in paths):
@@ -197,9 +210,16 @@ def _reference(
     meta: dict[str, Any] = {"content_type": content_type, "bytes": size, "rows": rows}
     if schema:
         meta["schema"] = schema
-    if len(paths) == 1 and size <= _DIGESTED:
-        import hashlib
-
-        with Path(paths[0]).open("rb") as file:
-            meta["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    if len(paths) == 1 and (digest := digest_of(Path(paths[0]))) is not None:
+        meta["sha256"] = digest
     return {"type": "blob", "locator": locator, "auth_reference": None, "meta": meta}
+
+
+def digest_of(path: Path) -> str | None:
+    """The hash of a file, if it is not too large for that."""
+    import hashlib
+
+    if path.stat().st_size > _DIGESTED:
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,131 @@
+"""The result store that an installation names: addresses of places to shelves. The first is the one that is usual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+
+from noetl.config import Settings
+from noetl.errors import UsageError
+from noetl.ports import NoCredential, StoreFailed
+from noetl.results.cache import Cache
+from noetl.results.files import Folder
+from noetl.results.shelf import Shelf
+from noetl.results.store import PayloadStore
+
+#: the credential that opens a store, unless its address names another
+ENTRY = "results"
+_OBJECTS = ("s3", "gs", "az")
+_POSTGRES = ("postgres", "postgresql")
+_HELP = "a folder, s3://bucket/prefix, gs://…, az://… or postgresql://…"
+
+#: kind and parts of a credential by its name; None: there is none. NoCredential: it cannot be read
+Credentials = Callable[[str], Mapping[str, Any] | None]
+_FITTING = {"object_store": ("s3_credential", "generic"), "relational": ("postgres_credential", "generic")}
+
+
+def open_payloads(settings: Settings, credentials: Credentials, clock: Callable[[], float]) -> PayloadStore:
+    """The store that the settings name. UsageError: an address in them is none."""
+    home, sync = settings.home, settings.durability == "power"
+    usual = Folder(home / "results", sync=sync)
+    brought = Cache(home / "cache", settings.results_cache_mb << 20)
+    shelves = [_shelf(one, credentials, brought, sync=sync) for one in settings.results] or [usual]
+    kinds = [shelf.kind for shelf in shelves]
+    twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
+    if twice is not None:
+        raise UsageError(f"NOETL_RESULTS names several stores of type `{twice}`; there can be one of each")
+
+    def fetch(reference: Mapping[str, Any], auth: Mapping[str, Any] | None) -> list[Path]:
+        from noetl.results.objects import Fetcher
+
+        return Fetcher(brought, lambda name: there(name, credentials))(reference, auth)
+
+    # What was stored in the home before another place was named can still be read.
+    also = [usual] if settings.results else []
+    return PayloadStore(shelves, home / "results", clock=clock, sync=sync, also=also, fetch=fetch)
+
+
+def _shelf(address: str, credentials: Credentials, brought: Cache, *, sync: bool) -> Shelf:
+    scheme, has_scheme, _ = address.partition("://")
+    if scheme in _OBJECTS and has_scheme:
+        return _objects(address, credentials, brought)
+    if scheme in _POSTGRES:
+        return _table(address, credentials, brought)
+    if has_scheme and scheme != "file":
+        raise UsageError(f"NOETL_RESULTS: a result store at {scheme}:// is not known to this version; write {_HELP}")
+    path = Path(unquote(urlsplit(address).path) if has_scheme else address).expanduser()
+    if not path.is_absolute():
+        raise UsageError(f"NOETL_RESULTS: {address!r} is no absolute path; write {_HELP}")
+    return Folder(path, sync=sync)
+
+
+def _objects(address: str, credentials: Credentials, brought: Cache) -> Shelf:
+    from noetl.results.objects import Objects
+    from noetl.tools.buckets import Bucket, BucketFailed
+
+    parts = urlsplit(address)
+    if not parts.netloc:
+        raise UsageError(f"NOETL_RESULTS: {address!r} says no bucket; write {parts.scheme}://bucket/prefix")
+    entry, found = _entry("object_store", parts.query, credentials)
+
+    def open_() -> Bucket:
+        try:
+            return Bucket(parts.scheme, parts.netloc, found(), entry)
+        except (BucketFailed, NoCredential) as error:
+            raise StoreFailed(f"the result store: {error}") from None
+
+    return Objects(open_, parts.netloc, parts.path, cache=brought, entry=entry)
+
+
+def _table(address: str, credentials: Credentials, brought: Cache) -> Shelf:
+    from noetl.results.relational import Table
+
+    parts = urlsplit(address)
+    entry, found = ("", lambda: None) if parts.password else _entry("relational", parts.query, credentials)
+    keys = ("dsn", "host", "port", "user", "password", "sslmode")
+
+    def options() -> Mapping[str, Any]:
+        try:
+            given = found() or {}
+        except NoCredential as error:
+            raise StoreFailed(f"the result store: {error}") from None
+        if not parts.netloc and not given:
+            raise StoreFailed(
+                f"NOETL_RESULTS is {address!r}, so the credential store must have an entry `{entry or ENTRY}` that says "
+                f"where the database is; or write postgresql://host/database"
+            )
+        if given.get("dsn"):
+            return {"conninfo": str(given["dsn"])}
+        more = {key: given[key] for key in keys if given.get(key) not in (None, "")}
+        more |= {"dbname": given["database"]} if given.get("database") else {}
+        return {"conninfo": _without_auth(address) if parts.netloc else "", **more}
+
+    host = f"{parts.hostname or ''}{parts.path}"
+    return Table(options, f"postgresql://{host}" if parts.netloc else "postgresql", cache=brought, entry=entry)
+
+
+def _entry(kind: str, query: str, credentials: Credentials) -> tuple[str, Callable[[], Mapping[str, Any] | None]]:
+    """The credential of an address: the one that `?auth=NAME` names has to be there, `results` may be."""
+    if named := dict(parse_qsl(query)).get("auth"):
+        return named, cache(lambda: there(named, credentials))
+    found = credentials(ENTRY)
+    if found is None or found["kind"] not in _FITTING[kind]:
+        return "", lambda: None
+    return ENTRY, lambda: found
+
+
+def there(name: str, credentials: Credentials) -> Mapping[str, Any]:
+    """A credential that must be there."""
+    found = credentials(name)
+    if found is None:
+        raise NoCredential(f"the credential store has no `{name}`; `noetl credential add {name}` puts it there")
+    return found
+
+
+def _without_auth(address: str) -> str:
+    parts = urlsplit(address)
+    query = "&".join(one for one in parts.query.split("&") if one and not one.startswith("auth="))
+    return urlunsplit(parts._replace(query=query))

@@ -1,0 +1,365 @@
+"""PayloadStore: what is too large for the log, written down once and given back whole or by range.
+
+A payload becomes a file, by the same rules wherever it is to lie; a shelf keeps it, and brings it back as a file. Of
+several shelves the first is the one that is taken when nobody asks for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from noetl.errors import UsageError
+from noetl.expr.assign import is_larger
+from noetl.expr.refs import Ref
+from noetl.model.output import JSON, Spilled
+from noetl.ports import Part, ResultDamaged, ResultGone, StoreFailed
+from noetl.results import codec, elsewhere
+from noetl.results.elsewhere import Sealer, is_elsewhere
+from noetl.results.files import make_folder
+from noetl.results.left import Left, file, is_alive, payload
+from noetl.results.names import DRAFTS, MANIFEST, Place, place_of
+from noetl.results.shelf import Shelf
+
+#: so many elements of a list make a part
+_PART = 5_000
+#: what a process that died has left among the drafts is removed after so many seconds
+_FORGOTTEN = 24 * 3600.0
+#: lists that are being read from their beginning to their end
+_MOST_CURSORS = 4
+#: files that are known to be whole
+_MOST_CHECKED = 1_000
+#: JSON that somebody else has written may be so many times as long as it would be without spaces
+_LOOSE = 4
+
+
+Elements = Generator[list[Any], None, None]
+Auth = Mapping[str, Any] | None
+#: brings what a reference to objects leads to, with a credential, as files of this machine
+Fetch = Callable[[Mapping[str, Any], Auth], list[Path]]
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    """A part of a list, as its manifest has it."""
+
+    ref: dict[str, Any]
+    #: how many elements are in it; None: it is one
+    count: int | None = None
+
+    @property
+    def size(self) -> int:
+        return 1 if self.count is None else self.count
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A payload that is there."""
+
+    path: Path
+    content_type: str
+    #: the hash that its bytes have, or how that begins
+    sha256: str
+
+
+class PayloadStore:
+    """The result store of one process. `folder` is of this machine; `also` are shelves that are only read from."""
+
+    def __init__(
+        self,
+        shelves: Sequence[Shelf],
+        folder: Path,
+        *,
+        clock: Callable[[], float],
+        sync: bool = False,
+        also: Sequence[Shelf] = (),
+        fetch: Fetch | None = None,
+    ) -> None:
+        self.folder = folder
+        self.clock = clock
+        self.sync = sync
+        self._shelves = {shelf.kind: shelf for shelf in reversed(shelves)}
+        self._usual = shelves[0].kind
+        self._readable = [*shelves, *also]
+        self._fetch = fetch
+        #: several threads read at once
+        self._lock = Lock()
+        self._sealer = Sealer(folder)
+        #: files whose hash was seen to be right, as they were then
+        self._checked: dict[Path, tuple[int, int, str]] = {}
+        #: where readers are that take a list from one end to the other
+        self._cursors: dict[tuple[str, int], tuple[list[Any], Elements]] = {}
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The types of references that it makes."""
+        return frozenset(self._shelves)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def draft(self, suffix: str) -> Path:
+        """A new file that nobody else knows."""
+        make_folder(self.drafts)
+        return self.drafts / f"{os.getpid()}-{secrets.token_hex(8)}{suffix}"
+
+    @property
+    def drafts(self) -> Path:
+        """Where they are."""
+        return self.folder / DRAFTS
+
+    async def load(self, spilled: Spilled) -> Any:
+        """What a tool spilled, as a value."""
+        return await asyncio.to_thread(codec.load, spilled)
+
+    def runs(self, spilled: Spilled) -> Iterator[list[Any]]:
+        """The elements of a list that a tool spilled, some at a time."""
+        return codec.runs(Path(spilled.path), spilled.content_type)
+
+    async def keep(
+        self,
+        execution_id: str,
+        value: Any,
+        *,
+        ttl: float | None = None,
+        schema: str | None = None,
+        store: str = "auto",
+    ) -> Ref:
+        """Store a value, or what a tool spilled; what it returns is durable as the log is."""
+        return await asyncio.to_thread(self._keep, execution_id, value, ttl, schema, store)
+
+    async def keep_list(
+        self, execution_id: str, parts: Sequence[Part], *, ttl: float | None = None, store: str = "auto"
+    ) -> Ref:
+        """Store a list whose parts may lie in the store already; nothing of those is read."""
+        return await asyncio.to_thread(self._keep_list, execution_id, parts, ttl, store)
+
+    def _keep_list(self, execution_id: str, parts: Sequence[Part], ttl: float | None, store: str) -> Ref:
+        listed: list[_Listed] = []
+        for part in parts:
+            if part.ref is not None:
+                listed.append(_Listed(part.ref))
+            for start in range(0, len(part.items or ()), _PART):
+                some = (part.items or [])[start : start + _PART]
+                listed.append(_Listed(self._keep(execution_id, some, ttl, None, store), len(some)))
+        rows = sum(part.size for part in listed)
+        return self._keep(execution_id, msgspec.to_builtins(listed), ttl, None, store, manifest_of=rows)
+
+    def _keep(
+        self,
+        execution_id: str,
+        value: Any,
+        ttl: float | None,
+        schema: str | None,
+        store: str,
+        *,
+        manifest_of: int | None = None,
+    ) -> Ref:
+        shelf = self._shelves.get(store, self._shelves[self._usual])
+        draft = self.draft(".part")
+        try:
+            written = self._written(value, draft, rows=manifest_of is None)
+            content_type = written.content_type if manifest_of is None else MANIFEST
+            expires = None if ttl is None else int((self.clock() + ttl) * 1000)
+            place = Place(execution_id, written.sha256[:32], content_type, expires)
+            shelf.put(draft, place)
+        finally:
+            draft.unlink(missing_ok=True)
+        meta = {
+            "content_type": content_type,
+            "bytes": written.bytes,
+            "sha256": written.sha256,
+            "ttl": ttl,
+            "rows": written.rows if manifest_of is None else manifest_of,
+            "schema": schema,
+        }
+        return Ref(type=shelf.kind, locator=shelf.locator(place), auth_reference=shelf.auth_reference, meta=meta)
+
+    def _written(self, value: Any, draft: Path, *, rows: bool) -> codec.Written:
+        try:
+            if isinstance(value, Spilled):
+                return codec.adopt(value, draft, sync=self.sync)
+            return codec.write(value, draft, sync=self.sync, rows=rows)
+        except OSError as error:
+            raise StoreFailed(f"the result store in {self.folder} cannot be written: {error.strerror}") from error
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def read(self, reference: Mapping[str, Any], auth: Auth = None) -> Any:
+        """The payload, checked."""
+        return await asyncio.to_thread(self._read, reference, auth)
+
+    async def read_small(self, reference: Mapping[str, Any], most: int) -> tuple[Any] | None:
+        """The payload if it has no more than so many bytes as compact JSON; of a larger one little is read."""
+        return await asyncio.to_thread(self._read_small, reference, most)
+
+    async def rows(self, reference: Mapping[str, Any], start: int, stop: int, auth: Auth = None) -> list[Any]:
+        """Some of its rows."""
+        return await asyncio.to_thread(self._rows, reference, start, stop, auth)
+
+    def elements(self, reference: Mapping[str, Any], start: int = 0, auth: Auth = None) -> Elements:
+        """The elements of a list from one on, some at a time; checked before."""
+        if is_elsewhere(reference):
+            self._sealer.check(reference)
+            yield from elsewhere.runs(reference, start, self._fetched(reference, auth))
+            return
+        found = self.find(reference)
+        if found.content_type != MANIFEST:
+            yield from codec.runs(found.path, found.content_type, start)
+            return
+        for part in self._parts(found):
+            if start < part.size:
+                yield from [[self._read(part.ref)]] if part.count is None else self.elements(part.ref, start)
+            start = max(0, start - part.size)
+
+    def _fetched(self, reference: Mapping[str, Any], auth: Auth) -> list[Path] | None:
+        """The files of objects that somebody wrote elsewhere; None: they are files already."""
+        if reference["type"] != "object_store":
+            return None
+        assert self._fetch is not None
+        return self._fetch(reference, auth)
+
+    def is_list(self, found: Found) -> bool:
+        """Whether a payload is a list."""
+        if found.content_type != JSON:
+            return True
+        with contextlib.closing(codec.blocks(found.path)) as blocks:
+            return next(blocks, b"").lstrip().startswith(b"[")
+
+    def _read_small(self, reference: Mapping[str, Any], most: int) -> tuple[Any] | None:
+        found = self.find(reference)
+        if not self.is_list(found):
+            size = 0
+            for block in codec.blocks(found.path):
+                size += len(block)
+                if size > _LOOSE * most:
+                    return None
+            value = codec.read(found.path, found.content_type)
+            return None if is_larger(value, most) else (value,)
+        rows: list[Any] = []
+        for run in self.elements(reference):
+            rows += run
+            if is_larger(rows, most):
+                return None
+        return (rows,)
+
+    def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
+        """A reference to files that a tool has written, which can be read from now on."""
+        return self._sealer.sealed(reference)
+
+    def _read(self, reference: Mapping[str, Any], auth: Auth = None) -> Any:
+        found = None if is_elsewhere(reference) else self.find(reference)
+        if found is None or found.content_type == MANIFEST:
+            return [one for run in self.elements(reference, 0, auth) for one in run]
+        return codec.read(found.path, found.content_type)
+
+    def _rows(self, reference: Mapping[str, Any], start: int, stop: int, auth: Auth = None) -> list[Any]:
+        """Some elements, by whoever stands there already: a loop reads a list from its beginning to its end."""
+        path = str(reference["locator"] if is_elsewhere(reference) else self._place(reference)[1])
+        stop = max(start, stop)
+        rows: list[Any]
+        with self._lock:
+            rows, more = self._cursors.pop((path, start), ([], self.elements(reference, start, auth)))
+        while len(rows) < stop - start and (run := next(more, None)) is not None:
+            rows = rows + run
+        if rows[stop - start :]:
+            with self._lock:
+                while len(self._cursors) >= _MOST_CURSORS:
+                    self._cursors.pop(next(iter(self._cursors)))[1].close()
+                self._cursors[path, stop] = rows[stop - start :], more
+        return rows[: stop - start]
+
+    def _parts(self, found: Found) -> list[_Listed]:
+        return msgspec.convert(codec.read(found.path, JSON), list[_Listed])
+
+    def find(self, reference: Mapping[str, Any]) -> Found:
+        """Where a payload lies, and of what kind it is; its bytes are those that were stored."""
+        shelf, place = self._place(reference)
+        if place.is_over(self.clock()):
+            raise ResultGone(f"the payload {place} is no longer there: its time had run out, or it was removed")
+        path = shelf.local(place)
+        meta = reference.get("meta")
+        sha256 = str((meta if isinstance(meta, Mapping) else {}).get("sha256") or place.hash)
+        self._check(path, place.hash, sha256)
+        return Found(path, place.content_type, sha256)
+
+    def _place(self, reference: Mapping[str, Any]) -> tuple[Shelf, Place]:
+        """Where a payload would lie."""
+        kind = reference.get("type")
+        shelves = [shelf for shelf in self._readable if shelf.kind == kind]
+        for shelf in shelves:
+            if (place := shelf.place(reference)) is not None:
+                return shelf, place
+        here = " and ".join(f"`{one}`" for one in sorted({shelf.kind for shelf in self._readable}))
+        if not shelves:
+            raise UsageError(f"a reference of type `{kind}` leads to a store that is not here; this one has {here}")
+        where = str(reference.get("locator"))[:200]
+        raise UsageError(f"the reference leads to another store of type `{kind}` than NOETL_RESULTS names: {where}")
+
+    def _check(self, path: Path, begins: str, sha256: str) -> None:
+        """See that a file is what was stored: once, as long as it stays as it is."""
+        if not sha256.startswith(begins):
+            raise ResultDamaged(f"the reference and the payload {path.name} do not belong together: another sha256")
+        with contextlib.suppress(FileNotFoundError):
+            stat = path.stat()
+            *seen, found = self._checked.get(path, (0, 0, ""))
+            if seen != [stat.st_mtime_ns, stat.st_size]:
+                found = codec.sha256_of(path)
+                self._checked[path] = (stat.st_mtime_ns, stat.st_size, found)
+            if not found.startswith(sha256):
+                raise ResultDamaged(f"the stored payload {path.name} was changed: its sha256 is another one")
+            with self._lock:
+                while len(self._checked) > _MOST_CHECKED:
+                    self._checked.pop(next(iter(self._checked)))
+
+    def close(self) -> None:
+        """Let go of the files that are being read, and of connections."""
+        while self._cursors:
+            self._cursors.popitem()[1][1].close()
+        for shelf in self._readable:
+            shelf.close()
+
+    # --- removing ----------------------------------------------------------------------------------------------------
+
+    def expired(self) -> Iterator[Left]:
+        """What has outlived its time, and drafts that nobody will finish."""
+        now = self.clock()
+        for draft in sorted(self.drafts.glob("*")):
+            with contextlib.suppress(FileNotFoundError):
+                if draft.stat().st_mtime < now - _FORGOTTEN and not is_alive(draft):
+                    yield file(draft, self.folder)
+        for shelf in self._readable:
+            for one in shelf.listed():
+                if one.place.is_over(now):
+                    yield payload(shelf, one)
+
+    def aged(self) -> dict[str, list[Left]]:
+        """What has lain there for a day, by execution: payloads, and what transfers noted on this machine."""
+        found: dict[str, list[Left]] = {}
+        before = self.clock() - _FORGOTTEN
+        for shelf in self._readable:
+            for one in shelf.listed():
+                if one.since < before:
+                    found.setdefault(one.place.owner, []).append(payload(shelf, one))
+        for path in sorted(self.folder.glob("*/*")):
+            owner = path.parent.name
+            with contextlib.suppress(FileNotFoundError):
+                if owner != DRAFTS and place_of(f"{owner}/{path.name}") is None and path.stat().st_mtime < before:
+                    found.setdefault(owner, []).append(file(path, self.folder))
+        return found
+
+    def parts_of(self, path: str) -> list[bytes]:
+        """The references to the parts of a list that was stored piece by piece, as text; of anything else none."""
+        place = place_of(path)
+        if place is None or place.content_type != MANIFEST:
+            return []
+        for shelf in self._readable:
+            with contextlib.suppress(ResultGone):
+                found = Found(shelf.local(place), MANIFEST, place.hash)
+                return [msgspec.json.encode(part.ref) for part in self._parts(found)]
+        raise ResultGone(f"the payload {path} is no longer there")

@@ -1,0 +1,187 @@
+"""Rows to objects: written to files of this machine first, by the same rules as files, and uploaded when the last chunk is in.
+
+The files lie beside the notes, so that a later attempt goes on with them; nothing is seen in the bucket before the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from noetl.tools.buckets import Address, Bucket, NoObject
+from noetl.tools.datahost.host import Running
+from noetl.tools.transfer.mapping import Projection, rendered
+from noetl.tools.transfer.objects import bucket_of, located, told
+from noetl.tools.transfer.targets.files import Files, digest_of
+from noetl.tools.transfer.targets.format import Format
+from noetl.tools.transfer.targets.formats import schema_of
+from noetl.tools.transfer.targets.target import Given, Surroundings
+
+#: a name of a file has so many characters, and something is put around it
+_LONGEST = 150
+#: ends the name of a folder in which names go on; `quote` never writes it
+_MORE = "+"
+#: objects that are uploaded side by side
+_AT_ONCE = 8
+
+
+class Objects(Files):
+    """The objects of one target."""
+
+    def __init__(self, given: Mapping[str, Any], around: Surroundings) -> None:
+        super().__init__(given, around)
+        self._folder = Path(f"{around.notes}.objects")
+        self._buckets: dict[tuple[str, str], Bucket] = {}
+
+    def open(self, running: Running) -> int:
+        self._address_of_all()  # what is wrong with it is told before anything is read
+        return super().open(running)
+
+    def _address_of_all(self) -> Address | None:
+        path = self.given["path"]
+        address = located(self.given, path) if isinstance(path, str) else None
+        if address is not None:
+            self._bucket(address)
+        return address
+
+    def _bucket(self, address: Address) -> Bucket:
+        named = (address.scheme, address.bucket)
+        if named not in self._buckets:
+            self._buckets[named] = bucket_of(self.given, address)
+        return self._buckets[named]
+
+    # --- files that stand for objects ----------------------------------------------------------------------------------
+
+    def _place(self, named: str) -> str:
+        return str(self._folder / file_of(located(self.given, named)))
+
+    def _address(self, path: str) -> Address:
+        return address_in(Path(path).relative_to(self._folder))
+
+    def _appends(self) -> bool:
+        return False  # nothing is seen of it before the end
+
+    def _new_format(self, path: str) -> Format:
+        if "body" in self.given:
+            return Body(Path(path), self.around.token, self.given["body"], self.around.scopes)
+        return super()._new_format(path)
+
+    def _begin(self, path: str) -> int:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        if self.mode == "append":
+            address = self._address(path)
+            try:
+                with told(but_absence=True):
+                    self._bucket(address).get(address.key, Path(path))
+            except NoObject:
+                Path(path).unlink(missing_ok=True)
+        return super()._begin(path)
+
+    def write(self, running: Running, given: Given) -> tuple[dict[str, Any], bytes]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        os.utime(self._folder)  # what is old among the drafts is taken for forgotten
+        return super().write(running, given)
+
+    # --- the end -------------------------------------------------------------------------------------------------------
+
+    def finish(self, running: Running) -> dict[str, Any] | None:
+        if self._finished:
+            return self._seen(running)
+        path = self.given["path"]
+        if not self._notes.files and isinstance(path, str):
+            self._begin(self._place(path))
+        self._publish(running)
+        paths = [path for path in self._written if Path(path).is_file()]
+        addresses = [self._address(path) for path in paths]
+        with told(), ThreadPoolExecutor(_AT_ONCE) as pool:
+            for done in [pool.submit(self._upload, *one, running) for one in zip(paths, addresses, strict=True)]:
+                done.result()
+        self.bytes = sum(Path(path).stat().st_size for path in paths)
+        meta: dict[str, Any] = {"schema": schema_of([self._format(path) for path in paths])}
+        meta["sha256"] = digest_of(Path(paths[0])) if len(paths) == 1 else None
+        self._notes.forget()  # first: without notes it is known to be done
+        self._clear()
+        return self._reference(addresses, meta) if paths else None
+
+    def _upload(self, path: str, address: Address, running: Running) -> None:
+        running.check()
+        self._bucket(address).put(address.key, Path(path))
+
+    def _seen(self, running: Running) -> dict[str, Any] | None:
+        """An earlier attempt has done it all, and was not heard of: what is there now."""
+        whole = self._address_of_all()
+        addresses = [whole] if whole is not None else [self._address(path) for path in self.around.paths]
+        try:
+            for address in addresses:
+                running.check()
+                with told(but_absence=True):
+                    self.bytes += self._bucket(address).head(address.key).size
+        except NoObject:
+            return None
+        return self._reference(addresses, {}) if addresses else None
+
+    def _reference(self, addresses: list[Address], more: dict[str, Any]) -> dict[str, Any]:
+        first = addresses[0]
+        where: dict[str, Any] = {"key": first.key} if len(addresses) == 1 else {"keys": [one.key for one in addresses]}
+        if first.scheme != "s3":
+            where["scheme"] = first.scheme
+        content_type = self._new_format(self._place(str(first))).content_type
+        meta: dict[str, Any] = {"content_type": content_type, "bytes": self.bytes, "rows": self.rows}
+        meta |= {key: value for key, value in more.items() if value}
+        entry = self.given.get("auth")
+        return {
+            "type": "object_store",
+            "locator": {"bucket": first.bucket, **where},
+            "auth_reference": f"keychain/{entry}" if entry else None,
+            "meta": meta,
+        }
+
+    def restart(self, running: Running) -> bool:
+        super().restart(running)
+        self._clear()
+        return True
+
+    def abort(self, running: Running) -> None:
+        super().abort(running)
+        self._clear()
+
+    def _clear(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # something else of the execution is there
+            self._folder.parent.rmdir()
+
+
+class Body(Format):
+    """What a template makes of each chunk: text as it is, anything else as JSON; one behind the other."""
+
+    def __init__(self, path: Path, token: str, body: Any, scopes: Mapping[str, Any]) -> None:
+        super().__init__(path, token, append=False)
+        self._template, self._scopes = body, scopes
+
+    def _body(self, given: Given, projection: Projection, start: int) -> bytes:  # noqa: ARG002  there are no rows
+        content = rendered(self._template, {**self._scopes, "chunk": given.about})
+        body = content.encode() if isinstance(content, str) else msgspec.json.encode(content)
+        return b"\n" + body if start else body
+
+
+def file_of(address: Address) -> Path:
+    """A file for an object, below a folder. No two objects have the same, and none is where another has a folder."""
+    name = quote(address.key, safe="")
+    pieces = [name[max(0, end - _LONGEST) : end] for end in range(len(name), 0, -_LONGEST)][::-1]
+    folders = [f"{piece}{_MORE}" for piece in pieces[:-1]]
+    return Path(f"{address.scheme}-{address.bucket}", *folders, pieces[-1])
+
+
+def address_in(file: Path) -> Address:
+    """The object that a file stands for."""
+    first, *pieces = file.parts
+    scheme, _, bucket = first.partition("-")
+    return Address(scheme, bucket, unquote("".join(piece.removesuffix(_MORE) for piece in pieces)))

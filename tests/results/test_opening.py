@@ -1,0 +1,111 @@
+"""Which result store an installation names."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import Bucket, Database
+
+from noetl.config import Settings
+from noetl.errors import UsageError
+from noetl.ports import StoreFailed
+from noetl.results import relational
+from noetl.results.opening import open_payloads
+from noetl.results.store import PayloadStore
+
+
+def opened(home: Path, *addresses: str, **credentials: dict[str, Any]) -> PayloadStore:
+    return open_payloads(Settings(home, results=addresses), credentials.get, lambda: 0.0)
+
+
+def keep(store: PayloadStore) -> dict[str, Any]:
+    try:
+        return asyncio.run(store.keep("x", {"a": 1}))
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("nats://here", "nats:// is not known"),
+        ("relative/folder", "no absolute path"),
+        ("s3://", "says no bucket"),
+        ("https://x", "is not known"),
+    ],
+)
+def test_an_address_that_is_none_is_told_at_once(tmp_path: Path, address: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        opened(tmp_path, address)
+
+
+def test_one_store_of_each_type_is_enough(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="several stores of type `object_store`"):
+        opened(tmp_path, "s3://a", "gs://b")
+
+
+def test_the_first_store_is_the_usual_one(tmp_path: Path) -> None:
+    store = opened(tmp_path, "postgres", str(tmp_path / "f"), "s3://b/p")
+    assert store.kinds == {"relational", "blob", "object_store"}
+    assert store._usual == "relational"
+
+
+def test_an_entry_may_be_named_in_the_address(tmp_path: Path, bucket: Bucket) -> None:
+    lake = {**bucket.credential, "kind": "s3_credential"}
+    reference = keep(opened(tmp_path, f"s3://{bucket.name}/p?auth=lake", lake=lake))
+    assert reference["auth_reference"] == "keychain/lake"
+    assert reference["locator"]["key"].startswith("p/x/")
+    with pytest.raises(StoreFailed, match="has no `lake`; `noetl credential add lake`"):
+        keep(opened(tmp_path, f"s3://{bucket.name}/p?auth=lake"))
+
+
+def test_a_database_may_be_named_whole_or_by_its_entry(tmp_path: Path, database: Database) -> None:
+    given = {**database.credential, "kind": "postgres_credential"}
+    at = database.server
+    for address, credentials, entry in (
+        (database.url, {}, None),
+        ("postgres", {"results": given}, "keychain/results"),
+        (f"postgresql://{at.host}:{at.port}/{database.name}?auth=pg", {"pg": {"kind": "postgres_credential", "user": at.user, "password": at.password}}, "keychain/pg"),
+        ("postgresql://?auth=pg", {"pg": {"kind": "postgres_credential", "dsn": database.url}}, "keychain/pg"),
+    ):  # fmt: skip
+        assert keep(opened(tmp_path, address, **credentials))["auth_reference"] == entry
+
+
+def test_a_database_without_an_address_needs_an_entry(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed, match="must have an entry `results`"):
+        keep(opened(tmp_path, "postgres"))
+
+
+def test_a_wrong_password_is_told_by_its_entry_and_never_shown(tmp_path: Path, database: Database) -> None:
+    wrong = {**database.credential, "kind": "postgres_credential", "password": "not-the-password"}
+    with pytest.raises(StoreFailed, match="password authentication failed") as caught:
+        keep(opened(tmp_path, "postgres", results=wrong))
+    assert "keychain entry `results`" in str(caught.value)
+    assert "not-the-password" not in str(caught.value)
+
+
+def test_a_database_that_is_not_there_is_told_at_once(tmp_path: Path, database: Database) -> None:
+    with pytest.raises(StoreFailed, match="does not exist"):
+        keep(opened(tmp_path, database.server.url("no_such_database")))
+
+
+def test_a_server_that_is_away_is_asked_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relational, "PATIENCE_S", 0.5)
+    with pytest.raises(StoreFailed, match=r"the result store postgresql://127.0.0.1/x: .*refused") as caught:
+        keep(opened(tmp_path, "postgresql://me:hush-hush@127.0.0.1:1/x"))
+    assert "hush" not in str(caught.value)
+
+
+def test_a_connection_that_was_cut_is_replaced(tmp_path: Path, database: Database) -> None:
+    import psycopg
+
+    store = opened(tmp_path, database.url)
+    first = asyncio.run(store.keep("x", {"a": 1}))
+    with psycopg.connect(database.url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'noetl results'")
+    second = asyncio.run(store.keep("x", {"a": 2}))
+    assert [asyncio.run(store.read(one)) for one in (first, second)] == [{"a": 1}, {"a": 2}]
+    store.close()

@@ -1,0 +1,61 @@
+"""Settings, from the environment and from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from noetl.config import settings
+from noetl.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    for name in ("NOETL_RESULTS", "NOETL_DURABILITY", "NOETL_STORE", "NOETL_BUS"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_nothing_said_means_this_machine() -> None:
+    assert settings().results == ()
+
+
+def test_several_stores_are_named_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOETL_RESULTS", "s3://b/p, postgres ,")
+    assert settings().results == ("s3://b/p", "postgres")
+
+
+def test_a_file_says_the_same_and_the_environment_wins(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "home" / "noetl.toml").write_text('NOETL_RESULTS = ["s3://a", "postgres"]\nNOETL_DURABILITY = "power"\n')
+    assert settings().results == ("s3://a", "postgres")
+    assert settings().durability == "power"
+    (here / "noetl.toml").write_text('NOETL_RESULTS = "s3://b"\nNOETL_RESULTS_CACHE_MB = 10\n')
+    assert (settings().results, settings().results_cache_mb, settings().durability) == (("s3://b",), 10, "process")
+    monkeypatch.setenv("NOETL_RESULTS", "s3://c")
+    assert settings().results == ("s3://c",)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("results = 's3://b'", "`results` is not known there; it may have NOETL_DURABILITY, NOETL_RESULTS"),
+        ("NOETL_KEY = 'x'", "`NOETL_KEY` is not known there"),
+        ("NOETL_RESULTS", "cannot be read"),
+        ("NOETL_RESULTS_CACHE_MB = 'much'", "write a whole number"),
+    ],
+)
+def test_what_a_file_cannot_say_is_told(here: Path, text: str, said: str) -> None:
+    (here / "noetl.toml").write_text(text)
+    with pytest.raises(UsageError, match=said):
+        settings()
+
+
+def test_tools_see_no_credential_of_the_result_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    assert "AWS_SECRET_ACCESS_KEY" in settings().environment
+    monkeypatch.setenv("NOETL_RESULTS", "s3://b")
+    assert {"AWS_SECRET_ACCESS_KEY", "NOETL_RESULTS"} & settings().environment.keys() == set()
