@@ -57,7 +57,11 @@ def new_execution_id(now: float) -> str:
 
 
 def open_log(settings: Settings) -> EventLog:
-    """The event log of this machine."""
+    """The event log: a file of this machine, or a database."""
+    if settings.store is not None:
+        from noetl.stores.postgres import PostgresLog
+
+        return PostgresLog(settings.store.reveal())
     from noetl.stores.sqlite import SqliteLog
 
     return SqliteLog(settings.home / "noetl.db", durability=settings.durability)
