@@ -42,7 +42,7 @@ def test_a_file_says_the_same_and_the_environment_wins(here: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("results = 's3://b'", "`results` is not known there; it may have NOETL_DURABILITY, NOETL_RESULTS"),
+        ("results = 's3://b'", "`results` is not known there; it may have NOETL_DURABILITY, NOETL_STORE"),
         ("NOETL_KEY = 'x'", "`NOETL_KEY` is not known there"),
         ("NOETL_RESULTS", "cannot be read"),
         ("NOETL_RESULTS_CACHE_MB = 'much'", "write a whole number"),

@@ -12,13 +12,13 @@ import msgspec
 from noetl.errors import UsageError
 
 #: names of variables that may hold credentials of ours; no tool sees them
-_OURS = ("NOETL_KEY", "NOETL_KEY_FILE", "NOETL_TOKEN", "NOETL_RESULTS", "VAULT_TOKEN")
+_OURS = ("NOETL_KEY", "NOETL_KEY_FILE", "NOETL_TOKEN", "NOETL_STORE", "NOETL_RESULTS", "VAULT_TOKEN")
 #: the same of a service that results lie at, if they do and no keychain entry opens it
 _THEIRS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_ACCOUNT_KEY", "GOOGLE_SERVICE_ACCOUNT_KEY")
 #: variables of larger installations, and the value of each that asks for nothing more than this machine
-_LARGER = {"NOETL_SERVER": "", "NOETL_STORE": "", "NOETL_BUS": "local"}
+_LARGER = {"NOETL_SERVER": "", "NOETL_BUS": "local"}
 #: what may stand in a file; secrets and the place of the file itself may not
-_IN_FILE = ("NOETL_DURABILITY", "NOETL_RESULTS", "NOETL_RESULTS_CACHE_MB", *_LARGER)
+_IN_FILE = ("NOETL_DURABILITY", "NOETL_STORE", "NOETL_RESULTS", "NOETL_RESULTS_CACHE_MB", *_LARGER)
 FILE = "noetl.toml"
 _REMOTE = ("s3://", "gs://", "az://")
 
@@ -66,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True):
     vault_address: str | None = None
     vault_token: Secret | None = None
     vault_namespace: str | None = None
+    #: the PostgreSQL database that executions are recorded in; None: a SQLite file in the home
+    store: Secret | None = None
     #: where large results are kept, the usual place first; none: in the home
     results: tuple[str, ...] = ()
     #: what of them is kept on this machine as well, where they lie elsewhere
@@ -95,6 +97,7 @@ def settings() -> Settings:
         vault_address=env.get("VAULT_ADDR") or None,
         vault_token=_secret(env.get("VAULT_TOKEN")),
         vault_namespace=env.get("VAULT_NAMESPACE") or None,
+        store=_store(env.get("NOETL_STORE")),
         results=results,
         results_cache_mb=_number("NOETL_RESULTS_CACHE_MB", env.get("NOETL_RESULTS_CACHE_MB") or "2048"),
     )
@@ -119,6 +122,14 @@ def _file(home: Path) -> Mapping[str, str]:
 
 def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _store(text: str | None) -> Secret | None:
+    if text and not text.startswith(("postgresql://", "postgres://")):
+        raise UsageError(
+            "NOETL_STORE is no address of a PostgreSQL database: write postgresql://USER:PASSWORD@HOST/DATABASE"
+        )
+    return _secret(text)
 
 
 def _number(name: str, text: str) -> int:

@@ -57,7 +57,11 @@ def new_execution_id(now: float) -> str:
 
 
 def open_log(settings: Settings) -> EventLog:
-    """The event log of this machine."""
+    """The event log: a file of this machine, or a database."""
+    if settings.store is not None:
+        from noetl.stores.postgres import PostgresLog
+
+        return PostgresLog(settings.store.reveal())
     from noetl.stores.sqlite import SqliteLog
 
     return SqliteLog(settings.home / "noetl.db", durability=settings.durability)
@@ -109,8 +113,7 @@ class House:
         self.service = Service(log, self.shop, self.catalog, clock=clock, new_id=new_id)
         self.keychains = Keychains(settings, clock=clock, new_id=new_id)
         self.notices = Notices(clock, new_id)
-        if not alone:
-            self.service.watchers.append(self.notices.heard)
+        self.service.watchers += [] if alone else [self.notices.heard]
         #: nobody outside asks for anything, so nobody looks for it, or is told of anything
         self._alone = alone
         #: the playbooks that were run here, by their hash

@@ -261,7 +261,8 @@ def test_a_transfer_that_was_killed_goes_on_after_a_late_gc_without_a_row_twice(
     move = f"source: {{kind: file, path: in.csv}}, chunk: {{size: 1000}}, targets: [{target}]"
     (folder / "move.yaml").write_text(f"{HEAD}  - {{step: move, tool: {{kind: transfer, {move}}}}}\n")
     running = start("run", "move.yaml")
-    while not list(home.rglob("*.notes")) or (folder / "out.csv").stat().st_size < 100_000:
+    written = folder / "out.csv"
+    while not list(home.rglob("*.notes")) or not written.exists() or written.stat().st_size < 100_000:
         assert running.process.poll() is None
         time.sleep(0.01)
     running.kill()
@@ -290,9 +291,7 @@ def test_where_nothing_is_the_reason_is_told(noetl: Noetl, execution: str, folde
     assert "never ran; `noetl why" in said
 
 
-def test_a_file_is_written_where_it_is_wanted_or_named(noetl: Noetl, execution: str, folder: Path) -> None:
-    assert noetl("result", "last", "little", "-o", "new/folder/x.json").code == 0
-    assert json.loads((folder / "new" / "folder" / "x.json").read_text()) == {"a": 1}
+def test_a_file_that_cannot_be_written_or_understood_is_named(noetl: Noetl, execution: str, folder: Path) -> None:
     said = noetl("result", "last", "little", "-o", "large.yaml/x.json")
     assert (said.code, said.err.partition(": cannot be written")[0]) == (2, "noetl: large.yaml/x.json")
     said = noetl("result", "last", "little", "-o", "x.xml")

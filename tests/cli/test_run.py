@@ -195,7 +195,7 @@ def test_a_run_goes_on_when_nobody_can_be_told(shell: Shell, home: Path, closed:
     [
         ("NOETL_HOME", "~nobody-of-that-name/x", "NOETL_HOME"),
         ("NOETL_SERVER", "http://elsewhere", "unset NOETL_SERVER"),
-        ("NOETL_STORE", "postgresql://elsewhere", "unset NOETL_STORE"),
+        ("NOETL_STORE", "mysql://elsewhere", "no address of a PostgreSQL database"),
     ],
 )
 def test_a_setting_that_cannot_be_kept_is_refused_before_anything_runs(

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from secrets_desk import Desk
 from services import TokenStandIn, serving
 from test_canaries import streams
 
@@ -22,11 +21,8 @@ from noetl.config import Settings
 from noetl.engine.fold import replay
 from noetl.model.redaction import MASK
 from noetl.model.state import Execution
-from noetl.ports import Call
-from noetl.results.opening import open_payloads
 from noetl.stores.sqlite import SqliteLog
 from noetl.wiring import House
-from noetl.worker.world import LocalWorld
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: main}\n"
 TOKEN = "tok-93af-5521-zz"
@@ -231,48 +227,6 @@ async def test_processes_see_no_variable_that_holds_a_credential(site: Site) -> 
     assert {"API_TOKEN", "COPY"} & environment.keys() == set()
     assert "API_TOKEN" not in before
     assert "COPY" not in before
-
-
-async def test_processes_see_no_variable_that_looks_like_a_credential(site: Site) -> None:
-    hidden = {
-        "AWS_SECRET_ACCESS_KEY": "a", "AWS_SESSION_TOKEN": "b", "PGPASSWORD": "c", "MYSQL_PWD": "d", "STRIPE_API_KEY": "e",
-        "DATABASE_URL": "postgres://u:pw@h/db", "DJANGO_SECRET_KEY": "f", "github_token": "g",
-    }  # fmt: skip
-    seen = {
-        "AWS_REGION": "eu",
-        "PWD_OF": "x",
-        "TOKENIZERS_PARALLELISM": "1",
-        "DOCS_URL": "https://h/a:b@c",
-        "KEYBOARD": "de",
-    }
-    site.environment = {"PATH": os.environ["PATH"], **hidden, **seen}
-    state = await site.run(
-        "keychain: [{name: pg, kind: generic, from: {env: PGPASSWORD}}]\nworkflow:\n- step: start\n"
-        '  tool: {kind: python, code: "import os\\ndef main():\\n    return dict(os.environ)"}'
-    )
-    assert state.status == "completed", state.error
-    assert hidden.keys() & state.output.keys() == set()
-    assert seen.items() <= state.output.items()
-
-
-async def test_a_line_that_comes_after_its_task_is_redacted_and_not_held_back(desk: Desk) -> None:
-    keychain = desk.keychain(f"- {{name: a, kind: bearer, token: {TOKEN}}}")
-    await keychain.ready()
-    written: list[str] = []
-    results = open_payloads(Settings(desk.folder), {}.get, lambda: 0.0)
-    world = LocalWorld(desk.folder, {}, lambda *line: written.append(line[2]), results, keychain)
-    call = Call("shell", "e", "s", "t", {}, {}, {}, {}, "e/1", 1, {})
-
-    async def hear(_: Mapping[str, Any]) -> None:
-        """Nobody."""
-
-    world.listeners[call.key] = hear
-    world.log(call, "stdout", f"now {TOKEN[:6]}")
-    del world.listeners[call.key]
-    world.wrote(call)
-    world.log(call, "stdout", f"late {TOKEN} {TOKEN[:3]}")
-    assert written == ["now ", TOKEN[:6], f"late {MASK} {TOKEN[:3]}"]
-    assert world._written == {}
 
 
 async def test_auth_of_python_is_a_parameter_and_that_of_shell_are_variables(site: Site) -> None:

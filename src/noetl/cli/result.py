@@ -40,7 +40,7 @@ FORMATS = ("json", "ndjson", "csv", "parquet", "raw")
     "file",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Write to a file; folders that are missing are made.",
+    help="Write to a file.",
 )
 def command(
     *,
@@ -83,7 +83,6 @@ def _target(file: Path) -> Iterator[IO[bytes]]:
         return
     draft = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
         with draft.open("wb") as target:
             yield target
         if place.exists():

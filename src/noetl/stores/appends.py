@@ -87,45 +87,54 @@ def behind(last: int, execution_id: str, first: int) -> Conflict:
     )
 
 
-class Group:
-    """The appends of one transaction, gathered and then written together."""
+class Gathering:
+    """Appends that are to be written together: each goes on where the log ends, or is refused."""
 
-    def __init__(self, connection: sqlite3.Connection, heads: Heads) -> None:
-        self._connection = connection
-        self._known = heads
+    def __init__(self) -> None:
         #: where the logs end once this is committed
         self.heads: Heads = {}
         #: bytes to write
         self.weight = 0
-        self._rows: list[tuple[str, int, bytes, bytes]] = []
-        self._openings: list[tuple[str | None, ...]] = []
-        self._updates: dict[str, tuple[str, str, int, str]] = {}
-        self._ended: list[str] = []
-        self._snapshots: list[tuple[str, int, bytes]] = []
+        self.events: list[tuple[str, int, bytes, bytes]] = []
+        self.openings: list[tuple[str | None, ...]] = []
+        #: execution → the last of its appends
+        self.last: dict[str, Append] = {}
+        self.snapshots: list[tuple[str, int, bytes]] = []
+
+    def _head(self, execution_id: str) -> tuple[int, bytes]:
+        """Where a log ends now."""
+        raise NotImplementedError
 
     def add(self, append: Append) -> Conflict | None:
         """Take one in, unless the log has gone on without it."""
         execution_id = append.execution_id
-        seq, digest = self._head(execution_id)
+        seq, digest = self.heads.get(execution_id) or self._head(execution_id)
         if append.first != seq + 1:
             return behind(seq, execution_id, append.first)
         for body in append.bodies:
             seq += 1
             digest = link(digest, body)
-            self._rows.append((execution_id, seq, body, digest))
+            self.events.append((execution_id, seq, body, digest))
         self.weight += append.weight
         self.heads[execution_id] = seq, digest
+        self.last[execution_id] = append
         if append.opening is not None:
-            self._openings.append((execution_id, *append.opening))
-        self._updates[execution_id] = append.status, append.updated_at, seq, execution_id
-        if append.status in OVER:
-            self._ended.append(execution_id)
+            self.openings.append((execution_id, *append.opening))
         if append.snapshot is not None:
-            self._snapshots.append((execution_id, seq, append.snapshot))
+            self.snapshots.append((execution_id, seq, append.snapshot))
         return None
 
+
+class Group(Gathering):
+    """The appends of one transaction in SQLite."""
+
+    def __init__(self, connection: sqlite3.Connection, heads: Heads) -> None:
+        super().__init__()
+        self._connection = connection
+        self._known = heads
+
     def _head(self, execution_id: str) -> tuple[int, bytes]:
-        head = self.heads.get(execution_id) or self._known.get(execution_id)
+        head = self._known.get(execution_id)
         if head is None:
             head = self._connection.execute(_SQL["head"], (execution_id,)).fetchone()
         return head or (0, root(execution_id))
@@ -133,12 +142,14 @@ class Group:
     def write(self) -> None:
         """Write all that was taken in."""
         execute = self._connection.execute
-        self._write(_ADD_EVENTS, self._rows)
-        self._write(_ADD_EXECUTIONS, self._openings)
-        self._write(_UPDATE_EXECUTIONS, list(self._updates.values()))
-        for execution_id in self._ended:
-            execute(_SQL["end_execution"], (execution_id,))
-        for snapshot in self._snapshots:
+        self._write(_ADD_EVENTS, self.events)
+        self._write(_ADD_EXECUTIONS, self.openings)
+        ends = [(one.status, one.updated_at, self.heads[name][0], name) for name, one in self.last.items()]
+        self._write(_UPDATE_EXECUTIONS, ends)
+        for execution_id, one in self.last.items():
+            if one.status in OVER:
+                execute(_SQL["end_execution"], (execution_id,))
+        for snapshot in self.snapshots:
             execute(_SQL["add_snapshot"], snapshot)
             execute(_SQL["forget_snapshots"], (snapshot[0], KEPT_SNAPSHOTS))
 

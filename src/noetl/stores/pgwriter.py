@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from noetl.ports import OVER, Conflict, StoreFailed
-from noetl.stores.appends import KEPT_SNAPSHOTS, Append, behind
-from noetl.stores.chain import link, root
+from noetl.stores.appends import KEPT_SNAPSHOTS, Append, Gathering, Heads
+from noetl.stores.chain import root
 from noetl.stores.desk import Desk, Ticket, answer
 from noetl.stores.pgfiles import explained
 from noetl.stores.queries import queries
@@ -73,53 +73,35 @@ class PgWriter(Desk):
             self._connection.close()
 
 
-class _Group:
+class _Group(Gathering):
     """The appends of one transaction."""
 
     def __init__(self, connection: psycopg.Connection[Any], appends: list[Append]) -> None:
+        super().__init__()
         self._connection = connection
-        self._heads: dict[str, tuple[int, bytes]] = {}
         ids = sorted({append.execution_id for append in appends})
-        if ids:
-            rows = connection.execute(_SQL["heads"], (ids,)).fetchall()
-            self._heads = {row[0]: (row[1], row[2]) for row in rows}
-        self._events: list[tuple[str, int, bytes, bytes]] = []
-        self._openings: list[tuple[Any, ...]] = []
-        self._updates: dict[str, tuple[Any, ...]] = {}
-        self._snapshots: list[tuple[str, int, bytes]] = []
+        rows = connection.execute(_SQL["heads"], (ids,)).fetchall() if ids else []
+        self._known: Heads = {row[0]: (row[1], row[2]) for row in rows}
 
-    def add(self, append: Append) -> Conflict | None:
-        """Take one in, unless the log has gone on without it."""
-        execution_id = append.execution_id
-        seq, digest = self._heads.get(execution_id) or (0, root(execution_id))
-        if append.first != seq + 1:
-            return behind(seq, execution_id, append.first)
-        for body in append.bodies:
-            seq += 1
-            digest = link(digest, body)
-            self._events.append((execution_id, seq, body, digest))
-        self._heads[execution_id] = seq, digest
-        if append.opening is not None:
-            self._openings.append((execution_id, *append.opening))
-        over = append.status in OVER
-        self._updates[execution_id] = execution_id, append.status, append.updated_at, seq, digest, over
-        if append.snapshot is not None:
-            self._snapshots.append((execution_id, seq, append.snapshot))
-        return None
+    def _head(self, execution_id: str) -> tuple[int, bytes]:
+        return self._known.get(execution_id) or (0, root(execution_id))
 
     def write(self) -> None:
         """Write all that was taken in; the answers are waited for once."""
-        if not self._events:
+        if not self.events:
             return
+        execute = self._connection.execute
+        ends = [
+            (name, one.status, one.updated_at, *self.heads[name], one.status in OVER) for name, one in self.last.items()
+        ]
         with self._connection.pipeline():
-            if self._openings:
-                self._connection.execute(_SQL["add_executions"], _columns(self._openings))
-            self._connection.execute(_SQL["add_events"], _columns(self._events))
-            self._connection.execute(_SQL["update_executions"], _columns(list(self._updates.values())))
-            for snapshot in self._snapshots:
-                self._connection.execute(_SQL["add_snapshot"], snapshot)
-                kept = {"id": snapshot[0], "kept": KEPT_SNAPSHOTS}
-                self._connection.execute(_SQL["forget_snapshots"], kept)
+            if self.openings:
+                execute(_SQL["add_executions"], _columns(self.openings))
+            execute(_SQL["add_events"], _columns(self.events))
+            execute(_SQL["update_executions"], _columns(ends))
+            for snapshot in self.snapshots:
+                execute(_SQL["add_snapshot"], snapshot)
+                execute(_SQL["forget_snapshots"], {"id": snapshot[0], "kept": KEPT_SNAPSHOTS})
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:

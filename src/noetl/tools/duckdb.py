@@ -88,15 +88,16 @@ def _place(call: Call, world: World) -> Iterator[tuple[str, Callable[[], IO[byte
 
 def _given(call: Call, world: World, spill: str) -> dict[str, Any]:
     from noetl.tools.datahost.databases import config_of
-    from noetl.tools.spilling import output_limit
+    from noetl.tools.spilling import IN_MEMORY, output_limit
 
     return {
         "file": file_of(call, world),
         "config": config_of(call.spec),
         "statements": _statements(call),
         "spill": spill,
-        "spill_bytes": _SPILL_BYTES,
-        "limit": output_limit(call),
+        # What may write no file leaves none to us either: its result comes back over the wire, within reason.
+        "spill_bytes": None if call.spec.get("isolation") == "strict" else _SPILL_BYTES,
+        "limit": min(output_limit(call), IN_MEMORY) if call.spec.get("isolation") == "strict" else output_limit(call),
     }
 
 

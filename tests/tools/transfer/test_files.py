@@ -179,9 +179,9 @@ def test_a_crash_behind_the_end_does_not_lose_sight_of_the_files(tmp_path: Path)
     first.open(running)
     for index in range(2):
         first.write(running, chunk(tmp_path, index, {"a": index}))
-    paths = first.paths
+    paths, schema = first.paths, first.schema
     told = first.finish(running)
-    second = target(tmp_path, path, mode="replace", recorded=2, rows=2, final=True, paths=paths)
+    second = target(tmp_path, path, mode="replace", recorded=2, rows=2, final=True, paths=paths, schema=schema)
     assert second.open(running) == 2
     assert second.finish(running) == told
     assert told is not None

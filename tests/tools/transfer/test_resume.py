@@ -335,3 +335,13 @@ def test_a_rerun_out_of_a_transfer_that_was_killed_brings_all_rows(tmp_path: Pat
     assert answer, said
     assert json.loads(answer)["status"] == "completed", (answer, said)
     assert ids(tmp_path / "out.csv") == list(range(count))
+
+
+def test_a_target_that_failed_is_seen_where_a_run_is_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id\n1\n")
+    (tmp_path / "copy.yaml").write_text(REPLACING)
+    _, said = noetl(tmp_path, "run", "copy.yaml", "--set", "url=http://127.0.0.1:9/").communicate(timeout=60)
+    shown, _ = noetl(tmp_path, "show", "last").communicate(timeout=60)
+    for text in (said, shown):
+        assert "⚠ target 2 (http): " in text
+        assert "(1 of 1 chunks failed)" in text

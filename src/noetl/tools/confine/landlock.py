@@ -50,8 +50,12 @@ def stay_apart() -> None:
     """Forbid next to nothing, but be in a domain: who is in one can look into no process outside of it."""
     abi = version()
     if abi:
-        ruleset = _ruleset(abi, _MAKE_BLOCK, scoped=False)
+        # Files may not be moved from one folder to another in any domain that does not say they may.
+        moving = _REFER if abi >= 2 else 0
+        ruleset = _ruleset(abi, _MAKE_BLOCK | moving, scoped=False)
         try:
+            if moving:
+                _allow(ruleset, "/", moving)
             _restrict(ruleset)
         finally:
             os.close(ruleset)

@@ -74,7 +74,9 @@ def _result(connection: Any, given: dict[str, Any]) -> tuple[dict[str, Any], byt
         texts = [row[0] for row in rows]
         size += sum(map(len, texts))
         parts += texts
-        if size > given["spill_bytes"]:
+        if given["spill_bytes"] is None:
+            _check(size, given["limit"])
+        elif size > given["spill_bytes"]:
             return _spilled(connection, columns, given), b""
     return {}, ("[" + ",".join(parts) + "]").encode()
 
@@ -96,6 +98,10 @@ def _fetched(connection: Any, statement: Any, params: list[Any], limit: int) -> 
         return b"[]"
     found = made.project(json_row(list(zip(made.columns, made.types, strict=True)))).fetchall()
     body = ("[" + ",".join(row[0] for row in found) + "]").encode()
-    if len(body) > limit:
-        raise Failing("limit", f"the result has {len(body):,} bytes as JSON; the limit is {limit:,}")
+    _check(len(body), limit)
     return body
+
+
+def _check(size: int, limit: int) -> None:
+    if size > limit:
+        raise Failing("limit", f"the result has {size:,} bytes as JSON; the limit is {limit:,}")

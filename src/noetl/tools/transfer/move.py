@@ -291,8 +291,7 @@ class Move:
                 known["chunks"], told["bytes"] = self._has[at], known.get("bytes", 0)
             else:
                 known |= {"chunks": self._has[at] if known.get("failed") else told["chunks"], "rows": told["rows"]}
-            if told.get("paths"):
-                known["paths"] = told["paths"]
+            known |= {key: told[key] for key in ("paths", "schema") if told.get(key)}
         now.bytes = sum(told["bytes"] for told in found)
         if self._whole and "offset" in now.position:
             now.part = round(min(1.0, now.position["offset"] / self._whole), 4)

@@ -30,10 +30,10 @@ _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_ ]*(?:\(\s*\d+\s*(?:,\s*\d+\s*)?\))?(?:\
 _SOURCES = {
     "data": ("data",),
     "file": ("path",),
+    "s3": ("path",),
     "duckdb": (),
     "http": ("url",),
     "postgres": ("auth",),
-    "s3": ("path",),
 }
 _TARGETS = {
     "file": ("path",),
@@ -83,6 +83,9 @@ def plan_of(call: Call, world: World) -> Plan:
     for at, one in enumerate(listed, 1):
         what = f"target {at}"
         targets.append(_target(_connected(_end(one, what, _TARGETS), what, call), what, world))
+    for end in (source, *targets):
+        if end["kind"] == "s3" and end.get("auth"):
+            end["credential"] = dict(call.auths.get(str(end["auth"]), {}))
     chunk = call.config.get("chunk") or {}
     size = chunk.get("size", _SIZE)
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
@@ -115,9 +118,7 @@ def _end(given: Any, what: str, kinds: Mapping[str, tuple[str, ...]]) -> dict[st
 
 
 def _connected(given: dict[str, Any], what: str, call: Call) -> dict[str, Any]:
-    """With what opens it, where it lies behind a credential: PostgreSQL, or a bucket that is not open to all."""
-    if given["kind"] == "s3" and given.get("auth"):
-        return {**given, "credential": dict(call.auths.get(str(given["auth"]), {}))}
+    """With what connects it to PostgreSQL, where that is where it is."""
     if given["kind"] != "postgres":
         return given
     auth = call.auths.get(str(given["auth"]))

@@ -69,12 +69,13 @@ class Session:
             notes=given["notes"][at],
             stream=given["stream"],
             paths=recorded.get("paths", []),
+            schema=recorded.get("schema"),
         )
 
     # --- the source ------------------------------------------------------------------------------------------------------
 
     def open_source(self, running: Running) -> dict[str, Any]:
-        self.source = opened_source(self._given_source, running, self.scratch, self.size)
+        self.source = _source(self._given_source, running, self.scratch, self.size)
         whole = getattr(self.source, "whole", None)
         return {"total": self.source.total, "identity": self.source.identity, "whole": whole}
 
@@ -189,16 +190,15 @@ def _is_particular(target: Mapping[str, Any]) -> bool:
     return target["kind"] == "http" or target.get("on_error") == "warn" or reads_chunk(target)
 
 
-def opened_source(given: Mapping[str, Any], running: Running, scratch: Path, size: int) -> Source:
-    """The source of a transfer."""
-    if given["kind"] == "postgres":
-        from noetl.tools.transfer.postgres_source import Postgres
-
-        return Postgres(given, scratch, size, running)
+def _source(given: Mapping[str, Any], running: Running, scratch: Path, size: int) -> Source:
     if given["kind"] == "s3":
         from noetl.tools.transfer.objects import Fetched
 
         return Fetched(given, running, scratch, size)
+    if given["kind"] == "postgres":
+        from noetl.tools.transfer.postgres_source import Postgres
+
+        return Postgres(given, scratch, size, running)
     return source_of(given, running, scratch, size)
 
 
@@ -257,7 +257,9 @@ def commit(running: Running, given: dict[str, Any]) -> list[dict[str, Any]]:
         {"chunks": target.chunks, "rows": target.rows, "bytes": target.bytes} for target in targets
     ]
     if given["final"]:
-        return [{**one, "paths": target.paths} for one, target in zip(told, targets, strict=True)]
+        return [
+            {**one, "paths": target.paths, "schema": target.schema} for one, target in zip(told, targets, strict=True)
+        ]
     return told
 
 

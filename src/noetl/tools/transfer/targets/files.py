@@ -15,7 +15,8 @@ from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.mapping import rendered
 from noetl.tools.transfer.naming import Nameless, format_of
-from noetl.tools.transfer.targets.formats import FORMATS, Announce, Format, schema_of
+from noetl.tools.transfer.targets.format import Announce, Format
+from noetl.tools.transfer.targets.formats import FORMATS, schema_of
 from noetl.tools.transfer.targets.notes import Note, Notes
 from noetl.tools.transfer.targets.target import Given, Surroundings, Target
 
@@ -76,6 +77,11 @@ class Files(Target):
     def paths(self) -> list[str]:
         """The files, where not the configuration but the chunks say which there are."""
         return [] if isinstance(self.given["path"], str) else list(self._written)
+
+    @property
+    def schema(self) -> Mapping[str, str] | None:
+        """By column the type of its text, as long as the notes know it."""
+        return schema_of(list(self._written.values())) if self._written else None
 
     def _appends(self) -> bool:
         """Whether what an attempt that failed has written is still there, and meant to be."""
@@ -160,7 +166,8 @@ class Files(Target):
             return None
         self.bytes = sum(Path(one).stat().st_size for one in paths)
         formats = [self._format(one) for one in paths]
-        return _reference(paths, self.rows, self.bytes, formats[0].content_type, schema_of(formats))
+        schema = self.around.schema if self._finished else schema_of(formats)
+        return _reference(paths, self.rows, self.bytes, formats[0].content_type, schema)
 
     def abort(self, running: Running) -> None:  # noqa: ARG002
         if self._appends():
@@ -197,7 +204,7 @@ def _shared(path: str) -> Failing:
 
 
 def _reference(
-    paths: list[str], rows: int, size: int, content_type: str, schema: dict[str, str] | None
+    paths: list[str], rows: int, size: int, content_type: str, schema: Mapping[str, str] | None
 ) -> dict[str, Any]:
     locator: dict[str, Any] = {"file": paths[0]} if len(paths) == 1 else {"files": paths}
     meta: dict[str, Any] = {"content_type": content_type, "bytes": size, "rows": rows}

@@ -2,132 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import gzip
 import io
-import os
 import re
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
-import msgspec
-
-from noetl.model.output import JSON, NDJSON, PARQUET
+from noetl.model.output import NDJSON
 from noetl.rows.duck import literal, name
 from noetl.rows.jsonsql import text_row
-from noetl.rows.parquetsql import parquet_row
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.text import as_text
 from noetl.tools.transfer.chunks import Chunk, Csv
-from noetl.tools.transfer.diagnosis import explained, misfit
-from noetl.tools.transfer.mapping import Column, Mapped, Projection
-from noetl.tools.transfer.naming import delimiter_of, is_zipped
+from noetl.tools.transfer.diagnosis import explained
+from noetl.tools.transfer.mapping import Mapped, Projection
+from noetl.tools.transfer.naming import delimiter_of
 from noetl.tools.transfer.sampling import columns_of, not_a_map, sorts_of, wider
+from noetl.tools.transfer.targets.format import Format, bodies, chosen
+from noetl.tools.transfer.targets.parquetfile import Parquet
 from noetl.tools.transfer.targets.target import Given
 
 _BLOCK = 1 << 20
 _QUOTE = '"'
 #: what a cell has to stand in quotes for, by what separates it from the next
 _QUOTED = {mark: re.compile(rf'^$|["{mark}\r\n]|^\s|\s$').search for mark in ",\t"}
-#: hears how many bytes a file has, and how many it is going to have
-Announce = Callable[[int, int], None]
-
-
-class Format:
-    """One file. Chunks are added as a whole or not at all; of one that ends with `.gz` each is packed by itself."""
-
-    content_type = JSON
-    #: whether appending is done where the file is
-    in_place = False
-
-    def __init__(self, path: Path, token: str, *, append: bool) -> None:
-        self.path = path
-        self.append = append
-        self.in_place = append and type(self).in_place
-        self.work = path if self.in_place else path.with_name(f".{path.name}.{token}.part")
-        #: the columns, where they are the same for all rows
-        self.columns: list[str] | None = None
-        #: of a format whose cells are text: by column the type that this text is of; None: that is not known
-        self.types: dict[str, str] | None = None
-
-    def begin(self) -> int:
-        """Before the first chunk: bytes that were there before."""
-        if self.in_place:
-            return self.size
-        self.work.write_bytes(b"")
-        return 0
-
-    @property
-    def size(self) -> int:
-        """Bytes that were written, and were there before where it is appended to."""
-        return self.work.stat().st_size if self.work.exists() else 0
-
-    def add(self, given: Given, projection: Projection, announce: Announce | None = None) -> int:
-        """Add a chunk: bytes that the file has now. `announce` hears before how many it has and will have."""
-        start = self.size
-        body = self._body(given, projection, start)
-        if self.in_place and body and self._is_cut_off():
-            body = b"\n" + body
-        if body:
-            body = self._packed(body)
-        if announce is not None:
-            announce(start, start + len(body))
-        with self.work.open("ab", buffering=0) as file:
-            try:
-                _write(file, body)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.truncate(self.work, start)
-                raise
-            return file.tell()
-
-    def _body(self, given: Given, projection: Projection, start: int) -> bytes:
-        """What a chunk adds to a file that has `start` bytes."""
-        raise NotImplementedError
-
-    def _packed(self, body: bytes) -> bytes:
-        return gzip.compress(body, 6, mtime=0) if is_zipped(self.path) else body
-
-    def _opened(self) -> IO[bytes]:
-        return cast("IO[bytes]", gzip.open(self.path)) if is_zipped(self.path) else self.path.open("rb")
-
-    def _is_cut_off(self) -> bool:
-        """Whether the last line has no end, so that another one must not follow at once."""
-        if is_zipped(self.path) or not self.size:
-            return False
-        with self.path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) != b"\n"
-
-    def has(self, size: int) -> bool:
-        """Whether what was noted to be in it is there."""
-        return self.size >= size
-
-    def cut(self, size: int, chunks: int) -> None:  # noqa: ARG002
-        """Back to how long it was noted to be."""
-        if self.size > size:
-            os.truncate(self.work, size)
-
-    def undo(self, before: int) -> None:
-        """Back to how it was before the transfer."""
-        if self.in_place and self.work.exists():
-            os.truncate(self.work, before)
-        else:
-            self.abandon()
-
-    def abandon(self) -> None:
-        """Remove what was never seen."""
-        if not self.in_place:
-            self.work.unlink(missing_ok=True)
-
-    def publish(self) -> None:
-        """Make it visible; more than once does no harm."""
-        if not self.in_place and self.work.exists():
-            _settled(self.work)
-            self.work.replace(self.path)
 
 
 class JsonLines(Format):
@@ -244,104 +143,7 @@ class CsvText(Format):
         return Failing("type", message, column=key, row=row)
 
 
-class Parquet(Format):
-    """Parquet: chunks are files of their own, put together at the end."""
-
-    content_type = PARQUET
-
-    def __init__(self, path: Path, token: str, *, append: bool) -> None:
-        super().__init__(path, token, append=append)
-        #: the types that columns have since the first chunk that has them
-        self._types: dict[str, str] | None = None
-
-    def begin(self) -> int:
-        self.abandon()  # parts of an attempt that nobody knows of any more
-        self.work.mkdir(parents=True, exist_ok=True)
-        return 0
-
-    def _part(self, index: int) -> Path:
-        return self.work / f"{index:09}.parquet"
-
-    def add(self, given: Given, projection: Projection, announce: Announce | None = None) -> int:  # noqa: ARG002
-        mapped = projection.of(given.chunk, given.about, given.connection)
-        part = self._part(given.index)
-        connection = given.connection
-        types = mapped.chunk.columns()
-        source = mapped.chunk.relation(connection, {})
-        chosen = ", ".join(_chosen(one) for one in mapped.columns)
-        try:
-            described = connection.execute(f"SELECT {chosen} FROM {source} LIMIT 0").description
-            as_before = self._settle({column[0]: str(column[1]) for column in described}, mapped, connection)
-            chosen = ", ".join(_chosen(one, as_before.get(one.name)) for one in mapped.columns)
-            described = connection.execute(f"SELECT {chosen} FROM {source} LIMIT 0").description
-            row = parquet_row([(column[0], column[1]) for column in described])
-            connection.execute(f"COPY (SELECT {row} FROM (SELECT {chosen} FROM {source})) TO {literal(str(part))}")
-        except Exception as error:
-            wanted = {one.source: types[one.source] for one in mapped.columns if one.source}
-            raise explained(error, mapped.chunk, connection, wanted) from error
-        return part.stat().st_size
-
-    def _settle(self, found: dict[str, str], mapped: Mapped, connection: Any) -> dict[str, str]:
-        """The columns that are to be cast to the type they had in earlier chunks. Failing: a value does not fit that."""
-        if self._types is None:
-            self._types = self._noted_types(connection)
-        cast = {key: self._types[key] for key, kind in found.items() if self._types.setdefault(key, kind) != kind}
-        for one in mapped.columns:
-            if one.name in cast and one.source:
-                odd = misfit(mapped.chunk, connection, one.source, cast[one.name])
-                if odd is not None:
-                    raise odd
-        return cast
-
-    def _noted_types(self, connection: Any) -> dict[str, str]:
-        """The types of what an earlier attempt wrote, and of what it is appended to."""
-        files = [*([self.path] if self.append and self.path.exists() else []), *sorted(self.work.glob("*.parquet"))]
-        if not files:
-            return {}
-        source = f"read_parquet({literal([str(one) for one in files])}, union_by_name = true)"
-        return {one[0]: str(one[1]) for one in connection.execute(f"FROM {source} LIMIT 0").description}
-
-    def has(self, size: int) -> bool:  # noqa: ARG002
-        return self.work.is_dir()
-
-    def cut(self, size: int, chunks: int) -> None:  # noqa: ARG002
-        for part in self.work.glob("*.parquet"):
-            if int(part.stem) >= chunks:
-                part.unlink()
-
-    def abandon(self) -> None:
-        shutil.rmtree(self.work, ignore_errors=True)
-
-    def publish(self) -> None:
-        from noetl.rows.duck import duckdb
-
-        parts = sorted(self.work.glob("*.parquet")) if self.work.exists() else []
-        if parts:
-            whole = self.work / "whole"
-            first = [self.path] if self.append and self.path.exists() else []
-            if len(parts) == 1 and not first:
-                whole = parts[0]
-            else:
-                files = [str(one) for one in (*first, *parts)]
-                with duckdb().connect(":memory:", config={"memory_limit": "200MB"}) as connection:
-                    source = f"read_parquet({literal(files)}, union_by_name = true)"
-                    connection.execute(f"COPY (FROM {source}) TO {literal(str(whole))} (FORMAT parquet)")
-            _settled(whole)
-            whole.replace(self.path)
-        self.abandon()
-
-
 FORMATS: dict[str, type[Format]] = {"csv": CsvText, "json": JsonArray, "ndjson": JsonLines, "parquet": Parquet}
-
-
-def bodies(given: Given, projection: Projection) -> Sequence[bytes]:
-    """The rows of a chunk as JSON, after the mapping."""
-    if projection.is_plain:
-        return given.chunk.bodies(given.connection)
-    if projection.per_row or given.chunk.is_json:
-        return [msgspec.json.encode(row) for row in projection.rows(given.chunk, given.about, given.connection)]
-    mapped = projection.of(given.chunk, given.about, given.connection)
-    return given.chunk.bodies(given.connection, ", ".join(_chosen(one) for one in mapped.columns))
 
 
 def _csv_of(mapped: Mapped, columns: list[str], given: Given, *, header: bool, delimiter: str) -> bytes:
@@ -351,7 +153,7 @@ def _csv_of(mapped: Mapped, columns: list[str], given: Given, *, header: bool, d
     as_written = dict.fromkeys(types, "VARCHAR") if isinstance(chunk, Csv) else {}
     source = chunk.relation(connection, as_written)
     by_name = {one.name: one for one in mapped.columns}
-    chosen = ", ".join(_chosen(by_name[key]) if key in by_name else f"NULL AS {name(key)}" for key in columns)
+    chosen = ", ".join(chosen(by_name[key]) if key in by_name else f"NULL AS {name(key)}" for key in columns)
     path = Path(given.scratch) / f"csv-{id(mapped)}"
     try:
         described = connection.execute(f"SELECT {chosen} FROM {source} LIMIT 0").description
@@ -365,18 +167,6 @@ def _csv_of(mapped: Mapped, columns: list[str], given: Given, *, header: bool, d
         raise explained(error, chunk, connection, {**types, **as_written}) from error
     finally:
         path.unlink(missing_ok=True)
-
-
-def _chosen(column: Column, kind: str | None = None) -> str:
-    made = name(column.source) if column.source else literal(column.value)
-    return f"CAST({made} AS {kind}) AS {name(column.name)}" if kind else f"{made} AS {name(column.name)}"
-
-
-def _write(file: Any, body: bytes) -> None:
-    """All of it: the system may take less at once."""
-    rest = memoryview(body)
-    while rest:
-        rest = rest[file.write(rest) :]
 
 
 def _but_the_end(old: IO[bytes], path: Path) -> Iterator[bytes]:
@@ -414,9 +204,3 @@ def schema_of(formats: Sequence[Format]) -> dict[str, str] | None:
         for column, kind in one.types.items():
             found[column] = wider(found.get(column, kind), kind)
     return found
-
-
-def _settled(path: Path) -> None:
-    """On the disk, before its name is given to it."""
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        os.fsync(file.fileno())

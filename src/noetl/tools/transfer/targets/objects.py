@@ -21,7 +21,8 @@ from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.mapping import Projection, rendered
 from noetl.tools.transfer.objects import bucket_of, located, told
 from noetl.tools.transfer.targets.files import Files, digest_of
-from noetl.tools.transfer.targets.formats import Format, schema_of
+from noetl.tools.transfer.targets.format import Format
+from noetl.tools.transfer.targets.formats import schema_of
 from noetl.tools.transfer.targets.target import Given, Surroundings
 
 #: a name of a file has so many characters, and something is put around it

@@ -33,6 +33,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     stream: bool = False
     #: files that were written, where that was recorded with the last chunk
     paths: Sequence[str] = ()
+    schema: Mapping[str, str] | None = None
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -70,6 +71,11 @@ class Target:
     def paths(self) -> list[str]:
         """What must be known of the files it wrote if a crash comes behind its end."""
         return []
+
+    @property
+    def schema(self) -> Mapping[str, str] | None:
+        """The types of text in files, for the same case."""
+        return None
 
     def open(self, running: Running) -> int:
         """Find out how many chunks it has from an earlier attempt."""

@@ -1,0 +1,102 @@
+"""Parquet files: chunks are files of their own, put together at the end."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from noetl.model.output import PARQUET
+from noetl.rows.duck import literal
+from noetl.rows.parquetsql import parquet_row
+from noetl.tools.transfer.diagnosis import explained, misfit
+from noetl.tools.transfer.mapping import Mapped, Projection
+from noetl.tools.transfer.targets.format import Announce, Format, chosen, settled
+from noetl.tools.transfer.targets.target import Given
+
+
+class Parquet(Format):
+    """Parquet: chunks are files of their own, put together at the end."""
+
+    content_type = PARQUET
+
+    def __init__(self, path: Path, token: str, *, append: bool) -> None:
+        super().__init__(path, token, append=append)
+        #: the types that columns have since the first chunk that has them
+        self._types: dict[str, str] | None = None
+
+    def begin(self) -> int:
+        self.abandon()  # parts of an attempt that nobody knows of any more
+        self.work.mkdir(parents=True, exist_ok=True)
+        return 0
+
+    def _part(self, index: int) -> Path:
+        return self.work / f"{index:09}.parquet"
+
+    def add(self, given: Given, projection: Projection, announce: Announce | None = None) -> int:  # noqa: ARG002
+        mapped = projection.of(given.chunk, given.about, given.connection)
+        part = self._part(given.index)
+        connection = given.connection
+        types = mapped.chunk.columns()
+        source = mapped.chunk.relation(connection, {})
+        try:
+            wanted = ", ".join(chosen(one) for one in mapped.columns)
+            described = connection.execute(f"SELECT {wanted} FROM {source} LIMIT 0").description
+            as_before = self._settle({column[0]: str(column[1]) for column in described}, mapped, connection)
+            wanted = ", ".join(chosen(one, as_before.get(one.name)) for one in mapped.columns)
+            described = connection.execute(f"SELECT {wanted} FROM {source} LIMIT 0").description
+            row = parquet_row([(column[0], column[1]) for column in described])
+            connection.execute(f"COPY (SELECT {row} FROM (SELECT {wanted} FROM {source})) TO {literal(str(part))}")
+        except Exception as error:
+            sources = {one.source: types[one.source] for one in mapped.columns if one.source}
+            raise explained(error, mapped.chunk, connection, sources) from error
+        return part.stat().st_size
+
+    def _settle(self, found: dict[str, str], mapped: Mapped, connection: Any) -> dict[str, str]:
+        """The columns that are to be cast to the type they had in earlier chunks. Failing: a value does not fit that."""
+        if self._types is None:
+            self._types = self._noted_types(connection)
+        cast = {key: self._types[key] for key, kind in found.items() if self._types.setdefault(key, kind) != kind}
+        for one in mapped.columns:
+            if one.name in cast and one.source:
+                odd = misfit(mapped.chunk, connection, one.source, cast[one.name])
+                if odd is not None:
+                    raise odd
+        return cast
+
+    def _noted_types(self, connection: Any) -> dict[str, str]:
+        """The types of what an earlier attempt wrote, and of what it is appended to."""
+        files = [*([self.path] if self.append and self.path.exists() else []), *sorted(self.work.glob("*.parquet"))]
+        if not files:
+            return {}
+        source = f"read_parquet({literal([str(one) for one in files])}, union_by_name = true)"
+        return {one[0]: str(one[1]) for one in connection.execute(f"FROM {source} LIMIT 0").description}
+
+    def has(self, size: int) -> bool:  # noqa: ARG002
+        return self.work.is_dir()
+
+    def cut(self, size: int, chunks: int) -> None:  # noqa: ARG002
+        for part in self.work.glob("*.parquet"):
+            if int(part.stem) >= chunks:
+                part.unlink()
+
+    def abandon(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def publish(self) -> None:
+        from noetl.rows.duck import duckdb
+
+        parts = sorted(self.work.glob("*.parquet")) if self.work.exists() else []
+        if parts:
+            whole = self.work / "whole"
+            first = [self.path] if self.append and self.path.exists() else []
+            if len(parts) == 1 and not first:
+                whole = parts[0]
+            else:
+                files = [str(one) for one in (*first, *parts)]
+                with duckdb().connect(":memory:", config={"memory_limit": "200MB"}) as connection:
+                    source = f"read_parquet({literal(files)}, union_by_name = true)"
+                    connection.execute(f"COPY (FROM {source}) TO {literal(str(whole))} (FORMAT parquet)")
+            settled(whole)
+            whole.replace(self.path)
+        self.abandon()
