@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 from shelves import Store
 
-from noetl.ports import ResultDamaged, StoreFailed
+from noetl.model.output import JSON
+from noetl.ports import Part, ResultDamaged, StoreFailed
+from noetl.results.files import Folder
+from noetl.results.names import Place
 
 
 @pytest.fixture
@@ -113,6 +116,39 @@ def test_a_draft_on_another_disk_is_copied(store: Store, monkeypatch: pytest.Mon
     monkeypatch.setattr(Path, "replace", across)
     assert store.get(store.put({"a": 1})) == {"a": 1}
     assert list((store.folder / "results" / "drafts").iterdir()) == []
+    [kept] = (store.folder / "results" / "x").iterdir()
+    assert kept.stat().st_mode & 0o077 == 0
+
+
+def test_nothing_is_left_of_a_copy_from_another_disk_that_was_cut_off(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def across(_self: Path, _target: Path) -> Path:
+        raise OSError(errno.EXDEV, "another disk")
+
+    def cut_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", across)
+    monkeypatch.setattr("shutil.copyfile", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        Folder(store.folder / "results").put(_written(store), Place("x", "0" * 32, JSON))
+    assert list((store.folder / "results" / "x").iterdir()) == []
+
+
+def _written(store: Store) -> Path:
+    draft = store.store.draft(".part")
+    draft.write_bytes(b"1")
+    return draft
+
+
+def test_of_a_damaged_list_of_parts_nobody_says_what_it_leads_to(store: Store) -> None:
+    reference = asyncio.run(store.store.keep_list("x", [Part(items=[1, 2])]))
+    path = reference["locator"]["path"]
+    assert len(store.store.parts_of(path)) == 1
+    (store.folder / "results" / path).write_bytes(b"[]")
+    with pytest.raises(ResultDamaged):
+        store.again().parts_of(path)
 
 
 def test_a_folder_that_cannot_be_written_is_a_failure_of_the_store(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ class Cache:
                 draft = self._draft(path)
                 try:
                     bring(draft)
+                    draft.chmod(0o600)
                     draft.replace(path)
                 finally:
                     draft.unlink(missing_ok=True)
@@ -46,6 +47,7 @@ class Cache:
         path, size = self.folder / name, file.stat().st_size
         with contextlib.suppress(OSError):
             self._draft(path)
+            file.chmod(0o600)
             file.replace(path)
         file.unlink(missing_ok=True)
         self._trim(size)

@@ -97,9 +97,13 @@ def _moved(draft: Path, target: Path) -> None:
         if error.errno != errno.EXDEV:
             raise
         beside = target.with_name(f".{draft.name}")
-        shutil.copyfile(draft, beside)
-        _sync(beside)
-        beside.replace(target)
+        try:
+            beside.touch(mode=0o600)
+            shutil.copyfile(draft, beside)
+            _sync(beside)
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
         draft.unlink()
 
 

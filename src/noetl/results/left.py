@@ -41,10 +41,11 @@ def _size(path: Path) -> int:
 
 def _removed(path: Path) -> None:
     """Remove something of the folder, and the folder of an execution with the last of it."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):  # somebody else removes them, too
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
     if path.parent.name != DRAFTS:  # others are about to write there
         with contextlib.suppress(OSError):
             path.parent.rmdir()

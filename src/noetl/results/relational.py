@@ -69,8 +69,10 @@ class Table:
     def place(self, reference: Mapping[str, Any]) -> Place | None:
         """Where a reference leads."""
         locator = reference.get("locator")
-        table, key = named(locator, "table"), named(locator, "key")
-        return believed(key, key) if table == TABLE else None
+        if named(locator, "table") != TABLE:
+            return None
+        key = named(locator, "key")
+        return believed(key, key)
 
     def put(self, draft: Path, place: Place) -> None:
         """Insert a file, in one transaction; it is here for reading as well."""

@@ -370,8 +370,8 @@ def _forget_failures(known: dict[str, Any]) -> None:
 def _changed(source: dict[str, Any]) -> tuple[str, str]:
     """Why a source may bring other rows than before, and what to do about it."""
     modes = "use the mode upsert or replace"
-    if source["kind"] == "file":
-        return f"`{source['path']}` has changed since it began", f"bring the file back as it was, or {modes}"
+    if source["kind"] in ("file", "s3"):
+        return f"`{source['path']}` has changed since it began", f"bring it back as it was, or {modes}"
     if source["kind"] == "http":
         return "the API may bring other rows than before", modes
     order = "name unique columns in `source.order_by`"

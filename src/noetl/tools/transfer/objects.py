@@ -69,5 +69,8 @@ class Fetched(Source):
             message = str(error).replace(str(self._file), str(self._address))
             raise Failing(**{**error.failure, "message": message}) from None
 
+    def interrupt(self) -> None:
+        self._source.interrupt()
+
     def close(self) -> None:
         self._source.close()

@@ -153,12 +153,12 @@ def _csv_of(mapped: Mapped, columns: list[str], given: Given, *, header: bool, d
     as_written = dict.fromkeys(types, "VARCHAR") if isinstance(chunk, Csv) else {}
     source = chunk.relation(connection, as_written)
     by_name = {one.name: one for one in mapped.columns}
-    chosen = ", ".join(chosen(by_name[key]) if key in by_name else f"NULL AS {name(key)}" for key in columns)
+    wanted = ", ".join(chosen(by_name[key]) if key in by_name else f"NULL AS {name(key)}" for key in columns)
     path = Path(given.scratch) / f"csv-{id(mapped)}"
     try:
-        described = connection.execute(f"SELECT {chosen} FROM {source} LIMIT 0").description
+        described = connection.execute(f"SELECT {wanted} FROM {source} LIMIT 0").description
         row = text_row([(column[0], column[1]) for column in described])
-        query = f"SELECT {row} FROM (SELECT {chosen} FROM {source})"
+        query = f"SELECT {row} FROM (SELECT {wanted} FROM {source})"
         head = "true" if header else "false"
         how = f"FORMAT csv, HEADER {head}, DELIMITER {literal(delimiter)}, COMPRESSION none"
         connection.execute(f"COPY ({query}) TO {literal(str(path))} ({how})")

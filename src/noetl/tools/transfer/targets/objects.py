@@ -75,6 +75,7 @@ class Objects(Files):
         return super()._new_format(path)
 
     def _begin(self, path: str) -> int:
+        self._make_folder()
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         if self.mode == "append":
             address = self._address(path)
@@ -86,9 +87,14 @@ class Objects(Files):
         return super()._begin(path)
 
     def write(self, running: Running, given: Given) -> tuple[dict[str, Any], bytes]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        os.utime(self._folder)  # what is old among the drafts is taken for forgotten
+        self._make_folder()
+        os.utime(self._folder)  # what has lain there for a day is taken for forgotten
         return super().write(running, given)
+
+    def _make_folder(self) -> None:
+        """It lies in the result store, where only its user may look."""
+        for folder in (self._folder.parent, self._folder):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     # --- the end -------------------------------------------------------------------------------------------------------
 
