@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
@@ -17,6 +16,7 @@ from noetl.model.output import Failure, Output, Spilled, failed, failure, ok
 from noetl.ports import Call, World
 from noetl.tools.http_auth import NotForHttp, header_of
 from noetl.tools.http_body import Body, Broken, TooLarge, encoding_of, says_json
+from noetl.tools.http_failing import REDIRECTS, transport_failure
 from noetl.tools.http_zones import Resolver
 from noetl.tools.spilling import output_limit, over_limit
 from noetl.tools.text import as_text, shown
@@ -25,7 +25,6 @@ from noetl.tools.text import as_text, shown
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 #: statuses that say "later": beside all of 500 and above
 _LATER = frozenset({408, 425, 429})
-_REDIRECTS = 10
 _GLIMPSE = 200
 _SMALL_BODY = 16_384
 _LONGEST_URL = 500
@@ -123,7 +122,7 @@ class Client:
             return failed(failure("limit", f"{target}: {over_limit('the response', limit)}"), http=http)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             helpers = {"http": http} if http else {}
-            return failed(_transport(target, error, call.spec), **helpers)
+            return failed(transport_failure(target, error, call.spec), **helpers)
 
 
 def _request(call: Call) -> tuple[str, URL, dict[str, Any]]:
@@ -135,7 +134,7 @@ def _request(call: Call) -> tuple[str, URL, dict[str, Any]]:
         "headers": headers,
         "params": _parameters(config),
         "allow_redirects": config.get("follow_redirects") is not False,
-        "max_redirects": _REDIRECTS,
+        "max_redirects": REDIRECTS,
         "timeout": aiohttp.ClientTimeout(
             total=call.spec.get("timeout.total"),
             connect=call.spec.get("timeout.connect"),
@@ -347,49 +346,6 @@ def _led(response: aiohttp.ClientResponse) -> str:
     lost = [name for name in sent if name not in kept and not name.lower().startswith(("content-", "transfer-"))]
     without = f" without `{lost[0]}`, which is for the first host alone" if lost else ""
     return f", redirected to {_shown(response.url)}{without}"
-
-
-def _transport(target: str, error: Exception, spec: Mapping[str, Any]) -> Failure:
-    """What went wrong before there was a whole response."""
-    if isinstance(error, asyncio.TimeoutError):
-        key, what = _TIMEOUTS[isinstance(error, aiohttp.ConnectionTimeoutError)]
-        limit = f" (`spec.{key}: {spec[key]:g}`)" if isinstance(spec.get(key), int | float) else ""
-        return failure("timeout", f"{target}: waited too long {what}{limit}", retryable=True)
-    beneath = getattr(error, "os_error", error)
-    for kind, what, retryable in _CAUSES:
-        if isinstance(error, kind) or isinstance(beneath, kind):
-            cause = _cause(error)
-            return failure("http-transport", f"{target}: {what}{': ' + cause if cause else ''}", retryable=retryable)
-    return failure("http-transport", f"{target}: {_cause(error) or type(error).__name__}")
-
-
-_TIMEOUTS = {True: ("timeout.connect", "to connect"), False: ("timeout.read", "for data")}
-#: the first that fits; whether trying again may help
-_CAUSES: tuple[tuple[type[Exception], str, bool], ...] = (
-    (aiohttp.TooManyRedirects, f"more than {_REDIRECTS} redirects", False),
-    (aiohttp.InvalidURL, "no address to send a request to", False),
-    (aiohttp.ClientConnectorDNSError, "the host's name is not known (DNS)", True),
-    (aiohttp.ClientConnectorCertificateError, "the server's certificate is not valid (TLS)", False),
-    (aiohttp.ClientSSLError, "no secure connection (TLS)", True),
-    (ssl.SSLError, "no secure connection (TLS)", True),
-    (aiohttp.ServerDisconnectedError, "the server closed the connection without an answer", True),
-    (aiohttp.ClientPayloadError, "the response broke off", True),
-    (ConnectionRefusedError, "the connection was refused", True),
-    (ConnectionResetError, "the connection was reset", True),
-    (aiohttp.ClientConnectorError, "no connection", True),
-    (OSError, "the connection failed", True),
-    (aiohttp.ClientError, "the response is not HTTP", True),
-)
-
-
-def _cause(error: Exception) -> str:
-    """The operating system's own word on it, else the library's; never an address with its query."""
-    if isinstance(error, (aiohttp.InvalidURL, aiohttp.TooManyRedirects, aiohttp.ServerDisconnectedError)):
-        return ""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return str(error.certificate_error)
-    cause = getattr(error, "os_error", error)
-    return getattr(cause, "strerror", None) or str(cause)
 
 
 def _shown(url: URL) -> str:
