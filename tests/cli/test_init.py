@@ -23,7 +23,7 @@ def test_the_starter_project_is_without_a_flaw(noetl: Noetl, folder: Path) -> No
     assert (result.code, result.err) == (0, "")
     assert "wrote project/playbooks/hello.yaml\n" in result.out
     assert "    cd project\n    noetl validate playbooks\n" in result.out
-    assert noetl("validate", "--strict", "project").out == "no problems in project/playbooks/hello.yaml\n"
+    assert noetl("validate", "--strict", "project").out == "no problems in 2 files\n"
 
 
 def test_the_editor_finds_the_schema_and_the_playbook_fits_it(noetl: Noetl, folder: Path) -> None:

@@ -32,8 +32,15 @@ class Shelf:
     payloads: ClassVar[dict[str, bytes]] = {}
 
     async def keep(
-        self, execution_id: str, value: Any, *, ttl: float | None = None, schema: str | None = None
+        self,
+        execution_id: str,
+        value: Any,
+        *,
+        ttl: float | None = None,
+        schema: str | None = None,
+        store: str = "auto",
     ) -> dict[str, Any]:
+        assert store in ("auto", "blob")
         assert not isinstance(value, Spilled)
         body = msgspec.json.encode(value)
         name = hashlib.sha256(body).hexdigest()[:16]
@@ -42,11 +49,13 @@ class Shelf:
         meta = {"bytes": len(body), "rows": rows, "ttl": ttl, "schema": schema}
         return {"type": "blob", "locator": {"path": name}, "auth_reference": None, "meta": meta}
 
-    async def keep_list(self, execution_id: str, parts: Sequence[Part], *, ttl: float | None = None) -> dict[str, Any]:
+    async def keep_list(
+        self, execution_id: str, parts: Sequence[Part], *, ttl: float | None = None, store: str = "auto"
+    ) -> dict[str, Any]:
         whole: list[Any] = []
         for part in parts:
             whole += [await self.read(part.ref)] if part.ref is not None else part.items or []
-        return await self.keep(execution_id, whole, ttl=ttl)
+        return await self.keep(execution_id, whole, ttl=ttl, store=store)
 
     async def read(self, reference: Mapping[str, Any]) -> Any:
         name = reference["locator"]["path"]

@@ -47,7 +47,7 @@ def test_rows_are_known_in_a_tasks_own_fields(name: str) -> None:
 
 
 def test_steps_are_known_wherever_there_is_an_execution_of_ones_own() -> None:
-    assert where("steps") == set(Boundary) - {Boundary.KEYCHAIN}
+    assert where("steps") == set(Boundary) - {Boundary.KEYCHAIN, Boundary.NOTICE}
 
 
 def test_iter_is_known_inside_a_loop_and_where_one_iteration_is_meant() -> None:

@@ -15,7 +15,7 @@ from aiohttp import web
 from workshop import Workshop, serving
 
 from noetl.model.output import failure
-from noetl.tools.datahost.hosts import CallFailed
+from noetl.tools.datahost.hosts import CallFailed, Hosts
 from noetl.tools.transfer.move import Move
 
 duckdb = pytest.importorskip("duckdb")
@@ -489,6 +489,7 @@ async def test_many_at_once_have_memory_enough(world: Workshop) -> None:
     calls = [move(world, source, *tables, *files[:n], key=f"k{n}", chunk={"size": 10}) for n in range(4)]
     assert [told["rows"] for told in await asyncio.gather(*calls)] == [25] * 4
     assert asked(world, "SELECT count(*) FROM t2") == [(100,)]
+    assert len((await Hosts.of(world))._all) == 1  # the file has one process, however many came for it at once
 
 
 # --- paths that lead to rows --------------------------------------------------------------------------------------------------

@@ -148,11 +148,11 @@ async def test_rows_are_counted_as_they_are_written(world: Workshop) -> None:
 
 def test_rows_in_hand_are_cut_up_in_a_time_that_grows_with_their_number(tmp_path: Path) -> None:
     held = Fed({"total": 40}, tmp_path, 10)
-    held.feed([{"n": n} for n in range(25)], ended=False)
+    held.feed(b"\n".join(b'{"n":%d}' % n for n in range(25)), ended=False, cut=False)
     reading = held.chunks(None, {}, together=False)  # type: ignore[arg-type]  nothing runs
     found = [next(reading), next(reading)]
     assert held.wants
-    held.feed([{"n": n} for n in range(25, 40)], ended=True)
+    held.feed(b"\n".join(b'{"n":%d}' % n for n in range(25, 40)), ended=True, cut=False)
     found += list(reading)
     assert [one.chunk.first for one in found] == [0, 10, 20, 30]
     assert [row["n"] for one in found for row in one.chunk.rows(None)] == list(range(40))

@@ -59,6 +59,7 @@ class Hosts:
         self._numbers = itertools.count()
         #: by bounds: a process that is within some stays there
         self._shared: dict[Bounds, Host] = {}
+        self._sharing = asyncio.Lock()
         self._idle: list[Host] = []
         self._all: set[Host] = set()
 
@@ -81,9 +82,10 @@ class Hosts:
         if (problem := unenforceable(bounds)) is not None:
             raise CallFailed(problem)
         if shared:
-            known = self._shared.get(bounds)
-            if known is None or not known.usable:
-                known = self._shared[bounds] = await self._start(bounds)
+            async with self._sharing:  # two who come at once must not get two processes for the same files
+                known = self._shared.get(bounds)
+                if known is None or not known.usable:
+                    known = self._shared[bounds] = await self._start(bounds)
             yield known
             return
         async with self._places:
