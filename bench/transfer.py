@@ -102,7 +102,7 @@ async def moved(folder: Path, csv: Path, rows: int) -> tuple[float, float]:
     output = await transfer.run(call, world)
     took = time.perf_counter() - started
     assert output["error"] is None, output["error"]
-    async with (await Hosts.of(world)).lease(shared=True) as host:
+    async with (await Hosts.of(world)).lease(shared=True, spec={}) as host:
         _, pid = host.child.kin
         memory = peak(pid or "self")
     await world.close()

@@ -128,7 +128,7 @@ def _asked(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _content(path: Path) -> Any:
     """What stands in a file, told so that two of them can be compared."""
-    if path.is_dir() or path.name.endswith((".wal", ".lock")):
+    if path.is_dir() or path.name.endswith((".wal", ".lock", ".pyc")):
         return None
     if path.suffix == ".duckdb":
         with duckdb.connect(str(path), read_only=True) as database:
