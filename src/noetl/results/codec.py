@@ -23,7 +23,8 @@ SUFFIXES = {JSON: ".json.zst", NDJSON: ".ndjson.zst", PARQUET: ".parquet"}
 _BLOCK = 1 << 20
 #: what is larger is compressed by several threads, which takes longer to begin and no longer to end
 _LARGE = 4 << 20
-_LEVEL = 1
+#: how hard is tried to make it small; of what is large, speed counts for more than the last tenth
+_LEVEL, _LEVEL_OF_LARGE = 1, -1
 #: so many rows are read at a time
 RUN = 5_000
 
@@ -113,7 +114,8 @@ def _pour(blocks: Iterable[bytes], path: Path, content_type: str, rows: int | No
     while size < _LARGE and (block := next(blocks, None)) is not None:
         first.append(block)
         size += len(block)
-    packer = zstandard.ZstdCompressor(level=_LEVEL, threads=-1 if size >= _LARGE else 0)
+    large = size >= _LARGE
+    packer = zstandard.ZstdCompressor(level=_LEVEL_OF_LARGE if large else _LEVEL, threads=-1 if large else 0)
     with path.open("wb") as file:
         sink = _Sink(file)
         with packer.stream_writer(sink, closefd=False) as stream:  # type: ignore[arg-type]  # it only writes
