@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import IO
 
 _LOCK = ".lock"
-#: whoever goes on with a transfer needs what it noted
-_KEPT = frozenset({".notes"})
 
 
 def unnamed(folder: Path) -> IO[bytes]:
@@ -61,6 +59,6 @@ def sweep(folder: Path) -> None:
             for left in folder.glob(f"{lock.name.removesuffix(_LOCK)}-*"):
                 if left.is_dir():
                     shutil.rmtree(left, ignore_errors=True)
-                elif left.suffix not in _KEPT:
+                else:
                     left.unlink(missing_ok=True)
             lock.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from ends import failing, move
 from workshop import Workshop, serving
 
 from noetl.model.output import failure
@@ -22,18 +23,6 @@ duckdb = pytest.importorskip("duckdb")
 
 ROWS = [{"id": n, "name": f"name {n}", "half": n / 2, "odd": bool(n % 2), "none": None} for n in range(25)]
 CSV_TEXT = "id,zip,note\n" + "".join(f'{n},{n:05},"said ""{n}"",\nand more"\n' for n in range(7))
-
-
-async def move(world: Workshop, source: dict[str, Any], *targets: dict[str, Any], **more: Any) -> dict[str, Any]:
-    output = await world.task(kind="transfer", source=source, targets=list(targets), **more)
-    assert output["error"] is None, output["error"]
-    return dict(output["data"])
-
-
-async def failing(world: Workshop, source: dict[str, Any], *targets: dict[str, Any], **more: Any) -> dict[str, Any]:
-    output = await world.task(kind="transfer", source=source, targets=list(targets), **more)
-    assert output["status"] == "error", output
-    return dict(output["error"])
 
 
 def data(rows: Any = None) -> dict[str, Any]:

@@ -45,14 +45,6 @@ class Postgres(Target):
         self._finished = False
 
     @property
-    def _replaces(self) -> bool:
-        return self.mode == "replace"
-
-    @property
-    def _stage(self) -> str:
-        return f"noetl_stage_{self.around.token}"
-
-    @property
     def _at(self) -> Client:
         assert self._client is not None
         return self._client
@@ -73,10 +65,10 @@ class Postgres(Target):
             if found is None and self.around.final:
                 self._finished, found = True, (self.around.recorded, self.around.rows)
             if found is None:
-                kept = 0 if self._replaces else self.around.recorded
+                kept = 0 if self.replaces else self.around.recorded
                 found = (kept, self.around.rows if kept else 0)
-                if self._replaces:
-                    self._at.do(f"DROP TABLE IF EXISTS {name(self._schema)}.{name(self._stage)}")
+                if self.replaces:
+                    self._at.do(f"DROP TABLE IF EXISTS {name(self._schema)}.{name(self.stage)}")
                 self._marked.begin(self._at, *found)
         self.chunks, self.rows = found
         return self.chunks
@@ -92,8 +84,8 @@ class Postgres(Target):
     def _start_again(self) -> None:
         """Forget what was staged, and that there was anything."""
         self._at.do("BEGIN")
-        if self._replaces:
-            self._at.do(f"DROP TABLE IF EXISTS {name(self._schema)}.{name(self._stage)}")
+        if self.replaces:
+            self._at.do(f"DROP TABLE IF EXISTS {name(self._schema)}.{name(self.stage)}")
         self._marked.reset(self._at)
         self._at.do("COMMIT")
         self._table = None
@@ -127,8 +119,8 @@ class Postgres(Target):
         if self._table is not None:
             return self._table
         final = pg_tables.described(self._at, self._schema, self._name)
-        into = self._stage if self._replaces else self._name
-        table = pg_tables.described(self._at, self._schema, self._stage) if self._replaces else final
+        into = self.stage if self.replaces else self._name
+        table = pg_tables.described(self._at, self._schema, self.stage) if self.replaces else final
         if table is None:
             self._make(final, into, mapped)
             table = pg_tables.described(self._at, self._schema, into)
@@ -226,7 +218,7 @@ class Postgres(Target):
             with self._told(running):
                 self._at.do("BEGIN")
                 self._marked.end(self._at)
-                if self._replaces:
+                if self.replaces:
                     self._swap()
                 self._at.do("COMMIT")
                 self._marked.sweep(self._at)
@@ -236,7 +228,7 @@ class Postgres(Target):
 
     def _swap(self) -> None:
         """Put the new rows in place of the old ones; the table stays the same, with all that was said of it."""
-        stage = pg_tables.described(self._at, self._schema, self._stage)
+        stage = pg_tables.described(self._at, self._schema, self.stage)
         final = pg_tables.described(self._at, self._schema, self._name)
         if final is not None:
             # Who reads sees the old rows until the commit; who writes waits for it.
@@ -255,7 +247,7 @@ class Postgres(Target):
         if self._client is None or self._client.lost:
             return  # the marker and the stage stay, for who goes on
         self._at.rollback()
-        if self._replaces and not self._finished:
+        if self.replaces and not self._finished:
             with self._told(running):
                 self._start_again()
 

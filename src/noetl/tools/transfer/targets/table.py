@@ -44,16 +44,8 @@ class Table(Target):
         self._finished = False
 
     @property
-    def _staging(self) -> bool:
-        return self.mode == "replace"
-
-    @property
     def _table(self) -> str:
-        return f"{name(self._schema)}.{name(self._stage if self._staging else self._name)}"
-
-    @property
-    def _stage(self) -> str:
-        return f"noetl_stage_{self.around.token}"
+        return f"{name(self._schema)}.{name(self.stage if self.replaces else self._name)}"
 
     # --- taking it up --------------------------------------------------------------------------------------------------
 
@@ -69,8 +61,8 @@ class Table(Target):
             if found is None and self.around.final:
                 self._finished, found = True, (self.around.recorded, self.around.rows)
             if found is None:
-                kept = 0 if self._staging else self.around.recorded
-                self._do(f"DROP TABLE IF EXISTS {self._table}" if self._staging else "SELECT 1")
+                kept = 0 if self.replaces else self.around.recorded
+                self._do(f"DROP TABLE IF EXISTS {self._table}" if self.replaces else "SELECT 1")
                 found = (kept, self.around.rows if kept else 0)
                 self._do(f"INSERT INTO {_MARKERS} VALUES ($1, $2, $3)", [self.around.token, *found])
         self.chunks, self.rows = self._committed = found
@@ -80,7 +72,7 @@ class Table(Target):
         if self.chunks and self.mode in ("append", "insert"):
             return False
         with running.using(self._connection):
-            if self._staging:
+            if self.replaces:
                 self._do(f"DROP TABLE IF EXISTS {self._table}")
             self._do(f"UPDATE {_MARKERS} SET chunks = 0, total = 0 WHERE transfer = $1", [self.around.token])
         self.chunks, self.rows = self._committed = (0, 0)
@@ -124,7 +116,7 @@ class Table(Target):
                 has = ", ".join(f"`{key}`" for key in self._known)
                 row = mapped.chunk.row_with(one.source) if one.source else None
                 where = f"row {row:,}: " if row is not None else ""
-                way = "; drop the table first if it is to have other columns" if self._staging else ""
+                way = "; drop the table first if it is to have other columns" if self.replaces else ""
                 said = f"{where}the table `{self.given['table']}` has no column `{one.name}`; it has {has}{way}"
                 place: dict[str, Any] = {"column": one.name} | ({} if row is None else {"row": row})
                 raise Failing("sql", said, **place)
@@ -134,12 +126,12 @@ class Table(Target):
         rows = self._connection.execute(
             "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database() "
             "AND schema_name = $1 AND table_name = $2 ORDER BY column_index",
-            [self._schema, table or (self._stage if self._staging else self._name)],
+            [self._schema, table or (self.stage if self.replaces else self._name)],
         ).fetchall()
         return dict(rows)
 
     def _made(self, mapped: Mapped) -> dict[str, str]:
-        types = self._described(self._name) if self._staging else {}
+        types = self._described(self._name) if self.replaces else {}
         if not types:
             known = mapped.chunk.columns()
             types = {one.name: known[one.source] if one.source else _sort(one.value) for one in mapped.columns}
@@ -199,7 +191,7 @@ class Table(Target):
             if not self._finished:
                 self._do("BEGIN")
                 self._in_transaction = True
-                if self._staging:
+                if self.replaces:
                     self._swap()
                 self._do(f"DELETE FROM {_MARKERS} WHERE transfer = $1", [self.around.token])
                 self._do("COMMIT")
@@ -241,7 +233,7 @@ class Table(Target):
     def abort(self, running: Running) -> None:
         self._rollback()
         with _catalogue, running.using(self._connection):
-            if self._staging:
+            if self.replaces:
                 self._do(f"DROP TABLE IF EXISTS {self._table}")
             self._do(f"DELETE FROM {_MARKERS} WHERE transfer = $1", [self.around.token])
 

@@ -63,6 +63,16 @@ class Target:
         self.bytes = 0
 
     @property
+    def replaces(self) -> bool:
+        """Whether what it gets takes the place of what was there, at the end."""
+        return self.mode == "replace"
+
+    @property
+    def stage(self) -> str:
+        """The table that rows lie in until then; the same in every attempt."""
+        return f"noetl_stage_{self.around.token}"
+
+    @property
     def heeds_columns(self) -> bool:
         """Whether it is worth something to know the columns of rows of which there are none."""
         return not self.projection.per_row
