@@ -31,6 +31,7 @@ from noetl.results.opening import open_payloads
 from noetl.results.store import PayloadStore
 from noetl.secrets.household import Keychains, open_store, stored
 from noetl.server.catalog import Catalog
+from noetl.server.errands import Errands
 from noetl.server.history import snapshot_of
 from noetl.server.notices import Notices
 from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
@@ -110,7 +111,8 @@ class House:
         self.results = open_results(settings, clock)
         self.shop = Workshop(log, self.kinds, self._world, clock=clock, moment=self._moment)
         self.shop.office = self
-        self.service = Service(log, self.shop, self.catalog, clock=clock, new_id=new_id)
+        self.errands = Errands(self.shop, self, clock)
+        self.service = Service(log, self.errands, self.catalog, clock=clock, new_id=new_id)
         self.keychains = Keychains(settings, clock=clock, new_id=new_id)
         self.notices = Notices(clock, new_id)
         self.service.watchers += [] if alone else [self.notices.heard]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from noetl.errors import NoetlError
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
-from noetl.model.orders import HoldChild, Order, RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
+from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.redaction import Redactor
 from noetl.model.state import Execution, parse_label
 from noetl.pipeline.frame import Moment
@@ -46,23 +45,11 @@ class Office(Protocol):
     def post(self, execution_id: str, facts: list[Fact]) -> None:
         """The same, without waiting."""
 
-    def due(self, execution_id: str) -> None:
-        """Hear that a time has come."""
-
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
 
     def broken(self, execution_id: str, error: BaseException) -> None:
         """Hear that a pipeline broke in a way that no report tells."""
-
-    def start_child(self, running: Running, order: StartChild) -> None:
-        """Start a child execution."""
-
-    def stop_child(self, execution_id: str) -> None:
-        """Cancel a child execution."""
-
-    def hold_child(self, execution_id: str, *, paused: bool) -> None:
-        """Pause a child execution, or let it go on."""
 
 
 class Workshop:
@@ -87,25 +74,7 @@ class Workshop:
         self.tasks: dict[str, dict[Key, asyncio.Task[None]]] = {}
         self.next: dict[Key, tuple[Running, RunPipeline]] = {}
         self.worlds: dict[str, LocalWorld] = {}
-        self.alarms: list[tuple[float, str]] = []
-        self.alarm: asyncio.TimerHandle | None = None
         self.closing: set[asyncio.Future[Any]] = set()
-
-    def give(self, hot: Running, orders: Iterable[Order]) -> None:
-        """Carry out orders."""
-        for order in orders:
-            if isinstance(order, RunPipeline):
-                self._run(hot, order)
-            elif isinstance(order, StopPipelines):
-                self._stop(hot.id, order)
-            elif isinstance(order, WakeAt):
-                self._wake_at(order.at, hot.id)
-            elif isinstance(order, StartChild):
-                self.office.start_child(hot, order)
-            elif isinstance(order, StopChild):
-                self.office.stop_child(order.execution_id)
-            elif isinstance(order, HoldChild):
-                self.office.hold_child(order.execution_id, paused=order.paused)
 
     def ended(self, hot: Running) -> None:
         """Let go of what was kept for an execution."""
@@ -135,7 +104,8 @@ class Workshop:
 
     # --- pipelines ---------------------------------------------------------------------------------------------------
 
-    def _run(self, hot: Running, order: RunPipeline) -> None:
+    def run(self, hot: Running, order: RunPipeline) -> None:
+        """Run a pipeline."""
         key = (hot.id, order.step_run_id, order.iteration)
         if key in self.tasks.get(hot.id, ()):
             # A task may be answered, and a pause may end, before the pipeline has put its tools away.
@@ -167,7 +137,7 @@ class Workshop:
             self.tasks.pop(key[0], None)
         following = self.next.pop(key, None)
         if following is not None and not done.cancelled() and key[0] in self.worlds:
-            self._run(*following)
+            self.run(*following)
         if not done.cancelled() and (error := done.exception()) is not None:
             self._broken(key[0], error)
 
@@ -178,7 +148,8 @@ class Workshop:
             error = NoetlError(f"{type(error).__name__}: {world.keychain.redactor.text(said)}")
         self.office.broken(execution_id, error)
 
-    def _stop(self, execution_id: str, order: StopPipelines) -> None:
+    def stop(self, execution_id: str, order: StopPipelines) -> None:
+        """End pipelines."""
         path = parse_label(order.iteration)
         for key, task in list(self.tasks.get(execution_id, {}).items()):
             if key[1] == order.step_run_id and parse_label(key[2])[: len(path)] == path:
@@ -188,30 +159,6 @@ class Workshop:
         task = asyncio.ensure_future(awaitable)
         self.closing.add(task)
         task.add_done_callback(self.closing.discard)
-
-    # --- time --------------------------------------------------------------------------------------------------------
-
-    def _wake_at(self, at: float, execution_id: str) -> None:
-        heapq.heappush(self.alarms, (at, execution_id))
-        self._set_alarm()
-
-    def _set_alarm(self) -> None:
-        if self.alarm is not None:
-            self.alarm.cancel()
-            self.alarm = None
-        if self.alarms:
-            delay = max(0.0, self.alarms[0][0] - self.clock())
-            self.alarm = asyncio.get_running_loop().call_later(delay, self._ring)
-
-    def _ring(self) -> None:
-        self.alarm = None
-        now = self.clock()
-        rung: set[str] = set()
-        while self.alarms and self.alarms[0][0] <= now:
-            rung.add(heapq.heappop(self.alarms)[1])
-        for execution_id in rung:
-            self.office.due(execution_id)
-        self._set_alarm()
 
 
 async def _closed(world: LocalWorld, tasks: list[asyncio.Task[None]]) -> None:

@@ -1,0 +1,94 @@
+"""Errands: what of orders is no pipeline: times to come and child executions. Pipelines are handed to a crew."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from noetl.model.orders import HoldChild, Order, RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
+from noetl.server.service import Hot
+
+
+class Crew(Protocol):
+    """Who runs pipelines: in this process, or in others."""
+
+    def run(self, hot: Hot, order: RunPipeline) -> None:
+        """Run a pipeline, at least once; one that is under way goes on with this when it has stopped."""
+
+    def stop(self, execution_id: str, order: StopPipelines) -> None:
+        """End pipelines, and the processes they started."""
+
+    def ended(self, hot: Hot) -> None:
+        """An execution is over, or has been given up: nothing of it may go on here."""
+
+
+class Office(Protocol):
+    """Who minds children and times."""
+
+    def due(self, execution_id: str) -> None:
+        """Hear that a time has come."""
+
+    def start_child(self, hot: Hot, order: StartChild) -> None:
+        """Start a child execution, or go on with it."""
+
+    def stop_child(self, execution_id: str) -> None:
+        """Cancel a child execution."""
+
+    def hold_child(self, execution_id: str, *, paused: bool) -> None:
+        """Pause a child execution, or let it go on."""
+
+
+class Errands:
+    """A `Dispatch` over a crew."""
+
+    def __init__(self, crew: Crew, office: Office, clock: Callable[[], float]) -> None:
+        self._crew, self._office, self._clock = crew, office, clock
+        self._times: list[tuple[float, str]] = []
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def give(self, hot: Hot, orders: Iterable[Order]) -> None:
+        """Carry out orders."""
+        for order in orders:
+            if isinstance(order, RunPipeline):
+                self._crew.run(hot, order)
+            elif isinstance(order, StopPipelines):
+                self._crew.stop(hot.id, order)
+            elif isinstance(order, WakeAt):
+                self.wake_at(order.at, hot.id)
+            elif isinstance(order, StartChild):
+                self._office.start_child(hot, order)
+            elif isinstance(order, StopChild):
+                self._office.stop_child(order.execution_id)
+            elif isinstance(order, HoldChild):
+                self._office.hold_child(order.execution_id, paused=order.paused)
+
+    def ended(self, hot: Hot) -> None:
+        """Let go of what was kept for an execution."""
+        self._crew.ended(hot)
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def wake_at(self, at: float, execution_id: str) -> None:
+        """Say that a time has come, when it has."""
+        heapq.heappush(self._times, (at, execution_id))
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._times:
+            delay = max(0.0, self._times[0][0] - self._clock())
+            self._alarm = asyncio.get_running_loop().call_later(delay, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        now = self._clock()
+        rung: set[str] = set()
+        while self._times and self._times[0][0] <= now:
+            rung.add(heapq.heappop(self._times)[1])
+        for execution_id in rung:
+            self._office.due(execution_id)
+        self._set_alarm()
