@@ -24,7 +24,7 @@ from noetl.server.compare import changes
 from noetl.server.fork import Fork, Heir, Unfit, fork, open_children, origin_of, payload_of
 from noetl.server.forkpoint import last_kept, parse
 from noetl.server.history import events_of
-from noetl.wiring import new_execution_id
+from noetl.server.office import new_execution_id
 
 if TYPE_CHECKING:
     from noetl.lang import Loaded

@@ -67,7 +67,7 @@ def _left(log: EventLog) -> list[Summary]:
 
     Somebody wanted those that are paused to stand still: they are only told of.
     """
-    from noetl.wiring import is_orphan
+    from noetl.server.office import is_orphan
 
     found = [one for one in log.summaries(limit=1_000_000, unfinished=True) if is_left(one)]
     left = [one for one in reversed(found) if one.parent is None or is_orphan(log, one)]

@@ -20,12 +20,13 @@ from noetl.model.state import Execution
 from noetl.ports import Source, StoreFailed
 from noetl.server.catalog import Catalog
 from noetl.server.history import state_at
+from noetl.server.office import Nature
 from noetl.server.service import Hot
 from noetl.stores.memory import MemoryLog
 from noetl.trials.clock import TrialLoop
 from noetl.trials.stage import Made, Stage, Trouble
 from noetl.trials.suite import Case, Sent
-from noetl.wiring import House, Nature
+from noetl.wiring import House
 
 #: the execution under test; those that it calls are `trial-1`, `trial-2` …
 ROOT = "trial"
