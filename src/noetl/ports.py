@@ -12,6 +12,7 @@ from noetl.errors import NoetlError
 from noetl.model.events import Event
 from noetl.model.output import JSON, Output, Spilled
 from noetl.model.redaction import Redactor
+from noetl.model.wire import Held
 
 T = TypeVar("T")
 
@@ -139,6 +140,28 @@ class EventLog(Protocol):
 
     async def close(self) -> None:
         """Write what waits, and let go."""
+
+
+class WorkerRegistry(Protocol):
+    """Which workers live and what they hold, by one clock for all servers."""
+
+    async def renew(self, worker: str, about: Mapping[str, Any]) -> bool:
+        """Hear that a worker lives; False: it has been given up before, and must begin anew under another name."""
+
+    async def knows(self, worker: str) -> bool:
+        """Whether a worker has said that it lives, and has not been given up."""
+
+    async def give_up(self) -> list[str]:
+        """Give up those who have not been heard of for too long, for ever, and name all that were lately."""
+
+    def held(self, execution_id: str) -> list[Held]:
+        """What workers had of an execution when that was last kept."""
+
+    async def keep(self, begun: Sequence[Held], over: Sequence[Held]) -> None:
+        """Keep who has what, for servers that take executions over."""
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Those who live: `worker`, `until`, and what they said of themselves."""
 
 
 class Call(msgspec.Struct, frozen=True):

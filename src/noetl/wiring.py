@@ -67,7 +67,7 @@ class House(Office):
         nature = nature or Nature()
         clock = nature.clock
         self.results = open_results(settings, clock)
-        self.shop = Workshop(log, self.kinds, self._world, clock=clock, moment=self._moment)
+        self.shop = Workshop(self.kinds, self._world, clock=clock, moment=self._moment)
         self.shop.office = self
         self.keychains = Keychains(settings, clock=clock, new_id=nature.new_id)
         super().__init__(log, catalog or Catalog(self.kinds), self.shop, nature, alone=alone)

@@ -71,9 +71,17 @@ class ChildEnded(msgspec.Struct, frozen=True):
     output: dict[str, Any]
 
 
+class Broken(msgspec.Struct, frozen=True):
+    """A pipeline that nobody brings to an end: its step fails."""
+
+    step_run_id: str
+    iteration: int | str | None
+    error: dict[str, Any]
+
+
 #: what another process may ask for
 Posted = Signal | Cancel | Pause | Resume
-Request = Posted | Due | ChildEnded
+Request = Posted | Due | ChildEnded | Broken
 
 _posted = msgspec.json.Decoder(Posted)
 

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from noetl.errors import NoetlError
-from noetl.model.events import Fact
+from noetl.model.events import Event, Fact
 from noetl.model.net import Net
-from noetl.model.orders import StartChild
+from noetl.model.orders import RunPipeline, StartChild
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.requests import Cancel, ChildEnded, Due, Open, Pause, Resume, decode_request
 from noetl.model.scope import merged
 from noetl.model.state import Execution
+from noetl.model.wire import Key
 from noetl.ports import OVER, EventLog, Source, StoreFailed, Summary
 from noetl.server.catalog import Catalog
 from noetl.server.errands import Crew, Errands
@@ -155,13 +156,17 @@ class Office:
 
     # --- what crews ask for --------------------------------------------------------------------------------------------
 
-    async def report(self, execution_id: str, facts: list[Fact]) -> None:
+    async def report(self, execution_id: str, facts: list[Fact], *, last: bool) -> None:  # noqa: ARG002
         """Hear facts of a pipeline."""
         await self.service.record(execution_id, facts)
 
     def post(self, execution_id: str, facts: list[Fact]) -> None:
         """The same, without waiting."""
         self.service.post(execution_id, facts)
+
+    def recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
+        """What the log has of an order's pipeline."""
+        return self.service.recorded(execution_id, order)
 
     def due(self, execution_id: str) -> None:
         """Hear that a time has come."""
@@ -171,9 +176,12 @@ class Office:
         """The id of an execution that is to be started."""
         return self.nature.new_execution_id(self.nature.clock())
 
-    def broken(self, execution_id: str, error: BaseException) -> None:
+    def done(self, key: Key) -> None:
+        """Hear that a pipeline has ended; what it had to say was said."""
+
+    def broken(self, key: Key, error: BaseException) -> None:
         """Hear that a pipeline broke: a mistake of ours, or a store that does not write."""
-        self.service.give_up(execution_id, error)
+        self.service.give_up(key[0], error)
 
     def start_child(self, hot: Hot, order: StartChild) -> None:
         """Start a child execution, or go on with it."""
@@ -211,7 +219,7 @@ class Office:
             await self.service.record(parent.id, [ChildEnded(execution_id, found)])
         except Exception as error:  # noqa: BLE001  as of a pipeline that breaks: nobody may wait for ever
             # That the child has not ended is no failure of it: both can be gone on with.
-            self.broken(parent.id, error)
+            self.service.give_up(parent.id, error)
         finally:
             self._starting.pop(execution_id, None)
 

@@ -98,3 +98,39 @@ INSERT INTO noetl.line (execution_id, body) VALUES (%s, %s);
 
 -- name: lines
 SELECT number, body FROM noetl.line WHERE execution_id = %s AND number > %s ORDER BY number;
+
+-- name: renew_worker
+-- nothing comes back if it was given up
+INSERT INTO noetl.worker AS w (worker, until, about) VALUES (%s, clock_timestamp() + %s * interval '1 second', %s)
+ON CONFLICT (worker) DO UPDATE SET until = excluded.until, about = excluded.about WHERE NOT w.given_up
+RETURNING 1;
+
+-- name: known_worker
+SELECT 1 FROM noetl.worker WHERE worker = %s AND NOT given_up;
+
+-- name: give_up_workers
+UPDATE noetl.worker SET given_up = true WHERE NOT given_up AND until < clock_timestamp();
+
+-- name: given_up_workers
+SELECT worker FROM noetl.worker WHERE given_up AND until > clock_timestamp() - %s * interval '1 second';
+
+-- name: forget_workers
+DELETE FROM noetl.worker WHERE given_up AND until < clock_timestamp() - interval '1 day';
+
+-- name: workers
+SELECT worker, until, about FROM noetl.worker WHERE NOT given_up AND until > clock_timestamp() ORDER BY worker;
+
+-- name: held
+SELECT execution_id, step_run_id, iteration, fence, worker, tries FROM noetl.held WHERE execution_id = %s;
+
+-- name: keep_held
+INSERT INTO noetl.held (execution_id, step_run_id, iteration, fence, worker, tries)
+SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::int[])
+ON CONFLICT (execution_id, step_run_id, iteration)
+DO UPDATE SET fence = excluded.fence, worker = excluded.worker, tries = excluded.tries;
+
+-- name: forget_held
+DELETE FROM noetl.held h USING unnest(%s::text[], %s::text[], %s::text[], %s::text[])
+    AS o (execution_id, step_run_id, iteration, fence)
+WHERE h.execution_id = o.execution_id AND h.step_run_id = o.step_run_id AND h.iteration = o.iteration
+    AND h.fence = o.fence;
