@@ -108,6 +108,10 @@ class EventLog(Protocol):
     def summary(self, execution_id: str) -> Summary | None:
         """One execution; None: there is none. A beginning of an id is enough; UsageError: it fits several."""
 
+    @property
+    def me(self) -> str:
+        """The owner that this process is."""
+
     async def claim(self, execution_id: str) -> bool:
         """Make this process the owner of an execution, unless another one that is alive owns it."""
 
@@ -162,6 +166,9 @@ class WorkerRegistry(Protocol):
 
     def workers(self) -> list[dict[str, Any]]:
         """Those who live: `worker`, `until`, and what they said of themselves."""
+
+    def close(self) -> None:
+        """Let go."""
 
 
 class Call(msgspec.Struct, frozen=True):

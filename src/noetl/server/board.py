@@ -203,11 +203,6 @@ class Board:
         if following is not None and offer.hot.id in self.service.hot:
             self.run(offer.hot, following)
 
-    def put_back(self, offer: Offer) -> None:
-        """Offer a pipeline again that a worker has not begun."""
-        self._taken_from(offer)
-        self._offer(offer)
-
     def died(self, name: str) -> None:
         """A worker lives no longer: what it had is offered again."""
         worker = self.workers.pop(name, None)
@@ -217,10 +212,10 @@ class Board:
         for offer in list(worker.held.values()):
             self.again(offer, f"worker {name} died")
 
-    def again(self, offer: Offer, why: str) -> None:
+    def again(self, offer: Offer, why: str, *, counted: bool = True) -> None:
         """Offer a pipeline again, from where the log says it is; but not for ever."""
         self._taken_from(offer)
-        offer.tries += 1
+        offer.tries += counted
         if offer.tries >= MOST_TRIES:
             self._forget(offer.key)
             said = f"it was given out {offer.tries} times and never came to an end; the last time, {why}"
@@ -256,6 +251,10 @@ class Board:
             return False
         return True
 
+    def pools(self) -> list[str]:
+        """The pools in which pipelines may wait."""
+        return [pool for pool, ready in self._ready.items() if ready]
+
     def waiting(self, pools: Iterable[str]) -> int:
         """How many pipelines wait for workers of these pools, at most."""
         return sum(len(self._ready.get(pool, ())) for pool in pools)
@@ -288,7 +287,7 @@ class Board:
         entry = (-offer.priority, next(self._numbers), offer)
         heapq.heappush(self._ready.setdefault(offer.pool, []), entry)
         for worker in self.workers.values():
-            if offer.pool in worker.pools and worker.ring():
+            if offer.pool in worker.pools and worker.room > 0 and worker.ring():
                 return
         self.hint(offer.pool)
 

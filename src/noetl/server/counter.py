@@ -97,7 +97,7 @@ class Counter:
         if report.broken is not None:
             self._board.again(offer, report.broken)
         elif report.returned:
-            self._board.put_back(offer)
+            self._board.again(offer, "it was given back", counted=False)
         elif report.last:
             self._board.release(offer)
 

@@ -22,14 +22,14 @@ from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline, StartChild
 from noetl.model.output import Failure, Output, failed, failure, ok
-from noetl.model.requests import Cancel, ChildEnded, Due, Open, Pause, Resume, decode_request
+from noetl.model.requests import Cancel, ChildEnded, Due, Open, Pause, Posted, Resume, decode_request, encode_request
 from noetl.model.scope import merged
 from noetl.model.state import Execution
 from noetl.model.wire import Key
 from noetl.ports import OVER, EventLog, Source, StoreFailed, Summary
 from noetl.server.catalog import Catalog
 from noetl.server.errands import Crew, Errands
-from noetl.server.history import snapshot_of
+from noetl.server.history import snapshot_of, state_at
 from noetl.server.notices import Notices
 from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
 
@@ -41,6 +41,8 @@ _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 RECURSIONS = 10_000
 #: how often requests from other processes are looked for, in seconds
 POLL = 0.05
+#: how often it is looked whether an execution that another process runs is over, in seconds
+ELSEWHERE = 0.2
 _WITHOUT_PARENT = "its parent was cancelled"
 
 
@@ -48,6 +50,10 @@ def new_execution_id(now: float) -> str:
     """Ten characters that order in time, six that tell apart."""
     number = (int(now * 1000) << 30) | secrets.randbits(30)
     return "".join(_DIGITS[(number >> shift) & 31] for shift in range(75, -1, -5))
+
+
+class Taken(NoetlError):
+    """Another process runs the execution."""
 
 
 class Nature(msgspec.Struct, frozen=True):
@@ -96,6 +102,12 @@ class Office:
         if self._poller is not None:
             self._poller.cancel()
 
+    def inherit(self, execution_id: str) -> None:
+        """An execution is about to be taken over."""
+
+    def inherited(self, execution_id: str) -> None:
+        """It has been."""
+
     async def problem(self, execution_id: str, net: Net, source: Source, payload: dict[str, Any]) -> Failure | None:  # noqa: ARG002
         """Why an execution cannot begin here, as far as that can be known now."""
         return None
@@ -133,8 +145,10 @@ class Office:
         self._coming.add(summary.execution_id)
         try:
             if not await self.log.claim(summary.execution_id):
-                raise NoetlError(f"execution {summary.execution_id} is being run by another process")
+                raise Taken(f"execution {summary.execution_id} is being run by another process")
+            self.inherit(summary.execution_id)
             hot = await self.service.take_over(summary.execution_id, net)
+            self.inherited(summary.execution_id)
         finally:
             self._coming.discard(summary.execution_id)
         if is_orphan(self.log, summary):  # the process ended between the end of the parent and its own
@@ -193,12 +207,20 @@ class Office:
         if execution_id in self._starting:
             self._starting[execution_id] = True
         else:
-            self.service.post(execution_id, [Cancel(_WITHOUT_PARENT)])
+            self._ask(execution_id, Cancel(_WITHOUT_PARENT))
+
+    def _ask(self, execution_id: str, request: Posted) -> None:
+        """Ask something of an execution, wherever it is run."""
+        if execution_id in self.service.hot:
+            self.service.post(execution_id, [request])
+            return
+        summary = self.log.summary(execution_id)
+        if summary is not None and summary.status not in OVER:
+            self.log.post(execution_id, encode_request(request))
 
     def hold_child(self, execution_id: str, *, paused: bool) -> None:
         """Pause a child execution with its parent, or let it go on; one that is as it should be is left alone."""
-        request = Pause(with_parent=True) if paused else Resume(with_parent=True)
-        self.service.post(execution_id, [request])
+        self._ask(execution_id, Pause(with_parent=True) if paused else Resume(with_parent=True))
 
     def _later(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)
@@ -214,8 +236,7 @@ class Office:
             if isinstance(found, Hot):
                 # What the parent was told while the child was on its way has not reached it.
                 self.hold_child(execution_id, paused=parent.state.paused)
-                await asyncio.shield(found.finished)
-                found = output_of(found.state)
+                found = await self._childs_end(found)
             await self.service.record(parent.id, [ChildEnded(execution_id, found)])
         except Exception as error:  # noqa: BLE001  as of a pipeline that breaks: nobody may wait for ever
             # That the child has not ended is no failure of it: both can be gone on with.
@@ -223,11 +244,31 @@ class Office:
         finally:
             self._starting.pop(execution_id, None)
 
+    async def _childs_end(self, child: Hot) -> Output:
+        """What a child yields, though another server may take it over on the way."""
+        try:
+            await asyncio.shield(child.finished)
+        except NoetlError:
+            if not await self._ends_elsewhere(child.id):
+                raise
+            return output_of(state_at(self.log, child.id))
+        return output_of(child.state)
+
+    async def _ends_elsewhere(self, execution_id: str) -> bool:
+        """Wait for the end of an execution that another process runs; whether there is one that does."""
+        while True:
+            summary = await asyncio.to_thread(self.log.summary, execution_id)
+            if summary is not None and summary.status in OVER:
+                return True
+            if summary is None or not summary.alive or summary.owner == self.log.me:
+                return False
+            await asyncio.sleep(ELSEWHERE)
+
     async def _childs_run(self, parent: Hot, child: dict[str, Any], task_run_id: str) -> Hot | Output:
         """The child as it runs; or why there is none."""
         execution_id = child["execution_id"]
         if self.log.summary(execution_id) is not None:
-            return self.service.hot.get(execution_id) or await self.resume(execution_id)
+            return await self._child_again(execution_id)
         near = self.file(parent.state)
         file = self.catalog.find(child["path"], near=near)
         if file is None:
@@ -255,6 +296,17 @@ class Office:
             restrict=child.get("restrict", {}),
             problem=_payload_problem(loaded.net, child["payload"]),
         )
+
+    async def _child_again(self, execution_id: str) -> Hot | Output:
+        """A child that was started before: it runs here, or elsewhere, or nowhere and is gone on with here."""
+        while True:
+            found = self.service.hot.get(execution_id)
+            if found is not None:
+                return found
+            if await self._ends_elsewhere(execution_id):
+                return output_of(state_at(self.log, execution_id))
+            with contextlib.suppress(Taken):
+                return self.service.hot.get(execution_id) or await self.resume(execution_id)
 
     def _runs_away(self, parent: Hot, source: Source) -> bool:
         """Whether a playbook that calls itself has done so too often: several calls at each level soon fill a disk."""

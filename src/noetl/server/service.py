@@ -216,6 +216,11 @@ class Service:
         if not hot.finished.done():
             hot.finished.set_result(None)
 
+    async def settle(self) -> None:
+        """Wait until what is being decided is written."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
     def give_up(self, execution_id: str, error: BaseException) -> None:
         """Stop with an execution; what the log has of it stays, and can be gone on with."""
         hot = self.hot.get(execution_id)

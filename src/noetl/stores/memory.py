@@ -89,6 +89,11 @@ class MemoryLog(EventLog):
         owner = self._shelf.owners.get(summary.execution_id)
         return msgspec.structs.replace(summary, owner=owner, alive=owner in self._shelf.alive)
 
+    @property
+    def me(self) -> str:
+        """See the port."""
+        return self._name
+
     async def claim(self, execution_id: str) -> bool:
         """See the port."""
         owner = self._shelf.owners.get(execution_id)

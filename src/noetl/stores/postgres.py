@@ -84,7 +84,7 @@ class PostgresLog(SqlLog):
         return {row[0] for row in self._rows("alive", wanted)} if wanted else set()
 
     @property
-    def _me(self) -> str:
+    def me(self) -> str:
         return self._name
 
     def _live(self) -> None:

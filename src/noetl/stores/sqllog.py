@@ -48,7 +48,7 @@ class SqlLog(EventLog):
         raise NotImplementedError
 
     @property
-    def _me(self) -> str:
+    def me(self) -> str:
         """The owner that this process is."""
         raise NotImplementedError
 
@@ -125,7 +125,7 @@ class SqlLog(EventLog):
 
     def collect(self) -> list[tuple[int, str, bytes]]:
         """See the port."""
-        new = [(row[0], row[1], row[2]) for row in self._rows("requests", self._me) if row[0] not in self._handed]
+        new = [(row[0], row[1], row[2]) for row in self._rows("requests", self.me) if row[0] not in self._handed]
         self._handed.update(row[0] for row in new)
         return new
 

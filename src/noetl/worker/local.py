@@ -160,6 +160,12 @@ class Workshop:
             if key[1] == order.step_run_id and parse_label(key[2])[: len(path)] == path:
                 task.cancel()
 
+    async def stopped(self, key: Key) -> None:
+        """Wait until a pipeline that was told to end has put its tools away."""
+        task = self.tasks.get(key[0], {}).get(key)
+        if task is not None:
+            await asyncio.wait([task])
+
     def _later(self, awaitable: Awaitable[Any]) -> None:
         task = asyncio.ensure_future(awaitable)
         self.closing.add(task)
