@@ -84,10 +84,10 @@ HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkflow:
 class Site:
     """A folder in which one playbook is run, killed and resumed, over and over."""
 
-    def __init__(self, folder: Path, name: str, compiled: Path, nursery: Nursery) -> None:
+    def __init__(self, folder: Path, name: str, nursery: Nursery) -> None:
         self.folder = folder
         self.nursery = nursery
-        self.environment = {**os.environ, "NOETL_HOME": str(folder / "home"), "PYTHONPYCACHEPREFIX": str(compiled)}
+        self.environment = {**os.environ, "NOETL_HOME": str(folder / "home")}
         # Else every process would compile the whole program anew before it can be killed.
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self.name = name
@@ -157,17 +157,12 @@ class Site:
         self.runs += 1
 
 
-@pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("compiled")
-
-
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_runs_that_are_killed_again_and_again_do_everything_under_one_key(
-    number: int, tmp_path: Path, compiled: Path, nursery: Nursery
+    number: int, tmp_path: Path, nursery: Nursery
 ) -> None:
     chance = random.Random(number)
-    site = Site(tmp_path, list(PLAYBOOKS)[number % len(PLAYBOOKS)], compiled, nursery)
+    site = Site(tmp_path, list(PLAYBOOKS)[number % len(PLAYBOOKS)], nursery)
     hits = 0
     while hits < KILLS_PER_ROUND:
         code, answer = site.killed(chance)
