@@ -6,17 +6,20 @@ it saves only the time in which a new interpreter would import the same modules 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
 import pkgutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 
 class Born:
@@ -118,8 +121,19 @@ def _ended(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if found else None
 
 
-def _serve(questions: IO[str], answers: IO[str]) -> int:
-    """Fork when asked to, until nobody asks any more; the exit code, of this process or of one that was forked."""
+def _leave(code: int) -> NoReturn:
+    """End as a program does, but let go of memory at once: to tear it down would copy all that is shared with the others."""
+    threading._shutdown()  # type: ignore[attr-defined]  # it waits for threads, as the interpreter does
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _serve(questions: IO[str], answers: IO[str]) -> None:
+    """Fork when asked to, until nobody asks any more."""
+    from noetl.__main__ import main
+
     for line in questions:
         question = json.loads(line)
         if "ended" in question:
@@ -128,12 +142,9 @@ def _serve(questions: IO[str], answers: IO[str]) -> int:
             answer = os.fork()
             if answer == 0:
                 _become(question)
-                from noetl.__main__ import main
-
-                return main()
+                _leave(main())
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
-    return 0
 
 
 if __name__ == "__main__":
@@ -141,4 +152,6 @@ if __name__ == "__main__":
         with contextlib.suppress(ImportError):  # an extra may be missing
             importlib.import_module(name)
     # Copies that are not the standard streams, which a child has of its own.
-    sys.exit(_serve(os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")))
+    questions, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    gc.freeze()  # a collection in a child would copy all of it
+    _serve(questions, answers)
