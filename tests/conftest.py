@@ -7,6 +7,7 @@ import gc
 from collections.abc import Iterator
 
 import pytest
+from nursery import Nursery
 from servers import bucket, database, postgres_server, s3_server
 from soundness import unsound
 
@@ -27,3 +28,11 @@ def stores_are_sound(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     for store in folder.rglob("noetl.db"):
         assert unsound(store) == []
+
+
+@pytest.fixture(scope="session")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """Starts real processes of the command line, at little cost."""
+    nursery = Nursery(tmp_path_factory.mktemp("nursery"))
+    yield nursery
+    nursery.close()

@@ -18,7 +18,7 @@ _THEIRS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_ACCOUNT_
 #: variables of larger installations, and the value of each that asks for nothing more than this machine
 _LARGER = {"NOETL_SERVER": "", "NOETL_BUS": "local"}
 #: what may stand in a file; secrets and the place of the file itself may not
-_IN_FILE = ("NOETL_DURABILITY", "NOETL_STORE", "NOETL_RESULTS", "NOETL_RESULTS_CACHE_MB", *_LARGER)
+_IN_FILE = ("NOETL_DURABILITY", "NOETL_STORE", "NOETL_LEASE", "NOETL_RESULTS", "NOETL_RESULTS_CACHE_MB", *_LARGER)
 FILE = "noetl.toml"
 _REMOTE = ("s3://", "gs://", "az://")
 
@@ -68,6 +68,8 @@ class Settings(msgspec.Struct, frozen=True):
     vault_namespace: str | None = None
     #: the PostgreSQL database that executions are recorded in; None: a SQLite file in the home
     store: Secret | None = None
+    #: seconds that whoever runs an execution there is believed to live without a sign of it
+    lease_s: float = 10.0
     #: where large results are kept, the usual place first; none: in the home
     results: tuple[str, ...] = ()
     #: what of them is kept on this machine as well, where they lie elsewhere
@@ -98,6 +100,7 @@ def settings() -> Settings:
         vault_token=_secret(env.get("VAULT_TOKEN")),
         vault_namespace=env.get("VAULT_NAMESPACE") or None,
         store=_store(env.get("NOETL_STORE")),
+        lease_s=_seconds("NOETL_LEASE", env.get("NOETL_LEASE") or "10"),
         results=results,
         results_cache_mb=_number("NOETL_RESULTS_CACHE_MB", env.get("NOETL_RESULTS_CACHE_MB") or "2048"),
     )
@@ -136,6 +139,17 @@ def _number(name: str, text: str) -> int:
     if not text.isdecimal():
         raise UsageError(f"{name} is {text!r}; write a whole number")
     return int(text)
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    # Below a second a busy machine would be taken for dead, above an hour a dead one for busy.
+    if not 1 <= seconds <= 3600:
+        raise UsageError(f"{name} is {text!r}; write a number of seconds from 1 to 3600")
+    return seconds
 
 
 def _secret(text: str | None) -> Secret | None:

@@ -31,7 +31,7 @@ def open_log(settings: Settings) -> EventLog:
     if settings.store is not None:
         from noetl.stores.postgres import PostgresLog
 
-        return PostgresLog(settings.store.reveal())
+        return PostgresLog(settings.store.reveal(), lease_s=settings.lease_s)
     from noetl.stores.sqlite import SqliteLog
 
     return SqliteLog(settings.home / "noetl.db", durability=settings.durability)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event as Flag
 from threading import Thread, get_ident
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from noetl.ports import StoreFailed
 from noetl.stores.desk import Job
@@ -26,15 +26,14 @@ if TYPE_CHECKING:
     import psycopg
 
 _SQL = queries("postgres")
-#: seconds that an owner is believed to live without a sign of it
-LEASE_S: Final = 10.0
 
 
 class PostgresLog(SqlLog):
     """An `EventLog`; an append survives what the database survives."""
 
-    def __init__(self, url: str, *, lease_s: float = LEASE_S) -> None:
+    def __init__(self, url: str, *, lease_s: float = 10.0) -> None:
         self._url = url
+        #: how long an owner is believed to live without a sign of it
         self._lease_s = lease_s
         self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(6)}"
         self._readers: dict[int, psycopg.Connection[Any]] = {}
