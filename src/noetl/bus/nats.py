@@ -12,7 +12,6 @@ import json
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from noetl.ports import HINT_BYTES, Hint
@@ -35,6 +34,7 @@ _ANSWER_S = 2.0
 #: a request for hints is made anew after this: it may have been lost without a word
 _LINGER_S = 10.0
 _GRACE_S = 0.5
+_MOMENT_S = 0.01
 _PAUSE_S = 0.2
 _FAREWELL_S = 1.0
 #: of a stream that is there with other settings
@@ -299,21 +299,28 @@ class NatsBus:
         """What there is, or comes within a while; None: there is nobody to ask."""
         for pool in pools:
             await self._ensure(client, pool)
-        requests = [f"$JS.API.CONSUMER.MSG.NEXT.{self.stream(pool)}.{_CONSUMER}" for pool in pools]
+        found: list[Any] = []
         async with _Inbox(client, self._asking) as inbox:
             try:
-                # A request that lingers yields one: more would be waited for until its end.
-                found = await inbox.asked(requests, {"batch": most, "no_wait": True}, _ANSWER_S)
-                if not found and left > _GRACE_S / 10:
+                # One pool after the other, so that none yields more than is wanted.
+                for pool in pools:
+                    if len(found) < most:
+                        await inbox.ask(self._request(pool), {"batch": most - len(found), "no_wait": True})
+                        found += await inbox.answers(_ANSWER_S)
+                if not found and left > _MOMENT_S:
                     for_s = min(left, _LINGER_S)
-                    lingering = {"batch": 1, "expires": int(for_s * 1e9)}
-                    found = await inbox.asked(requests, lingering, for_s + _GRACE_S, enough=1)
+                    for pool in pools:
+                        await inbox.ask(self._request(pool), {"batch": 1, "expires": int(for_s * 1e9)})
+                    found = await inbox.answers(for_s + _GRACE_S, first=True)
             except _Vanished:
                 self._made.difference_update(pools)
                 return None
             for message in found[most:]:
                 await message.nak()
         return [Hint(message.data, _heeded(message)) for message in found[:most]]
+
+    def _request(self, pool: str) -> str:
+        return f"$JS.API.CONSUMER.MSG.NEXT.{self.stream(pool)}.{_CONSUMER}"
 
 
 async def _published(client: Any, batch: Iterable[_Said]) -> None:
@@ -339,16 +346,19 @@ class _Inbox:
         self._name = client.new_inbox()
         self._came: asyncio.Queue[Any] = asyncio.Queue()
         self._subscription: Any = None
+        self._asked = 0
+        #: requests that are not answered: their own subject, and how many hints they may yield
+        self._open: dict[str, int] = {}
 
     async def __aenter__(self) -> Self:
         async def came(message: Any) -> None:
             self.put(message)
 
-        self._subscription = await self._client.subscribe(self._name, cb=came)
+        self._subscription = await self._client.subscribe(f"{self._name}.*", cb=came)
         self._asking.add(self)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+    async def __aexit__(self, *_: object) -> None:
         import nats.errors
 
         self._asking.discard(self)
@@ -359,28 +369,36 @@ class _Inbox:
         """A message came; None: the connection is gone."""
         self._came.put_nowait(message)
 
-    async def asked(self, requests: Sequence[str], how: dict[str, Any], within: float, enough: int = 0) -> list[Any]:
-        """The hints that come until every request is answered, or until there are enough."""
-        for request in requests:
-            await self._client.publish(request, json.dumps(how).encode(), reply=self._name)
-        loop, open_, found = asyncio.get_running_loop(), len(requests) * [how["batch"]], list[Any]()
-        until, unanswered = loop.time() + within, sum(open_)
-        del open_
-        ended = 0
-        while ended < len(requests) and len(found) < (enough or unanswered):
+    async def ask(self, request: str, how: dict[str, Any]) -> None:
+        """Ask for hints."""
+        self._asked += 1
+        reply = f"{self._name}.{self._asked}"
+        self._open[reply] = how["batch"]
+        await self._client.publish(request, json.dumps(how).encode(), reply=reply)
+
+    async def answers(self, within: float, *, first: bool = False) -> list[Any]:
+        """The hints that come until every request is answered; or the first alone, and what came with it."""
+        loop, found = asyncio.get_running_loop(), list[Any]()
+        until = loop.time() + within
+        while self._open and not (first and found and self._came.empty()):
             try:
                 message = await asyncio.wait_for(self._came.get(), until - loop.time())
             except TimeoutError:
                 break
             if message is None:
-                return found
-            status = (message.headers or {}).get("Status")
-            if status is None or message.data:
+                break
+            if message.subject in self._open:
+                self._ended(message)
+            elif not message.subject.startswith(self._name):
                 found.append(message)
-            elif status in _NO_MORE:
-                ended += 1
-            elif not found:
-                raise _Vanished
-            else:
-                ended += 1
+                if sum(self._open.values()) == len(found):
+                    break
+        self._open.clear()
         return found
+
+    def _ended(self, message: Any) -> None:
+        """A request is answered without a hint."""
+        status = (message.headers or {}).get("Status")
+        if status not in _NO_MORE:
+            raise _Vanished
+        del self._open[message.subject]
