@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 from nursery import Nursery
-from servers import bucket, database, postgres_server, s3_server
+from servers import bucket, database, nats, nats_server, postgres_server, s3_server
 from soundness import unsound
 
-__all__ = ["bucket", "database", "postgres_server", "s3_server"]
+__all__ = ["bucket", "database", "nats", "nats_server", "postgres_server", "s3_server"]
 
 # Commands freeze what they have loaded; a process that runs many of them would never let go of what DuckDB wants back.
 atexit.register(gc.unfreeze)

@@ -1,4 +1,4 @@
-"""Real servers for tests: one of each for a whole process of tests, a database or a bucket for each test."""
+"""Real servers for tests: one of each for a whole process of tests, a database, a bucket or a prefix for each test."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from noetl.services.nats import Nats
 from noetl.services.postgres import Postgres
 from noetl.services.s3 import S3
 
@@ -52,6 +53,17 @@ class Bucket(NamedTuple):
         return {"endpoint": at.url, "region": "us-east-1", "access_key_id": at.access_key, "secret_access_key": at.secret_key}  # fmt: skip
 
 
+class Subjects(NamedTuple):
+    """Streams and buckets of a NATS server that nobody else uses: `name` is the prefix of a bus, or a bucket."""
+
+    server: Nats
+    name: str
+
+    @property
+    def url(self) -> str:
+        return self.server.url(self.name)
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
     # Not below pytest's own folder: the server runs as a user of its own where tests run as root, and each session of
@@ -88,3 +100,14 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 @pytest.fixture
 def bucket(s3_server: S3) -> Bucket:
     return Bucket(s3_server, _READY.pop() if _READY else s3_server.make_bucket(f"test-{uuid.uuid4().hex[:12]}"))
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
+    with Nats(tmp_path_factory.mktemp("nats")) as server:
+        yield server
+
+
+@pytest.fixture
+def nats(nats_server: Nats) -> Subjects:
+    return Subjects(nats_server, f"test-{uuid.uuid4().hex[:12]}")

@@ -70,3 +70,19 @@ def test_tools_see_no_credential_of_the_result_store(monkeypatch: pytest.MonkeyP
     assert "AWS_SECRET_ACCESS_KEY" in settings().environment
     monkeypatch.setenv("NOETL_RESULTS", "s3://b")
     assert {"AWS_SECRET_ACCESS_KEY", "NOETL_RESULTS"} & settings().environment.keys() == set()
+
+
+@pytest.mark.parametrize("said", ["", "local"])
+def test_no_bus_is_the_same_as_a_local_one(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    monkeypatch.setenv("NOETL_BUS", said)
+    assert settings().bus is None
+
+
+def test_a_bus_may_stand_in_a_file_and_tools_never_see_its_password(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "noetl.toml").write_text('NOETL_BUS = ["nats://a:4222", "nats://b:4222"]\n')
+    found = settings().bus
+    assert found is not None
+    assert found.reveal() == "nats://a:4222,nats://b:4222"
+    monkeypatch.setenv("NOETL_BUS", "nats://me:hush@a:4222")
+    assert "hush" not in repr(settings())
+    assert "NOETL_BUS" not in settings().environment

@@ -12,13 +12,21 @@ import msgspec
 from noetl.errors import UsageError
 
 #: names of variables that may hold credentials of ours; no tool sees them
-_OURS = ("NOETL_KEY", "NOETL_KEY_FILE", "NOETL_TOKEN", "NOETL_STORE", "NOETL_RESULTS", "VAULT_TOKEN")
+_OURS = ("NOETL_KEY", "NOETL_KEY_FILE", "NOETL_TOKEN", "NOETL_STORE", "NOETL_BUS", "NOETL_RESULTS", "VAULT_TOKEN")
 #: the same of a service that results lie at, if they do and no keychain entry opens it
 _THEIRS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_ACCOUNT_KEY", "GOOGLE_SERVICE_ACCOUNT_KEY")
 #: variables of larger installations, and the value of each that asks for nothing more than this machine
-_LARGER = {"NOETL_SERVER": "", "NOETL_BUS": "local"}
+_LARGER = {"NOETL_SERVER": ""}
 #: what may stand in a file; secrets and the place of the file itself may not
-_IN_FILE = ("NOETL_DURABILITY", "NOETL_STORE", "NOETL_LEASE", "NOETL_RESULTS", "NOETL_RESULTS_CACHE_MB", *_LARGER)
+_IN_FILE = (
+    "NOETL_DURABILITY",
+    "NOETL_STORE",
+    "NOETL_BUS",
+    "NOETL_LEASE",
+    "NOETL_RESULTS",
+    "NOETL_RESULTS_CACHE_MB",
+    *_LARGER,
+)
 FILE = "noetl.toml"
 _REMOTE = ("s3://", "gs://", "az://")
 
@@ -70,6 +78,8 @@ class Settings(msgspec.Struct, frozen=True):
     store: Secret | None = None
     #: seconds that whoever runs an execution there is believed to live without a sign of it
     lease_s: float = 10.0
+    #: the NATS servers that wake workers; None: workers look for work now and then
+    bus: Secret | None = None
     #: where large results are kept, the usual place first; none: in the home
     results: tuple[str, ...] = ()
     #: what of them is kept on this machine as well, where they lie elsewhere
@@ -101,6 +111,7 @@ def settings() -> Settings:
         vault_namespace=env.get("VAULT_NAMESPACE") or None,
         store=_store(env.get("NOETL_STORE")),
         lease_s=_seconds("NOETL_LEASE", env.get("NOETL_LEASE") or "10"),
+        bus=_bus(env.get("NOETL_BUS")),
         results=results,
         results_cache_mb=_number("NOETL_RESULTS_CACHE_MB", env.get("NOETL_RESULTS_CACHE_MB") or "2048"),
     )
@@ -133,6 +144,14 @@ def _store(text: str | None) -> Secret | None:
             "NOETL_STORE is no address of a PostgreSQL database: write postgresql://USER:PASSWORD@HOST/DATABASE"
         )
     return _secret(text)
+
+
+def _bus(text: str | None) -> Secret | None:
+    if text in (None, "", "local"):
+        return None
+    if not text.startswith(("nats://", "tls://")):
+        raise UsageError("NOETL_BUS is no address of a NATS server: write nats://USER:PASSWORD@HOST:4222, or local")
+    return Secret(text)
 
 
 def _number(name: str, text: str) -> int:

@@ -195,6 +195,7 @@ def test_a_run_goes_on_when_nobody_can_be_told(shell: Shell, home: Path, closed:
     [
         ("NOETL_HOME", "~nobody-of-that-name/x", "NOETL_HOME"),
         ("NOETL_SERVER", "http://elsewhere", "unset NOETL_SERVER"),
+        ("NOETL_BUS", "amqp://me:hush@elsewhere", "no address of a NATS server"),
         ("NOETL_STORE", "mysql://elsewhere", "no address of a PostgreSQL database"),
     ],
 )
@@ -205,3 +206,4 @@ def test_a_setting_that_cannot_be_kept_is_refused_before_anything_runs(
     done = noetl("run", "choice.yaml")
     assert done.code == 2
     assert said in done.err
+    assert "hush" not in done.err

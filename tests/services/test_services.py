@@ -5,8 +5,9 @@ from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
-from servers import Bucket, Database
+from servers import Bucket, Database, Subjects
 
+from noetl.services.nats import Nats
 from noetl.services.postgres import Postgres
 from noetl.services.s3 import S3
 
@@ -74,3 +75,52 @@ def test_an_s3_client_with_another_key_is_refused(bucket: Bucket) -> None:
     )
     with pytest.raises(BaseError):
         store.put("a.txt", b"hello")
+
+
+def stream_names(url: str, make: str = "") -> list[str]:
+    import asyncio
+
+    import nats
+
+    async def ask() -> list[str]:
+        client = await nats.connect(url, allow_reconnect=False)
+        if make:
+            await client.jetstream().add_stream(name=make, subjects=[make])
+        names = [str(info.config.name) for info in await client.jetstream().streams_info()]
+        await client.close()
+        return names
+
+    return asyncio.run(ask())
+
+
+def test_a_nats_server_keeps_its_streams_over_a_crash_until_they_are_wiped(tmp_path: Path) -> None:
+    with Nats(tmp_path / "n") as server:
+        assert stream_names(server.url(), make="kept") == ["kept"]
+        server.kill()
+        server.start()
+        assert stream_names(server.url()) == ["kept"]
+        server.stop()
+        server.wipe()
+        server.start()
+        assert stream_names(server.url()) == []
+
+
+def test_a_nats_client_with_another_password_is_refused(nats: Subjects) -> None:
+    import asyncio
+
+    from noetl.tools.jetstream import NatsFailed, address_of, connected
+
+    wrong = address_of(nats.url.replace(nats.server.password, "another"), "X")
+    with pytest.raises(NatsFailed, match="refuses the user and password") as caught:
+        asyncio.run(connected(wrong, lambda: None))
+    assert not caught.value.retryable
+    assert "another" not in str(caught.value)
+
+
+def test_a_folder_that_no_server_can_start_in_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noetl.services import nats
+    from noetl.services.ports import NotStarted
+
+    monkeypatch.setattr(nats, "_START_S", 0.5)
+    with pytest.raises(NotStarted, match=r"did not listen .*; its log is "):
+        Nats(tmp_path / "n", settings="this is no setting {").start()

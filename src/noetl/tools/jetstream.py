@@ -1,0 +1,180 @@
+"""NATS servers: their addresses, and a connection to one that is new enough; with nats-py, an optional part.
+
+A connection that breaks is not mended but replaced, by whoever uses it: the library gives up for ever where a server says that
+a password is wrong, or that it holds too many connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import msgspec
+
+from noetl.config import Secret
+from noetl.errors import NoetlError, UsageError
+
+MISSING = "NATS needs nats-py, which comes with: pip install 'noetl[nats]'"
+SCHEMES = ("nats", "tls")
+#: older servers may lose a whole stream when they are killed
+OLDEST = (2, 10, 23)
+_PORT = 4222
+_CONNECT_S = 3
+#: a server that says nothing for two of these is taken for dead
+_PING_S = 5
+_DENIED = re.compile(r"authoriz|authentic|permission|user credentials", re.IGNORECASE)
+_TOKEN = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class NatsFailed(NoetlError):
+    """A server cannot be reached, or cannot be used. The message has no secret in it."""
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        #: whether another attempt may change it
+        self.retryable = retryable
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Servers of one cluster, and who asks."""
+
+    #: `nats://host:port` each
+    servers: tuple[str, ...]
+    #: what stands behind the servers: a prefix, or a bucket
+    path: str = ""
+    user: str | None = None
+    password: Secret | None = None
+    token: Secret | None = None
+
+    def __str__(self) -> str:
+        return ",".join(self.servers)
+
+
+def address_of(text: str, setting: str) -> Address:
+    """The servers that a text names, separated with commas. UsageError: it names none; a password is not shown."""
+    found = [_split(one.strip(), setting) for one in text.split(",") if one.strip()]
+    if not found:
+        raise UsageError(f"{setting} names no server: write nats://USER:PASSWORD@HOST:{_PORT}")
+    paths = {parts.path.strip("/") for parts in found} - {""}
+    if len(paths) > 1:
+        raise UsageError(f"{setting} names servers of one cluster, so what stands behind them must be the same")
+    servers = tuple(f"{parts.scheme}://{_host(parts)}:{parts.port or _PORT}" for parts in found)
+    path = unquote(paths.pop()) if paths else ""
+    known = next((parts for parts in found if parts.username), None)
+    if known is None:
+        return Address(servers, path)
+    user = unquote(known.username or "")
+    if known.password is None:
+        return Address(servers, path, token=Secret(user))
+    return Address(servers, path, user, Secret(unquote(known.password)))
+
+
+def _split(one: str, setting: str) -> SplitResult:
+    parts = urlsplit(one if "://" in one else f"nats://{one}")
+    try:
+        usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.scheme not in SCHEMES:
+        raise UsageError(f"{setting} is no address of a NATS server: write nats://USER:PASSWORD@HOST:{_PORT}")
+    return parts
+
+
+def _host(parts: SplitResult) -> str:
+    host = parts.hostname or ""
+    return f"[{host}]" if ":" in host else host
+
+
+def token_of(name: str) -> str:
+    """Any name as a part of a subject or of a stream's name; different names stay different."""
+    return _TOKEN.sub(lambda found: "".join(f"={byte:02X}" for byte in found[0].encode()), name) or "="
+
+
+async def connected(address: Address, closed: Callable[[], None]) -> Any:
+    """A connection to the first server that has one; `closed` hears when it is gone. NatsFailed: none has."""
+    failed: NatsFailed | None = None
+    for server in address.servers:
+        try:
+            return await _connected(server, address, closed)
+        except NatsFailed as error:
+            # One that would do if it were there is worth more than one that will not do.
+            failed = error if failed is None or error.retryable else failed
+    assert failed is not None
+    raise failed
+
+
+async def _connected(server: str, address: Address, closed: Callable[[], None]) -> Any:
+    try:
+        from nats.aio.client import Client
+        from nats.errors import Error
+    except ImportError:
+        raise NatsFailed(MISSING, retryable=False) from None
+    client, said = Client(), list[Exception]()
+
+    async def gone() -> None:
+        closed()
+
+    async def wrong(error: Exception) -> None:
+        said.append(error)
+        del said[:-1]
+
+    options: dict[str, Any] = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0}
+    try:
+        await client.connect(
+            [server],
+            name="noetl",
+            user=address.user,
+            password=address.password.reveal() if address.password else None,
+            token=address.token.reveal() if address.token else None,
+            connect_timeout=_CONNECT_S,
+            ping_interval=_PING_S,
+            error_cb=wrong,
+            closed_cb=gone,
+            **options,
+        )
+        _check(client, server)
+    except (Error, OSError, TimeoutError, NatsFailed) as error:
+        await let_go(client)
+        raise _told(server, said[-1] if said and not isinstance(error, NatsFailed) else error) from None
+    except BaseException:
+        await let_go(client)
+        raise
+    return client
+
+
+def _check(client: Any, server: str) -> None:
+    try:
+        seen = client.connected_server_version
+        version = (seen.major, seen.minor, seen.patch)
+    except ValueError:
+        version = (0, 0, 0)
+    if version < OLDEST:
+        has, wanted = (".".join(map(str, one)) for one in (version, OLDEST))
+        said = f"the NATS server at {server} is version {has}; {wanted} or later is needed: older ones lose what they keep"
+        raise NatsFailed(said, retryable=False)
+
+
+def _told(server: str, error: Exception) -> NatsFailed:
+    if isinstance(error, NatsFailed):
+        return error
+    said = in_words(error)
+    if _DENIED.search(said):
+        return NatsFailed(f"the NATS server at {server} refuses the user and password, or the token", retryable=False)
+    return NatsFailed(f"the NATS server at {server} cannot be reached: {said}")
+
+
+def in_words(error: Exception) -> str:
+    """What went wrong, as the library says it."""
+    said = str(error).removeprefix("nats: ").strip()
+    return " ".join(said.split()) or type(error).__name__
+
+
+async def let_go(client: Any, within: float = 2.0) -> None:
+    """Close a connection, in whatever state it is."""
+    # The library may say anything here, and nobody needs the connection any more.
+    with contextlib.suppress(Exception):
+        await asyncio.wait_for(client.close(), within)

@@ -1,0 +1,340 @@
+"""The bus over a real NATS server: hints come, and nothing that happens to the server stops them for good."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import Subjects
+from test_jetstream import standing_in
+
+from noetl.bus import nats as bus_module
+from noetl.bus.nats import MOST_WAITING, NatsBus
+from noetl.ports import HINT_BYTES, Hint
+from noetl.services.nats import Nats
+from noetl.tools.jetstream import NatsFailed, address_of
+
+Scenario = Callable[[Callable[[], Awaitable[NatsBus]]], Coroutine[Any, Any, None]]
+
+
+def run(url: str, scenario: Scenario) -> None:
+    """Run something with buses that are closed at the end."""
+
+    async def whole() -> None:
+        async with AsyncExitStack() as stack:
+
+            async def opened() -> NatsBus:
+                bus = NatsBus(address_of(url, "NOETL_BUS"))
+                stack.push_async_callback(bus.close)
+                await bus.open()
+                return bus
+
+            await scenario(opened)
+
+    asyncio.run(whole())
+
+
+async def taken(bus: NatsBus, *pools: str, most: int = 10, within: float = 10.0) -> list[bytes]:
+    """The next hints, acknowledged."""
+    hints = await bus.next(pools or ("p",), most, within)
+    for hint in hints:
+        await hint.ack()
+    return [hint.body for hint in hints]
+
+
+async def woken(server: NatsBus, worker: NatsBus, within: float = 20.0) -> None:
+    """A hint goes through, after some attempts if need be: that is what a sweep does."""
+    until = time.monotonic() + within
+    number = 0
+    while time.monotonic() < until:
+        number += 1
+        await server.wake("p", b"again %d" % number)
+        if any(body.startswith(b"again") for body in await taken(worker, within=0.5)):
+            return
+    raise AssertionError(f"no hint came through: {server.trouble} | {worker.trouble}")
+
+
+def test_a_hint_reaches_one_worker_of_its_pool(nats: Subjects) -> None:
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        server, one, two, other = [await opened() for _ in range(4)]
+        asked = [asyncio.create_task(taken(bus, "p", within=3)) for bus in (one, two)]
+        away = asyncio.create_task(taken(other, "q", within=3))
+        await asyncio.sleep(0.3)
+        await server.wake("p", b"id-1")
+        assert sorted(map(len, await asyncio.gather(*asked))) == [0, 1]
+        assert await away == []
+        assert [server.trouble, one.trouble] == ["", ""]
+
+    run(nats.url, scenario)
+
+
+def test_a_worker_of_several_pools_gets_no_more_than_it_wants(nats: Subjects) -> None:
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        server, worker = await opened(), await opened()
+        said = {b"%s%d" % (pool.encode(), n) for pool in ("a", "b c", "d.e") for n in range(7)}
+        for body in sorted(said):
+            await server.wake({"a": "a", "b": "b c", "d": "d.e"}[body[:1].decode()], body)
+        found: list[bytes] = []
+        until = time.monotonic() + 20
+        while len(set(found)) < len(said) and time.monotonic() < until:
+            some = await taken(worker, "a", "b c", "d.e", most=4)
+            assert len(some) <= 4
+            found += some
+        assert {body.removeprefix(b"b c").removeprefix(b"d.e") for body in found} >= set()
+        assert len(set(found)) == len(said)
+
+    run(nats.url, scenario)
+
+
+def test_hints_that_wait_come_at_once_and_time_runs_out_without_any(nats: Subjects) -> None:
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        server, worker = await opened(), await opened()
+        await server.wake("p", b"1")
+        assert await taken(worker) == [b"1"]
+        since = time.monotonic()
+        assert await taken(worker, within=0.3) == []
+        assert 0.25 < time.monotonic() - since < 2
+        assert await taken(worker, within=0) == []
+
+    run(nats.url, scenario)
+
+
+def test_a_hint_that_is_not_acknowledged_comes_again(nats: Subjects, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bus_module, "_ACK_S", 0.5)
+
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        server, dying, other = await opened(), await opened(), await opened()
+        await server.wake("p", b"1")
+        hints: list[Hint] = await dying.next(["p"], 1, 10)
+        assert [hint.body for hint in hints] == [b"1"]
+        assert await taken(other) == [b"1"]
+        for hint in hints:  # late, and twice, does no harm
+            await hint.ack()
+            await hint.ack()
+        assert await taken(other, within=0.8) == []
+
+    run(nats.url, scenario)
+
+
+def test_the_same_hint_may_be_said_again_and_again(nats: Subjects) -> None:
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        server, worker = await opened(), await opened()
+        for _ in range(3):
+            await server.wake("p", b"same")
+            assert await taken(worker) == [b"same"]
+        for _ in range(1_000):
+            await server.wake("p", b"same")
+        assert set(await taken(worker)) == {b"same"}
+
+    run(nats.url, scenario)
+
+
+def test_data_does_not_travel(nats: Subjects) -> None:
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        bus = await opened()
+        for say in (bus.wake, bus.tell):
+            with pytest.raises(AssertionError, match="ids travel"):
+                await say("p", b"x" * HINT_BYTES)
+
+    run(nats.url, scenario)
+
+
+def test_a_worker_is_told_alone(nats: Subjects) -> None:
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        server, worker = await opened(), await opened()
+        heard: dict[str, list[bytes]] = {"w.1": [], "w 2": []}
+        for name, bodies in heard.items():
+            worker.listen(name, bodies.append)
+        await asyncio.sleep(0.2)
+        await server.tell("w.1", b"look")
+        await server.tell("nobody", b"look")
+        until = time.monotonic() + 5
+        while not heard["w.1"] and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        assert heard == {"w.1": [b"look"], "w 2": []}
+
+    run(nats.url, scenario)
+
+
+def test_what_was_said_last_is_said_before_the_end(nats: Subjects) -> None:
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        worker, brief = await opened(), await opened()
+        await brief.wake("p", b"bye")
+        await brief.close()
+        assert await taken(worker) == [b"bye"]
+
+    run(nats.url, scenario)
+
+
+async def _asking(bus: NatsBus, found: set[bytes]) -> None:
+    while True:
+        found.update(await taken(bus, within=1))
+
+
+@pytest.mark.parametrize("wiped", [False, True], ids=["kept", "wiped"])
+def test_hints_go_on_after_the_server_was_killed(tmp_path: Path, wiped: bool) -> None:
+    with Nats(tmp_path / "n") as nats:
+
+        async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+            server, worker = await opened(), await opened()
+            found: set[bytes] = set()
+            heard: list[bytes] = []
+            worker.listen("w", heard.append)
+            asking = asyncio.create_task(_asking(worker, found))
+            for life in range(3):
+                for number in range(30):
+                    await server.wake("p", b"%d-%d" % (life, number))
+                    if number == 15:
+                        nats.kill()
+                        if wiped:
+                            nats.wipe()
+                    await asyncio.sleep(0.005)
+                nats.start()
+                until = time.monotonic() + 20
+                word = b"after %d" % life
+                while not (word in found and word in heard) and time.monotonic() < until:
+                    await server.wake("p", word)
+                    await server.tell("w", word)
+                    await asyncio.sleep(0.1)
+                assert word in found, (server.trouble, worker.trouble)
+                assert word in heard
+            asking.cancel()
+
+        run(nats.url("x"), scenario)
+
+
+@pytest.mark.parametrize("gone", ["consumer", "stream"])
+def test_what_was_deleted_is_made_again(nats: Subjects, gone: str) -> None:
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        server, worker = await opened(), await opened()
+        await woken(server, worker)
+        for while_asking in (False, True):
+            asked = asyncio.create_task(taken(worker, within=3)) if while_asking else None
+            await asyncio.sleep(0.1)
+            manager = server._client.jsm()
+            if gone == "stream":
+                await manager.delete_stream(server.stream("p"))
+            else:
+                await manager.delete_consumer(server.stream("p"), "workers")
+            if asked is not None:
+                await asyncio.sleep(0.5)
+                await server.wake("p", b"while asking")
+                assert await asked == [b"while asking"]
+            await woken(server, worker)
+
+    run(nats.url, scenario)
+
+
+def test_a_stream_that_is_missing_when_a_hint_comes_is_made_for_it(nats: Subjects) -> None:
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        server, worker = await opened(), await opened()
+        await woken(server, worker)
+        await server._client.jsm().delete_stream(server.stream("p"))
+        for number in range(5):
+            await server.wake("p", b"%d" % number)
+        await asyncio.sleep(0.5)
+        assert set(await taken(worker)) >= {b"4"}
+
+    run(nats.url, scenario)
+
+
+def test_a_stream_that_somebody_made_is_used_as_it_is(nats: Subjects) -> None:
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        server, worker = await opened(), await opened()
+        await server._client.jetstream().add_stream(name=server.stream("p"), subjects=[server.subject("p")], max_age=7)
+        await woken(server, worker)
+        info = await server._client.jsm().stream_info(server.stream("p"))
+        assert info.config.max_age == 7
+
+    run(nats.url, scenario)
+
+
+def test_streams_are_bounded(nats: Subjects) -> None:
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        server, worker = await opened(), await opened()
+        await woken(server, worker)
+        config = (await server._client.jsm().stream_info(server.stream("p"))).config
+        assert (config.retention, config.storage, config.discard) == ("workqueue", "file", "old")
+        assert 0 < config.max_age <= 300
+        assert 0 < config.max_msgs <= 10_000
+        assert config.max_bytes > 0
+
+    run(nats.url, scenario)
+
+
+def test_a_server_that_is_away_at_the_start_is_used_when_it_comes(tmp_path: Path) -> None:
+    nats = Nats(tmp_path / "n")
+
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        since = time.monotonic()
+        server, worker = await opened(), await opened()
+        assert time.monotonic() - since < 8
+        assert "cannot be reached" in server.trouble
+        assert nats.password not in server.trouble
+        since = time.monotonic()
+        for number in range(MOST_WAITING + 500):
+            await server.wake("p", b"%d" % number)
+            await server.tell("w", b"x")
+        assert time.monotonic() - since < 1
+        assert await taken(worker, within=0.2) == []
+        nats.start()
+        found = set()
+        until = time.monotonic() + 20
+        while b"%d" % (MOST_WAITING + 499) not in found and time.monotonic() < until:
+            found |= set(await taken(worker, most=500))
+        # The oldest were forgotten.
+        assert b"%d" % (MOST_WAITING + 499) in found
+        assert b"0" not in found
+
+    try:
+        run(nats.url("x"), scenario)
+    finally:
+        nats.stop()
+
+
+def test_a_server_that_is_too_old_is_told_at_the_start() -> None:
+    async def whole() -> None:
+        async with standing_in("2.9.25") as url:
+            bus = NatsBus(address_of(url, "NOETL_BUS"))
+            with pytest.raises(NatsFailed, match="is version 2.9.25; 2.10.23 or later is needed"):
+                await bus.open()
+
+    asyncio.run(whole())
+
+
+def test_a_wrong_password_is_told_at_the_start_and_never_shown(nats: Subjects) -> None:
+    async def whole() -> None:
+        bus = NatsBus(address_of(nats.url.replace(nats.server.password, "hush-hush"), "NOETL_BUS"))
+        with pytest.raises(NatsFailed, match="refuses the user and password") as caught:
+            await bus.open()
+        assert "hush" not in str(caught.value)
+
+    asyncio.run(whole())
+
+
+def test_a_server_without_jetstream_is_trouble_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Nats, "_configured", _without_jetstream(Nats._configured))
+    with Nats(tmp_path / "n") as nats:
+
+        async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+            bus = await opened()
+            await bus.wake("p", b"1")
+            assert await taken(bus, within=0.5) == []
+            assert "ServiceUnavailable" in bus.trouble or "JetStream" in bus.trouble
+
+        run(nats.url(), scenario)
+
+
+def _without_jetstream(configured: Callable[[Nats], Path]) -> Callable[[Nats], Path]:
+    def changed(nats: Nats) -> Path:
+        file = configured(nats)
+        lines = [line for line in file.read_text().splitlines() if not line.startswith("jetstream")]
+        file.write_text("\n".join(lines))
+        return file
+
+    return changed

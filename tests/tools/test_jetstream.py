@@ -1,0 +1,118 @@
+"""Addresses of NATS servers, and which servers are connected to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from servers import Subjects
+
+from noetl.config import Secret
+from noetl.errors import UsageError
+from noetl.tools.jetstream import Address, NatsFailed, address_of, connected, let_go, token_of
+
+
+@asynccontextmanager
+async def standing_in(version: str) -> AsyncIterator[str]:
+    """A server that says what version it is, and accepts anybody."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        told = {"server_id": "x", "version": version, "max_payload": 1 << 20, "headers": True, "proto": 1}
+        writer.write(b"INFO " + json.dumps(told).encode() + b"\r\n")
+        while line := await reader.readline():
+            if line.startswith(b"PING"):
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+def test_servers_are_separated_with_commas_and_share_one_user() -> None:
+    found = address_of("nats://me:a%40b@one:1, two/ignored-not", "X")
+    assert found == Address(("nats://one:1", "nats://two:4222"), "ignored-not", "me", Secret("a@b"))
+
+
+def test_a_name_alone_is_a_token() -> None:
+    assert address_of("tls://s3cr3t@[::1]:7/p", "X") == Address(("tls://[::1]:7",), "p", token=Secret("s3cr3t"))
+
+
+@pytest.mark.parametrize("text", ["nats://", "http://me:hush@x", "nats://me:hush@x:port", ",", "nats://h/a,nats://h/b"])
+def test_what_is_no_address_is_told_without_its_password(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^X (is no address|names)") as caught:
+        address_of(text, "X")
+    assert "hush" not in str(caught.value)
+
+
+def test_no_password_is_seen_in_what_an_address_looks_like() -> None:
+    found = address_of("nats://me:hush@x", "X")
+    assert "hush" not in f"{found} {found!r}"
+
+
+def test_different_names_are_different_tokens() -> None:
+    names = ["default", "a.b", "a b", "a=2Eb", "ä", "", "*", ">"]
+    tokens = [token_of(name) for name in names]
+    assert len(set(tokens)) == len(names)
+    assert not set("".join(tokens)) & set(".*> \t")
+    assert tokens[0] == "default"
+
+
+@pytest.mark.parametrize("version", ["2.9.10", "2.10.22", "1.4.1", "none"])
+def test_a_server_that_is_too_old_is_refused(version: str) -> None:
+    async def scenario() -> None:
+        async with standing_in(version) as url:
+            with pytest.raises(NatsFailed, match=r"is version [\d.]+; 2\.10\.23 or later is needed") as caught:
+                await connected(address_of(url, "X"), lambda: None)
+            assert not caught.value.retryable
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("version", ["2.10.23", "2.10.24-RC.1", "2.11.0", "3.0.0"])
+def test_a_server_that_is_new_enough_is_not(version: str) -> None:
+    async def scenario() -> None:
+        async with standing_in(version) as url:
+            await let_go(await connected(address_of(url, "X"), lambda: None))
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_is_away_is_passed_over(nats: Subjects) -> None:
+    async def scenario() -> None:
+        gone = asyncio.Event()
+        address = address_of(f"nats://127.0.0.1:1,{nats.url}", "X")
+        client = await connected(address, gone.set)
+        assert client.is_connected
+        await let_go(client)
+        await asyncio.wait_for(gone.wait(), 5)
+
+    asyncio.run(scenario())
+
+
+def test_no_server_at_all_may_be_there_later() -> None:
+    with pytest.raises(NatsFailed, match="127.0.0.1:1 cannot be reached") as caught:
+        asyncio.run(connected(address_of("nats://me:hush@127.0.0.1:1", "X"), lambda: None))
+    assert caught.value.retryable
+    assert "hush" not in str(caught.value)
+
+
+def test_a_server_that_says_nothing_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    from noetl.tools import jetstream
+
+    monkeypatch.setattr(jetstream, "_CONNECT_S", 0.2)
+
+    async def scenario() -> None:
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        async with server:
+            with pytest.raises(NatsFailed, match="cannot be reached: TimeoutError"):
+                await connected(address_of(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", "X"), lambda: None)
+
+    asyncio.run(scenario())
