@@ -104,8 +104,13 @@ class EventLog(Protocol):
     def snapshot(self, execution_id: str, *, upto: int | None = None) -> tuple[int, bytes] | None:
         """The latest snapshot, not later than `upto`, and its seq."""
 
-    def summaries(self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None) -> list[Summary]:
-        """The executions, the latest first; of a `parent` its children, of the parent `""` those that have none."""
+    def summaries(
+        self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None, before: str | None = None
+    ) -> list[Summary]:
+        """The executions, the latest first; of a `parent` its children, of the parent `""` those that have none.
+
+        With `before` only those that were requested before that execution; of one that is not there, all.
+        """
 
     def summary(self, execution_id: str) -> Summary | None:
         """One execution; None: there is none. A beginning of an id is enough; UsageError: it fits several."""

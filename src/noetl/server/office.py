@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import random
 import secrets
 import time
@@ -54,6 +55,12 @@ def new_execution_id(now: float) -> str:
 
 class Taken(NoetlError):
     """Another process runs the execution."""
+
+
+def keyed_id(key: str) -> str:
+    """The id of the one execution that a key stands for; as long as any other, but without a time in it."""
+    number = int.from_bytes(hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()[:10])
+    return "".join(_DIGITS[(number >> shift) & 31] for shift in range(75, -1, -5))
 
 
 class Nature(msgspec.Struct, frozen=True):
@@ -112,11 +119,15 @@ class Office:
         """Why an execution cannot begin here, as far as that can be known now."""
         return None
 
+    def workers(self) -> list[dict[str, Any]]:
+        """Those who carry out what is decided here, and are no part of this process."""
+        return []
+
     # --- starting ----------------------------------------------------------------------------------------------------
 
     async def start(self, source: Source, net: Net, payload: dict[str, Any], **more: Any) -> Hot:
         """Start an execution."""
-        await self._keep(source)
+        await self.keep(source)
         execution_id = more.pop("execution_id", None) or self.child_id()
         self._coming.add(execution_id)
         try:
@@ -127,7 +138,8 @@ class Office:
             self._coming.discard(execution_id)
         return hot
 
-    async def _keep(self, source: Source) -> None:
+    async def keep(self, source: Source) -> None:
+        """Keep the text of a playbook that is run here, or called."""
         if source.hash not in self._sources:
             await self.log.keep_source(source)
             self._sources[source.hash] = source
@@ -158,7 +170,7 @@ class Office:
     async def adopt(self, fork: Fork, source: Source, net: Net) -> Hot:
         """Go on with an execution that begins as another one did; its log is written as a whole, or not at all."""
         execution_id = fork.state.execution_id
-        await self._keep(source)
+        await self.keep(source)
         self._coming.add(execution_id)
         try:
             await self.log.claim(execution_id)
@@ -269,16 +281,10 @@ class Office:
         execution_id = child["execution_id"]
         if self.log.summary(execution_id) is not None:
             return await self._child_again(execution_id)
-        near = self.file(parent.state)
-        file = self.catalog.find(child["path"], near=near)
-        if file is None:
-            return failed(failure("playbook", f"there is no playbook `{child['path']}` in {near.parent}"))
-        try:
-            source, loaded = self.catalog.read(file, legacy=self._sources[parent.state.playbook].legacy)
-        except OSError as error:
-            return failed(failure("playbook", f"the playbook {file} cannot be read: {error.strerror}"))
-        if loaded.net is None:
-            return failed(failure("playbook", f"the playbook {file} has errors: run `noetl validate {file}`"))
+        found = self._called(parent.state, child["path"])
+        if not isinstance(found, tuple):
+            return failed(found)
+        source, net = found
         if self._runs_away(parent, source):
             said = (
                 f"playbook `{child['path']}` calls itself; more than {RECURSIONS:,} runs came of one that was started"
@@ -286,7 +292,7 @@ class Office:
             return failed(failure("limit", said))
         return await self.start(
             source,
-            loaded.net,
+            net,
             child["payload"],
             execution_id=execution_id,
             entry_step=child.get("entry_step"),
@@ -294,7 +300,8 @@ class Office:
             parent={"execution_id": parent.id, "task_run_id": task_run_id},
             depth=parent.state.depth + 1,
             restrict=child.get("restrict", {}),
-            problem=_payload_problem(loaded.net, child["payload"]),
+            calls=parent.state.calls,
+            problem=_payload_problem(net, child["payload"]),
         )
 
     async def _child_again(self, execution_id: str) -> Hot | Output:
@@ -307,6 +314,27 @@ class Office:
                 return output_of(state_at(self.log, execution_id))
             with contextlib.suppress(Taken):
                 return self.service.hot.get(execution_id) or await self.resume(execution_id)
+
+    def _called(self, caller: Execution, path: str) -> tuple[Source, Net] | Failure:
+        """The playbook that another one calls: of those that came with its request, else of its folder."""
+        near = self.file(caller)
+        came = caller.calls.get(f"{near.parent}/{path}") or caller.calls.get(path)
+        if came is not None:
+            source = self.log.source(came)
+            net = self.catalog.net(source) if source is not None else None
+            if source is None or net is None:
+                return failure("playbook", f"the playbook `{path}`, which came with the request, has errors")
+            return source, net
+        file = self.catalog.find(path, near=near)
+        if file is None:
+            return failure("playbook", f"there is no playbook `{path}` in {near.parent}")
+        try:
+            source, loaded = self.catalog.read(file, legacy=self._sources[caller.playbook].legacy)
+        except OSError as error:
+            return failure("playbook", f"the playbook {file} cannot be read: {error.strerror}")
+        if loaded.net is None:
+            return failure("playbook", f"the playbook {file} has errors: run `noetl validate {file}`")
+        return source, loaded.net
 
     def _runs_away(self, parent: Hot, source: Source) -> bool:
         """Whether a playbook that calls itself has done so too often: several calls at each level soon fill a disk."""

@@ -53,7 +53,9 @@ class PostgresLog(SqlLog):
     def _rows(self, name: str, *params: Any) -> list[tuple[Any, ...]]:
         import psycopg
 
-        given: Any = {"limit": params[0], "parent": params[1]} if name in ("summaries", "unfinished") else params
+        given: Any = params
+        if name in ("summaries", "unfinished"):
+            given = dict(zip(("limit", "parent", "before"), params, strict=True))
         again = True
         while True:
             try:

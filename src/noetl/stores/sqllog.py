@@ -80,9 +80,11 @@ class SqlLog(EventLog):
 
     # --- summaries and owners ----------------------------------------------------------------------------------------
 
-    def summaries(self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None) -> list[Summary]:
+    def summaries(
+        self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None, before: str | None = None
+    ) -> list[Summary]:
         """See the port; the latest is the one that was requested last."""
-        return self._summaries(self._rows("unfinished" if unfinished else "summaries", limit, parent))
+        return self._summaries(self._rows("unfinished" if unfinished else "summaries", limit, parent, before))
 
     def summary(self, execution_id: str) -> Summary | None:
         """See the port."""

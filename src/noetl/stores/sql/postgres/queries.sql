@@ -23,7 +23,8 @@ SELECT seq, body, hash FROM noetl.event WHERE execution_id = %s AND seq >= %s OR
 -- name: summaries
 SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
 FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id)
-WHERE %(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END)
+WHERE (%(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END))
+    AND number < coalesce((SELECT number FROM noetl.execution WHERE execution_id = %(before)s), 9223372036854775807)
 ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: unfinished
@@ -31,6 +32,7 @@ SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, pare
 FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id)
 WHERE NOT over
     AND (%(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END))
+    AND number < coalesce((SELECT number FROM noetl.execution WHERE execution_id = %(before)s), 9223372036854775807)
 ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: summaries_between
