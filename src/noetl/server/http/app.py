@@ -72,7 +72,9 @@ def tokens_of(path: Path) -> Tokens:
 async def _told(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     details = {404: "there is nothing at this address", 405: "this address does not know the method"}
-    return Problem(error.status_code, details.get(error.status_code, error.detail), dict(error.headers or {})).response()
+    return Problem(
+        error.status_code, details.get(error.status_code, error.detail), dict(error.headers or {})
+    ).response()
 
 
 def _description(routes: list[Route]) -> Route:
