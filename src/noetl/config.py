@@ -23,6 +23,7 @@ _IN_FILE = (
     "NOETL_STORE",
     "NOETL_BUS",
     "NOETL_LEASE",
+    "NOETL_POLL",
     "NOETL_RESULTS",
     "NOETL_RESULTS_CACHE_MB",
     *_LARGER,
@@ -78,6 +79,10 @@ class Settings(msgspec.Struct, frozen=True):
     store: Secret | None = None
     #: seconds that whoever runs an execution there is believed to live without a sign of it
     lease_s: float = 10.0
+    #: the same of whoever runs a pipeline for it
+    worker_lease_s: float = 30.0
+    #: whether a worker asks servers for work by itself, and not only when NATS says that there is some
+    polls: bool = True
     #: the NATS servers that wake workers; None: workers look for work now and then
     bus: Secret | None = None
     #: where large results are kept, the usual place first; none: in the home
@@ -111,6 +116,8 @@ def settings() -> Settings:
         vault_namespace=env.get("VAULT_NAMESPACE") or None,
         store=_store(env.get("NOETL_STORE")),
         lease_s=_seconds("NOETL_LEASE", env.get("NOETL_LEASE") or "10"),
+        worker_lease_s=_seconds("NOETL_LEASE", env.get("NOETL_LEASE") or "30"),
+        polls=env.get("NOETL_POLL", "on").lower() not in ("off", "0", "false", "no"),
         bus=_bus(env.get("NOETL_BUS")),
         results=results,
         results_cache_mb=_number("NOETL_RESULTS_CACHE_MB", env.get("NOETL_RESULTS_CACHE_MB") or "2048"),

@@ -77,7 +77,9 @@ class Outpost:
 
         sweep(self._results.drafts)
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), auto_decompress=True)
-        self._pulse = Pulse(self._urls, self._token, self._settings.lease_s, self._holding, self._felt, self._missed)
+        self._pulse = Pulse(
+            self._urls, self._token, self._settings.worker_lease_s, self._holding, self._felt, self._missed
+        )
         self._pulse.start()
         for link, outbox in self.depot.outboxes.items():
             self._tasks.append(asyncio.create_task(outbox.run()))
@@ -149,7 +151,7 @@ class Outpost:
     def _holding(self) -> Holding:
         about = {"pools": self.depot.pools, "slots": self.depot.slots, "host": socket.gethostname(), "pid": os.getpid(),
                  "running": len(self.depot.held), "draining": self.depot.draining}  # fmt: skip
-        return Holding(self.depot.name, self.depot.holding(), self._settings.lease_s / 3, about)
+        return Holding(self.depot.name, self.depot.holding(), self._settings.worker_lease_s / 3, about)
 
     def _felt(self, url: str, reply: Reply) -> None:
         if reply.lost:

@@ -13,7 +13,7 @@ from noetl.config import Settings, settings
 from noetl.model.net import Net
 from noetl.model.output import Failure
 from noetl.pipeline.frame import Moment
-from noetl.ports import Call, EventLog, Line, ResultDamaged, ResultGone, Source
+from noetl.ports import Call, EventLog, Line, ResultDamaged, ResultGone, Source, WorkerRegistry
 from noetl.results.opening import open_payloads
 from noetl.results.store import PayloadStore
 from noetl.secrets.household import Keychains, open_store, stored
@@ -41,6 +41,22 @@ def open_results(settings: Settings, clock: Callable[[], float] = time.time) -> 
     """The result store, wherever it is."""
     credentials = open_store(settings, clock)
     return open_payloads(settings, lambda name: stored(credentials, name), clock)
+
+
+def open_registry(settings: Settings) -> WorkerRegistry:
+    """The registry of workers: beside the log, if servers share that."""
+    if settings.store is not None:
+        from noetl.stores.pgregistry import PgRegistry
+
+        return PgRegistry(settings.store.reveal(), settings.worker_lease_s)
+    from noetl.server.registry import MemoryRegistry
+
+    return MemoryRegistry(settings.worker_lease_s)
+
+
+def catalog() -> Catalog:
+    """The playbooks that this process reads."""
+    return Catalog(Kinds())
 
 
 def open_house() -> House:

@@ -51,6 +51,6 @@ async def serving(
 @contextlib.asynccontextmanager
 async def working(urls: Sequence[str], home: Path, **more: object) -> AsyncIterator[Outpost]:
     """A worker."""
-    settings = Settings(home=home, lease_s=2.0, environment={"PATH": "/usr/bin:/bin"})
+    settings = Settings(home=home, lease_s=2.0, worker_lease_s=2.0, environment={"PATH": "/usr/bin:/bin"})
     async with Outpost(settings, urls, **more) as outpost:  # type: ignore[arg-type]
         yield outpost

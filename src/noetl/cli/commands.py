@@ -24,6 +24,8 @@ COMMANDS: Mapping[str, Entry] = {
     "pause": Entry("pause", "Run", "Start nothing new in an execution until it is unpaused."),
     "unpause": Entry("unpause", "Run", "Let a paused execution go on."),
     "signal": Entry("signalling", "Run", "Send a signal to an execution that waits for it, or will."),
+    "server": Entry("server", "Serve", "Decide for executions, and hand pipelines to workers."),
+    "worker": Entry("worker", "Serve", "Run the pipelines that servers hand out."),
     "ps": Entry("ps", "Look at runs", "List executions, the latest first."),
     "show": Entry("show", "Look at runs", "Show one execution: how it stands, its steps, how it ended."),
     "why": Entry("why", "Look at runs", "Say why a step ran or did not: each guard with the values it saw."),

@@ -82,6 +82,11 @@ class Station(Office):
         await self.log.close()
         self.registry.close()
 
+    async def drain(self) -> None:
+        """Hand out nothing more, and let what was reported be written."""
+        self.counter.drain()
+        await self.service.settle()
+
     async def _every(self, seconds: float, do: Any) -> None:
         while True:
             # A database that is away is asked again at the next turn.
