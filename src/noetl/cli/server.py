@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -55,8 +55,9 @@ async def _serve(found: Settings, host: str, port: int, url: str | None) -> None
     bus = open_bus(found) if found.bus is not None else None
     with contextlib.closing(listening):
         log = open_log(found)
+        beds: Any = log if found.store is not None else None
         async with Station(
-            log, catalog(), open_registry(found), lease_s=found.lease_s, bus=bus, url=address
+            log, catalog(), open_registry(found), lease_s=found.lease_s, bus=bus, url=address, beds=beds
         ) as station:
             if bus is not None:
                 await bus.open()

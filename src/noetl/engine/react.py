@@ -176,3 +176,20 @@ def again(outlook: Outlook, state: Execution, order: RunPipeline, now: float) ->
     found = turn.orders[0]
     assert isinstance(found, RunPipeline)
     return found
+
+
+def slumber(state: Execution) -> tuple[bool, float | None]:
+    """Whether an execution waits for nothing but times and words from outside; and the first of the times."""
+    if state.over or state.boundaries:
+        return False, None
+    times: list[float] = []
+    for run in state.runs.values():
+        if run.due is not None:
+            times.append(run.due)
+        for _, pipe in pipes(run):
+            wait = pipe.wait if pipe is not None else None
+            if wait is None or wait.answer is not None or wait.child is not None:
+                return False, None
+            if wait.until is not None:
+                times.append(wait.until)
+    return True, min(times, default=None)

@@ -216,6 +216,12 @@ class Service:
         if not hot.finished.done():
             hot.finished.set_result(None)
 
+    def let_go(self, hot: Hot) -> None:
+        """Forget an execution that somebody else may go on with."""
+        hot.lost = True
+        self.hot.pop(hot.id, None)
+        self.dispatch.ended(hot)
+
     async def settle(self) -> None:
         """Wait until what is being decided is written."""
         while self._tasks:

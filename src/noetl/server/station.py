@@ -12,16 +12,27 @@ from typing import Any, Protocol, Self
 
 from noetl.errors import NoetlError
 from noetl.model.wire import Held, Key
-from noetl.ports import EventLog, Summary, WorkerRegistry
+from noetl.ports import EventLog, WorkerRegistry
+from noetl.server import dormitory
 from noetl.server.board import Board
 from noetl.server.catalog import Catalog
 from noetl.server.counter import Counter
+from noetl.server.dormitory import Dormitory
 from noetl.server.office import Nature, Office
 
 #: what a worker has had for so many seconds is kept for other servers; what is shorter is as soon run again
 _KEEP_AFTER_S = 0.5
 #: executions that are looked at in one sweep, and taken over at once
 _MOST, _AT_ONCE = 10_000, 16
+#: how often executions are laid down and woken, in seconds
+_LAY_DOWN_S, _WAKE_S = 1.0, 0.2
+
+
+class Beds(dormitory.Beds, Protocol):
+    """What a database of executions tells its servers."""
+
+    def left_behind(self, most: int) -> list[str]:
+        """Executions that are under way and that no other process minds."""
 
 
 class Bus(Protocol):
@@ -46,6 +57,7 @@ class Station(Office):
         lease_s: float,
         bus: Bus | None = None,
         url: str = "",
+        beds: Beds | None = None,
         nature: Nature | None = None,
     ) -> None:
         nature = nature or Nature()
@@ -58,6 +70,8 @@ class Station(Office):
         if bus is not None:
             self.board.hint = lambda pool: self._later(bus.wake(pool, self._url))
             self.board.tell = lambda worker: self._later(bus.tell(worker, self._url))
+        self._beds = beds
+        self._dormitory = Dormitory(self, beds) if beds is not None else None
         self._kept: dict[tuple[Key, str], Held] = {}
         self._loops: list[asyncio.Task[None]] = []
 
@@ -65,6 +79,9 @@ class Station(Office):
         self.open()
         self._loops = [asyncio.create_task(self._every(self._lease_s / 3, self._sweep))]
         self._loops.append(asyncio.create_task(self._every(_KEEP_AFTER_S, self._keep_held)))
+        if self._dormitory is not None:
+            self._loops.append(asyncio.create_task(self._every(_LAY_DOWN_S, self._dormitory.lay_down)))
+            self._loops.append(asyncio.create_task(self._every(_WAKE_S, self._dormitory.wake)))
         return self
 
     async def __aexit__(
@@ -101,20 +118,26 @@ class Station(Office):
             self.board.died(worker)
         for pool in self.board.pools():
             self.board.hint(pool)  # a hint may have been lost
-        unfinished = await asyncio.to_thread(self.log.summaries, limit=_MOST, unfinished=True)
-        left = [one for one in unfinished if not one.alive or one.owner == self.log.me]
+        left = await asyncio.to_thread(self._left)
         gate = asyncio.Semaphore(_AT_ONCE)
-        await asyncio.gather(*(self._adopt(one, gate) for one in reversed(left) if self._is_free(one.execution_id)))
+        await asyncio.gather(*(self._adopt(one, gate) for one in left if self._is_free(one)))
+
+    def _left(self) -> list[str]:
+        """Executions that nobody minds, the oldest first; or that this server did, until it could not write."""
+        if self._beds is not None:
+            return self._beds.left_behind(_MOST)
+        unfinished = self.log.summaries(limit=_MOST, unfinished=True)
+        return [one.execution_id for one in reversed(unfinished) if not one.alive or one.owner == self.log.me]
 
     def _is_free(self, execution_id: str) -> bool:
         return execution_id not in self.service.hot and execution_id not in self._coming
 
-    async def _adopt(self, summary: Summary, gate: asyncio.Semaphore) -> None:
+    async def _adopt(self, execution_id: str, gate: asyncio.Semaphore) -> None:
         async with gate:
             # Another server was quicker, or it can no longer be read: it stays as it is.
             with contextlib.suppress(NoetlError):
-                if self._is_free(summary.execution_id):
-                    await self.resume(summary.execution_id)
+                if self._is_free(execution_id):
+                    await self.resume(execution_id)
 
     def inherit(self, execution_id: str) -> None:
         """Know what workers have of an execution that is being taken over."""
@@ -125,6 +148,8 @@ class Station(Office):
     def inherited(self, execution_id: str) -> None:
         """It has been taken over."""
         self.board.forget_heirs(execution_id)
+        if self._dormitory is not None:
+            self._dormitory.taken_over(execution_id)
 
     # --- what others will find ---------------------------------------------------------------------------------------
 

@@ -102,6 +102,25 @@ class PostgresLog(SqlLog):
             connection.execute(_SQL["resign"], (self._name,))
             connection.close()
 
+    # --- executions that nobody has in memory (see `server.dormitory.Beds`) ------------------------------------------------
+
+    async def lay_down(self, sleepers: list[tuple[str, float | None]]) -> None:
+        """Keep executions with the times at which they are due, and own them no longer."""
+        names, times = [one[0] for one in sleepers], [one[1] for one in sleepers]
+
+        def write(connection: psycopg.Connection[Any]) -> None:
+            connection.execute(_SQL["lay_down"], (names, times, self._name))
+
+        await self._desk.ask(write)
+
+    def to_wake(self, ahead_s: float, most: int) -> list[str]:
+        """Those that are due within so many seconds, and those that somebody asks something of."""
+        return [row[0] for row in self._rows("to_wake", ahead_s, most)]
+
+    def left_behind(self, most: int) -> list[str]:
+        """Executions that are under way and that no other process minds."""
+        return [row[0] for row in self._rows("left_behind", self._name, most)]
+
     # --- checking (see `verify`) -------------------------------------------------------------------------------------
 
     def damage(self) -> list[str]:

@@ -56,7 +56,9 @@ SELECT owner FROM noetl.owner WHERE owner = ANY(%s) AND until > clock_timestamp(
 
 -- name: own
 -- nothing comes back if somebody else who lives owns it
-INSERT INTO noetl.ownership AS o (execution_id, owner) VALUES (%s, %s)
+WITH given (execution_id, owner) AS (VALUES (%s, %s)),
+    awake AS (DELETE FROM noetl.dormant d USING given WHERE d.execution_id = given.execution_id)
+INSERT INTO noetl.ownership AS o (execution_id, owner) SELECT execution_id, owner FROM given
 ON CONFLICT (execution_id) DO UPDATE SET owner = excluded.owner
 WHERE o.owner = excluded.owner
     OR NOT EXISTS (SELECT 1 FROM noetl.owner w WHERE w.owner = o.owner AND w.until > clock_timestamp())
@@ -136,3 +138,28 @@ DELETE FROM noetl.held h USING unnest(%s::text[], %s::text[], %s::text[], %s::te
     AS o (execution_id, step_run_id, iteration, fence)
 WHERE h.execution_id = o.execution_id AND h.step_run_id = o.step_run_id AND h.iteration = o.iteration
     AND h.fence = o.fence;
+
+-- name: lay_down
+-- only those that are still their owner's to lay down
+WITH laid AS (
+    INSERT INTO noetl.dormant (execution_id, due)
+    SELECT u.execution_id, to_timestamp(u.due) FROM unnest(%s::text[], %s::float8[]) AS u (execution_id, due)
+    JOIN noetl.ownership o ON o.execution_id = u.execution_id AND o.owner = %s
+    ON CONFLICT (execution_id) DO UPDATE SET due = excluded.due
+    RETURNING execution_id
+)
+DELETE FROM noetl.ownership o USING laid WHERE o.execution_id = laid.execution_id;
+
+-- name: to_wake
+SELECT execution_id FROM noetl.dormant WHERE due <= clock_timestamp() + %s * interval '1 second'
+UNION
+SELECT execution_id FROM noetl.dormant JOIN noetl.inbox USING (execution_id)
+LIMIT %s;
+
+-- name: left_behind
+-- unfinished, and owned by nobody who lives, or by the one who asks
+SELECT execution_id FROM noetl.execution e LEFT JOIN noetl.ownership o USING (execution_id)
+WHERE NOT over AND NOT EXISTS (SELECT 1 FROM noetl.dormant d WHERE d.execution_id = e.execution_id)
+    AND (o.owner IS NULL OR o.owner = %s OR NOT EXISTS (
+        SELECT 1 FROM noetl.owner w WHERE w.owner = o.owner AND w.until > clock_timestamp()))
+ORDER BY number LIMIT %s;
