@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -64,15 +62,12 @@ def app(
     return made
 
 
-def tokens_of(path: Path) -> Tokens:
-    """The tokens of a file, by the clock of this machine."""
-    return Tokens(path, time.time)
-
-
 async def _told(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     details = {404: "there is nothing at this address", 405: "this address does not know the method"}
-    return Problem(error.status_code, details.get(error.status_code, error.detail), dict(error.headers or {})).response()
+    return Problem(
+        error.status_code, details.get(error.status_code, error.detail), dict(error.headers or {})
+    ).response()
 
 
 def _description(routes: list[Route]) -> Route:

@@ -60,7 +60,7 @@ class Signalled(msgspec.Struct, forbid_unknown_fields=True):
     """A signal, and what it carries."""
 
     name: str
-    data: msgspec.Raw = msgspec.Raw(b"null")
+    data: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
 
 
 async def listed(desk: Desk, request: Request) -> Response:
@@ -102,7 +102,9 @@ async def _most(desk: Desk, summary: Summary) -> int:
 # --- acting ------------------------------------------------------------------------------------------------------------
 
 
-def acting(event: str, wanted: Callable[[Request], Awaitable[Posted]]) -> Callable[[Desk, Request], Awaitable[Response]]:
+def acting(
+    event: str, wanted: Callable[[Request], Awaitable[Posted]]
+) -> Callable[[Desk, Request], Awaitable[Response]]:
     """The endpoint that lets a request take effect; `event` is what the log shows then."""
 
     async def act(desk: Desk, request: Request) -> Response:

@@ -50,7 +50,7 @@ class Start(msgspec.Struct, forbid_unknown_fields=True):
     #: where the text comes from: relative paths in it start at its folder
     file: str | None = None
     path: str | None = None
-    payload: msgspec.Raw = msgspec.Raw(b"{}")
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
     legacy: bool = False
     calls: list[Called] = []
 
@@ -74,7 +74,9 @@ async def start(desk: Desk, request: Request) -> Response:
     if (wish.playbook is None) == (wish.path is None):
         raise Problem(400, "give either `playbook`, its text, or `path`, that of one that was run before")
     if (wish.playbook is not None or wish.calls) and "author" not in MAY[caller.role]:
-        raise Problem(403, f"the role {caller.role!r} may start what was run before, by its `path`, but no other playbook")
+        raise Problem(
+            403, f"the role {caller.role!r} may start what was run before, by its `path`, but no other playbook"
+        )
     payload = value_of(wish.payload, "payload")
     if not isinstance(payload, dict):
         raise Problem(400, "`payload` is a map")
