@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Callable
@@ -11,7 +12,9 @@ from typing import Any, Self
 
 from noetl.config import Settings, settings
 from noetl.model.net import Net
+from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure
+from noetl.model.requests import Cancel
 from noetl.pipeline.frame import Moment
 from noetl.ports import Call, EventLog, Line, ResultDamaged, ResultGone, Source, WorkerRegistry
 from noetl.results.opening import open_payloads
@@ -65,6 +68,20 @@ def open_house() -> House:
     return House(found, open_log(found))
 
 
+class _Gate:
+    """A crew that can be told to begin with nothing more; what it does not begin is left for whoever resumes it."""
+
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
+        self.closed = False
+        self.stop, self.ended = shop.stop, shop.ended
+
+    def run(self, hot: Hot, order: RunPipeline) -> None:
+        """See `Crew`."""
+        if not self.closed:
+            self._shop.run(hot, order)
+
+
 class House(Office):
     """An office whose crew is a workshop in the same process."""
 
@@ -86,7 +103,8 @@ class House(Office):
         self.shop = Workshop(self.kinds, self._world, clock=clock, moment=self._moment)
         self.shop.office = self
         self.keychains = Keychains(settings, clock=clock, new_id=nature.new_id)
-        super().__init__(log, catalog or Catalog(self.kinds), self.shop, nature, alone=alone)
+        self._gate = _Gate(self.shop)
+        super().__init__(log, catalog or Catalog(self.kinds), self._gate, nature, alone=alone)
 
     async def __aenter__(self) -> Self:
         sweep(self.results.drafts)
@@ -102,6 +120,26 @@ class House(Office):
         await self.keychains.close()
         self.results.close()
         await self.log.close()
+
+    async def drain(self, grace: float) -> None:
+        """Begin no more pipelines, and wait for those that run, for so many seconds: what they finish is not run again."""
+        self._gate.closed = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self.shop.settle()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Executions end with this process."""
+        return False
+
+    def cancel(self, execution_id: str, why: str) -> None:
+        """End an execution for good."""
+        self.service.post(execution_id, [Cancel(why)])
+
+    async def settle(self) -> None:
+        """Wait until the tools of executions that were ended have ended."""
+        await self.shop.settle()
 
     def kill(self) -> None:
         """End the processes that tools started, at once; the log stays as it is."""

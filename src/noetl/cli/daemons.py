@@ -62,7 +62,7 @@ class Daemons:
         command = [sys.executable, "-m", "noetl", self.kind, *arguments]
         with log.open("wb") as file:
             log.chmod(0o600)
-            process = subprocess.Popen(
+            process = subprocess.Popen(  # noqa: S603  our own program
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
             )
         since = _since(process.pid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -86,13 +86,15 @@ async def _until_told(outpost: Outpost, working: asyncio.Future[None], grace: fl
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, ask)
     waiting = asyncio.ensure_future(wanted.wait())
-    await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
+    ends: list[asyncio.Future[Any]] = [working, waiting]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     if working.done() and working.exception() is not None:
         working.result()
     note(f"finishing what is under way, for {grace:g} s at most")
     draining = asyncio.ensure_future(outpost.drain(grace))
-    await asyncio.wait([draining, asyncio.ensure_future(now.wait())], return_when=asyncio.FIRST_COMPLETED)
+    ends = [draining, asyncio.ensure_future(now.wait())]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     if not draining.done():
         outpost.kill()
         draining.cancel()

@@ -402,3 +402,19 @@ def output_of(state: Execution) -> Output:
     kind = "cancelled" if state.status == "cancelled" else "playbook"
     message = f"playbook `{state.path}` {state.status}: {error.get('message', '')}"
     return failed(failure(kind, message, child=state.execution_id, cause=error))
+
+
+async def resume_left(office: Office) -> list[tuple[str, NoetlError]]:
+    """Go on with all executions that nobody runs; children are gone on with by their parents, if those are not over.
+
+    Those that are paused come along: whoever lets one go on finds somebody to do so. Yields what could not be resumed.
+    """
+    unresumed: list[tuple[str, NoetlError]] = []
+    found = await asyncio.to_thread(office.log.summaries, limit=1_000_000, unfinished=True)
+    for one in reversed(found):
+        if not one.alive and (one.parent is None or is_orphan(office.log, one)):
+            try:
+                await office.resume(one.execution_id)
+            except NoetlError as error:
+                unresumed.append((one.execution_id, error))
+    return unresumed

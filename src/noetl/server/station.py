@@ -48,7 +48,7 @@ class Bus(Protocol):
 class Station(Office):
     """The control plane of a cluster, or one of its servers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  a server is made of as many parts
         self,
         log: EventLog,
         catalog: Catalog,

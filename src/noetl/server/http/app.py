@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -62,11 +60,6 @@ def app(
     made = Starlette(routes=mounted, exception_handlers={HTTPException: _told})
     made.state.desk = desk
     return made
-
-
-def tokens_of(path: Path) -> Tokens:
-    """The tokens of a file, by the clock of this machine."""
-    return Tokens(path, time.time)
 
 
 async def _told(_request: Request, error: Exception) -> Response:

@@ -61,6 +61,12 @@ class Desk:
         """Where executions are read."""
         return self.office.log
 
+    def drain(self) -> None:
+        """Take no new executions, and end what follows others."""
+        self.draining = True
+        for bell in [bell for bells in self._bells.values() for bell in bells]:
+            bell.set()
+
     def close(self) -> None:
         """Let go of the threads."""
         if self._heard in self.office.service.watchers:

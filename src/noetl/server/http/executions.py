@@ -60,7 +60,7 @@ class Signalled(msgspec.Struct, forbid_unknown_fields=True):
     """A signal, and what it carries."""
 
     name: str
-    data: msgspec.Raw = msgspec.Raw(b"null")
+    data: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
 
 
 async def listed(desk: Desk, request: Request) -> Response:

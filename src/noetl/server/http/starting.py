@@ -50,7 +50,7 @@ class Start(msgspec.Struct, forbid_unknown_fields=True):
     #: where the text comes from: relative paths in it start at its folder
     file: str | None = None
     path: str | None = None
-    payload: msgspec.Raw = msgspec.Raw(b"{}")
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
     legacy: bool = False
     calls: list[Called] = []
 
