@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
 import secrets
 import time
@@ -47,6 +48,8 @@ _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 RECURSIONS = 10_000
 #: how often requests from other processes are looked for, in seconds
 POLL = 0.05
+#: after how many new containers the collector looks around: data makes many, and none of it goes round in circles
+_LOOK_FOR_GARBAGE = 10_000
 _WITHOUT_PARENT = "its parent was cancelled"
 
 
@@ -128,6 +131,7 @@ class House:
         self._starting: dict[str, bool] = {}
 
     async def __aenter__(self) -> Self:
+        gc.set_threshold(_LOOK_FOR_GARBAGE)
         sweep(self.results.drafts)
         if not self._alone:
             self._poller = asyncio.create_task(self._poll())
