@@ -15,7 +15,7 @@ from noetl.model.net import Net
 from noetl.model.output import Failure
 from noetl.model.scope import merged
 from noetl.model.wire import Brief, Held, Key
-from noetl.ports import EventLog, WorkerRegistry
+from noetl.ports import EventLog, Source, WorkerRegistry
 from noetl.server import dormitory
 from noetl.server.board import Board
 from noetl.server.catalog import Catalog
