@@ -17,6 +17,11 @@ __all__ = ["bucket", "database", "postgres_server", "s3_server"]
 atexit.register(gc.unfreeze)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that at the end no process waits for another."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(autouse=True)
 def stores_are_sound(request: pytest.FixtureRequest) -> Iterator[None]:
     """Check the stores under a test's folder, unless the test damages them on purpose."""
