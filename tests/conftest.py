@@ -38,6 +38,6 @@ def stores_are_sound(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
     """Starts real processes of the command line, at little cost."""
-    nursery = Nursery(tmp_path_factory.mktemp("nursery"))
-    yield nursery
-    nursery.close()
+    Nursery.shared = Nursery(tmp_path_factory.mktemp("nursery"))
+    yield Nursery.shared
+    Nursery.shared.close()

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nursery import Nursery
 from servers import Bucket, Database
 
 from noetl.config import Settings
 from noetl.secrets.household import open_store
+
+pytestmark = pytest.mark.usefixtures("nursery")
 
 PLAYBOOK = """apiVersion: noetl.io/v2
 kind: Playbook
@@ -58,9 +61,7 @@ def environment(folder: Path, results: str) -> dict[str, str]:
 
 
 def noetl(folder: Path, results: str, *arguments: str, code: int = 0) -> str:
-    command = [sys.executable, "-m", "noetl", *arguments]
-    env = environment(folder, results)
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = Nursery.shared.run(*arguments, cwd=folder, env=environment(folder, results))
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code in (0, 1) and done.stdout else done.stderr
 
