@@ -225,7 +225,7 @@ MEASURED = (
 def test_a_large_payload_passes_without_being_held(tmp_path: Path, results: str) -> None:
     (tmp_path / "large.yaml").write_text(LARGE)
     peaks = []
-    for megabytes in (1, 200):
+    for megabytes in (1, 130):  # in base64 that is more than the limit below by half
         command = [sys.executable, "-c", MEASURED, "run", "large.yaml", "--set", f"megabytes={megabytes}", "--json"]
         env = environment(tmp_path, results)
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)
@@ -236,4 +236,4 @@ def test_a_large_payload_passes_without_being_held(tmp_path: Path, results: str)
     assert peaks[1] - peaks[0] < 120, peaks
     forget(tmp_path)
     noetl(tmp_path, results, "result", "last", "make", "--output", "made.json")
-    assert (tmp_path / "made.json").stat().st_size > 250_000_000
+    assert (tmp_path / "made.json").stat().st_size > 170_000_000
