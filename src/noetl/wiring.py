@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-<<<<<<< HEAD
-=======
 import gc
-import random
-import secrets
->>>>>>> wt-loop
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -34,27 +29,6 @@ from noetl.worker.drafts import sweep
 from noetl.worker.local import Running, Workshop
 from noetl.worker.world import LocalWorld
 
-<<<<<<< HEAD
-=======
-if TYPE_CHECKING:
-    from noetl.server.fork import Fork
-
-_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
-#: how many executions may come of one that was started, where playbooks call themselves
-RECURSIONS = 10_000
-#: how often requests from other processes are looked for, in seconds
-POLL = 0.05
-#: after how many new containers the collector looks around: data makes many, and none of it goes round in circles
-_LOOK_FOR_GARBAGE = 10_000
-_WITHOUT_PARENT = "its parent was cancelled"
-
-
-def new_execution_id(now: float) -> str:
-    """Ten characters that order in time, six that tell apart."""
-    number = (int(now * 1000) << 30) | secrets.randbits(30)
-    return "".join(_DIGITS[(number >> shift) & 31] for shift in range(75, -1, -5))
-
->>>>>>> wt-loop
 
 def open_log(settings: Settings) -> EventLog:
     """The event log: a file of this machine, or a database."""
