@@ -67,7 +67,9 @@ def test_no_bus_is_the_same_as_a_local_one(monkeypatch: pytest.MonkeyPatch, said
     assert settings().bus is None
 
 
-def test_a_bus_may_stand_in_a_file_and_tools_never_see_its_password(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bus_may_stand_in_a_file_and_tools_never_see_its_password(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (here / "noetl.toml").write_text('NOETL_BUS = ["nats://a:4222", "nats://b:4222"]\n')
     found = settings().bus
     assert found is not None

@@ -168,7 +168,7 @@ class Bus(Protocol):
     async def wake(self, pool: str, hint: bytes) -> None:
         """Tell one worker of a pool, whichever asks first, and at once: hints for nobody are forgotten after a while."""
 
-    async def next(self, pools: Sequence[str], most: int, timeout: float) -> list[Hint]:
+    async def next(self, pools: Sequence[str], most: int, timeout: float) -> list[Hint]:  # noqa: ASYNC109  none in time is an answer
         """Up to so many hints for these pools, as soon as there is one; none when the time is over."""
 
     async def tell(self, worker: str, body: bytes) -> None:

@@ -154,7 +154,9 @@ def _check(client: Any, server: str) -> None:
         version = (0, 0, 0)
     if version < OLDEST:
         has, wanted = (".".join(map(str, one)) for one in (version, OLDEST))
-        said = f"the NATS server at {server} is version {has}; {wanted} or later is needed: older ones lose what they keep"
+        said = (
+            f"the NATS server at {server} is version {has}; {wanted} or later is needed: older ones lose what they keep"
+        )
         raise NatsFailed(said, retryable=False)
 
 
