@@ -66,6 +66,16 @@ class Subjects(NamedTuple):
     def url(self) -> str:
         return self.server.url(self.name)
 
+    @property
+    def open_url(self) -> str:
+        """The same without user and password."""
+        return f"nats://{self.server.host}:{self.server.port}/{self.name}"
+
+    @property
+    def credential(self) -> dict[str, object]:
+        """The fields of a keychain entry for it."""
+        return {"username": self.server.user, "password": self.server.password}
+
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
