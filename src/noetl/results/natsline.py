@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine
 from threading import Event, Lock, Thread
 from typing import Any, TypeVar
@@ -15,6 +14,8 @@ T = TypeVar("T")
 ANSWER_S = 10.0
 #: of a stream that is not there
 _NO_STREAM = 10059
+#: a limit of the account, of the disk or of the bucket is reached
+_FULL = frozenset({10002, 10023, 10047, 10077})
 
 
 class Line:
@@ -52,50 +53,55 @@ class Line:
             from nats.js.errors import APIError, NoStreamResponseError, ServiceUnavailableError
         except ImportError:
             raise NatsFailed(MISSING, retryable=False) from None
+        client = None
         try:
             async with life.turn:
-                await self._connected()
-            return await self._unless_gone(action(self._jetstream()))
+                client = await self._connected()
+            return await _unless_gone(action(client.jetstream(timeout=ANSWER_S)), self._gone)
         except (APIError, NoStreamResponseError) as error:
             # The bucket may be gone: it is made again.
             self._ready = False
-            missing = isinstance(error, NoStreamResponseError) or error.err_code == _NO_STREAM
-            raise NatsFailed(in_words(error), retryable=missing or isinstance(error, ServiceUnavailableError)) from None
+            raise _told(error, may_pass=isinstance(error, NoStreamResponseError | ServiceUnavailableError)) from None
         except (nats.errors.Error, ConnectionError, TimeoutError) as error:
-            await self._dropped()
+            if client is self.client:  # others may have another one by now
+                await self._dropped()
             raise NatsFailed(in_words(error)) from None
 
-    def _jetstream(self) -> Any:
-        return self.client.jetstream(timeout=ANSWER_S)
-
-    async def _connected(self) -> None:
+    async def _connected(self) -> Any:
         if self.client is None or self.client.is_closed:
             gone = asyncio.Event()
             self.client = await connected(self._address(), gone.set)
             self._gone, self._ready = gone, False
+        client = self.client
         if not self._ready:
-            await self._unless_gone(self._prepare(self._jetstream()))
+            await _unless_gone(self._prepare(client.jetstream(timeout=ANSWER_S)), self._gone)
             self._ready = True
-
-    async def _unless_gone(self, work: Coroutine[Any, Any, T]) -> T:
-        """The library lets those wait whose connection breaks, until their time is over."""
-        doing = asyncio.ensure_future(work)
-        breaking = asyncio.ensure_future(self._gone.wait())
-        try:
-            await asyncio.wait({doing, breaking}, return_when=asyncio.FIRST_COMPLETED)
-            if doing.done():
-                return doing.result()
-        finally:
-            for task in (doing, breaking):
-                task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await breaking
-        raise NatsFailed("the connection is broken")
+        return client
 
     async def _dropped(self) -> None:
         client, self.client = self.client, None
         if client is not None:
             await let_go(client)
+
+
+async def _unless_gone(work: Coroutine[Any, Any, T], gone: asyncio.Event) -> T:
+    """Have something done. The library lets those wait whose connection breaks, until their time is over."""
+    doing, breaking = asyncio.ensure_future(work), asyncio.ensure_future(gone.wait())
+    try:
+        await asyncio.wait({doing, breaking}, return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            return doing.result()
+    finally:
+        doing.cancel()
+        breaking.cancel()
+        await asyncio.gather(doing, breaking, return_exceptions=True)
+    raise NatsFailed("the connection is broken")
+
+
+def _told(error: Any, *, may_pass: bool) -> NatsFailed:
+    """What the servers said no to."""
+    code, said = getattr(error, "err_code", None), getattr(error, "description", None) or in_words(error)
+    return NatsFailed(str(said), retryable=code == _NO_STREAM or (may_pass and code not in _FULL))
 
 
 class _Life:
