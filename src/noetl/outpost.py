@@ -35,7 +35,7 @@ from noetl.worker.world import LocalWorld
 if TYPE_CHECKING:
     import aiohttp
 
-    from noetl.ports import Bus
+    from noetl.cluster_ports import Bus
 
 
 class Outpost:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import uvicorn
 
+from noetl.cluster_ports import WorkerRegistry
 from noetl.config import Settings
 from noetl.outpost import Outpost
-from noetl.ports import EventLog, WorkerRegistry
+from noetl.ports import EventLog
 from noetl.server.catalog import Catalog
 from noetl.server.http.app import app, tokens_of
 from noetl.server.http.work import routes

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from noetl.cluster_ports import WorkerRegistry
 from noetl.errors import NoetlError
 from noetl.model.wire import Brief, Holding, Key, Message, Reply, Report
-from noetl.ports import Line, WorkerRegistry
+from noetl.ports import Line
 from noetl.server.board import Board, Offer, Worker
 from noetl.server.office import Office
 

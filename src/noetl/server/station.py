@@ -10,12 +10,13 @@ import contextlib
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from noetl.cluster_ports import WorkerRegistry
 from noetl.errors import NoetlError
 from noetl.model.net import Net
 from noetl.model.output import Failure
 from noetl.model.scope import merged
 from noetl.model.wire import Brief, Held, Key
-from noetl.ports import EventLog, Source, WorkerRegistry
+from noetl.ports import EventLog, Source
 from noetl.server import dormitory
 from noetl.server.board import Board
 from noetl.server.catalog import Catalog
