@@ -65,3 +65,11 @@ def test_a_reference_is_told_by_its_shape() -> None:
     assert not is_reference({"type": "blob"})
     assert not is_reference({**REF, "rows": 1})
     assert not is_reference(None)
+
+
+@pytest.mark.parametrize("source", ["{{ ctx.rows.patients }}", "{{ ctx['rows']['patients'] }}"])
+def test_a_reference_that_was_read_from_a_log_is_one_too(source: str) -> None:
+    plain = {"type": "blob", "locator": {"path": "x"}, "auth_reference": None, "meta": {}}
+    with pytest.raises(TemplateError) as caught:
+        template(source).evaluate({"ctx": {"rows": plain}})
+    assert caught.value.kind == "ref-deref"

@@ -11,7 +11,7 @@ from datetime import date, datetime, time, timedelta
 from typing import Any, Final
 
 from noetl.errors import TemplateError
-from noetl.expr.refs import Ref
+from noetl.expr.refs import REF_FIELDS, Ref, beyond, is_reference
 
 
 class _Absent:
@@ -37,7 +37,8 @@ def member(value: Any, name: str) -> Any:
     """`value.name`."""
     kind = value.__class__
     if kind is dict:
-        return value.get(name, ABSENT)
+        found = value.get(name, ABSENT)
+        return found if found is not ABSENT else lacking(value, name)
     if kind is Ref:
         return value.field(name)
     if isinstance(value, Mapping):
@@ -56,9 +57,10 @@ def item(value: Any, key: Any) -> Any:
         return ABSENT  # never a key of data, and hashing nested ones can take for ever
     if kind is dict or (kind is not Ref and isinstance(value, Mapping)):
         try:
-            return value.get(key, ABSENT)
+            found = value.get(key, ABSENT)
         except TypeError:  # not hashable, so no key
             return ABSENT
+        return found if found is not ABSENT else lacking(value, key)
     if kind is Ref:
         return value.field(key)
     if isinstance(value, (list, tuple, str, range)):
@@ -69,3 +71,10 @@ def item(value: Any, key: Any) -> Any:
         except IndexError:
             return ABSENT
     return member(value, key) if isinstance(key, str) else ABSENT
+
+
+def lacking(value: Mapping[str, Any], key: Any) -> Any:
+    """What a map has not. A reference that came out of a log or over a wire is a plain map, and still one."""
+    if len(value) == len(REF_FIELDS) and is_reference(value):
+        raise beyond(key)
+    return ABSENT

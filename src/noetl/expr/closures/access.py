@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.expr.paths import ABSENT, item, member
+from noetl.expr.paths import ABSENT, item, lacking, member
 from noetl.expr.sandbox.functions import GLOBALS
 from noetl.expr.sandbox.run import ITEM, Code, Run
 from noetl.expr.sandbox.undefined import Missing
@@ -53,7 +53,7 @@ def attribute_code(of: Code, node: nodes.Attribute) -> Code:
             return value
         else:
             found = member(value, name)
-        return Missing(name, parent, value) if found is ABSENT else found
+        return _missing(name, parent, value) if found is ABSENT else found
 
     return look_up
 
@@ -77,7 +77,7 @@ def dotted_code(root: str, names: tuple[str, ...]) -> Code:
             else:
                 found = member(value, name)
             if found is ABSENT:
-                return Missing(name, ".".join((root, *names[:depth])), value)
+                return _missing(name, ".".join((root, *names[:depth])), value)
             value = found
         return value
 
@@ -119,3 +119,9 @@ def slice_code(of: Code, bounds: tuple[Code | None, Code | None, Code | None]) -
         return part
 
     return cut
+
+
+def _missing(name: str, parent: str, value: Any) -> Missing:
+    if value.__class__ is dict:
+        lacking(value, name)
+    return Missing(name, parent, value)
