@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 
 import pytest
@@ -108,10 +109,8 @@ def test_what_has_to_be_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_whoever_is_cancelled_hears_of_it_although_the_library_keeps_it_to_itself() -> None:
     async def deaf() -> str:
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(0.2)
-        except asyncio.CancelledError:
-            pass
         return "done"
 
     async def scenario() -> None:

@@ -262,8 +262,9 @@ class NatsBus:
 
     def listen(self, worker: str, heard: Callable[[bytes], None]) -> None:
         """Hear what a worker is told."""
+        is_new = worker not in self._heard
         self._heard[worker] = heard
-        if self._client is not None:
+        if is_new and self._client is not None:
             self._start(self._attending(worker))
 
     async def _attending(self, worker: str) -> None:
