@@ -10,6 +10,8 @@ DEMO := build/demo
 unexport VIRTUAL_ENV
 unexport PYTHONPATH
 unexport PYTHONHOME
+# Without it each of a thousand processes would compile again what was edited since the environment was made.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help

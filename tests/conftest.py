@@ -7,6 +7,7 @@ import gc
 from collections.abc import Iterator
 
 import pytest
+from nursery import Nursery
 from servers import bucket, database, nats, nats_server, postgres_server, s3_server
 from soundness import unsound
 
@@ -14,6 +15,11 @@ __all__ = ["bucket", "database", "nats", "nats_server", "postgres_server", "s3_s
 
 # Commands freeze what they have loaded; a process that runs many of them would never let go of what DuckDB wants back.
 atexit.register(gc.unfreeze)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that at the end no process waits for another."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(autouse=True)
@@ -27,3 +33,11 @@ def stores_are_sound(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     for store in folder.rglob("noetl.db"):
         assert unsound(store) == []
+
+
+@pytest.fixture(scope="session")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """Starts real processes of the command line, at little cost."""
+    Nursery.shared = Nursery(tmp_path_factory.mktemp("nursery"))
+    yield Nursery.shared
+    Nursery.shared.close()

@@ -15,7 +15,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
-    for name in ("NOETL_RESULTS", "NOETL_DURABILITY", "NOETL_STORE", "NOETL_BUS"):
+    for name in ("NOETL_RESULTS", "NOETL_DURABILITY", "NOETL_STORE", "NOETL_LEASE", "NOETL_BUS"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -46,12 +46,23 @@ def test_a_file_says_the_same_and_the_environment_wins(here: Path, monkeypatch: 
         ("NOETL_KEY = 'x'", "`NOETL_KEY` is not known there"),
         ("NOETL_RESULTS", "cannot be read"),
         ("NOETL_RESULTS_CACHE_MB = 'much'", "write a whole number"),
+        ("NOETL_LEASE = 0.2", "NOETL_LEASE is '0.2'; write a number of seconds from 1 to 3600"),
+        ("NOETL_LEASE = 'nan'", "write a number of seconds"),
+        ("NOETL_LEASE = 'long'", "write a number of seconds"),
     ],
 )
 def test_what_a_file_cannot_say_is_told(here: Path, text: str, said: str) -> None:
     (here / "noetl.toml").write_text(text)
     with pytest.raises(UsageError, match=said):
         settings()
+
+
+def test_an_owner_is_believed_to_live_for_as_long_as_is_set(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings().lease_s == 10
+    (here / "noetl.toml").write_text("NOETL_LEASE = 30\n")
+    assert settings().lease_s == 30
+    monkeypatch.setenv("NOETL_LEASE", "1.5")
+    assert settings().lease_s == 1.5
 
 
 def test_tools_see_no_credential_of_the_result_store(monkeypatch: pytest.MonkeyPatch) -> None:

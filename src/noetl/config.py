@@ -15,10 +15,18 @@ from noetl.errors import UsageError
 _OURS = ("NOETL_KEY", "NOETL_KEY_FILE", "NOETL_TOKEN", "NOETL_STORE", "NOETL_BUS", "NOETL_RESULTS", "VAULT_TOKEN")
 #: the same of a service that results lie at, if they do and no keychain entry opens it
 _THEIRS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_ACCOUNT_KEY", "GOOGLE_SERVICE_ACCOUNT_KEY")
-#: variables of larger installations, and the value of each that asks for nothing more than this machine
-_LARGER = {"NOETL_SERVER": ""}
 #: what may stand in a file; secrets and the place of the file itself may not
-_IN_FILE = ("NOETL_DURABILITY", "NOETL_STORE", "NOETL_BUS", "NOETL_RESULTS", "NOETL_RESULTS_CACHE_MB", *_LARGER)
+_IN_FILE = (
+    "NOETL_DURABILITY",
+    "NOETL_STORE",
+    "NOETL_BUS",
+    "NOETL_LEASE",
+    "NOETL_POLL",
+    "NOETL_RESULTS",
+    "NOETL_RESULTS_CACHE_MB",
+    "NOETL_SERVER",
+    "NOETL_HOSTS",
+)
 FILE = "noetl.toml"
 _REMOTE = ("s3://", "gs://", "az://")
 
@@ -68,23 +76,33 @@ class Settings(msgspec.Struct, frozen=True):
     vault_namespace: str | None = None
     #: the PostgreSQL database that executions are recorded in; None: a SQLite file in the home
     store: Secret | None = None
+    #: seconds that whoever runs an execution there is believed to live without a sign of it
+    lease_s: float = 10.0
+    #: the same of whoever runs a pipeline for it
+    worker_lease_s: float = 30.0
+    #: whether a worker asks servers for work by itself, and not only when NATS says that there is some
+    polls: bool = True
     #: the NATS servers that wake workers; None: workers look for work now and then
     bus: Secret | None = None
     #: where large results are kept, the usual place first; none: in the home
     results: tuple[str, ...] = ()
     #: what of them is kept on this machine as well, where they lie elsewhere
     results_cache_mb: int = 2048
+    #: servers that commands act on, the first that answers; none: on this machine
+    server: tuple[str, ...] = ()
+    #: what they are shown
+    token: Secret | None = None
+    #: the file with what servers know of tokens; None: `tokens.json` in the home
+    tokens: Path | None = None
+    #: names that a server goes by, besides the one it is bound to
+    hosts: tuple[str, ...] = ()
 
 
 def settings() -> Settings:
     """The settings of this process."""
     home = _home(os.environ.get("NOETL_HOME"))
     env = {**_file(home), **os.environ}
-    for name, harmless in _LARGER.items():
-        if env.get(name) not in (None, "", harmless):
-            # To run here what was meant for elsewhere would be worse than not to run it.
-            raise UsageError(f"{name} is set, but this version keeps to this machine and NOETL_HOME; unset {name}")
-    results = tuple(one.strip() for one in env.get("NOETL_RESULTS", "").split(",") if one.strip())
+    results = _list(env.get("NOETL_RESULTS"))
     hidden = (*_OURS, *(_THEIRS if any(one.startswith(_REMOTE) for one in results) else ()))
     seen = {name: value for name, value in os.environ.items() if name not in hidden}
     durability = env.get("NOETL_DURABILITY") or "process"
@@ -100,10 +118,30 @@ def settings() -> Settings:
         vault_token=_secret(env.get("VAULT_TOKEN")),
         vault_namespace=env.get("VAULT_NAMESPACE") or None,
         store=_store(env.get("NOETL_STORE")),
+        lease_s=_seconds("NOETL_LEASE", env.get("NOETL_LEASE") or "10"),
+        worker_lease_s=_seconds("NOETL_LEASE", env.get("NOETL_LEASE") or "30"),
+        polls=env.get("NOETL_POLL", "on").lower() not in ("off", "0", "false", "no"),
         bus=_bus(env.get("NOETL_BUS")),
         results=results,
         results_cache_mb=_number("NOETL_RESULTS_CACHE_MB", env.get("NOETL_RESULTS_CACHE_MB") or "2048"),
+        server=servers(env.get("NOETL_SERVER"), "NOETL_SERVER"),
+        token=_secret(env.get("NOETL_TOKEN")),
+        tokens=Path(env["NOETL_TOKENS"]).expanduser().absolute() if env.get("NOETL_TOKENS") else None,
+        hosts=_list(env.get("NOETL_HOSTS")),
     )
+
+
+def servers(text: str | None, name: str) -> tuple[str, ...]:
+    """Addresses of servers, with commas between them."""
+    found = tuple(one.rstrip("/") for one in _list(text))
+    for one in found:
+        if not one.startswith(("http://", "https://")):
+            raise UsageError(f"{name}: {one!r} is no address of a server; write http://HOST:PORT")
+    return found
+
+
+def _list(text: str | None) -> tuple[str, ...]:
+    return tuple(one.strip() for one in (text or "").split(",") if one.strip())
 
 
 def _file(home: Path) -> Mapping[str, str]:
@@ -147,6 +185,17 @@ def _number(name: str, text: str) -> int:
     if not text.isdecimal():
         raise UsageError(f"{name} is {text!r}; write a whole number")
     return int(text)
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    # Below a second a busy machine would be taken for dead, above an hour a dead one for busy.
+    if not 1 <= seconds <= 3600:
+        raise UsageError(f"{name} is {text!r}; write a number of seconds from 1 to 3600")
+    return seconds
 
 
 def _secret(text: str | None) -> Secret | None:

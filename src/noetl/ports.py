@@ -15,8 +15,6 @@ from noetl.model.redaction import Redactor
 
 T = TypeVar("T")
 
-#: what a bus carries is shorter
-HINT_BYTES = 512
 #: what a summary's status is at the end
 OVER = frozenset({"completed", "failed", "cancelled"})
 
@@ -103,11 +101,20 @@ class EventLog(Protocol):
     def snapshot(self, execution_id: str, *, upto: int | None = None) -> tuple[int, bytes] | None:
         """The latest snapshot, not later than `upto`, and its seq."""
 
-    def summaries(self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None) -> list[Summary]:
-        """The executions, the latest first; of a `parent` its children, of the parent `""` those that have none."""
+    def summaries(
+        self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None, before: str | None = None
+    ) -> list[Summary]:
+        """The executions, the latest first; of a `parent` its children, of the parent `""` those that have none.
+
+        With `before` only those that were requested before that execution; of one that is not there, all.
+        """
 
     def summary(self, execution_id: str) -> Summary | None:
         """One execution; None: there is none. A beginning of an id is enough; UsageError: it fits several."""
+
+    @property
+    def me(self) -> str:
+        """The owner that this process is."""
 
     async def claim(self, execution_id: str) -> bool:
         """Make this process the owner of an execution, unless another one that is alive owns it."""
@@ -141,44 +148,6 @@ class EventLog(Protocol):
 
     async def close(self) -> None:
         """Write what waits, and let go."""
-
-
-class Hint(msgspec.Struct, frozen=True):
-    """A word that there may be work. It may come twice, late, or for work that is done: the log says what there is."""
-
-    body: bytes
-    #: say that it was heeded; else it comes again in some seconds, here or elsewhere. It never fails
-    ack: Callable[[], Awaitable[None]]
-
-
-class Bus(Protocol):
-    """Wakes those who would otherwise look for work now and then. Whatever it says may be lost, doubled, late or out of order.
-
-    Nothing but `open` fails, and nothing waits for a bus that is away. Each body is shorter than `HINT_BYTES`: ids travel,
-    never data. One belongs to one event loop.
-    """
-
-    @property
-    def trouble(self) -> str:
-        """Why it does not work at the moment; empty: it does."""
-
-    async def open(self) -> None:
-        """Connect. A bus that is away is tried again for ever, in the background. NoetlError: it can never be used."""
-
-    async def wake(self, pool: str, hint: bytes) -> None:
-        """Tell one worker of a pool, whichever asks first, and at once: hints for nobody are forgotten after a while."""
-
-    async def next(self, pools: Sequence[str], most: int, timeout: float) -> list[Hint]:  # noqa: ASYNC109  none in time is an answer
-        """Up to so many hints for these pools, as soon as there is one; none when the time is over."""
-
-    async def tell(self, worker: str, body: bytes) -> None:
-        """Tell one worker, if it listens."""
-
-    def listen(self, worker: str, heard: Callable[[bytes], None]) -> None:
-        """Hear what that worker is told from now on."""
-
-    async def close(self) -> None:
-        """Let go. What was just said is said first, if that takes no time."""
 
 
 class Call(msgspec.Struct, frozen=True):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import gc
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
+from noetl.cluster_ports import WorkerRegistry
 from noetl.config import Settings, settings
 from noetl.model.net import Net
+from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure
+from noetl.model.requests import Cancel
 from noetl.pipeline.frame import Moment
 from noetl.ports import Call, EventLog, Line, ResultDamaged, ResultGone, Source
 from noetl.results.opening import open_payloads
@@ -25,13 +30,16 @@ from noetl.worker.drafts import sweep
 from noetl.worker.local import Running, Workshop
 from noetl.worker.world import LocalWorld
 
+#: after how many new containers the collector looks around: data makes many, and none of it goes round in circles
+_LOOK_FOR_GARBAGE = 10_000
+
 
 def open_log(settings: Settings) -> EventLog:
     """The event log: a file of this machine, or a database."""
     if settings.store is not None:
         from noetl.stores.postgres import PostgresLog
 
-        return PostgresLog(settings.store.reveal())
+        return PostgresLog(settings.store.reveal(), lease_s=settings.lease_s)
     from noetl.stores.sqlite import SqliteLog
 
     return SqliteLog(settings.home / "noetl.db", durability=settings.durability)
@@ -43,10 +51,40 @@ def open_results(settings: Settings, clock: Callable[[], float] = time.time) -> 
     return open_payloads(settings, lambda name: stored(credentials, name), clock)
 
 
+def open_registry(settings: Settings) -> WorkerRegistry:
+    """The registry of workers: beside the log, if servers share that."""
+    if settings.store is not None:
+        from noetl.stores.pgregistry import PgRegistry
+
+        return PgRegistry(settings.store.reveal(), settings.worker_lease_s)
+    from noetl.server.registry import MemoryRegistry
+
+    return MemoryRegistry(settings.worker_lease_s)
+
+
+def catalog() -> Catalog:
+    """The playbooks that this process reads."""
+    return Catalog(Kinds())
+
+
 def open_house() -> House:
     """A house as the environment describes it."""
     found = settings()
     return House(found, open_log(found))
+
+
+class _Gate:
+    """A crew that can be told to begin with nothing more; what it does not begin is left for whoever resumes it."""
+
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
+        self.closed = False
+        self.stop, self.ended = shop.stop, shop.ended
+
+    def run(self, hot: Hot, order: RunPipeline) -> None:
+        """See `Crew`."""
+        if not self.closed:
+            self._shop.run(hot, order)
 
 
 class House(Office):
@@ -67,12 +105,14 @@ class House(Office):
         nature = nature or Nature()
         clock = nature.clock
         self.results = open_results(settings, clock)
-        self.shop = Workshop(log, self.kinds, self._world, clock=clock, moment=self._moment)
+        self.shop = Workshop(self.kinds, self._world, clock=clock, moment=self._moment)
         self.shop.office = self
         self.keychains = Keychains(settings, clock=clock, new_id=nature.new_id)
-        super().__init__(log, catalog or Catalog(self.kinds), self.shop, nature, alone=alone)
+        self._gate = _Gate(self.shop)
+        super().__init__(log, catalog or Catalog(self.kinds), self._gate, nature, alone=alone)
 
     async def __aenter__(self) -> Self:
+        gc.set_threshold(_LOOK_FOR_GARBAGE)
         sweep(self.results.drafts)
         self.open()
         return self
@@ -86,6 +126,26 @@ class House(Office):
         await self.keychains.close()
         self.results.close()
         await self.log.close()
+
+    async def drain(self, grace: float) -> None:
+        """Begin no more pipelines, and wait for those that run, for so many seconds: what they finish is not run again."""
+        self._gate.closed = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self.shop.settle()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Executions end with this process."""
+        return False
+
+    def cancel(self, execution_id: str, why: str) -> None:
+        """End an execution for good."""
+        self.service.post(execution_id, [Cancel(why)])
+
+    async def settle(self) -> None:
+        """Wait until the tools of executions that were ended have ended."""
+        await self.shop.settle()
 
     def kill(self) -> None:
         """End the processes that tools started, at once; the log stays as it is."""

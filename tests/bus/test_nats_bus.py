@@ -14,7 +14,7 @@ from servers import Subjects, standing_in
 
 from noetl.bus import nats as bus_module
 from noetl.bus.nats import MOST_WAITING, NatsBus
-from noetl.ports import HINT_BYTES, Hint
+from noetl.cluster_ports import HINT_BYTES, Hint
 from noetl.services.nats import Nats
 from noetl.tools.jetstream import NatsFailed, address_of
 
@@ -147,9 +147,12 @@ def test_the_same_hint_may_be_said_again_and_again(nats: Subjects) -> None:
         for _ in range(3):
             await server.wake("p", b"same")
             assert await taken(worker) == [b"same"]
-        for _ in range(1_000):
+        for _ in range(7):
             await server.wake("p", b"same")
-        assert set(await taken(worker)) == {b"same"}
+        found: list[bytes] = []
+        while len(found) < 7:  # each may be for another worker
+            found += await taken(worker)
+        assert found == [b"same"] * 7
 
     run(nats.url, scenario)
 

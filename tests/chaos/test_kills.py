@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from nursery import Born, Nursery
 
 #: in all 200, each of a process that was alive
 KILLS_PER_ROUND = 20
@@ -83,9 +84,10 @@ HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkflow:
 class Site:
     """A folder in which one playbook is run, killed and resumed, over and over."""
 
-    def __init__(self, folder: Path, name: str, compiled: Path) -> None:
+    def __init__(self, folder: Path, name: str, nursery: Nursery) -> None:
         self.folder = folder
-        self.environment = {**os.environ, "NOETL_HOME": str(folder / "home"), "PYTHONPYCACHEPREFIX": str(compiled)}
+        self.nursery = nursery
+        self.environment = {**os.environ, "NOETL_HOME": str(folder / "home")}
         # Else every process would compile the whole program anew before it can be killed.
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self.name = name
@@ -96,7 +98,10 @@ class Site:
         self.known = False
         self.runs = 0
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, new: bool = False) -> subprocess.Popen[bytes] | Born:
+        """A process: a new interpreter, or one that has imported the program already."""
+        if not new:
+            return self.nursery.start(*arguments, cwd=self.folder, env=self.environment)
         return subprocess.Popen(
             [sys.executable, "-m", "noetl", *arguments],
             cwd=self.folder,
@@ -106,13 +111,20 @@ class Site:
             start_new_session=True,
         )
 
-    def go_on(self) -> subprocess.Popen[bytes]:
-        return self.start(*(("resume", "last") if self.known else ("run", "playbook.yaml")), "--json")
+    def go_on(self, *, new: bool = False) -> subprocess.Popen[bytes] | Born:
+        return self.start(*(("resume", "last") if self.known else ("run", "playbook.yaml")), "--json", new=new)
 
-    def wait_for_a_moment(self, process: subprocess.Popen[bytes], chance: random.Random) -> None:
-        """Let a process live for a while, or to its end."""
-        seconds = chance.uniform(0, 0.2)
-        if chance.randrange(10) >= EARLY:
+    def killed(self, chance: random.Random) -> tuple[int | None, bytes]:
+        """Go on for a while, at most to the end: the exit code, and what was printed."""
+        early = chance.randrange(10) < EARLY
+        process = self.go_on(new=early)
+        self.wait_for_a_moment(process, chance.uniform(0, 0.2), early=early)
+        process.kill()
+        answer = process.communicate(timeout=60)[0]
+        return process.returncode, answer
+
+    def wait_for_a_moment(self, process: subprocess.Popen[bytes] | Born, seconds: float, *, early: bool) -> None:
+        if not early:
             # However slow the machine is today: who has claimed an execution has started.
             while process.poll() is None and not list(self.folder.glob(f"home/owners/{process.pid}-*")):
                 time.sleep(0.002)
@@ -145,24 +157,17 @@ class Site:
         self.runs += 1
 
 
-@pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("compiled")
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_runs_that_are_killed_again_and_again_do_everything_under_one_key(
-    number: int, tmp_path: Path, compiled: Path
+    number: int, tmp_path: Path, nursery: Nursery
 ) -> None:
     chance = random.Random(number)
-    site = Site(tmp_path, list(PLAYBOOKS)[number % len(PLAYBOOKS)], compiled)
+    site = Site(tmp_path, list(PLAYBOOKS)[number % len(PLAYBOOKS)], nursery)
     hits = 0
     while hits < KILLS_PER_ROUND:
-        process = site.go_on()
-        site.wait_for_a_moment(process, chance)
-        process.kill()
-        answer = process.communicate(timeout=60)[0]
-        if process.returncode == -signal.SIGKILL:
+        code, answer = site.killed(chance)
+        if code == -signal.SIGKILL:
             hits += 1
             site.notice()
         else:

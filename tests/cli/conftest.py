@@ -85,8 +85,9 @@ def noetl(capsys: pytest.CaptureFixture[str], folder: Path) -> Iterator[Noetl]:
 class Shell:
     """Runs command lines in processes of their own."""
 
-    def __init__(self, compiled: Path) -> None:
-        self.environment = {**os.environ, "PYTHONPATH": str(SOURCES), "PYTHONPYCACHEPREFIX": str(compiled)}
+    def __init__(self) -> None:
+        self.environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+        # Else every process would compile anew what was edited last.
         for name in ("PYTHONDONTWRITEBYTECODE", "NO_COLOR", "TERM"):
             self.environment.pop(name, None)
 
@@ -141,9 +142,9 @@ def _drain(controller: int, seen: list[bytes]) -> None:
 
 
 @pytest.fixture(scope="session")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """Real processes; compiled modules are shared between them."""
-    return Shell(tmp_path_factory.mktemp("compiled"))
+def shell() -> Shell:
+    """Real processes."""
+    return Shell()
 
 
 class Running:

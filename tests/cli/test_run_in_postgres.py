@@ -22,17 +22,17 @@ def test_a_run_that_is_killed_goes_on_where_it_was(
 
     (folder / "slow.yaml").write_text(SLOW)
     home, store = str(tmp_path / "other"), database.url
-    environment = {**shell.environment, "NOETL_HOME": home, "NOETL_STORE": store}
+    environment = {**shell.environment, "NOETL_HOME": home, "NOETL_STORE": store, "NOETL_LEASE": "2"}
     running = subprocess.Popen(shell.command("run", "slow.yaml"), env=environment, cwd=folder)
     counted = folder / "counted.txt"
     while not counted.exists():
         time.sleep(0.05)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    settings = {"NOETL_HOME": home, "NOETL_STORE": store}
+    settings = {"NOETL_HOME": home, "NOETL_STORE": store, "NOETL_LEASE": "2"}
     until = time.monotonic() + 30
     while (done := shell("resume", "last", "--json", **settings)).code != 0 and time.monotonic() < until:
-        time.sleep(0.5)  # it is believed to live for some seconds
+        time.sleep(0.2)  # it is believed to live for some seconds
     assert done.code == 0, done.err
     assert json.loads(done.out)["status"] == "completed"
     assert sorted(set(counted.read_text().split())) == ["1", "2", "3", "4"]

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nursery import Nursery
 from servers import Bucket, Database, Subjects
 
 from noetl.config import Settings
 from noetl.secrets.household import open_store
+
+pytestmark = pytest.mark.usefixtures("nursery")
 
 PLAYBOOK = """apiVersion: noetl.io/v2
 kind: Playbook
@@ -61,9 +64,7 @@ def environment(folder: Path, results: str) -> dict[str, str]:
 
 
 def noetl(folder: Path, results: str, *arguments: str, code: int = 0) -> str:
-    command = [sys.executable, "-m", "noetl", *arguments]
-    env = environment(folder, results)
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = Nursery.shared.run(*arguments, cwd=folder, env=environment(folder, results))
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code in (0, 1) and done.stdout else done.stderr
 
@@ -232,7 +233,7 @@ MEASURED = (
 def test_a_large_payload_passes_without_being_held(tmp_path: Path, results: str) -> None:
     (tmp_path / "large.yaml").write_text(LARGE)
     peaks = []
-    for megabytes in (1, 200):
+    for megabytes in (1, 130):  # in base64 that is more than the limit below by half
         command = [sys.executable, "-c", MEASURED, "run", "large.yaml", "--set", f"megabytes={megabytes}", "--json"]
         env = environment(tmp_path, results)
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)
@@ -243,4 +244,4 @@ def test_a_large_payload_passes_without_being_held(tmp_path: Path, results: str)
     assert peaks[1] - peaks[0] < 120, peaks
     forget(tmp_path)
     noetl(tmp_path, results, "result", "last", "make", "--output", "made.json")
-    assert (tmp_path / "made.json").stat().st_size > 250_000_000
+    assert (tmp_path / "made.json").stat().st_size > 170_000_000

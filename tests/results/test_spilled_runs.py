@@ -17,6 +17,8 @@ import pytest
 MEGABYTES = int(os.environ.get("NOETL_TEST_SPILL_MB", "150"))
 #: what DuckDB and a few blocks need; the data itself is none of it
 MOST_GROWTH_MB = 100
+#: of more than 440 bytes each
+ROWS_PER_MB = 2300
 HEAD = """
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -67,12 +69,9 @@ class Large(BaseHTTPRequestHandler):
         opening = {"rows": b"[", "document": b'{"items": [', "text": b""}[what]
         number = 0
         for _ in range(int(size)):
-            block = b""
-            while len(block) < 1_000_000:
-                line = (json.dumps({"id": number, "name": "customer", "text": "x" * 400}) + ", ").encode()
-                block, number = block + line, number + 1
-            self.wfile.write(opening + block)
-            opening = b""
+            rows = ({"id": number + n, "name": "customer", "text": "x" * 400} for n in range(ROWS_PER_MB))
+            self.wfile.write(opening + "".join(json.dumps(row) + ", " for row in rows).encode())
+            opening, number = b"", number + ROWS_PER_MB
         self.wfile.write(
             {"rows": b"{}]", "document": b"null]}", "text": b""}[what].replace(
                 b"{}", b'{"id": 0, "name": null, "text": "last"}'

@@ -204,12 +204,25 @@ def streams(data: bytes) -> Iterator[bytes]:
             continue
 
 
+#: whatever holds a needle of at least twice this length has a piece of this length that is all of the needle
+PIECE = 5
+
+
 def hits(places: dict[str, bytes], secrets: list[str]) -> list[tuple[str, str, str]]:
+    needles = [(name, secret, needle) for secret in secrets for name, needle in encodings(secret).items()]
+    assert min(len(needle) for _, _, needle in needles) >= 2 * PIECE
+    # Thousands of needles, each sought through megabytes, would take a minute: most streams share no piece with any.
+    by_piece: dict[bytes, list[int]] = {}
+    for number, (_, _, needle) in enumerate(needles):
+        for piece in {needle[start : start + PIECE] for start in range(len(needle) - PIECE + 1)}:
+            by_piece.setdefault(piece, []).append(number)
     found = []
     for place, data in places.items():
         for stream in streams(data):
-            for secret in secrets:
-                found += [(place, name, secret) for name, needle in encodings(secret).items() if needle in stream]
+            pieces = {stream[start : start + PIECE] for start in range(0, len(stream), PIECE)}
+            for number in sorted({number for piece in pieces & by_piece.keys() for number in by_piece[piece]}):
+                name, secret, needle = needles[number]
+                found += [(place, name, secret)] if needle in stream else []
     return found
 
 
@@ -218,6 +231,17 @@ def test_the_search_itself_finds_what_is_there() -> None:
     packed = gzip.compress(json.dumps({"a": [secret]}).encode())
     assert hits({"file": b"junk" + packed + b"junk"}, [secret])
     assert hits({"file": b"junk" + base64.b64encode(b"u:" + secret.encode() + b"!")}, [secret])
+
+
+@pytest.mark.parametrize("before", range(PIECE))
+def test_the_search_finds_every_spelling_wherever_it_begins(before: int) -> None:
+    secrets = canaries(30)
+    for secret in secrets:
+        spelled = encodings(secret)
+        found = hits({name: b"\0" * before + needle for name, needle in spelled.items()}, [secret])
+        assert {(name, name, secret) for name in spelled} <= set(found)
+    text = b" ".join(secret.encode() for secret in secrets)
+    assert {secret for _, _, secret in hits({"file": text}, secrets)} == set(secrets)
 
 
 def write_playbooks(folder: Path, secrets: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

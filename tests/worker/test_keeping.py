@@ -40,7 +40,7 @@ PLAYBOOKS = {
     "loops": f"""
 - {{step: make, tool: {{kind: python, code: "def main(): return {ROWS}[:40]"}}, set: {{ctx.rows_ref: "{{{{ output.ref }}}}"}}, next: {{arcs: [{{step: each}}]}}}}
 - step: each
-  loop: {{in: "{{{{ ctx.rows_ref }}}}", iterator: row, spec: {{mode: parallel, max_in_flight: 5}}}}
+  loop: {{in: "{{{{ ctx.rows_ref }}}}", iterator: row, spec: {{mode: parallel, max_in_flight: 3}}}}
   tool: {{kind: python, input: {{n: "{{{{ iter.row.id }}}}"}}, code: "def main(n): return {{'n': n, 'long': 'y' * (70000 if n % 10 == 0 else 3000)}}"}}
   set: {{ctx.list_ref: "{{{{ output.ref }}}}"}}
   next: {{arcs: [{{step: again}}]}}
@@ -152,6 +152,7 @@ def ended(state: Execution) -> tuple[Any, ...]:
     return state.status, state.error, state.output, sorted(state.ctx)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("name", PLAYBOOKS)
 def test_death_at_any_write_to_the_store_changes_nothing(
@@ -168,6 +169,23 @@ def test_death_at_any_write_to_the_store_changes_nothing(
         assert ended(asyncio.run(site.run(PLAYBOOKS[name]))) == ended(calm), f"write {point} of {writes}"
 
 
+async def recorded(house: House, execution_id: str, point: int) -> None:
+    """Wait until an execution has come to an event, which is just being written, or to its end."""
+    hot = house.service.hot[execution_id]
+    reached = asyncio.Event()
+    append = house.log.append
+
+    async def noticed(*arguments: Any, **more: Any) -> Any:
+        if hot.state.seq >= point or hot.state.over:
+            reached.set()
+        return await append(*arguments, **more)
+
+    if hot.state.seq < point:
+        house.log.append = noticed  # type: ignore[method-assign]
+        await reached.wait()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLAYBOOKS)
 def test_a_run_that_is_given_up_after_any_report_goes_on_to_the_same_end(name: str, site: Site) -> None:
     calm = asyncio.run(site.run(PLAYBOOKS[name]))
@@ -175,9 +193,7 @@ def test_a_run_that_is_given_up_after_any_report_goes_on_to_the_same_end(name: s
     for point in points:
 
         async def die(house: House, execution_id: str, point: int = point) -> None:
-            hot = house.service.hot[execution_id]
-            while hot.state.seq < point and not hot.finished.done():
-                await asyncio.sleep(0)
+            await recorded(house, execution_id, point)
             house.service.give_up(execution_id, StoreFailed("it dies here"))
 
         assert ended(asyncio.run(site.run(PLAYBOOKS[name], die))) == ended(calm), f"event {point} of {calm.seq}"

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from noetl.bus.inbox import Inbox, Vanished
-from noetl.ports import HINT_BYTES, Hint
+from noetl.cluster_ports import HINT_BYTES, Hint
 from noetl.tools.jetstream import Address, NatsFailed, connected, in_words, let_go, minded, token_of
 
 PREFIX = "noetl"
@@ -61,7 +62,7 @@ class NatsBus:
         #: pools whose stream and consumer are there, as far as this connection knows
         self._made: set[str] = set()
         #: what is to be said, and who says it, by pool: one that cannot be reached holds up no other
-        self._waiting: dict[str | None, dict[_Said, None]] = {}
+        self._waiting: dict[str | None, deque[_Said]] = {}
         self._saying: dict[str | None, asyncio.Task[None]] = {}
         self._closed = False
         self._heard: dict[str, Callable[[bytes], None]] = {}
@@ -221,10 +222,8 @@ class NatsBus:
         assert len(said.body) < HINT_BYTES, "ids travel, never data"
         if self._closed:
             return
-        waiting = self._waiting.setdefault(said.pool, {})
-        waiting[said] = None  # what waits already is not said twice
-        while len(waiting) > MOST_WAITING:
-            del waiting[next(iter(waiting))]
+        # The same may wait twice: it is for two workers.
+        self._waiting.setdefault(said.pool, deque(maxlen=MOST_WAITING)).append(said)
         if said.pool not in self._saying:
             self._saying[said.pool] = self._start(self._send(said.pool))
 

@@ -15,6 +15,7 @@ import click
 
 from noetl import __version__
 from noetl.cli.commands import COMMANDS, COMPLETION
+from noetl.cli.where import note_server, only_here, server_option
 from noetl.errors import NoetlError, UsageError
 from noetl.model.nearest import nearest
 
@@ -38,6 +39,8 @@ class Commands(click.Group):
         if entry is None:
             return None
         command: click.Command = import_module(f"noetl.cli.{entry.module}").command
+        if entry.remote and server_option not in command.params:
+            command.params.append(server_option)
         return command
 
     def resolve_command(
@@ -75,11 +78,18 @@ class Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, "-V", "--version", message="noetl %(version)s")
+@click.option(
+    "--server", metavar="URL", expose_value=False, callback=note_server, help="Act on the server at this address."
+)
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Durable workflows in plain YAML."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+        return
+    remote = COMMANDS[ctx.invoked_subcommand].remote
+    if not remote:
+        only_here(ctx.invoked_subcommand, named_here=remote is None)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -26,26 +26,40 @@ _OFFERED = 20
 
 @contextmanager
 def opened_log() -> Iterator[EventLog]:
-    """The log of this machine, for as long as a command takes."""
+    """The log of this machine, or of the server that is meant, for as long as a command takes."""
     import asyncio
 
-    from noetl.config import settings
-    from noetl.wiring import open_log
+    from noetl.cli.where import client
 
-    log = open_log(settings())
+    log: EventLog
+    if (there := client()) is not None:
+        from noetl.remote.log import RemoteLog
+
+        log = RemoteLog(there)
+    else:
+        from noetl.config import settings
+        from noetl.wiring import open_log
+
+        log = open_log(settings())
     try:
         yield log
     finally:
         asyncio.run(log.close())
 
 
+def _is_anything_recorded() -> bool:
+    """Whether there can be executions: whoever looks for some should not make a home."""
+    from noetl.cli.where import servers
+    from noetl.config import settings
+
+    return bool(servers()) or settings().home.is_dir()
+
+
 def _offered(_context: click.Context, _argument: click.Parameter, begun: str) -> list[CompletionItem]:
     """The latest executions, for a shell to complete."""
     from click.shell_completion import CompletionItem
 
-    from noetl.config import settings
-
-    if not settings().home.is_dir():
+    if not _is_anything_recorded():
         return []
     try:
         with opened_log() as log:
@@ -163,9 +177,7 @@ def check_step(log: EventLog, summary: Summary, step: str) -> None:
 
 def offered_steps(context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
     """The steps of the execution that is named before, for a shell to complete."""
-    from noetl.config import settings
-
-    if not settings().home.is_dir():
+    if not _is_anything_recorded():
         return []
     try:
         with opened_log() as log:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,10 @@ from noetl.cli.printing import in_colour, painted
 if TYPE_CHECKING:
     from noetl.cli.lines import Lines
     from noetl.cli.tree import Row, View
+    from noetl.model.events import Event
     from noetl.server.service import Hot
-    from noetl.wiring import House
+
+    Watcher = Callable[[Hot, tuple[Event, ...]], None]
 
 #: seconds between two drawings
 _REFRESH = 0.1
@@ -109,7 +111,7 @@ class Quiet:
 
 
 @contextmanager
-def progress(house: House, *, quiet: bool) -> Iterator[Screen | Quiet]:
+def progress(watchers: list[Watcher], *, quiet: bool) -> Iterator[Screen | Quiet]:
     """Show what happens while it happens; the executions that are followed are to be added to `roots`."""
     if quiet:
         yield Quiet()
@@ -125,10 +127,10 @@ def progress(house: House, *, quiet: bool) -> Iterator[Screen | Quiet]:
 
         lines = Lines()
         watch, screen = lines.watch, Quiet(lines)
-    house.service.watchers.append(watch)
+    watchers.append(watch)
     try:
         yield screen
     finally:
-        if watch in house.service.watchers:  # one that failed was let go
-            house.service.watchers.remove(watch)
+        if watch in watchers:  # one that failed was let go
+            watchers.remove(watch)
         screen.stop()

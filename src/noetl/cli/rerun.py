@@ -72,10 +72,11 @@ def _agreed() -> bool:
 
 
 async def _follow(house: House, made: Rerun, *, as_document: bool) -> int:
+    from noetl.cli.attending import ended, exit_code, follow
     from noetl.cli.progress import progress
-    from noetl.cli.run import document, ended, exit_code, follow
+    from noetl.server.document import document
 
-    with progress(house, quiet=as_document) as shown:
+    with progress(house.service.watchers, quiet=as_document) as shown:
         hot = await made.start()
         if made.fork is None:
             shown.roots.append(hot)

@@ -33,8 +33,8 @@ def command(*, execution: str | None, everything: bool, as_document: bool) -> in
 
 
 async def _resume(given: str | None, *, as_document: bool) -> int:
+    from noetl.cli.attending import ended, follow
     from noetl.cli.progress import progress
-    from noetl.cli.run import ended, follow
     from noetl.wiring import open_house
 
     async with open_house() as house:
@@ -42,7 +42,7 @@ async def _resume(given: str | None, *, as_document: bool) -> int:
         if not chosen:
             note("nothing to resume: no execution is interrupted that is not paused")
             return 0
-        with progress(house, quiet=as_document) as shown:
+        with progress(house.service.watchers, quiet=as_document) as shown:
             for one in chosen:
                 if one.status in OVER and not as_document:
                     note(f"{one.execution_id} is over already")

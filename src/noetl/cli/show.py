@@ -54,8 +54,8 @@ def _children(log: EventLog, execution_id: str) -> list[Summary]:
 
 
 def _document(summary: Summary, state: Execution, source: Source | None, children: list[Summary]) -> dict[str, Any]:
-    from noetl.cli.run import document
     from noetl.cli.telling import held_tokens, waits
+    from noetl.server.document import document
 
     waiting = [
         {"step": run.step, "iteration": label, "signal": wait.signal, "until": wait.until, "child": wait.child}

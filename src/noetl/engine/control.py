@@ -10,7 +10,7 @@ from noetl.engine.find import find_pipe, loop_at, pipes
 from noetl.engine.turn import Turn
 from noetl.model.orders import HoldChild, RunPipeline, StopChild
 from noetl.model.output import failed, failure, ok
-from noetl.model.requests import Cancel, ChildEnded, Due, Pause, Posted, Request, Resume, Signal
+from noetl.model.requests import Broken, Cancel, ChildEnded, Due, Pause, Posted, Request, Resume, Signal
 from noetl.model.state import Path, Pipe, StepRun, label_of
 
 
@@ -156,6 +156,13 @@ def _child_ended(turn: Turn, request: ChildEnded) -> None:
                 return
 
 
+def _broken(turn: Turn, request: Broken) -> None:
+    run = turn.state.runs.get(request.step_run_id)
+    if run is not None:
+        runs.stop(turn, run)
+        runs.end(turn, run, failed(request.error))
+
+
 HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     Signal: _signal,
     Cancel: _cancel,
@@ -163,4 +170,5 @@ HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     Resume: _resume,
     Due: _due,
     ChildEnded: _child_ended,
+    Broken: _broken,
 }

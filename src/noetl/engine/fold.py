@@ -51,6 +51,7 @@ def _requested(state: Execution, event: Event) -> None:
     state.parent = payload.get("parent")
     state.depth = payload.get("depth", 0)
     state.restrict = payload.get("restrict", {})
+    state.calls = payload.get("calls", {})
     state.file = payload.get("file")
     state.origin = payload.get("rerun")
 

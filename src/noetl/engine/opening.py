@@ -20,7 +20,7 @@ def open_execution(turn: Turn, request: Open) -> None:
         "playbook": request.playbook,
         "name": playbook.name,
     }
-    for key in ("entry_step", "return_step", "parent", "depth", "file", "rerun", "restrict"):
+    for key in ("entry_step", "return_step", "parent", "depth", "file", "rerun", "restrict", "calls", "asked"):
         if getattr(request, key):
             payload[key] = getattr(request, key)
     turn.emit("playbook.execution.requested", playbook.path, payload)

@@ -16,7 +16,7 @@ from noetl.engine.opening import open_execution
 from noetl.engine.outlook import Outlook
 from noetl.engine.turn import Decision, Turn
 from noetl.model.events import Fact
-from noetl.model.orders import StartChild, WakeAt
+from noetl.model.orders import RunPipeline, StartChild, WakeAt
 from noetl.model.requests import Open, Request
 from noetl.model.state import Execution, Pipe, parse_label
 
@@ -158,3 +158,38 @@ def pending(outlook: Outlook, state: Execution, now: float, new_id: NewId) -> De
             if wait.child is not None:
                 turn.orders.append(StartChild(wait.task_run_id, wait.child))
     return turn.decision
+
+
+def again(outlook: Outlook, state: Execution, order: RunPipeline, now: float) -> RunPipeline | None:
+    """An order that somebody has left undone, as it is to be given now; None: it is no longer wanted. Records nothing."""
+    run = state.runs.get(order.step_run_id)
+    if run is None or state.over:
+        return None
+    path = parse_label(order.iteration)
+    pipe = find_pipe(state, run.id, path)
+    if path and pipe is None:
+        return None
+    if pipe is not None and pipe.wait is not None and pipe.wait.answer is None:
+        return order if order.answer is not None else None  # what it waits for is not in the log
+    turn = Turn(outlook, state, now, str)
+    control.order(turn, run, path, pipe)
+    found = turn.orders[0]
+    assert isinstance(found, RunPipeline)
+    return found
+
+
+def slumber(state: Execution) -> tuple[bool, float | None]:
+    """Whether an execution waits for nothing but times and words from outside; and the first of the times."""
+    if state.over or state.boundaries:
+        return False, None
+    times: list[float] = []
+    for run in state.runs.values():
+        if run.due is not None:
+            times.append(run.due)
+        for _, pipe in pipes(run):
+            wait = pipe.wait if pipe is not None else None
+            if wait is None or wait.answer is not None or wait.child is not None:
+                return False, None
+            if wait.until is not None:
+                times.append(wait.until)
+    return True, min(times, default=None)

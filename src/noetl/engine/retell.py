@@ -83,6 +83,7 @@ def _cause(turn: _Retold, event: Event) -> None:
     state, payload = turn.state, event.payload
     if event.name == "playbook.execution.requested":
         about: dict[str, Any] = {key: payload.get(key) for key in ("entry_step", "return_step", "file", "rerun")}
+        about["calls"] = payload.get("calls", {})
         open_execution(turn, Open(state.execution_id, payload["playbook"], payload["workload"], **about))
         settle(turn)
     elif event.source == "worker":

@@ -23,6 +23,10 @@ class Open(msgspec.Struct, frozen=True):
     file: str | None = None
     #: of a child: what its caller may not do, and so neither may it
     restrict: dict[str, Any] = {}
+    #: playbooks that came with it, as those that call them name them: name → content hash, see `model.state.Execution`
+    calls: dict[str, str] = {}
+    #: who asked for it through the API, and the `digest` of what was asked for, where the request had a key
+    asked: dict[str, Any] | None = None
     #: of a rerun: `execution_id`, `seq` and `at`, see `model.state.Execution.origin`
     rerun: dict[str, Any] | None = None
     #: why it cannot start, where the server found that out
@@ -71,9 +75,17 @@ class ChildEnded(msgspec.Struct, frozen=True):
     output: dict[str, Any]
 
 
+class Broken(msgspec.Struct, frozen=True):
+    """A pipeline that nobody brings to an end: its step fails."""
+
+    step_run_id: str
+    iteration: int | str | None
+    error: dict[str, Any]
+
+
 #: what another process may ask for
 Posted = Signal | Cancel | Pause | Resume
-Request = Posted | Due | ChildEnded
+Request = Posted | Due | ChildEnded | Broken
 
 _posted = msgspec.json.Decoder(Posted)
 

@@ -236,6 +236,9 @@ class Execution(msgspec.Struct):
     depth: int = 0
     #: what none of its tasks may do, whatever their spec says: the restrictions of its caller
     restrict: dict[str, Any] = {}
+    #: playbooks that came with the request and are called before any in the folder: name → content hash. Where one name
+    #: means several playbooks, it stands behind the folder of the caller
+    calls: dict[str, str] = {}
     #: of a rerun: `execution_id` and `seq` of what it goes on from, and the time `at` which it was asked for
     origin: dict[str, Any] | None = None
     #: what the execution would yield if it ended now, and whether a step that names itself the result said so

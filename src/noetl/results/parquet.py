@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +56,7 @@ def convert(source: Path, content_type: str, columns: Mapping[str, str], count: 
     groups = max(1, source.stat().st_size // _GROUP_BYTES)
     group = max(1, min(60, count // groups // _VECTOR)) * _VECTOR
     packing = f"FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {group}"
-    with _connect(_TO_WRITE, path.parent) as db:
+    with _database(_TO_WRITE, path.parent) as db:
         try:
             db.execute(f"COPY ({rows_of}) TO {literal(str(path))} ({packing})")
         except (duckdb.InvalidInputException, duckdb.OutOfMemoryException):
@@ -89,7 +91,7 @@ def asked(
     import duckdb
 
     try:
-        with _connect(_TO_READ) as db:
+        with _database(_TO_READ, anew=bool(before)) as db:
             if before:
                 db.execute(before)
             described = db.execute(f"SELECT * FROM {source} LIMIT 0").description  # noqa: S608  names, literals
@@ -112,12 +114,59 @@ def _rows(records: list[Any], columns: Mapping[str, Any]) -> list[dict[str, Any]
     return rows
 
 
-def _connect(memory: str, folder: Path | None = None) -> Any:
-    """A database in memory; what it cannot hold goes to a folder, or nowhere."""
+#: databases that nobody uses at the moment, by their limit: to make one takes longer than most of what is asked of it
+_idle: dict[str, list[Any]] = {}
+#: how many of each are kept
+_MOST_IDLE = 2
+
+
+@contextmanager
+def _database(memory: str, folder: Path | None = None, *, anew: bool = False) -> Iterator[Any]:
+    """A database in memory, alone; what it cannot hold goes to a folder, or nowhere. One that is `anew` is not kept."""
+    db, connection = _taken(memory, "" if folder is None else str(folder), anew=anew)
+    sound = False
+    try:
+        # A progress bar would be drawn on stdout.
+        connection.execute("SET enable_progress_bar = false")
+        yield connection
+        sound = True
+    except GeneratorExit:  # enough was read
+        sound = True
+        raise
+    finally:
+        connection.close()
+        idle = _idle.setdefault(memory, [])
+        if sound and not anew and len(idle) < _MOST_IDLE:
+            idle.append(db)
+        else:
+            db.close()
+
+
+def _taken(memory: str, spill: str, *, anew: bool) -> tuple[Any, Any]:
+    """A database, idle or new, and a connection to it."""
     import duckdb
 
-    # One thread, for each has buffers of its own; and no progress bar, which would be drawn on stdout.
-    spill = "" if folder is None else str(folder)
-    db = duckdb.connect(config={"memory_limit": memory, "threads": 1, "temp_directory": spill})
-    db.execute("SET enable_progress_bar = false")
-    return db
+    with suppress(IndexError):
+        while not anew:
+            db = _idle.get(memory, []).pop()
+            connection = db.cursor()
+            try:
+                connection.execute(f"SET temp_directory = {literal(spill)}")
+            except duckdb.Error:  # something was spilled: now its folder cannot be changed
+                connection.close()
+                db.close()
+                continue
+            return db, connection
+    # One thread, for each has buffers of its own; and nothing of a file is remembered, which may be another by then.
+    config: dict[str, Any] = {"memory_limit": memory, "threads": 1, "temp_directory": spill}
+    config["enable_external_file_cache"] = False
+    db = duckdb.connect(config=config)
+    return db, db.cursor()
+
+
+@atexit.register
+def _close() -> None:
+    """DuckDB wants to be closed before the interpreter is torn down."""
+    for idle in _idle.values():
+        while idle:
+            idle.pop().close()

@@ -196,7 +196,7 @@ class PayloadStore:
 
     async def read_small(self, reference: Mapping[str, Any], most: int) -> tuple[Any] | None:
         """The payload if it has no more than so many bytes as compact JSON; of a larger one little is read."""
-        return await asyncio.to_thread(self._read_small, reference, most)
+        return await asyncio.to_thread(self.small, reference, most)
 
     async def rows(self, reference: Mapping[str, Any], start: int, stop: int, auth: Auth = None) -> list[Any]:
         """Some of its rows."""
@@ -231,7 +231,8 @@ class PayloadStore:
         with contextlib.closing(codec.blocks(found.path)) as blocks:
             return next(blocks, b"").lstrip().startswith(b"[")
 
-    def _read_small(self, reference: Mapping[str, Any], most: int) -> tuple[Any] | None:
+    def small(self, reference: Mapping[str, Any], most: int) -> tuple[Any] | None:
+        """The same, for whoever is in a thread already."""
         found = self.find(reference)
         if not self.is_list(found):
             size = 0

@@ -76,12 +76,12 @@ class Catalog:
             known = self._folders[folder] = {}
             for file in files:
                 if file.suffix in _SUFFIXES and file.is_file():
-                    for name in _names_of(file):
+                    for name in names_of(file):
                         known.setdefault(name, file)
         return known
 
 
-def _names_of(file: Path) -> list[str]:
+def names_of(file: Path) -> list[str]:
     """What a playbook is called, looked up without compiling it; a path comes before a name."""
     from noetl.lang.node import MapNode, plain
     from noetl.lang.reader import read

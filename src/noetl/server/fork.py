@@ -146,7 +146,7 @@ def _copied(event: Event, heir: Heir, seq: int, children: dict[str, str]) -> Eve
 def _request(event: Event, heir: Heir, seq: int) -> dict[str, Any]:
     """The request of a rerun: nobody waits for it, and it runs the heir's playbook."""
     # Whoever had called the execution has its answer, or waits for that one.
-    payload = {key: value for key, value in event.payload.items() if key not in ("parent", "depth")}
+    payload = {key: value for key, value in event.payload.items() if key not in ("parent", "depth", "asked")}
     payload["playbook"] = heir.playbook
     payload["name"] = heir.net.playbook.name
     if heir.file is not None:

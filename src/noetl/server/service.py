@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from noetl.engine.outlook import Outlook
+from noetl.engine.react import again, pending, react
 from noetl.engine.react import open as open_execution
-from noetl.engine.react import pending, react
 from noetl.engine.turn import Decision
 from noetl.errors import NoetlError
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
-from noetl.model.orders import Order
+from noetl.model.orders import Order, RunPipeline
 from noetl.model.plans import Planner
 from noetl.model.requests import Due, Open, Request
 from noetl.model.state import Execution
@@ -52,6 +52,8 @@ class Hot:
         self.busy = False
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.next_snapshot = state.seq + SNAPSHOT_EVERY
+        #: given up here: others may go on with it
+        self.lost = False
 
     @property
     def id(self) -> str:
@@ -125,6 +127,15 @@ class Service:
     def load(self, execution_id: str, *, upto: int | None = None) -> Execution:
         """The state that the log yields, at its end or at an earlier event."""
         return state_at(self.log, execution_id, upto=upto)
+
+    def again(self, hot: Hot, order: RunPipeline) -> RunPipeline | None:
+        """An order that a worker has left undone, as it is to be given to another; None: it is no longer wanted."""
+        return again(hot.outlook, hot.state, order, self.clock())
+
+    def recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
+        """What the log has of the order's pipeline."""
+        events = self.log.read(execution_id, after=order.since - 1)
+        return [e for e in events if e.step_run_id == order.step_run_id and e.iteration == order.iteration]
 
     # --- the mailbox -----------------------------------------------------------------------------------------------
 
@@ -205,6 +216,17 @@ class Service:
         if not hot.finished.done():
             hot.finished.set_result(None)
 
+    def let_go(self, hot: Hot) -> None:
+        """Forget an execution that somebody else may go on with."""
+        hot.lost = True
+        self.hot.pop(hot.id, None)
+        self.dispatch.ended(hot)
+
+    async def settle(self) -> None:
+        """Wait until what is being decided is written."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
     def give_up(self, execution_id: str, error: BaseException) -> None:
         """Stop with an execution; what the log has of it stays, and can be gone on with."""
         hot = self.hot.get(execution_id)
@@ -213,6 +235,7 @@ class Service:
 
     def _lose(self, hot: Hot, mail: list[tuple[Happening, asyncio.Future[None] | None]], error: NoetlError) -> None:
         """What was decided could not be written: forget the state, which is ahead of the log now."""
+        hot.lost = True
         self.hot.pop(hot.id, None)
         waiting, hot.mail = [*mail, *hot.mail], []
         for _, done in waiting:

@@ -72,9 +72,13 @@ class MemoryLog(EventLog):
         kept = self._shelf.snapshots.get(execution_id, {})
         return max(((seq, body) for seq, body in kept.items() if upto is None or seq <= upto), default=None)
 
-    def summaries(self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None) -> list[Summary]:
+    def summaries(
+        self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None, before: str | None = None
+    ) -> list[Summary]:
         """See the port."""
-        latest = [self._owned(one) for one in reversed(self._shelf.summaries.values())]
+        names = list(reversed(self._shelf.summaries))
+        names = names[names.index(before) + 1 :] if before in names else names
+        latest = [self._owned(self._shelf.summaries[name]) for name in names]
         latest = [one for one in latest if parent is None or (one.parent or "") == parent]
         return [one for one in latest if not (unfinished and one.status in OVER)][:limit]
 
@@ -88,6 +92,11 @@ class MemoryLog(EventLog):
     def _owned(self, summary: Summary) -> Summary:
         owner = self._shelf.owners.get(summary.execution_id)
         return msgspec.structs.replace(summary, owner=owner, alive=owner in self._shelf.alive)
+
+    @property
+    def me(self) -> str:
+        """See the port."""
+        return self._name
 
     async def claim(self, execution_id: str) -> bool:
         """See the port."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import psycopg
 
 #: of the schema; each change of it is a new number
-VERSION: Final = 1
+VERSION: Final = 4
 NOT_INSTALLED: Final = "the driver for PostgreSQL is not installed; it comes with: pip install 'noetl[postgres]'"
 #: only one process at a time makes tables: "NoET"
 _MAKING: Final = 0x4E6F4554
@@ -31,26 +31,37 @@ def connect(url: str) -> psycopg.Connection[Any]:
 
 
 def prepare(connection: psycopg.Connection[Any]) -> None:
-    """Make the tables if they are not there; those of a later version are refused."""
+    """Bring the tables to this version, one version at a time; those of a later one are refused.
+
+    Others may be running executions meanwhile: a version adds, and takes nothing from those who know only the one before.
+    """
     import psycopg
 
     try:
-        with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
-            connection.execute("CREATE SCHEMA IF NOT EXISTS noetl")
-            connection.execute("CREATE TABLE IF NOT EXISTS noetl.version (version int NOT NULL)")
-            found = connection.execute("SELECT max(version) FROM noetl.version").fetchone()
-            version = found[0] if found is not None else None
-            if version is None:
-                connection.execute(schema("postgres").encode())
-                connection.execute("INSERT INTO noetl.version VALUES (%s)", (VERSION,))
-            elif version > VERSION:
-                raise StoreFailed(
-                    f"the database was written by a later version of NoETL (its schema is {version}, this one knows "
-                    f"{VERSION}): use that version, or another database"
-                )
+        while _one_version_on(connection):
+            pass
     except psycopg.Error as error:
         raise explained(error) from error
+
+
+def _one_version_on(connection: psycopg.Connection[Any]) -> bool:
+    """Make what the next version has; whether there was one. All of it or nothing, and by one process."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
+        connection.execute("CREATE SCHEMA IF NOT EXISTS noetl")
+        connection.execute("CREATE TABLE IF NOT EXISTS noetl.version (version int NOT NULL)")
+        found = connection.execute("SELECT max(version) FROM noetl.version").fetchone()
+        version: int = found[0] if found is not None and found[0] is not None else 0
+        if version > VERSION:
+            raise StoreFailed(
+                f"the database was written by a later version of NoETL (its schema is {version}, this one knows "
+                f"{VERSION}): use that version, or another database"
+            )
+        if version == VERSION:
+            return False
+        connection.execute(schema("postgres", version + 1).encode())
+        connection.execute("INSERT INTO noetl.version VALUES (%s)", (version + 1,))
+        return True
 
 
 def explained(error: Exception) -> StoreFailed:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event as Flag
 from threading import Thread, get_ident
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from noetl.ports import StoreFailed
 from noetl.stores.desk import Job
@@ -26,15 +26,14 @@ if TYPE_CHECKING:
     import psycopg
 
 _SQL = queries("postgres")
-#: seconds that an owner is believed to live without a sign of it
-LEASE_S: Final = 10.0
 
 
 class PostgresLog(SqlLog):
     """An `EventLog`; an append survives what the database survives."""
 
-    def __init__(self, url: str, *, lease_s: float = LEASE_S) -> None:
+    def __init__(self, url: str, *, lease_s: float = 10.0) -> None:
         self._url = url
+        #: how long an owner is believed to live without a sign of it
         self._lease_s = lease_s
         self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(6)}"
         self._readers: dict[int, psycopg.Connection[Any]] = {}
@@ -54,7 +53,9 @@ class PostgresLog(SqlLog):
     def _rows(self, name: str, *params: Any) -> list[tuple[Any, ...]]:
         import psycopg
 
-        given: Any = {"limit": params[0], "parent": params[1]} if name in ("summaries", "unfinished") else params
+        given: Any = params
+        if name in ("summaries", "unfinished"):
+            given = dict(zip(("limit", "parent", "before"), params, strict=True))
         again = True
         while True:
             try:
@@ -84,7 +85,7 @@ class PostgresLog(SqlLog):
         return {row[0] for row in self._rows("alive", wanted)} if wanted else set()
 
     @property
-    def _me(self) -> str:
+    def me(self) -> str:
         return self._name
 
     def _live(self) -> None:
@@ -100,6 +101,25 @@ class PostgresLog(SqlLog):
             connection = connection if connection is not None and not connection.closed else connect(self._url)
             connection.execute(_SQL["resign"], (self._name,))
             connection.close()
+
+    # --- executions that nobody has in memory (see `server.dormitory.Beds`) ------------------------------------------------
+
+    async def lay_down(self, sleepers: list[tuple[str, float | None]]) -> None:
+        """Keep executions with the times at which they are due, and own them no longer."""
+        names, times = [one[0] for one in sleepers], [one[1] for one in sleepers]
+
+        def write(connection: psycopg.Connection[Any]) -> None:
+            connection.execute(_SQL["lay_down"], (names, times, self._name))
+
+        await self._desk.ask(write)
+
+    def to_wake(self, ahead_s: float, most: int) -> list[str]:
+        """Those that are due within so many seconds, and those that somebody asks something of."""
+        return [row[0] for row in self._rows("to_wake", ahead_s, most)]
+
+    def left_behind(self, most: int) -> list[str]:
+        """Executions that are under way and that no other process minds."""
+        return [row[0] for row in self._rows("left_behind", self._name, most)]
 
     # --- checking (see `verify`) -------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ def queries(dialect: str) -> dict[str, str]:
     return {name: sql.strip().rstrip(";") for name, sql in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def schema(dialect: str) -> str:
-    """The statements that make the tables."""
-    return _text(dialect, "schema")
+def schema(dialect: str, version: int = 1) -> str:
+    """The statements that make the tables, or what a later version has more than the one before."""
+    return _text(dialect, "schema" if version == 1 else f"schema-{version}")
 
 
 def _text(dialect: str, name: str) -> str:

@@ -61,7 +61,7 @@ class SqliteLog(SqlLog):
         return {owner for owner in owners if self._owners.alive(owner)}
 
     @property
-    def _me(self) -> str:
+    def me(self) -> str:
         return self._owners.id
 
     def collect(self) -> list[tuple[int, str, bytes]]:

@@ -48,7 +48,7 @@ class SqlLog(EventLog):
         raise NotImplementedError
 
     @property
-    def _me(self) -> str:
+    def me(self) -> str:
         """The owner that this process is."""
         raise NotImplementedError
 
@@ -80,9 +80,11 @@ class SqlLog(EventLog):
 
     # --- summaries and owners ----------------------------------------------------------------------------------------
 
-    def summaries(self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None) -> list[Summary]:
+    def summaries(
+        self, *, limit: int = 50, unfinished: bool = False, parent: str | None = None, before: str | None = None
+    ) -> list[Summary]:
         """See the port; the latest is the one that was requested last."""
-        return self._summaries(self._rows("unfinished" if unfinished else "summaries", limit, parent))
+        return self._summaries(self._rows("unfinished" if unfinished else "summaries", limit, parent, before))
 
     def summary(self, execution_id: str) -> Summary | None:
         """See the port."""
@@ -125,7 +127,7 @@ class SqlLog(EventLog):
 
     def collect(self) -> list[tuple[int, str, bytes]]:
         """See the port."""
-        new = [(row[0], row[1], row[2]) for row in self._rows("requests", self._me) if row[0] not in self._handed]
+        new = [(row[0], row[1], row[2]) for row in self._rows("requests", self.me) if row[0] not in self._handed]
         self._handed.update(row[0] for row in new)
         return new
 

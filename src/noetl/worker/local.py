@@ -12,14 +12,12 @@ from noetl.model.net import Net
 from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.redaction import Redactor
 from noetl.model.state import Execution, parse_label
+from noetl.model.wire import Key
 from noetl.pipeline.frame import Moment
-from noetl.ports import EventLog
-from noetl.worker.redacting import redacted
+from noetl.worker.redacting import all_redacted
 from noetl.worker.runner import Runner
 from noetl.worker.surroundings import Tools
 from noetl.worker.world import LocalWorld
-
-Key = tuple[str, str, int | str | None]
 
 
 class Running(Protocol):
@@ -39,16 +37,22 @@ class Running(Protocol):
 class Office(Protocol):
     """Who gives the orders and hears the reports."""
 
-    async def report(self, execution_id: str, facts: list[Fact]) -> None:
-        """Hear facts; returns when they are durable."""
+    async def report(self, execution_id: str, facts: list[Fact], *, last: bool) -> None:
+        """Hear facts; returns when they are durable. Nothing comes behind the `last` of a pipeline."""
 
     def post(self, execution_id: str, facts: list[Fact]) -> None:
-        """The same, without waiting."""
+        """Hear the last facts of a pipeline, without anybody waiting for it."""
+
+    def done(self, key: Key) -> None:
+        """Hear that a pipeline is not under way here any more, whatever it has said."""
+
+    def recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
+        """What the log has of an order's pipeline."""
 
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
 
-    def broken(self, execution_id: str, error: BaseException) -> None:
+    def broken(self, key: Key, error: BaseException) -> None:
         """Hear that a pipeline broke in a way that no report tells."""
 
 
@@ -57,14 +61,12 @@ class Workshop:
 
     def __init__(
         self,
-        log: EventLog,
         tools: Tools,
         world: Callable[[Running], LocalWorld],
         *,
         clock: Callable[[], float],
         moment: Callable[[], Moment],
     ) -> None:
-        self.log = log
         self.tools = tools
         self.make_world = world
         self.clock = clock
@@ -121,9 +123,10 @@ class Workshop:
         runner = Runner(order, hot.net.steps[order.step], hot.net.playbook, around, world)
         try:
             if runner.sprint():
+                self.office.done(key)
                 return
         except Exception as error:  # noqa: BLE001  as of a pipeline that breaks later: nobody may wait for ever
-            self._broken(hot.id, error)
+            self._broken(key, error)
             return
         task = asyncio.ensure_future(runner.run())
         self.tasks.setdefault(hot.id, {})[key] = task
@@ -139,14 +142,16 @@ class Workshop:
         if following is not None and not done.cancelled() and key[0] in self.worlds:
             self.run(*following)
         if not done.cancelled() and (error := done.exception()) is not None:
-            self._broken(key[0], error)
+            self._broken(key, error)
+        else:
+            self.office.done(key)
 
-    def _broken(self, execution_id: str, error: BaseException) -> None:
+    def _broken(self, key: Key, error: BaseException) -> None:
         """Tell of a pipeline that broke; not in the words of an exception that knows a secret."""
-        world, said = self.worlds.get(execution_id), str(error)
+        world, said = self.worlds.get(key[0]), str(error)
         if world is not None and world.keychain.redactor.text(said) != said:
             error = NoetlError(f"{type(error).__name__}: {world.keychain.redactor.text(said)}")
-        self.office.broken(execution_id, error)
+        self.office.broken(key, error)
 
     def stop(self, execution_id: str, order: StopPipelines) -> None:
         """End pipelines."""
@@ -154,6 +159,12 @@ class Workshop:
         for key, task in list(self.tasks.get(execution_id, {}).items()):
             if key[1] == order.step_run_id and parse_label(key[2])[: len(path)] == path:
                 task.cancel()
+
+    async def stopped(self, key: Key) -> None:
+        """Wait until a pipeline that was told to end has put its tools away."""
+        task = self.tasks.get(key[0], {}).get(key)
+        if task is not None:
+            await asyncio.wait([task])
 
     def _later(self, awaitable: Awaitable[Any]) -> None:
         task = asyncio.ensure_future(awaitable)
@@ -190,16 +201,15 @@ class _Around:
     async def sleep_until(self, when: float) -> None:
         await asyncio.sleep(max(0.0, when - self.shop.clock()))
 
-    async def report(self, facts: list[Fact]) -> None:
-        await self.shop.office.report(self.execution_id, self._clean(facts))
+    async def report(self, facts: list[Fact], *, last: bool) -> None:
+        await self.shop.office.report(self.execution_id, self._clean(facts), last=last)
 
     def post(self, facts: list[Fact]) -> None:
         self.shop.office.post(self.execution_id, self._clean(facts))
 
     def _clean(self, facts: list[Fact]) -> list[Fact]:
         """The one place where facts leave: nothing secret leaves with them."""
-        return [redacted(fact, self.redactor) for fact in facts] if self.redactor else facts
+        return all_redacted(facts, self.redactor)
 
     def recorded(self, order: RunPipeline) -> list[Event]:
-        events = self.shop.log.read(self.execution_id, after=order.since - 1)
-        return [e for e in events if e.step_run_id == order.step_run_id and e.iteration == order.iteration]
+        return self.shop.office.recorded(self.execution_id, order)

@@ -110,7 +110,7 @@ class Runner:
             if isinstance(move, RunTask) and self.around.paused():
                 break  # it is ordered anew when that is over, and goes on behind what it has reported
             self.move = self._told(await self._sleep(move) if isinstance(move, Sleep) else await self._task(move))
-        await self._report()
+        await self._report(last=True)
 
     def _told(self, move: Move | None) -> Move | None:
         if move is not None:
@@ -269,10 +269,10 @@ class Runner:
         await self._look_up()
         return machine.conclude(self.frame, output, self.around.moment(), recorded)
 
-    async def _report(self) -> None:
+    async def _report(self, *, last: bool = False) -> None:
         facts, self.waiting = self.waiting, []
         if facts:
-            await self.around.report([await self.keeper.written_down(fact) for fact in facts])
+            await self.around.report([await self.keeper.written_down(fact) for fact in facts], last=last)
 
     async def _progress(self, said: Mapping[str, Any]) -> None:
         self.frame.progress = dict(said)
@@ -339,5 +339,5 @@ class Runner:
                 wait["child"]["restrict"] = forbidden
         if not again:
             self.waiting.append(facts.started_fact(self.frame, {"wait": wait}))
-        await self._report()
+        await self._report(last=True)
         return None

@@ -37,8 +37,8 @@ class Surroundings(Protocol):
     async def sleep_until(self, when: float) -> None:
         """Sleep until a time in seconds since the epoch."""
 
-    async def report(self, facts: list[Fact]) -> None:
-        """Hand over facts; returns when they are durable."""
+    async def report(self, facts: list[Fact], *, last: bool) -> None:
+        """Hand over facts; returns when they are durable. Nothing comes behind the `last`."""
 
     def post(self, facts: list[Fact]) -> None:
         """Hand over facts, without waiting."""

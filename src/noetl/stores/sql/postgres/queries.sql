@@ -23,7 +23,8 @@ SELECT seq, body, hash FROM noetl.event WHERE execution_id = %s AND seq >= %s OR
 -- name: summaries
 SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
 FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id)
-WHERE %(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END)
+WHERE (%(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END))
+    AND number < coalesce((SELECT number FROM noetl.execution WHERE execution_id = %(before)s), 9223372036854775807)
 ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: unfinished
@@ -31,6 +32,7 @@ SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, pare
 FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id)
 WHERE NOT over
     AND (%(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END))
+    AND number < coalesce((SELECT number FROM noetl.execution WHERE execution_id = %(before)s), 9223372036854775807)
 ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: summaries_between
@@ -54,7 +56,9 @@ SELECT owner FROM noetl.owner WHERE owner = ANY(%s) AND until > clock_timestamp(
 
 -- name: own
 -- nothing comes back if somebody else who lives owns it
-INSERT INTO noetl.ownership AS o (execution_id, owner) VALUES (%s, %s)
+WITH given (execution_id, owner) AS (VALUES (%s, %s)),
+    awake AS (DELETE FROM noetl.dormant d USING given WHERE d.execution_id = given.execution_id)
+INSERT INTO noetl.ownership AS o (execution_id, owner) SELECT execution_id, owner FROM given
 ON CONFLICT (execution_id) DO UPDATE SET owner = excluded.owner
 WHERE o.owner = excluded.owner
     OR NOT EXISTS (SELECT 1 FROM noetl.owner w WHERE w.owner = o.owner AND w.until > clock_timestamp())
@@ -98,3 +102,64 @@ INSERT INTO noetl.line (execution_id, body) VALUES (%s, %s);
 
 -- name: lines
 SELECT number, body FROM noetl.line WHERE execution_id = %s AND number > %s ORDER BY number;
+
+-- name: renew_worker
+-- nothing comes back if it was given up
+INSERT INTO noetl.worker AS w (worker, until, about) VALUES (%s, clock_timestamp() + %s * interval '1 second', %s)
+ON CONFLICT (worker) DO UPDATE SET until = excluded.until, about = excluded.about WHERE NOT w.given_up
+RETURNING 1;
+
+-- name: known_worker
+SELECT 1 FROM noetl.worker WHERE worker = %s AND NOT given_up;
+
+-- name: give_up_workers
+UPDATE noetl.worker SET given_up = true WHERE NOT given_up AND until < clock_timestamp();
+
+-- name: given_up_workers
+SELECT worker FROM noetl.worker WHERE given_up AND until > clock_timestamp() - %s * interval '1 second';
+
+-- name: forget_workers
+DELETE FROM noetl.worker WHERE given_up AND until < clock_timestamp() - interval '1 day';
+
+-- name: workers
+SELECT worker, until, about FROM noetl.worker WHERE NOT given_up AND until > clock_timestamp() ORDER BY worker;
+
+-- name: held
+SELECT execution_id, step_run_id, iteration, fence, worker, tries FROM noetl.held WHERE execution_id = %s;
+
+-- name: keep_held
+INSERT INTO noetl.held (execution_id, step_run_id, iteration, fence, worker, tries)
+SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::int[])
+ON CONFLICT (execution_id, step_run_id, iteration)
+DO UPDATE SET fence = excluded.fence, worker = excluded.worker, tries = excluded.tries;
+
+-- name: forget_held
+DELETE FROM noetl.held h USING unnest(%s::text[], %s::text[], %s::text[], %s::text[])
+    AS o (execution_id, step_run_id, iteration, fence)
+WHERE h.execution_id = o.execution_id AND h.step_run_id = o.step_run_id AND h.iteration = o.iteration
+    AND h.fence = o.fence;
+
+-- name: lay_down
+-- only those that are still their owner's to lay down
+WITH laid AS (
+    INSERT INTO noetl.dormant (execution_id, due)
+    SELECT u.execution_id, to_timestamp(u.due) FROM unnest(%s::text[], %s::float8[]) AS u (execution_id, due)
+    JOIN noetl.ownership o ON o.execution_id = u.execution_id AND o.owner = %s
+    ON CONFLICT (execution_id) DO UPDATE SET due = excluded.due
+    RETURNING execution_id
+)
+DELETE FROM noetl.ownership o USING laid WHERE o.execution_id = laid.execution_id;
+
+-- name: to_wake
+SELECT execution_id FROM noetl.dormant WHERE due <= clock_timestamp() + %s * interval '1 second'
+UNION
+SELECT execution_id FROM noetl.dormant JOIN noetl.inbox USING (execution_id)
+LIMIT %s;
+
+-- name: left_behind
+-- unfinished, and owned by nobody who lives, or by the one who asks
+SELECT execution_id FROM noetl.execution e LEFT JOIN noetl.ownership o USING (execution_id)
+WHERE NOT over AND NOT EXISTS (SELECT 1 FROM noetl.dormant d WHERE d.execution_id = e.execution_id)
+    AND (o.owner IS NULL OR o.owner = %s OR NOT EXISTS (
+        SELECT 1 FROM noetl.owner w WHERE w.owner = o.owner AND w.until > clock_timestamp()))
+ORDER BY number LIMIT %s;

@@ -25,17 +25,19 @@ UPDATE execution SET over = 1 WHERE execution_id = ?;
 -- name: summaries
 SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
 FROM execution LEFT JOIN ownership USING (execution_id)
-WHERE ?2 IS NULL OR (
+WHERE (?2 IS NULL OR (
     coalesce(parent, '') = ?2
     -- a child is requested after its parent
     AND number > coalesce((SELECT number FROM execution WHERE execution_id = ?2), 0)
-)
+))
+AND number < coalesce((SELECT number FROM execution WHERE execution_id = ?3), 9223372036854775807)
 ORDER BY number DESC LIMIT ?1;
 
 -- name: unfinished
 SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
 FROM execution INDEXED BY unfinished LEFT JOIN ownership USING (execution_id)
 WHERE over = 0 AND (?2 IS NULL OR coalesce(parent, '') = ?2)
+AND number < coalesce((SELECT number FROM execution WHERE execution_id = ?3), 9223372036854775807)
 ORDER BY number DESC LIMIT ?1;
 
 -- name: summaries_between

@@ -1,0 +1,103 @@
+"""noetl worker: runs the pipelines that servers hand out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noetl.cli.daemons import Daemons, verbs
+from noetl.cli.printing import note
+from noetl.errors import UsageError
+
+if TYPE_CHECKING:
+    from noetl.config import Settings
+    from noetl.outpost import Outpost
+
+_SERVER = "http://127.0.0.1:8090"
+
+
+@click.group(invoke_without_command=True)
+@click.option("--pool", "pools", multiple=True, metavar="NAME", help="Run steps of this pool; may be repeated.")
+@click.option("--slots", default=8, show_default=True, type=click.IntRange(1, 1000), help="Pipelines at once.")
+@click.option(
+    "--grace", default=30.0, show_default=True, metavar="SECONDS", help="What pipelines get to end at SIGTERM."
+)
+@click.pass_context
+def command(context: click.Context, *, pools: tuple[str, ...], slots: int, grace: float) -> None:
+    """Run pipelines for the servers that --server or NOETL_SERVER name (http://127.0.0.1:8090 if none is named).
+
+    It has no port and needs no database; credentials are looked up where it runs. Ctrl-C or SIGTERM: it takes nothing more,
+    finishes what it has or gives it back, and ends.
+    """
+    if context.invoked_subcommand is not None:
+        chosen = [word for pool in pools for word in ("--pool", pool)]
+        context.obj = [*chosen, "--slots", str(slots), "--grace", str(grace)]
+        return
+    from noetl.cli.where import servers
+    from noetl.config import settings
+
+    asyncio.run(_work(settings(), servers() or (_SERVER,), pools or ("default",), slots, grace))
+
+
+_daemons = Daemons("worker")
+verbs(command, _daemons)
+
+
+@command.command("drain")
+def drain() -> None:
+    """Let all workers that were started here finish what they have, and end."""
+    _daemons.stop(wait_s=None)
+
+
+@command.command("scale")
+@click.argument("number", type=click.IntRange(0, 1000))
+@click.pass_obj
+def scale(arguments: list[str], number: int) -> None:
+    """Have so many workers run in the background: more are started, or some are drained."""
+    _daemons.scale(number, arguments)
+
+
+async def _work(found: Settings, urls: tuple[str, ...], pools: tuple[str, ...], slots: int, grace: float) -> None:
+    from noetl.bus.opening import open_bus
+    from noetl.outpost import Outpost
+
+    token = found.token.reveal() if found.token is not None else None
+    bus = open_bus(found) if found.bus is not None else None
+    if not found.polls and bus is None:
+        raise UsageError("NOETL_POLL is off and NOETL_BUS names no NATS: this worker would never hear of any work")
+    async with Outpost(found, urls, token=token, pools=pools, slots=slots, bus=bus, polls=found.polls) as outpost:
+        note(f"worker {outpost.depot.name} of {', '.join(pools)}: {slots} slots, servers {', '.join(urls)}")
+        working = asyncio.ensure_future(outpost.run())
+        await _until_told(outpost, working, grace)
+    note("ended")
+
+
+async def _until_told(outpost: Outpost, working: asyncio.Future[None], grace: float) -> None:
+    """Work until a signal comes, then drain; a second one ends it at once."""
+    wanted, now, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+    def ask() -> None:
+        (now if wanted.is_set() else wanted).set()
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, ask)
+    waiting = asyncio.ensure_future(wanted.wait())
+    ends: list[asyncio.Future[Any]] = [working, waiting]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if working.done() and working.exception() is not None:
+        working.result()
+    note(f"finishing what is under way, for {grace:g} s at most")
+    draining = asyncio.ensure_future(outpost.drain(grace))
+    ends = [draining, asyncio.ensure_future(now.wait())]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    if not draining.done():
+        outpost.kill()
+        draining.cancel()
+    working.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await working

@@ -1,0 +1,216 @@
+"""Outpost: a worker process, put together. It has no port and never reads the log: servers give it what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from noetl.config import Settings
+from noetl.errors import NoetlError
+from noetl.model.net import Net
+from noetl.model.output import Failure
+from noetl.model.wire import Holding, Reply
+from noetl.pipeline.frame import Moment
+from noetl.ports import Call, Line, Source
+from noetl.results.opening import open_payloads
+from noetl.secrets.household import Keychains, open_store, stored
+from noetl.server.catalog import Catalog
+from noetl.server.office import Nature
+from noetl.tools.registry import Kinds
+from noetl.worker.depot import Depot
+from noetl.worker.drafts import sweep
+from noetl.worker.link import Link
+from noetl.worker.local import Running, Workshop
+from noetl.worker.pulse import Pulse
+from noetl.worker.world import LocalWorld
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from noetl.cluster_ports import Bus
+
+
+class Outpost:
+    """A worker: a workshop whose office is servers elsewhere."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        urls: Sequence[str],
+        *,
+        token: str | None = None,
+        pools: Sequence[str] = ("default",),
+        slots: int = 8,
+        bus: Bus | None = None,
+        polls: bool = True,
+    ) -> None:
+        self._settings, self._nature, self._kinds = settings, Nature(), Kinds()
+        self._urls, self._token = list(urls), token
+        clock, new_id = self._nature.clock, self._nature.new_id
+        credentials = open_store(settings, clock)
+        self._results = open_payloads(settings, lambda name: stored(credentials, name), clock)
+        self._keychains = Keychains(settings, clock=clock, new_id=new_id)
+        self._catalog = Catalog(self._kinds)
+        self.shop = Workshop(self._kinds, self._world, clock=clock, moment=self._moment)
+        self._session: aiohttp.ClientSession | None = None
+        links = [Link(url, token, self._web) for url in urls]
+        self.depot = Depot(
+            links, self.shop, self._net, self._child_id, name=_new_name(), pools=pools, slots=slots
+        )  # fmt: skip
+        self.shop.office = self.depot
+        self.depot.on_lost = self._doubt
+        self.depot.check = self._check
+        self._bus, self._polls = bus, polls
+        self._pulse: Pulse | None = None
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        import aiohttp
+
+        sweep(self._results.drafts)
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), auto_decompress=True)
+        self._pulse = Pulse(
+            self._urls, self._token, self._settings.worker_lease_s, self._holding, self._felt, self._missed
+        )
+        self._pulse.start()
+        for link, outbox in self.depot.outboxes.items():
+            self._tasks.append(asyncio.create_task(outbox.run()))
+            if self._polls:
+                self._tasks.append(asyncio.create_task(self.depot.poll(link)))
+        if self._bus is not None:
+            await self._bus.open()
+            self._bus.listen(self.depot.name, self._told)
+            self._tasks.append(asyncio.create_task(self._follow_hints(self._bus)))
+        return self
+
+    async def run(self) -> None:
+        """Work until it is drained. Refused: no server wants this worker."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+
+    async def drain(self, grace_s: float) -> None:
+        """Finish what is under way, or give it back."""
+        await self.depot.drain(grace_s)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.shop.close()
+        if self._pulse is not None:
+            await asyncio.to_thread(self._pulse.stop)
+        if self._bus is not None:
+            await self._bus.close()
+        await self._keychains.close()
+        self._results.close()
+        if self._session is not None:
+            await self._session.close()
+
+    def kill(self) -> None:
+        """End the processes that tools started, at once."""
+        for world in self.shop.worlds.values():
+            world.kill()
+
+    # --- hints -------------------------------------------------------------------------------------------------------
+
+    async def _follow_hints(self, bus: Bus) -> None:
+        """Ask whichever server says that it has work; a hint may be old, doubled or lost."""
+        links = {link.url: link for link in self.depot.links}
+        while not self.depot.draining:
+            if not self.depot.room:
+                await asyncio.sleep(0.005)
+                continue
+            with contextlib.suppress(NoetlError):
+                hints = await bus.next(self.depot.pools, min(16, self.depot.room), 5.0)
+                for url in {hint.body.decode("utf-8", "replace") for hint in hints}:
+                    await asyncio.gather(*(self.depot.ask(link) for link in self._meant(links, url)))
+                for hint in hints:
+                    await hint.ack()
+
+    def _meant(self, links: dict[str, Link], url: str) -> list[Link]:
+        """The server that a hint names; a worker may know it under another name, then all are asked."""
+        return [links[url]] if url in links else list(links.values())
+
+    def _told(self, body: bytes) -> None:
+        for link in self._meant({link.url: link for link in self.depot.links}, body.decode("utf-8", "replace")):
+            self._tasks.append(asyncio.ensure_future(self.depot.ask(link)))
+
+    # --- pulse -------------------------------------------------------------------------------------------------------
+
+    def _holding(self) -> Holding:
+        about = {"pools": self.depot.pools, "slots": self.depot.slots, "host": socket.gethostname(), "pid": os.getpid(),
+                 "running": len(self.depot.held), "draining": self.depot.draining}  # fmt: skip
+        return Holding(self.depot.name, self.depot.holding(), self._settings.worker_lease_s / 3, about)
+
+    def _felt(self, url: str, reply: Reply) -> None:
+        if reply.lost:
+            self._missed()
+            return
+        link = next(link for link in self.depot.links if link.url == url.rstrip("/"))
+        self.depot.heard(link, reply)
+
+    def _doubt(self) -> None:
+        """A server does not know this worker: the next beat tells whether it was given up, or is only new there."""
+        if self._pulse is not None:
+            self._pulse.beat()
+
+    def _missed(self) -> None:
+        """This worker is taken for dead: what it has is others' by now."""
+        self.depot.lose(_new_name())
+        if self._bus is not None:
+            self._bus.listen(self.depot.name, self._told)
+        self._doubt()
+
+    async def _check(self, execution_id: str, net: Net, source: Source, workload: dict[str, Any]) -> Failure | None:
+        """Why an execution cannot begin: a credential that it needs is not there."""
+        problem = await self._keychains.check(execution_id, net, source, workload)
+        self._keychains.forget(execution_id)
+        return problem
+
+    # --- what the workshop needs -------------------------------------------------------------------------------------
+
+    def _web(self) -> aiohttp.ClientSession:
+        assert self._session is not None
+        return self._session
+
+    def _child_id(self) -> str:
+        return self._nature.new_execution_id(self._nature.clock())
+
+    def _net(self, source: Source, plans: Sequence[dict[str, Any]]) -> Net:
+        net = self._catalog.net(source)
+        if net is None:
+            raise NoetlError(f"the playbook {source.file} cannot be read by this worker: is it of an older version?")
+        return self._catalog.grown(net, plans)
+
+    def _world(self, running: Running) -> LocalWorld:
+        state = running.state
+        folder = Path(state.file or ".").absolute().parent
+        keychain = self._keychains.of(running.id, running.net.playbook, state.workload, folder)
+        seen, hidden = self._keychains.environment, [self._settings.home]
+        return LocalWorld(
+            folder, seen, self._log_line, self._results, keychain, hidden=hidden, restrict=state.restrict
+        )  # fmt: skip
+
+    def _log_line(self, call: Call, stream: str, text: str) -> None:
+        stamp = datetime.fromtimestamp(self._nature.clock(), UTC).isoformat(timespec="milliseconds")
+        self.depot.write(call.execution_id, Line(stamp, call.step, call.task, call.iteration, stream, text))
+
+    def _moment(self) -> Moment:
+        return Moment(self._nature.clock(), self._nature.new_id, self._nature.chance())
+
+
+def _new_name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"

@@ -1,0 +1,348 @@
+"""Board: the pipelines of this server's executions that workers elsewhere are to run, and who has which.
+
+A worker holds a pipeline by a fence. It is believed to live until a registry says otherwise; then what it had is offered
+again, under another fence, and what it still says of that is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from noetl.errors import TemplateError
+from noetl.expr.assign import render
+from noetl.model.orders import RunPipeline, StopPipelines
+from noetl.model.output import failure
+from noetl.model.requests import Broken
+from noetl.model.state import parse_label
+from noetl.model.wire import Answer, Assignment, Brief, Held, Key, Message, Question, Report
+from noetl.server.service import Hot, Service
+
+#: the pool of steps that name none
+DEFAULT_POOL = "default"
+#: so often a pipeline is given out until it is taken for the cause of its workers' deaths
+MOST_TRIES = 5
+
+
+class Offer:
+    """A pipeline that is to be run, or is being run by a worker."""
+
+    __slots__ = ("fence", "hot", "key", "next", "order", "pool", "priority", "since", "tries", "worker")
+
+    def __init__(self, hot: Hot, key: Key, order: RunPipeline) -> None:
+        self.hot, self.key, self.order = hot, key, order
+        self.pool = str(_wish(hot, order, "pool") or DEFAULT_POOL)
+        self.priority = int(_wish(hot, order, "priority") or 0)
+        self.worker: str | None = None
+        self.fence = ""
+        self.tries = 0
+        #: when it was given out
+        self.since = 0.0
+        #: what has been ordered while it was under way
+        self.next: RunPipeline | None = None
+
+
+def _wish(hot: Hot, order: RunPipeline, key: str) -> Any:
+    """What a step's spec says of where and when it is to run; what cannot be told is not heeded."""
+    layer = hot.net.steps[order.step].spec.get(key)
+    try:
+        return render(layer.value, order.scopes) if layer is not None else None
+    except TemplateError:
+        return None
+
+
+class Worker:
+    """A worker that has asked for something."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pools: list[str] = []
+        self.room = 0
+        self.held: dict[Key, Offer] = {}
+        self.stops: list[Key] = []
+        self.ended: list[str] = []
+        #: set when there is something for it, while it waits
+        self.bell: asyncio.Future[None] | None = None
+
+    @property
+    def has_mail(self) -> bool:
+        """Whether it should hear of something that is no work."""
+        return bool(self.stops or self.ended)
+
+    def ring(self) -> bool:
+        """Wake it, if it waits; whether it did."""
+        if self.bell is None or self.bell.done():
+            return False
+        self.bell.set_result(None)
+        return True
+
+
+def _to_nobody(_whom: str) -> None:
+    """Where nobody listens, whoever waits for something asks by itself."""
+
+
+class Board:
+    """The crew of a server: workers elsewhere."""
+
+    def __init__(self, clock: Callable[[], float], hint: Callable[[str], None] | None = None) -> None:
+        self.service: Service
+        self._clock = clock
+        #: says, wherever workers listen, that there is work in a pool
+        self.hint = hint or _to_nobody
+        self._me = secrets.token_hex(4)
+        self._numbers = itertools.count(1)
+        self.workers: dict[str, Worker] = {}
+        self._offers: dict[str, dict[Key, Offer]] = {}
+        self._ready: dict[str, list[tuple[int, int, Offer]]] = {}
+        #: executions → workers that know of them
+        self._knowing: dict[str, set[str]] = {}
+        #: what was held when this server took an execution over
+        self._inherited: dict[Key, Held] = {}
+        self._questions: dict[int, Question] = {}
+        self._asked: dict[int, asyncio.Future[dict[str, Any] | None]] = {}
+        #: called with what workers were told of and is no work
+        self.tell: Callable[[str], None] = _to_nobody
+
+    # --- the crew (see `errands.Crew`) -------------------------------------------------------------------------------
+
+    def inherit(self, key: Key, held: Held) -> None:
+        """Know, before an execution is taken over, that a worker has one of its pipelines."""
+        self._inherited.setdefault(key, held)
+
+    def forget_heirs(self, execution_id: str) -> None:
+        """An execution has been taken over: what workers have beyond what is to be run is over."""
+        for key in [one for one in self._inherited if one[0] == execution_id]:
+            held = self._inherited.pop(key)
+            if held.worker is not None:
+                self._stop_at(self._worker(held.worker), key)
+
+    def run(self, hot: Hot, order: RunPipeline) -> None:
+        """Offer a pipeline."""
+        key = (hot.id, order.step_run_id, order.iteration)
+        held = self._inherited.pop(key, None)
+        mine = self._offers.setdefault(hot.id, {})
+        offer = mine.get(key)
+        if offer is not None and offer.worker is not None:
+            # A task may be answered, and a pause may end, before the worker has put its tools away.
+            if offer.next is None or order.answer is not None:
+                offer.next = order
+            return
+        if hot.state.paused and order.answer is None and order.gather is None:
+            return
+        offer = mine[key] = Offer(hot, key, order)
+        if held is not None and held.worker is not None:
+            self._assign(offer, self._worker(held.worker), held.fence)
+            offer.tries = held.tries
+        else:
+            self._offer(offer)
+
+    def stop(self, execution_id: str, order: StopPipelines) -> None:
+        """End pipelines, wherever they are."""
+        path = parse_label(order.iteration)
+        for key in list(self._offers.get(execution_id, ())):
+            if key[1] == order.step_run_id and parse_label(key[2])[: len(path)] == path:
+                self._withdraw(key)
+
+    def ended(self, hot: Hot) -> None:
+        """Nothing of an execution is to go on; one that was lost may, with whoever takes it over."""
+        if hot.lost:
+            self._leave(hot.id)
+            return
+        for key in list(self._offers.get(hot.id, ())):
+            self._withdraw(key)
+        for name in self._knowing.pop(hot.id, ()):
+            worker = self.workers.get(name)
+            if worker is not None:
+                worker.ended.append(hot.id)
+                self._notify(worker)
+
+    def _leave(self, execution_id: str) -> None:
+        """Remember who has what, should the execution come back here."""
+        for key in list(self._offers.get(execution_id, ())):
+            offer = self._forget(key)
+            if offer is not None and offer.worker is not None:
+                self._inherited[key] = Held(*key, offer.fence, offer.worker, offer.tries)
+
+    def _withdraw(self, key: Key) -> None:
+        offer = self._forget(key)
+        if offer is not None and offer.worker is not None:
+            self._stop_at(self._worker(offer.worker), key)
+
+    def _stop_at(self, worker: Worker, key: Key) -> None:
+        worker.stops.append(key)
+        self._notify(worker)
+
+    def _notify(self, worker: Worker) -> None:
+        if not worker.ring():
+            self.tell(worker.name)
+
+    # --- workers -----------------------------------------------------------------------------------------------------
+
+    def _worker(self, name: str) -> Worker:
+        return self.workers.setdefault(name, Worker(name))
+
+    def hello(self, message: Message) -> Worker:
+        """A worker says what it is there for."""
+        worker = self._worker(message.worker)
+        worker.pools, worker.room = message.pools or [DEFAULT_POOL], message.room
+        return worker
+
+    def check(self, report: Report, worker: str) -> Offer | None:
+        """The offer that a report is about, if the worker still holds it."""
+        offer = self._offers.get(report.execution_id, {}).get(report.key)
+        if offer is None or offer.worker != worker or offer.fence != report.fence:
+            return None
+        return offer
+
+    def release(self, offer: Offer) -> None:
+        """A worker is done with a pipeline; if more was ordered meanwhile, that is offered."""
+        following = offer.next
+        self._forget(offer.key)
+        if following is not None and offer.hot.id in self.service.hot:
+            self.run(offer.hot, following)
+
+    def died(self, name: str) -> None:
+        """A worker lives no longer: what it had is offered again."""
+        worker = self.workers.pop(name, None)
+        if worker is None:
+            return
+        worker.ring()
+        for offer in list(worker.held.values()):
+            self.again(offer, f"worker {name} died")
+
+    def again(self, offer: Offer, why: str, *, counted: bool = True) -> None:
+        """Offer a pipeline again, from where the log says it is; but not for ever."""
+        self._taken_from(offer)
+        offer.tries += counted
+        if offer.tries >= MOST_TRIES:
+            self._forget(offer.key)
+            said = f"it was given out {offer.tries} times and never came to an end; the last time, {why}"
+            error = failure("dead_letter", said, tries=offer.tries)
+            self.service.post(offer.hot.id, [Broken(offer.key[1], offer.key[2], error)])
+            return
+        order = self.service.again(offer.hot, offer.next or offer.order)
+        offer.next = None
+        if order is None:
+            self._forget(offer.key)
+            return
+        offer.order = order
+        self._offer(offer)
+
+    def take(self, worker: Worker, most: int) -> Iterator[Offer]:
+        """Hand out what is ready for a worker, what is urgent first."""
+        for pool in worker.pools:
+            ready = self._ready.get(pool)
+            while ready and most > 0:
+                offer = heapq.heappop(ready)[2]
+                if not self._is_open(offer):
+                    continue
+                most -= 1
+                self._assign(offer, worker, f"{self._me}-{next(self._numbers)}")
+                yield offer
+
+    def _is_open(self, offer: Offer) -> bool:
+        """Whether it is still to be given out; one of an execution that is paused is ordered anew when it goes on."""
+        if self._offers.get(offer.hot.id, {}).get(offer.key) is not offer or offer.worker is not None:
+            return False
+        if offer.hot.state.paused and offer.order.answer is None and offer.order.gather is None:
+            self._forget(offer.key)
+            return False
+        return True
+
+    def pools(self) -> list[str]:
+        """The pools in which pipelines may wait."""
+        return [pool for pool, ready in self._ready.items() if ready]
+
+    def waiting(self, pools: Iterable[str]) -> int:
+        """How many pipelines wait for workers of these pools, at most."""
+        return sum(len(self._ready.get(pool, ())) for pool in pools)
+
+    async def wait(self, worker: Worker, seconds: float) -> None:
+        """Wait until there may be something for a worker."""
+        if worker.bell is not None and not worker.bell.done():
+            worker.bell.set_result(None)  # one question at a time: an older one is answered
+        worker.bell = asyncio.get_running_loop().create_future()
+        await asyncio.wait([worker.bell], timeout=seconds)
+
+    def assignment(self, offer: Offer) -> Assignment:
+        """An offer as its worker gets it."""
+        recorded = self.service.recorded(offer.hot.id, offer.order) if offer.order.begun else []
+        return Assignment(offer.hot.id, offer.order, offer.fence, recorded)
+
+    def brief(self, hot: Hot, file: str) -> Brief:
+        """What its worker must know of the execution."""
+        state = hot.state
+        return Brief(state.playbook, file, state.workload, state.restrict, state.synthesized)
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    async def ask(self, execution_id: str, brief: Brief, seconds: float) -> dict[str, Any] | None:
+        """What stands in the way of an execution where pipelines are run; None as well if no worker says so in time."""
+        number = next(self._numbers)
+        answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        self._questions[number] = Question(number, execution_id, brief)
+        self._call_somebody(DEFAULT_POOL)
+        try:
+            return await asyncio.wait_for(answer, seconds)
+        except TimeoutError:
+            return None
+        finally:
+            self._asked.pop(number, None)
+            self._questions.pop(number, None)
+
+    def questions(self) -> list[Question]:
+        """What a worker that is here might answer; each is put to one."""
+        found, self._questions = list(self._questions.values()), {}
+        return found
+
+    def answered(self, answer: Answer) -> None:
+        """Hear what a worker found."""
+        waiting = self._asked.get(answer.number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer.problem)
+
+    def held(self) -> Iterator[Offer]:
+        """All that workers have."""
+        for worker in self.workers.values():
+            yield from worker.held.values()
+
+    # --- the books ---------------------------------------------------------------------------------------------------
+
+    def _offer(self, offer: Offer) -> None:
+        entry = (-offer.priority, next(self._numbers), offer)
+        heapq.heappush(self._ready.setdefault(offer.pool, []), entry)
+        self._call_somebody(offer.pool)
+
+    def _call_somebody(self, pool: str) -> None:
+        """Wake a worker that waits, or say where they listen that there is something."""
+        for worker in self.workers.values():
+            if pool in worker.pools and worker.room > 0 and worker.ring():
+                return
+        self.hint(pool)
+
+    def _assign(self, offer: Offer, worker: Worker, fence: str) -> None:
+        offer.worker, offer.fence, offer.since = worker.name, fence, self._clock()
+        worker.held[offer.key] = offer
+        self._knowing.setdefault(offer.hot.id, set()).add(worker.name)
+
+    def _taken_from(self, offer: Offer) -> None:
+        worker = self.workers.get(offer.worker or "")
+        if worker is not None:
+            worker.held.pop(offer.key, None)
+        offer.worker, offer.fence = None, ""
+
+    def _forget(self, key: Key) -> Offer | None:
+        mine = self._offers.get(key[0], {})
+        offer = mine.pop(key, None)
+        if not mine:
+            self._offers.pop(key[0], None)
+        if offer is not None and offer.worker is not None:
+            worker = self.workers.get(offer.worker)
+            if worker is not None:
+                worker.held.pop(key, None)
+        return offer

@@ -1,0 +1,81 @@
+"""Dormitory: executions that wait for nothing but a time or a word from outside leave the memory, and come back for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Protocol
+
+from noetl.engine.react import slumber
+from noetl.errors import NoetlError
+from noetl.model.events import Event
+from noetl.server.office import Office
+from noetl.server.service import Hot
+
+#: seconds for which an execution must have been still; and what it waits for must be further away
+_STILL_S, _FAR_S = 1.0, 5.0
+#: seconds before it is due that one is woken, and how many at a time
+_AHEAD_S, _MOST, _AT_ONCE = 0.5, 500, 32
+
+
+class Beds(Protocol):
+    """Where it is kept who sleeps; the database of executions, which all servers share."""
+
+    async def lay_down(self, sleepers: list[tuple[str, float | None]]) -> None:
+        """Keep executions with the times at which they are due, and own them no longer."""
+
+    def to_wake(self, ahead_s: float, most: int) -> list[str]:
+        """Those that are due within so many seconds, and those that somebody asks something of."""
+
+
+class Dormitory:
+    """Lays executions of an office down, and wakes any that are due."""
+
+    def __init__(self, office: Office, beds: Beds) -> None:
+        self._office, self._beds = office, beds
+        #: executions of which something was heard → when
+        self._touched: dict[str, float] = {}
+        office.service.watchers.append(self.heard)
+
+    def heard(self, hot: Hot, _events: tuple[Event, ...]) -> None:
+        """Something happened to an execution."""
+        self._touched[hot.id] = self._office.nature.clock()
+
+    def taken_over(self, execution_id: str) -> None:
+        """An execution came into the memory without anything happening to it."""
+        self._touched[execution_id] = self._office.nature.clock()
+
+    async def lay_down(self) -> None:
+        """Lay down all that have been still for a while."""
+        now = self._office.nature.clock()
+        still = [name for name, when in self._touched.items() if when <= now - _STILL_S]
+        going: list[tuple[Hot, float | None]] = []
+        for name in still:
+            del self._touched[name]
+            hot = self._office.service.hot.get(name)
+            if hot is None or hot.busy or hot.mail or hot.state.parent is not None:
+                continue  # a child is waited for here
+            sleeps, due = slumber(hot.state)
+            if sleeps and (due is None or due > now + _FAR_S):
+                going.append((hot, due))
+        if not going:
+            return
+        await self._beds.lay_down([(hot.id, due) for hot, due in going])
+        for hot, _ in going:
+            if hot.busy or hot.mail:  # something came on the way: it is claimed again, and goes on
+                self._touched[hot.id] = now
+                await self._office.log.claim(hot.id)
+            else:
+                self._office.service.let_go(hot)
+
+    async def wake(self) -> None:
+        """Wake those that are due."""
+        found = await asyncio.to_thread(self._beds.to_wake, _AHEAD_S, _MOST)
+        gate = asyncio.Semaphore(_AT_ONCE)
+        await asyncio.gather(*(self._wake(name, gate) for name in found))
+
+    async def _wake(self, execution_id: str, gate: asyncio.Semaphore) -> None:
+        async with gate:
+            with contextlib.suppress(NoetlError):  # another server was quicker
+                if execution_id not in self._office.service.hot:
+                    await self._office.resume(execution_id)

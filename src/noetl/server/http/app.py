@@ -1,0 +1,78 @@
+"""app(): the API as one ASGI application, over any office."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as Mounted
+
+from noetl.errors import NoetlError, UsageError
+from noetl.server.http import about, events, executions, looking, payloads, starting
+from noetl.server.http.desk import Desk, Payloads
+from noetl.server.http.guard import Door, Guarded, Hosts, is_loopback
+from noetl.server.http.openapi import described
+from noetl.server.http.problems import Problem
+from noetl.server.http.routes import Route, json
+from noetl.server.office import Office
+from noetl.server.tokens import Tokens
+
+#: the table of all routes that every server has; workers have their own, see `more` of `app`
+ROUTES: list[Route] = [
+    *starting.ROUTES,
+    *executions.ROUTES,
+    *events.ROUTES,
+    *looking.ROUTES,
+    *payloads.ROUTES,
+    *about.ROUTES,
+]
+
+
+def app(
+    office: Office,
+    *,
+    tokens: Tokens,
+    host: str = "127.0.0.1",
+    hosts: Sequence[str] = (),
+    results: Payloads | None = None,
+    more: Sequence[Route] = (),
+) -> Starlette:
+    """The API of an office; `app.state.desk` is its desk. `host` is what is bound, `hosts` other names it goes by.
+
+    NoetlError: a route says not who may call it. UsageError: the server would be open to others.
+    """
+    desk = Desk(office, tokens, results)
+    routes = [*ROUTES, *more]
+    routes.append(_description(routes))
+    undeclared = [f"{route.method} {route.path}" for route in routes if route.permission is None]
+    if undeclared:
+        raise NoetlError(f"routes without a permission: {', '.join(undeclared)}")
+    if not is_loopback(host) and not tokens.all():
+        raise UsageError(
+            f"without a token a server answers its own machine alone, and {host} is open to others; "
+            f"`noetl token add NAME --role admin` makes one"
+        )
+    door = Door(tokens, Hosts(host, hosts))
+    mounted = [Mounted(one.path, Guarded(one, desk, door), methods=[one.method]) for one in routes]
+    made = Starlette(routes=mounted, exception_handlers={HTTPException: _told})
+    made.state.desk = desk
+    return made
+
+
+async def _told(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    details = {404: "there is nothing at this address", 405: "this address does not know the method"}
+    return Problem(
+        error.status_code, details.get(error.status_code, error.detail), dict(error.headers or {})
+    ).response()
+
+
+def _description(routes: list[Route]) -> Route:
+    async def described_here(_desk: Desk, _request: Request) -> Response:
+        return json(described(routes))
+
+    about_it = "This description."
+    return Route("GET", "/api/openapi.json", "open", described_here, about_it, gives="application/openapi+json")

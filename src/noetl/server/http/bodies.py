@@ -1,0 +1,100 @@
+"""Bodies of requests: no larger than their route allows, JSON of no more depth than anybody needs."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from noetl.server.http.problems import Problem
+
+T = TypeVar("T")
+#: of a playbook's text, and of what an execution is given
+MOST_TEXT = 1_000_000
+MOST_PAYLOAD = 256_000
+#: of a request that starts an execution: the playbooks that it calls come along
+MOST_START = 8_000_000
+#: of other requests
+MOST = 300_000
+DEPTH = 64
+
+
+async def body_of(request: Request, most: int) -> bytes:
+    """All of a body; what is too large is not even read."""
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise Problem(415, "the body is compressed; send it as it is")
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > most:
+        raise _too_large(most)
+    size, parts = 0, []
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise _too_large(most)
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def decoded(request: Request, kind: type[T], most: int = MOST) -> T:
+    """A JSON body of a known shape."""
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/json":
+        # A page of another site can send forms and plain text without asking, but not this.
+        raise Problem(415, "the body has to be JSON: Content-Type: application/json")
+    return parsed(await body_of(request, most), kind)
+
+
+def parsed(body: bytes, kind: type[T]) -> T:
+    """JSON of a known shape."""
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.MsgspecError as error:
+        raise Problem(400, f"the body is not as it should be: {error}") from None
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def value_of(raw: bytes, what: str, most: int = MOST_PAYLOAD) -> Any:
+    """A value of any shape, out of a body."""
+    if len(raw) > most:
+        raise Problem(413, f"the {what} has {len(raw):,} bytes; {most:,} are allowed")
+    value = parsed(raw, object)
+    level: list[Any] = [value]
+    for _ in range(DEPTH):
+        level = [one for held in level for one in _inside(held)]
+        if not level:
+            return value
+    raise _too_deep()
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [one for one in value.values() if isinstance(one, dict | list)]
+    return [one for one in value if isinstance(one, dict | list)] if isinstance(value, list) else []
+
+
+def _too_large(most: int) -> Problem:
+    return Problem(413, f"the body is too large: {most:,} bytes are allowed", {"Connection": "close"})
+
+
+def _too_deep() -> Problem:
+    return Problem(400, f"the JSON is nested too deeply: {DEPTH} levels are allowed")
+
+
+def number(request: Request, name: str, otherwise: int, most: int | None = None) -> int:
+    """A whole number out of the query."""
+    given = request.query_params.get(name)
+    if given is None:
+        return otherwise
+    if not given.isdecimal() or len(given) > 15:
+        raise Problem(400, f"`{name}` is a whole number, not {given!r}")
+    return int(given) if most is None else min(int(given), most)
+
+
+def flag(request: Request, name: str) -> bool:
+    """Yes or no out of the query."""
+    given = request.query_params.get(name, "false").lower()
+    if given not in ("true", "false", "1", "0", ""):
+        raise Problem(400, f"`{name}` is true or false, not {given!r}")
+    return given in ("true", "1", "")

@@ -1,0 +1,126 @@
+"""Events: page by page, or as a stream that goes on until the execution is over (server-sent events)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from noetl.model.events import Event, encode
+from noetl.ports import OVER
+from noetl.server.http.bodies import number
+from noetl.server.http.desk import Desk
+from noetl.server.http.problems import Problem
+from noetl.server.http.routes import Route, json
+
+STREAM = "text/event-stream"
+#: events of a page, unless asked for otherwise, and at most
+_PAGE, _MOST = 1_000, 10_000
+#: events that are sent together
+_RUN = 500
+#: seconds between two looks at the log of an execution that another process runs, and at one that runs here
+_ELSEWHERE, _HERE = 0.2, 5.0
+#: seconds without an event after which a line says that the stream is alive
+HEARTBEAT = 15.0
+#: at most, that a page is waited for
+_LONGEST_WAIT = 30
+
+
+class Events(msgspec.Struct):
+    """A page of a log."""
+
+    events: list[Event]
+    #: what `after` is for the next page
+    after: int
+    #: the execution is over, and this page has the last of it
+    over: bool
+
+
+async def events(desk: Desk, request: Request) -> Response:
+    """GET /api/executions/{id}/events."""
+    summary = await desk.summary(request.path_params["id"])
+    if STREAM in request.headers.get("accept", ""):
+        return await _streamed(desk, request, summary.execution_id)
+    after = number(request, "after", 0)
+    limit = max(1, number(request, "limit", _PAGE, _MOST))
+    until = time.monotonic() + number(request, "wait", 0, _LONGEST_WAIT)
+    with desk.listening(summary.execution_id) as bell:
+        page, over = await _page(desk, summary.execution_id, after, limit)
+        while not page and not over and time.monotonic() < until and not desk.draining:
+            await _ring(desk, summary.execution_id, bell, until - time.monotonic())
+            page, over = await _page(desk, summary.execution_id, after, limit)
+    return json(Events(page, page[-1].seq if page else after, over))
+
+
+async def _page(desk: Desk, execution_id: str, after: int, limit: int) -> tuple[list[Event], bool]:
+    """Some events, and whether there will be no more."""
+
+    def look() -> tuple[list[Event], bool]:
+        # The summary first: what it says is over has all of its events in the log.
+        summary = desk.log.summary(execution_id)
+        found = desk.log.read(execution_id, after=after, limit=limit)
+        last = found[-1].seq if found else after
+        return found, summary is None or (summary.status in OVER and last >= summary.seq)
+
+    return await desk.read(look)
+
+
+async def _ring(desk: Desk, execution_id: str, bell: asyncio.Event, most: float) -> None:
+    """Wait until there may be something new."""
+    patience = _HERE if execution_id in desk.office.service.hot else _ELSEWHERE
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(bell.wait(), min(patience, max(0.0, most)))
+    bell.clear()
+
+
+async def _streamed(desk: Desk, request: Request, execution_id: str) -> Response:
+    given = request.headers.get("last-event-id")
+    if given is not None and not (given.isdecimal() and len(given) <= 15):
+        raise Problem(400, f"Last-Event-ID is the number of an event, not {given!r}")
+    after = int(given) if given is not None else number(request, "after", 0)
+    page, over = await _page(desk, execution_id, after, _RUN)
+    if over and not page:
+        # There is nothing to come: this is what makes a browser stop asking.
+        return Response(status_code=204)
+    return StreamingResponse(_stream(desk, execution_id, after), media_type=STREAM)
+
+
+async def _stream(desk: Desk, execution_id: str, after: int) -> AsyncIterator[bytes]:
+    spoke = time.monotonic()
+    with desk.listening(execution_id) as bell:
+        while not desk.draining:
+            page, over = await _page(desk, execution_id, after, _RUN)
+            if page:
+                after, spoke = page[-1].seq, time.monotonic()
+                yield b"".join(b"id: %d\ndata: %b\n\n" % (one.seq, encode(one)) for one in page)
+            if over:
+                yield b"event: end\nid: %d\ndata: {}\n\n" % after
+                return
+            if not page:
+                await _ring(desk, execution_id, bell, HEARTBEAT)
+                if time.monotonic() - spoke >= HEARTBEAT:
+                    spoke = time.monotonic()
+                    yield b": still here\n\n"
+
+
+ROUTES = [
+    Route(
+        "GET",
+        "/api/executions/{id}/events",
+        "read",
+        events,
+        "What happened, in order: a page, or with `Accept: text/event-stream` a stream that ends with the execution. "
+        "`Last-Event-ID` goes on behind an event.",
+        gives=Events,
+        query={
+            "after": "only those behind this event",
+            "limit": "how many, at most 10000",
+            "wait": "seconds to wait for one, if there is none, at most 30",
+        },
+    )
+]

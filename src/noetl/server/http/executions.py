@@ -1,0 +1,235 @@
+"""Executions: which there are, how one stands, and acting on it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from noetl.errors import NoetlError
+from noetl.model.requests import Cancel, Pause, Posted, Resume, Signal, encode_request
+from noetl.ports import OVER, Summary
+from noetl.server.document import document
+from noetl.server.http.bodies import MOST, decoded, flag, number, value_of
+from noetl.server.http.desk import Desk
+from noetl.server.http.problems import Problem
+from noetl.server.http.routes import Route, json
+
+#: of a page
+_MOST = 1000
+#: seconds within which whoever runs an execution answers, unless it is very busy
+_PATIENCE = 5.0
+_POLL = 0.05
+
+
+class Executions(msgspec.Struct):
+    """A page of a list, the latest first."""
+
+    executions: list[Summary]
+    #: what `cursor` is for the next page; None: this is the last
+    cursor: str | None = None
+
+
+class Effect(msgspec.Struct):
+    """What became of a request to an execution."""
+
+    execution_id: str
+    status: str
+    #: the event that records it
+    event: str
+    #: its number; None: it was so already, or the answer is still to come
+    seq: int | None = None
+
+
+class Reason(msgspec.Struct, forbid_unknown_fields=True):
+    """Why an execution is ended."""
+
+    why: str = "it was cancelled"
+
+
+class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """No more than the request itself."""
+
+
+class Signalled(msgspec.Struct, forbid_unknown_fields=True):
+    """A signal, and what it carries."""
+
+    name: str
+    data: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
+
+
+async def listed(desk: Desk, request: Request) -> Response:
+    """GET /api/executions."""
+    limit = max(1, number(request, "limit", 50, _MOST))
+    found = await desk.read(
+        desk.log.summaries,
+        limit=limit + 1,
+        unfinished=flag(request, "unfinished"),
+        parent=request.query_params.get("parent"),
+        before=request.query_params.get("cursor"),
+    )
+    page = found[:limit]
+    return json(Executions(page, page[-1].execution_id if len(found) > limit else None))
+
+
+async def shown(desk: Desk, request: Request) -> Response:
+    """GET /api/executions/{id}."""
+    summary = await desk.summary(request.path_params["id"])
+    told: dict[str, Any] = msgspec.to_builtins(summary)
+    if request.query_params.get("view") == "summary":
+        return json(told)
+    state = await desk.state(summary.execution_id)
+    told = {**document(state), **told, "file": state.file}
+    ref = state.output_ref
+    if flag(request, "full_output") and ref is not None and desk.results is not None:
+        found = await desk.read(desk.results.small, ref, await _most(desk, summary))
+        told["output"] = found[0] if found is not None else told["output"]
+    return json(told)
+
+
+async def _most(desk: Desk, summary: Summary) -> int:
+    """How much of an output the playbook wants to see in full."""
+    source = await desk.read(desk.log.source, summary.playbook)
+    net = await desk.read(desk.office.catalog.net, source) if source is not None else None
+    return net.playbook.max_payload if net is not None else 0
+
+
+# --- acting ------------------------------------------------------------------------------------------------------------
+
+
+def acting(
+    event: str, wanted: Callable[[Request], Awaitable[Posted]]
+) -> Callable[[Desk, Request], Awaitable[Response]]:
+    """The endpoint that lets a request take effect; `event` is what the log shows then."""
+
+    async def act(desk: Desk, request: Request) -> Response:
+        posted = await wanted(request)
+        summary = await desk.summary(request.path_params["id"])
+        if summary.status in OVER:
+            detail = f"{summary.execution_id} is over: it is {summary.status}"
+            raise Problem(409, detail, execution_id=summary.execution_id)
+        return json(await _effect(desk, summary, posted, event))
+
+    return act
+
+
+async def _effect(desk: Desk, summary: Summary, posted: Posted, event: str) -> Effect:
+    execution_id = summary.execution_id
+    if not summary.alive:
+        # Nobody runs it, so this server does from now on; somebody may have been quicker, and then minds the request.
+        with contextlib.suppress(NoetlError):
+            await desk.office.resume(execution_id)
+    if execution_id in desk.office.service.hot:
+        await desk.office.service.record(execution_id, [posted])
+    else:
+        await desk.read(desk.log.post, execution_id, encode_request(posted))
+    seq = await _recorded(desk, summary, event)
+    now = await desk.summary(execution_id)
+    return Effect(execution_id, now.status, event, seq)
+
+
+async def _recorded(desk: Desk, summary: Summary, event: str) -> int | None:
+    """The event in the log that a request has caused."""
+    # A pause of what is paused, and its opposite, leave no trace to wait for.
+    waits = {"execution.paused": summary.status != "paused", "execution.resumed": summary.status == "paused"}
+    after, mine = summary.seq, summary.execution_id in desk.office.service.hot
+    tries = 1 if mine or not waits.get(event, True) else int(_PATIENCE / _POLL)
+    for turn in range(tries):
+        if turn:
+            await asyncio.sleep(_POLL)
+        for one in await desk.read(desk.log.read, summary.execution_id, after=after):
+            after = one.seq
+            if one.name == event:
+                return one.seq
+    return None
+
+
+async def _cancel(request: Request) -> Posted:
+    return Cancel((await decoded(request, Reason)).why)
+
+
+async def _pause(request: Request) -> Posted:
+    await decoded(request, Nothing)
+    return Pause()
+
+
+async def _unpause(request: Request) -> Posted:
+    await decoded(request, Nothing)
+    return Resume()
+
+
+async def _signal(request: Request) -> Posted:
+    wish = await decoded(request, Signalled, MOST)
+    return Signal(wish.name, value_of(wish.data, "data of a signal"))
+
+
+_ONE = "/api/executions/{id}"
+ROUTES = [
+    Route(
+        "GET",
+        "/api/executions",
+        "read",
+        listed,
+        "The executions, the latest first.",
+        gives=Executions,
+        query={
+            "limit": "how many, at most 1000",
+            "cursor": "the `cursor` of the page before",
+            "unfinished": "only those that are not over",
+            "parent": "only those that this execution has started; empty: only those that none has",
+        },
+    ),
+    Route(
+        "GET",
+        _ONE,
+        "read",
+        shown,
+        "How an execution stands. The beginning of an id is enough.",
+        gives=dict[str, Any],
+        query={
+            "view": "`summary`: no more than lists show",
+            "full_output": "the output itself also where it lies in the result store, as far as `max_payload_bytes` goes",
+        },
+    ),
+    Route(
+        "POST",
+        f"{_ONE}/cancel",
+        "operate",
+        acting("execution.cancelled", _cancel),
+        "End an execution for good.",
+        Reason,
+        Effect,
+    ),
+    Route(
+        "POST",
+        f"{_ONE}/pause",
+        "operate",
+        acting("execution.paused", _pause),
+        "Start nothing new until it is unpaused.",
+        Nothing,
+        Effect,
+    ),
+    Route(
+        "POST",
+        f"{_ONE}/unpause",
+        "operate",
+        acting("execution.resumed", _unpause),
+        "Let a paused execution go on.",
+        Nothing,
+        Effect,
+    ),
+    Route(
+        "POST",
+        f"{_ONE}/signal",
+        "operate",
+        acting("signal.received", _signal),
+        "Send a signal to whoever waits for it, now or later.",
+        Signalled,
+        Effect,
+    ),
+]

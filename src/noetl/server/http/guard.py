@@ -1,0 +1,132 @@
+"""Guard: what stands before every route. Which hosts are meant, who calls, whether they may, and what becomes of errors."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import traceback
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from noetl.errors import NoetlError
+from noetl.server.http.desk import Desk
+from noetl.server.http.problems import Problem, problem_of
+from noetl.server.http.routes import Route
+from noetl.server.tokens import MAY, Permission, Token, Tokens
+
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_EVERYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  compared with, not bound to
+#: who calls without a token, where that is allowed
+NOBODY = Token("", "admin", "", "", "")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches an address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Hosts:
+    """The names this server goes by. Another name for its address may be one that somebody else gave it, to trick browsers."""
+
+    def __init__(self, bound: str, more: Iterable[str] = ()) -> None:
+        named = frozenset(one.lower() for one in more)
+        self._names = _LOOPBACK_NAMES | named | {bound.lower()}
+        self._any = "*" in named
+        # Who listens everywhere is called by any of its addresses; an address, unlike a name, cannot be made to lie.
+        self._addresses = bound in _EVERYWHERE
+        self._names |= {socket.gethostname().lower()} if self._addresses else frozenset()
+
+    def know(self, authority: str) -> bool:
+        """Whether the host of a header `Host`, or of an address, is this server."""
+        try:
+            name = urlsplit(f"//{authority}").hostname or ""
+        except ValueError:
+            return False
+        return self._any or name in self._names or (self._addresses and _is_address(name))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+class Door:
+    """Who may come in."""
+
+    def __init__(self, tokens: Tokens, hosts: Hosts) -> None:
+        self._tokens, self._hosts = tokens, hosts
+        #: nobody needs a token, as long as there is none; once there was one, it stays needed
+        self._unlocked = not tokens.all()
+
+    def admit(self, request: Request, permission: Permission) -> Token:
+        """Whoever calls, if they may; a Problem otherwise."""
+        if not self._hosts.know(request.headers.get("host", "")):
+            raise Problem(421, "this server does not go by that name; NOETL_HOSTS names others that it goes by")
+        origin = request.headers.get("origin")
+        if origin is not None and not self._hosts.know(urlsplit(origin).netloc):
+            raise Problem(403, "pages of another site may not call this server")
+        if permission == "open":
+            return NOBODY
+        who = self._caller(request)
+        if permission not in MAY[who.role]:
+            raise Problem(403, f"the role {who.role!r} may not do this: it needs {permission!r}")
+        return who
+
+    def _caller(self, request: Request) -> Token:
+        self._unlocked = self._unlocked and not self._tokens.all()
+        if self._unlocked:
+            if request.client is not None and is_loopback(request.client.host):
+                return NOBODY
+            raise _unknown("without a token this server answers its own machine alone")
+        scheme, _, presented = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not presented.strip():
+            raise _unknown("this server wants a token: Authorization: Bearer …")
+        found = self._tokens.of(presented.strip())
+        if found is None:
+            raise _unknown("the token is not known, or holds no longer")
+        return found
+
+
+def _unknown(detail: str) -> Problem:
+    return Problem(401, detail, {"WWW-Authenticate": "Bearer"})
+
+
+class Guarded:
+    """A route as an ASGI application."""
+
+    def __init__(self, route: Route, desk: Desk, door: Door) -> None:
+        assert route.permission is not None
+        self._route, self._desk, self._door = route, desk, door
+        self._permission: Permission = route.permission
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = Request(scope, receive)
+        response = await self._response(request)
+        # What is shown may be of one token and not of another, and is out of date in a moment.
+        response.headers.setdefault("Cache-Control", "no-store")
+        response.headers.setdefault("X-Content-Type-Options", "nosniff")
+        self._desk.requests[self._route.method, self._route.path, response.status_code] += 1
+        await response(scope, receive, send)
+
+    async def _response(self, request: Request) -> Response:
+        try:
+            request.state.caller = self._door.admit(request, self._permission)
+            return await self._route.endpoint(self._desk, request)
+        except Problem as problem:
+            return problem.response()
+        except NoetlError as error:
+            return problem_of(error).response()
+        except Exception:  # noqa: BLE001  a mistake of ours: its words are for the server's own log, not for callers
+            traceback.print_exc()
+            return Problem(500, "something went wrong here; the server's log has more").response()

@@ -1,0 +1,49 @@
+"""Work: where workers come to. They speak `model.wire`, with bodies that only they may send at such length."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from noetl.errors import NoetlError
+from noetl.model.wire import decode_holding, decode_message, encode
+from noetl.server.counter import Counter
+from noetl.server.http.bodies import body_of
+from noetl.server.http.desk import Desk
+from noetl.server.http.problems import Problem
+from noetl.server.http.routes import JSON, Route
+
+#: of a message: outputs travel in it up to the size that the log takes, several at once
+_MOST = 256 << 20
+
+
+def routes(counter: Counter) -> list[Route]:
+    """The routes of workers, to one counter."""
+
+    async def work(_desk: Desk, request: Request) -> Response:
+        """POST /api/work."""
+        body = await body_of(request, _MOST)
+        try:
+            reply = await counter.serve(decode_message(body))
+        except msgspec.MsgspecError as error:
+            raise Problem(400, f"the message is not as it should be: {error}") from None
+        except NoetlError as error:
+            raise Problem(503, str(error), {"Retry-After": "1"}) from None
+        return Response(encode(reply), media_type=JSON)
+
+    async def alive(_desk: Desk, request: Request) -> Response:
+        """POST /api/work/alive."""
+        body = await body_of(request, _MOST)
+        try:
+            reply = await counter.alive(decode_holding(body))
+        except msgspec.MsgspecError as error:
+            raise Problem(400, f"the message is not as it should be: {error}") from None
+        except NoetlError as error:
+            raise Problem(503, str(error), {"Retry-After": "1"}) from None
+        return Response(encode(reply), media_type=JSON)
+
+    return [
+        Route("POST", "/api/work", "work", work, "A worker reports, and is given more to do.", JSON, JSON),
+        Route("POST", "/api/work/alive", "work", alive, "A worker lives, and says what it has.", JSON, JSON),
+    ]

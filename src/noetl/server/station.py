@@ -1,0 +1,186 @@
+"""Station: an office whose crew is workers elsewhere. Any number of them may share one database.
+
+Each minds the executions that it owns. Those of a server that is gone are taken over by whoever notices first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from noetl.cluster_ports import WorkerRegistry
+from noetl.errors import NoetlError
+from noetl.model.net import Net
+from noetl.model.output import Failure
+from noetl.model.scope import merged
+from noetl.model.wire import Brief, Held, Key
+from noetl.ports import EventLog, Source
+from noetl.server import dormitory
+from noetl.server.board import Board
+from noetl.server.catalog import Catalog
+from noetl.server.counter import Counter
+from noetl.server.dormitory import Dormitory
+from noetl.server.office import Nature, Office
+
+#: what a worker has had for so many seconds is kept for other servers; what is shorter is as soon run again
+_KEEP_AFTER_S = 0.5
+#: executions that are looked at in one sweep, and taken over at once
+_MOST, _AT_ONCE = 10_000, 16
+#: seconds that workers are given to say whether credentials are there; a task that needs one says so later
+_ANSWER_S = 5.0
+#: how often executions are laid down and woken, in seconds
+_LAY_DOWN_S, _WAKE_S = 1.0, 0.2
+
+
+class Beds(dormitory.Beds, Protocol):
+    """What a database of executions tells its servers."""
+
+    def left_behind(self, most: int) -> list[str]:
+        """Executions that are under way and that no other process minds."""
+
+
+class Bus(Protocol):
+    """Where workers listen for hints that there is work."""
+
+    async def wake(self, pool: str, hint: bytes) -> None:
+        """Say that there is work in a pool."""
+
+    async def tell(self, worker: str, body: bytes) -> None:
+        """Say to a worker that it should ask."""
+
+
+class Station(Office):
+    """The control plane of a cluster, or one of its servers."""
+
+    def __init__(  # noqa: PLR0913  a server is made of as many parts
+        self,
+        log: EventLog,
+        catalog: Catalog,
+        registry: WorkerRegistry,
+        *,
+        lease_s: float,
+        bus: Bus | None = None,
+        url: str = "",
+        beds: Beds | None = None,
+        nature: Nature | None = None,
+    ) -> None:
+        nature = nature or Nature()
+        self.board = Board(nature.clock)
+        super().__init__(log, catalog, self.board, nature)
+        self.board.service = self.service
+        self.registry = registry
+        self.counter = Counter(self, self.board, registry)
+        self._lease_s, self._bus, self._url = lease_s, bus, url.encode()
+        if bus is not None:
+            self.board.hint = lambda pool: self._later(bus.wake(pool, self._url))
+            self.board.tell = lambda worker: self._later(bus.tell(worker, self._url))
+        self._beds = beds
+        self._dormitory = Dormitory(self, beds) if beds is not None else None
+        self._kept: dict[tuple[Key, str], Held] = {}
+        self._loops: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self.open()
+        self._loops = [asyncio.create_task(self._every(self._lease_s / 3, self._sweep))]
+        self._loops.append(asyncio.create_task(self._every(_KEEP_AFTER_S, self._keep_held)))
+        if self._dormitory is not None:
+            self._loops.append(asyncio.create_task(self._every(_LAY_DOWN_S, self._dormitory.lay_down)))
+            self._loops.append(asyncio.create_task(self._every(_WAKE_S, self._dormitory.wake)))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.counter.drain()
+        self.shut()
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        await self.service.settle()
+        with contextlib.suppress(NoetlError):  # it only saves others work
+            await self._keep_held(after=0.0)
+        await self.notices.settle()
+        await self.log.close()
+        self.registry.close()
+
+    async def drain(self) -> None:
+        """Hand out nothing more, and let what was reported be written."""
+        self.counter.drain()
+        await self.service.settle()
+
+    async def _every(self, seconds: float, do: Any) -> None:
+        while True:
+            # A database that is away is asked again at the next turn.
+            with contextlib.suppress(NoetlError, OSError):
+                await do()
+            await asyncio.sleep(seconds)
+
+    async def problem(self, execution_id: str, net: Net, source: Source, payload: dict[str, Any]) -> Failure | None:
+        """Why an execution cannot begin: a worker says that a credential is not there."""
+        if not net.playbook.keychain:
+            return None
+        brief = Brief(source.hash, source.file, merged(net.playbook.workload, payload))
+        return await self.board.ask(execution_id, brief, _ANSWER_S)
+
+    # --- what others have left ---------------------------------------------------------------------------------------
+
+    async def _sweep(self) -> None:
+        for worker in await self.registry.give_up():
+            self.board.died(worker)
+        for pool in self.board.pools():
+            self.board.hint(pool)  # a hint may have been lost
+        left = await asyncio.to_thread(self._left)
+        gate = asyncio.Semaphore(_AT_ONCE)
+        await asyncio.gather(*(self._adopt(one, gate) for one in left if self._is_free(one)))
+
+    def _left(self) -> list[str]:
+        """Executions that nobody minds, the oldest first; or that this server did, until it could not write."""
+        if self._beds is not None:
+            return self._beds.left_behind(_MOST)
+        unfinished = self.log.summaries(limit=_MOST, unfinished=True)
+        return [one.execution_id for one in reversed(unfinished) if not one.alive or one.owner == self.log.me]
+
+    def _is_free(self, execution_id: str) -> bool:
+        return execution_id not in self.service.hot and execution_id not in self._coming
+
+    async def _adopt(self, execution_id: str, gate: asyncio.Semaphore) -> None:
+        async with gate:
+            # Another server was quicker, or it can no longer be read: it stays as it is.
+            with contextlib.suppress(NoetlError):
+                if self._is_free(execution_id):
+                    await self.resume(execution_id)
+
+    def inherit(self, execution_id: str) -> None:
+        """Know what workers have of an execution that is being taken over."""
+        for held in self.registry.held(execution_id):
+            self.board.inherit(held.key, held)
+            self._kept[held.key, held.fence] = held
+
+    def inherited(self, execution_id: str) -> None:
+        """It has been taken over."""
+        self.board.forget_heirs(execution_id)
+        if self._dormitory is not None:
+            self._dormitory.taken_over(execution_id)
+
+    # --- what others will find ---------------------------------------------------------------------------------------
+
+    async def _keep_held(self, after: float = _KEEP_AFTER_S) -> None:
+        """Keep who has what, of that which lasts."""
+        ripe = self.nature.clock() - after
+        held = {(offer.key, offer.fence): offer for offer in self.board.held()}
+        begun = {
+            at: Held(*at[0], at[1], offer.worker, offer.tries)
+            for at, offer in held.items()
+            if at not in self._kept and offer.since <= ripe
+        }
+        over = [one for at, one in self._kept.items() if at not in held and at[0][0] not in self._lost_here()]
+        if not begun and not over:
+            return
+        await self.registry.keep(list(begun.values()), over)
+        self._kept = {at: one for at, one in self._kept.items() if at in held} | begun
+
+    def _lost_here(self) -> set[str]:
+        """Executions that others mind, or will: what is kept of them is theirs."""
+        return {at[0][0] for at in self._kept if at[0][0] not in self.service.hot}

@@ -1,0 +1,2 @@
+-- Version 3: nothing yet.
+SELECT 1;

@@ -1,0 +1,364 @@
+"""Depot: what a worker process holds, from which servers, and what it tells them. The office of its workshop.
+
+Everything here is lost with the process, and nothing is lost by that: the log knows how far each pipeline was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from noetl.errors import NoetlError
+from noetl.model.events import Event, Fact
+from noetl.model.net import Net
+from noetl.model.orders import RunPipeline, StopPipelines
+from noetl.model.state import Execution
+from noetl.model.wire import Answer, Assignment, Brief, Held, Key, Message, Question, Reply, Report, Written
+from noetl.ports import Line, Source
+from noetl.worker.link import Link, Outbox, Refused
+
+if TYPE_CHECKING:
+    from noetl.worker.local import Workshop
+
+#: seconds that a server may keep a question until there is something to do
+_WAIT_S = 20.0
+#: seconds of work that is fetched before there is a free slot for it, and pipelines at most
+_AHEAD_S, _AHEAD = 0.05, 200
+_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+
+
+class Remote:
+    """An execution of which this worker runs pipelines: as much of its state as they need."""
+
+    def __init__(self, execution_id: str, net: Net, brief: Brief) -> None:
+        self.id, self.net, self.brief = execution_id, net, brief
+        self.state = Execution(execution_id, playbook=brief.playbook, file=brief.file, workload=brief.workload,
+                               restrict=brief.restrict, synthesized=brief.synthesized)  # fmt: skip
+
+
+class Holding:
+    """A pipeline that this worker has."""
+
+    def __init__(self, link: Link, assignment: Assignment, brief: Brief) -> None:
+        self.link, self.assignment, self.brief = link, assignment, brief
+        self.begun: float | None = None
+        #: the server has been told, or knows, that nothing follows
+        self.said_last = False
+        #: what was given out of the same pipeline before this was put away
+        self.following: Holding | None = None
+
+    @property
+    def fence(self) -> str:
+        """What it is held by."""
+        return self.assignment.fence
+
+
+class Depot:
+    """The pipelines of this worker."""
+
+    def __init__(
+        self,
+        links: Sequence[Link],
+        shop: Workshop,
+        net_of: Callable[[Source, Sequence[dict[str, Any]]], Net],
+        child_id: Callable[[], str],
+        *,
+        name: str,
+        pools: Sequence[str],
+        slots: int,
+    ) -> None:
+        self.links, self.shop = list(links), shop
+        self._net_of, self._child_id = net_of, child_id
+        self.name, self.pools, self.slots = name, list(pools), slots
+        self.outboxes = {link: Outbox(link, self._message, self.heard) for link in links}
+        self.held: dict[Key, Holding] = {}
+        self._queue: deque[Holding] = deque()
+        self._running = 0
+        self.remotes: dict[str, Remote] = {}
+        self._sources: dict[str, asyncio.Future[Source]] = {}
+        self.draining = False
+        #: how long pipelines take here, in seconds
+        self._usual = 1.0
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self.quiet = asyncio.Event()
+        self.quiet.set()
+        #: says which credential of an execution is not there
+        self.check: Callable[[str, Net, Source, dict[str, Any]], Awaitable[dict[str, Any] | None]]
+        #: called when a server says that this worker is taken for dead
+        self.on_lost: Callable[[], None] = lambda: None
+
+    # --- asking for more ---------------------------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """For how many more pipelines there is room; short ones are fetched before there is."""
+        if self.draining:
+            return 0
+        ahead = min(_AHEAD, int(_AHEAD_S / max(self._usual, 1e-6)) * self.slots)
+        return max(0, self.slots + ahead - len(self.held))
+
+    def _message(self, reports: list[Report], lines: list[Written], answers: list[Answer]) -> Message:
+        freed = sum(1 for report in reports if report.last)
+        return Message(self.name, reports, lines, answers, self.pools, 0 if self.draining else self.room + freed)
+
+    async def poll(self, link: Link) -> None:
+        """Ask a server for work, again and again."""
+        pause = _PAUSE_S
+        while not self.draining:
+            try:
+                reply = await link.exchange(Message(self.name, pools=self.pools, room=self.room, wait=_WAIT_S))
+                pause = _PAUSE_S
+            except Refused:
+                raise
+            except NoetlError:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                continue
+            if self.heard(link, reply):
+                await asyncio.sleep(_PAUSE_S)
+
+    async def ask(self, link: Link) -> None:
+        """Ask a server once, because somebody said that there is something."""
+        with contextlib.suppress(NoetlError):
+            self.heard(link, await link.exchange(Message(self.name, pools=self.pools, room=self.room)))
+
+    # --- what servers say --------------------------------------------------------------------------------------------
+
+    def heard(self, link: Link, reply: Reply) -> bool:
+        """Do what a server says; whether it does not know this worker."""
+        for key in reply.stops:
+            self.drop(key)
+        for execution_id in reply.paused:
+            if execution_id in self.remotes:
+                self.remotes[execution_id].state.paused_by = ["request"]
+        for assignment in reply.assignments:
+            self._take(Holding(link, assignment, reply.briefs[assignment.execution_id]))
+        for execution_id in reply.ended:
+            self._end(execution_id)
+        for question in reply.questions:
+            self._later(self._answer(link, question))
+        if reply.lost:
+            self.on_lost()
+        self._pump()
+        return reply.lost
+
+    async def _answer(self, link: Link, question: Question) -> None:
+        """Say whether the credentials of an execution are there."""
+        try:
+            source = await self._source(link, question.brief.playbook)
+            net = self._net_of(source, ())
+            problem = await self.check(question.execution_id, net, source, question.brief.workload)
+        except Exception:  # noqa: BLE001  what it is comes up again in the task that needs the credential
+            problem = None
+        self.outboxes[link].answer(Answer(question.number, problem))
+
+    def _take(self, holding: Holding) -> None:
+        self.quiet.clear()
+        key = holding.assignment.key
+        before = self.held.get(key)
+        if before is not None:
+            before.following = holding
+            return
+        self.held[key] = holding
+        self._queue.append(holding)
+
+    def _pump(self) -> None:
+        while self._queue and self._running < self.slots:
+            holding = self._queue.popleft()
+            if self.held.get(holding.assignment.key) is holding:
+                self._running += 1
+                holding.begun = asyncio.get_running_loop().time()
+                self._begin(holding)
+
+    def _begin(self, holding: Holding) -> None:
+        remote = self.remotes.get(holding.assignment.execution_id)
+        if remote is not None and len(remote.brief.synthesized) == len(holding.brief.synthesized):
+            self._run(holding, remote)
+        else:
+            self._later(self._prepare(holding))
+
+    async def _prepare(self, holding: Holding) -> None:
+        key = holding.assignment.key
+        try:
+            source = await self._source(holding.link, holding.brief.playbook)
+            net = self._net_of(source, holding.brief.synthesized)
+        except Exception as error:  # noqa: BLE001  whatever it is, the server must hear of it
+            self.broken(key, error)
+            return
+        if self.held.get(key) is holding:
+            remote = self.remotes[key[0]] = Remote(key[0], net, holding.brief)
+            self._run(holding, remote)
+
+    def _run(self, holding: Holding, remote: Remote) -> None:
+        remote.state.paused_by = []
+        self.shop.run(remote, holding.assignment.order)
+
+    async def _source(self, link: Link, wanted: str) -> Source:
+        found = self._sources.get(wanted)
+        if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
+            found = self._sources[wanted] = asyncio.ensure_future(link.source(wanted))
+        return await asyncio.shield(found)
+
+    def _end(self, execution_id: str) -> None:
+        remote = self.remotes.pop(execution_id, None)
+        if remote is not None:
+            self.shop.ended(remote)
+
+    # --- letting go --------------------------------------------------------------------------------------------------
+
+    def drop(self, key: Key) -> None:
+        """Let go of a pipeline that is no longer this worker's."""
+        holding = self.held.get(key)
+        if holding is None:
+            return
+        holding.said_last, holding.following = True, None
+        if holding.begun is None:
+            self._forget(holding)
+        elif key in self.shop.tasks.get(key[0], ()):
+            self.shop.stop(key[0], StopPipelines(key[1], key[2]))
+        else:
+            self._forget(holding)
+
+    def lose(self, name: str) -> None:
+        """Everything is others' by now: end it, and begin anew under another name."""
+        for key in list(self.held):
+            self.drop(key)
+        for execution_id in list(self.remotes):
+            self._end(execution_id)
+        self.name = name
+
+    async def drain(self, grace_s: float) -> None:
+        """Take nothing more; give back what has not begun, finish what has, and what takes too long goes back too."""
+        self.draining = True
+        for holding in [*self._queue]:
+            self._give_back(holding)
+        self._queue.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.quiet.wait(), grace_s)
+        for holding in list(self.held.values()):
+            key = holding.assignment.key
+            self.shop.stop(key[0], StopPipelines(key[1], key[2]))
+            await self.shop.stopped(key)
+            self._give_back(holding)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*(box.idle.wait() for box in self.outboxes.values())), grace_s)
+
+    def _give_back(self, holding: Holding) -> None:
+        self.outboxes[holding.link].add(self._report(holding, returned=True))
+        holding.said_last = True
+        self._forget(holding)
+
+    def _forget(self, holding: Holding) -> None:
+        key = holding.assignment.key
+        if self.held.get(key) is not holding:
+            return
+        del self.held[key]
+        if holding.begun is not None:
+            self._running -= 1
+            self._usual += 0.1 * (asyncio.get_running_loop().time() - holding.begun - self._usual)
+        if not self.held:
+            self.quiet.set()
+
+    # --- the office of the workshop ----------------------------------------------------------------------------------
+
+    def _report(self, holding: Holding, **more: Any) -> Report:
+        return Report(*holding.assignment.key, holding.fence, **more)
+
+    async def report(self, execution_id: str, facts: list[Fact], *, last: bool) -> None:
+        """Tell facts; returns when they are durable. Whoever is refused is stopped here, and never returns."""
+        holding = self.held.get((execution_id, facts[0].step_run_id, facts[0].iteration))
+        if holding is None:
+            raise asyncio.CancelledError
+        pause = _PAUSE_S
+        while (fate := await self.outboxes[holding.link].add(self._report(holding, facts=facts, last=last))) == "again":
+            at = self.links.index(holding.link)
+            holding.link = self.links[(at + 1) % len(self.links)]
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        if fate == "refused":
+            self.drop(holding.assignment.key)
+            await asyncio.sleep(0)  # the stop arrives here
+            raise asyncio.CancelledError
+        holding.said_last = holding.said_last or last
+
+    def post(self, execution_id: str, facts: list[Fact]) -> None:
+        """Tell the last facts of a pipeline, without anybody waiting."""
+        holding = self.held.get((execution_id, facts[0].step_run_id, facts[0].iteration))
+        if holding is not None:
+            holding.said_last = True
+            told = self.outboxes[holding.link].add(self._report(holding, facts=facts, last=True))
+            told.add_done_callback(lambda it: self._posted(holding, facts, it))
+
+    def _posted(self, holding: Holding, facts: list[Fact], told: asyncio.Future[str]) -> None:
+        if not told.cancelled() and told.result() == "again":
+            self._later(self._post_again(holding, facts))
+
+    async def _post_again(self, holding: Holding, facts: list[Fact]) -> None:
+        key = holding.assignment.key
+        if self.held.setdefault(key, holding) is holding:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.report(key[0], facts, last=True)
+            self._forget(holding)
+
+    def done(self, key: Key) -> None:
+        """A pipeline is not under way here any more."""
+        holding = self.held.get(key)
+        if holding is None:
+            return
+        if not holding.said_last:
+            self._later(self._say_last(holding))
+            return
+        self._put_away(holding)
+
+    async def _say_last(self, holding: Holding) -> None:
+        fate = "again"
+        while fate == "again" and self.held.get(holding.assignment.key) is holding:
+            fate = await self.outboxes[holding.link].add(self._report(holding, last=True))
+            if fate == "again":
+                await asyncio.sleep(_LONGEST_PAUSE_S)
+        self._put_away(holding)
+
+    def _put_away(self, holding: Holding) -> None:
+        self._forget(holding)
+        if holding.following is not None:
+            self._take(holding.following)
+        self._pump()
+
+    def recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
+        """What the log has of a pipeline: it came with it."""
+        holding = self.held.get((execution_id, order.step_run_id, order.iteration))
+        return holding.assignment.recorded if holding is not None else []
+
+    def child_id(self) -> str:
+        """The id of an execution that is to be started."""
+        return self._child_id()
+
+    def broken(self, key: Key, error: BaseException) -> None:
+        """A pipeline broke in a way that no fact tells: it is for the server to say what follows."""
+        holding = self.held.get(key)
+        if holding is not None:
+            said = f"{type(error).__name__}: {error}"
+            self.outboxes[holding.link].add(self._report(holding, broken=said))
+            holding.said_last = True
+            self._put_away(holding)
+
+    # --- the rest ----------------------------------------------------------------------------------------------------
+
+    def write(self, execution_id: str, line: Line) -> None:
+        """Tell a line that a tool wrote."""
+        link = next((one.link for key, one in self.held.items() if key[0] == execution_id), self.links[0])
+        self.outboxes[link].write(Written(execution_id, msgspec.to_builtins(line)))
+
+    def holding(self) -> list[Held]:
+        """All that this worker has, to be compared with what servers believe."""
+        return [Held(*key, one.fence) for key, one in list(self.held.items()) if not one.said_last]
+
+    def _later(self, awaitable: Awaitable[Any]) -> None:
+        task = asyncio.ensure_future(awaitable)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

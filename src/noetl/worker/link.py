@@ -1,0 +1,137 @@
+"""Link: a worker's way to one server. Reports that come at the same time go together; an answer brings more to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from noetl.errors import NoetlError
+from noetl.model.wire import Answer, Message, Reply, Report, Written, decode_reply, encode
+from noetl.ports import Source
+
+if TYPE_CHECKING:
+    import aiohttp
+
+#: seconds until a server that did not answer is asked again, at first and at most
+_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_ANSWER_S = 60.0
+#: reports and lines that go in one message, so that none of them grows without bound
+_REPORTS, _LINES = 500, 2_000
+
+
+class Unreachable(NoetlError):
+    """A server does not answer, or not now."""
+
+
+class Refused(NoetlError):
+    """A server does not want this worker: its token, or its version."""
+
+
+class Link:
+    """One server, as a worker sees it."""
+
+    def __init__(self, url: str, token: str | None, session: Callable[[], aiohttp.ClientSession]) -> None:
+        self.url = url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._session = session
+
+    async def exchange(self, message: Message) -> Reply:
+        """Say something and hear the answer. Unreachable: it is to be said again."""
+        body = await self._call("POST", "/api/work", encode(message), seconds=message.wait + _ANSWER_S)
+        return decode_reply(body)
+
+    async def source(self, content_hash: str) -> Source:
+        """The playbook of a hash."""
+        return msgspec.json.decode(await self._call("GET", f"/api/sources/{content_hash}"), type=Source)
+
+    async def _call(self, method: str, path: str, body: bytes | None = None, seconds: float = _ANSWER_S) -> bytes:
+        import aiohttp
+
+        try:
+            async with self._session().request(
+                method,
+                self.url + path,
+                data=body,
+                headers={**self._headers, "Content-Type": "application/json"},
+                timeout=aiohttp.ClientTimeout(total=seconds),
+            ) as answer:
+                said = await answer.read()
+                if answer.status in (401, 403):
+                    raise Refused(f"{self.url} does not admit this worker ({answer.status}): check NOETL_TOKEN")
+                if answer.status != 200:
+                    raise Unreachable(f"{self.url} answered {answer.status}: {said[:200].decode('utf-8', 'replace')}")
+                return said
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{self.url} does not answer: {str(error) or type(error).__name__}") from error
+
+
+class Outbox:
+    """What goes to one server: gathered while the last message is under way, and sent together."""
+
+    def __init__(self, link: Link, message: Callable[..., Message], heard: Callable[[Link, Reply], Any]) -> None:
+        self.link = link
+        self._message, self._heard = message, heard
+        self._reports: list[tuple[Report, asyncio.Future[str]]] = []
+        self._lines: list[Written] = []
+        self._answers: list[Answer] = []
+        self._something = asyncio.Event()
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    def add(self, report: Report) -> asyncio.Future[str]:
+        """Send a report; what becomes of it: `durable`, `refused` or `again`."""
+        told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._reports.append((report, told))
+        self._something.set()
+        self.idle.clear()
+        return told
+
+    def write(self, line: Written) -> None:
+        """Send a line."""
+        self._lines.append(line)
+        self._something.set()
+        self.idle.clear()
+
+    def answer(self, answer: Answer) -> None:
+        """Send what was asked for."""
+        self._answers.append(answer)
+        self._something.set()
+
+    async def run(self) -> None:
+        """Send, for ever."""
+        pause = _PAUSE
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            reports, self._reports = self._reports[:_REPORTS], self._reports[_REPORTS:]
+            lines, self._lines = self._lines[:_LINES], self._lines[_LINES:]
+            answers, self._answers = self._answers, []
+            if self._reports or self._lines:
+                self._something.set()
+            try:
+                reply = await self.link.exchange(self._message([report for report, _ in reports], lines, answers))
+                pause = _PAUSE
+            except NoetlError:
+                self._lines = [*lines, *self._lines]
+                _settle(reports, dict.fromkeys(range(len(reports)), "again"))
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                if self._lines:
+                    self._something.set()
+            else:
+                fates = {**dict.fromkeys(reply.again, "again"), **dict.fromkeys(reply.refused, "refused")}
+                if reply.lost:
+                    fates = dict.fromkeys(range(len(reports)), "again")
+                _settle(reports, fates)
+                self._heard(self.link, reply)
+            if not self._reports and not self._lines:
+                self.idle.set()
+
+
+def _settle(reports: list[tuple[Report, asyncio.Future[str]]], fates: dict[int, str]) -> None:
+    for at, (_, told) in enumerate(reports):
+        if not told.done():
+            told.set_result(fates.get(at, "durable"))

@@ -1,0 +1,59 @@
+"""Servers and workers of a cluster, in this process: real sockets, and a log that they share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import uvicorn
+
+from noetl.cluster_ports import WorkerRegistry
+from noetl.config import Settings
+from noetl.outpost import Outpost
+from noetl.ports import EventLog
+from noetl.server.catalog import Catalog
+from noetl.server.http.app import app
+from noetl.server.http.work import routes
+from noetl.server.station import Station
+from noetl.server.tokens import Tokens
+from noetl.tools.registry import Kinds
+
+
+class Server:
+    """A station behind a socket of loopback."""
+
+    def __init__(self, station: Station, url: str) -> None:
+        self.station, self.url = station, url
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    log: EventLog, registry: WorkerRegistry, folder: Path, *, lease_s: float = 2.0
+) -> AsyncIterator[Server]:
+    """A server that listens."""
+    async with Station(log, Catalog(Kinds()), registry, lease_s=lease_s) as station:
+        made = app(station, tokens=Tokens(folder / "tokens.json", time.time), more=routes(station.counter))
+        config = uvicorn.Config(made, port=0, log_level="warning", lifespan="off", http="httptools")
+        web = uvicorn.Server(config)
+        web.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        task = asyncio.create_task(web.serve())
+        while not web.started:
+            await asyncio.sleep(0.01)
+        port = web.servers[0].sockets[0].getsockname()[1]
+        try:
+            yield Server(station, f"http://127.0.0.1:{port}")
+        finally:
+            station.counter.drain()
+            web.should_exit = web.force_exit = True
+            await task
+
+
+@contextlib.asynccontextmanager
+async def working(urls: Sequence[str], home: Path, **more: object) -> AsyncIterator[Outpost]:
+    """A worker."""
+    settings = Settings(home=home, lease_s=2.0, worker_lease_s=2.0, environment={"PATH": "/usr/bin:/bin"})
+    async with Outpost(settings, urls, **more) as outpost:  # type: ignore[arg-type]
+        yield outpost
