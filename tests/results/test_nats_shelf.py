@@ -140,6 +140,14 @@ def test_a_wrong_password_is_told_at_once_by_its_entry_and_never_shown(tmp_path:
     store.close()
 
 
+def test_what_has_to_be_installed_is_told(tmp_path: Path, nats: Subjects, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nats.errors", None)
+    shelf = shelf_at(nats.url, tmp_path)
+    with pytest.raises(StoreFailed, match=r"pip install 'noetl\[nats\]'"):
+        shelf.put(drafted(tmp_path, 10)[0], place(1))
+    shelf.close()
+
+
 def test_an_entry_that_is_not_there_is_told(tmp_path: Path, nats: Subjects) -> None:
     store = open_payloads(Settings(tmp_path, results=(f"{nats.open_url}?auth=queue",)), {}.get, lambda: 0.0)
     with pytest.raises(StoreFailed, match="has no `queue`"):
@@ -289,8 +297,7 @@ def test_what_others_keep_in_the_bucket_is_left_alone(store: InNats) -> None:
         await bucket._js.publish(f"$O.{store.nats.name}.M.c3RyYW5nZQ==", b"not json")
 
     store.with_bucket(more)
-    [shelf] = store.store._shelves.values() if hasattr(store.store, "_shelves") else [store.store._readable[0]]
-    assert len(list(shelf.listed())) == 1
+    assert len(list(store.store._readable[0].listed())) == 1
 
 
 def test_a_bucket_without_direct_reading_is_read_as_well(tmp_path: Path, own: Nats) -> None:

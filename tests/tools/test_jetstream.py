@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sys
 
 import pytest
 from servers import Subjects, standing_in
 
 from noetl.config import Secret
 from noetl.errors import UsageError
-from noetl.tools.jetstream import Address, NatsFailed, address_of, connected, let_go, token_of
+from noetl.tools.jetstream import Address, NatsFailed, address_of, connected, let_go, minded, token_of
 
 
 def test_servers_are_separated_with_commas_and_share_one_user() -> None:
@@ -94,5 +96,28 @@ def test_a_server_that_says_nothing_is_away(monkeypatch: pytest.MonkeyPatch) -> 
         async with server:
             with pytest.raises(NatsFailed, match="cannot be reached: TimeoutError"):
                 await connected(address_of(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", "X"), lambda: None)
+
+    asyncio.run(scenario())
+
+
+def test_what_has_to_be_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nats.aio.client", None)
+    with pytest.raises(NatsFailed, match=r"pip install 'noetl\[nats\]'") as caught:
+        asyncio.run(connected(address_of("127.0.0.1:1", "X"), lambda: None))
+    assert not caught.value.retryable
+
+
+def test_whoever_is_cancelled_hears_of_it_although_the_library_keeps_it_to_itself() -> None:
+    async def deaf() -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.2)
+        return "done"
+
+    async def scenario() -> None:
+        task = asyncio.create_task(minded(deaf()))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
     asyncio.run(scenario())

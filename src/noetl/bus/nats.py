@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from itertools import groupby
-from typing import Any, NamedTuple, Self
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+from noetl.bus.inbox import Inbox, Vanished
 from noetl.cluster_ports import HINT_BYTES, Hint
-from noetl.tools.jetstream import Address, NatsFailed, connected, in_words, let_go, token_of
+from noetl.tools.jetstream import Address, NatsFailed, connected, in_words, let_go, minded, token_of
 
 PREFIX = "noetl"
 _CONSUMER = "workers"
@@ -39,11 +39,6 @@ _PAUSE_S = 0.2
 _FAREWELL_S = 1.0
 #: of a stream that is there with other settings
 _IN_USE = 10058
-_NO_MORE = ("404", "408")
-
-
-class _Vanished(Exception):
-    """There is no consumer to ask: it, or its stream, is gone."""
 
 
 class _Said(NamedTuple):
@@ -66,12 +61,12 @@ class NatsBus:
         self._there = asyncio.Event()
         #: pools whose stream and consumer are there, as far as this connection knows
         self._made: set[str] = set()
-        self._waiting: dict[_Said, None] = {}
-        self._some = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        #: what is to be said, and who says it, by pool: one that cannot be reached holds up no other
+        self._waiting: dict[str | None, deque[_Said]] = {}
+        self._saying: dict[str | None, asyncio.Task[None]] = {}
+        self._closed = False
         self._heard: dict[str, Callable[[bytes], None]] = {}
-        self._asking: set[_Inbox] = set()
+        self._asking: set[Inbox] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def subject(self, pool: str) -> str:
@@ -86,27 +81,28 @@ class NatsBus:
         """Connect, now or later."""
         first: asyncio.Future[NatsFailed | None] = asyncio.get_running_loop().create_future()
         self._start(self._keep(first))
-        self._start(self._send())
         await asyncio.wait([first], timeout=_OPEN_S)
         refused = first.result() if first.done() else None
         if refused is not None:
             await self.close()
             raise refused
 
-    def _start(self, work: Any) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def close(self) -> None:
         """Say what waits, and let go."""
-        if self._client is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), _FAREWELL_S)
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self._closed = True
+        if self._client is not None and self._saying:
+            await asyncio.wait(self._saying.values(), timeout=_FAREWELL_S)
+        # The library may keep it to itself that somebody was cancelled.
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks, timeout=_MOMENT_S)
         client, self._client = self._client, None
         if client is not None:
             await let_go(client)
@@ -154,10 +150,11 @@ class NatsBus:
             await let_go(client)
 
     async def _connection(self, within: float | None = None) -> Any:
-        """The connection; None: there is none within that time."""
-        if self._client is None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._there.wait(), within)
+        """The connection, as soon as there is one; None: there is none within that time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while self._client is None:
+                    await self._there.wait()
         return self._client
 
     @contextlib.contextmanager
@@ -191,7 +188,7 @@ class NatsBus:
             max_bytes=_KEPT * 2 * HINT_BYTES,
         )
         try:
-            await manager.add_stream(stream)
+            await minded(manager.add_stream(stream))
         except BadRequestError as error:
             if error.err_code != _IN_USE:
                 raise
@@ -204,7 +201,7 @@ class NatsBus:
             # Those who died with hints in their hands must not keep the others from theirs.
             max_ack_pending=_KEPT,
         )
-        await manager.add_consumer(self.stream(pool), consumer)
+        await minded(manager.add_consumer(self.stream(pool), consumer))
         if client is self._client:
             self._made.add(pool)
 
@@ -223,26 +220,24 @@ class NatsBus:
 
     def _say(self, said: _Said) -> None:
         assert len(said.body) < HINT_BYTES, "ids travel, never data"
-        self._waiting[said] = None  # what waits already is not said twice
-        while len(self._waiting) > MOST_WAITING:
-            del self._waiting[next(iter(self._waiting))]
-        self._idle.clear()
-        self._some.set()
+        if self._closed:
+            return
+        # The same may wait twice: it is for two workers.
+        self._waiting.setdefault(said.pool, deque(maxlen=MOST_WAITING)).append(said)
+        if said.pool not in self._saying:
+            self._saying[said.pool] = self._start(self._send(said.pool))
 
-    async def _send(self) -> None:
-        """Say what waits, for ever."""
-        while True:
-            await self._some.wait()
-            client = await self._connection()
-            if client is None:
-                continue
-            batch = sorted(self._waiting, key=lambda said: said.pool or "")
-            self._waiting.clear()
-            self._some.clear()
-            pools = [(pool, list(some)) for pool, some in groupby(batch, key=lambda said: said.pool)]
-            await asyncio.gather(*(self._publish(client, pool, some) for pool, some in pools))
-            if not self._waiting:
-                self._idle.set()
+    async def _send(self, pool: str | None) -> None:
+        """Say what waits for a pool, until nothing does."""
+        waiting = self._waiting[pool]
+        try:
+            while waiting:
+                client = await self._connection()
+                batch = list(waiting)
+                waiting.clear()
+                await self._publish(client, pool, batch)
+        finally:
+            del self._saying[pool]
 
     async def _publish(self, client: Any, pool: str | None, batch: Sequence[_Said]) -> None:
         """Publish what is for one pool. The stream confirms the last, and that is how one is missed that has vanished."""
@@ -255,7 +250,7 @@ class NatsBus:
             await _published(client, batch[:-1])
             stream, last = client.jetstream(timeout=_ANSWER_S), batch[-1]
             try:
-                await stream.publish(last.subject, last.body)
+                await minded(stream.publish(last.subject, last.body))
             except NoStreamResponseError:
                 self._made.discard(pool)
                 await self._ensure(client, pool)
@@ -266,8 +261,9 @@ class NatsBus:
 
     def listen(self, worker: str, heard: Callable[[bytes], None]) -> None:
         """Hear what a worker is told."""
+        is_new = worker not in self._heard
         self._heard[worker] = heard
-        if self._client is not None:
+        if is_new and self._client is not None:
             self._start(self._attending(worker))
 
     async def _attending(self, worker: str) -> None:
@@ -278,12 +274,15 @@ class NatsBus:
         async def hear(message: Any) -> None:
             self._heard[worker](message.data)
 
-        await self._client.subscribe(self._ear(worker), cb=hear)
+        await minded(self._client.subscribe(self._ear(worker), cb=hear))
 
     async def next(self, pools: Sequence[str], most: int, timeout: float) -> list[Hint]:  # noqa: ASYNC109  the port's
         """Ask the streams of these pools."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
+        if not pools or most < 1:
+            await asyncio.sleep(timeout)
+            return []
         while True:
             left = until - loop.time()
             client = await self._connection(max(left, 0))
@@ -300,25 +299,23 @@ class NatsBus:
         """What there is, or comes within a while; None: there is nobody to ask."""
         for pool in pools:
             await self._ensure(client, pool)
-        found: list[Any] = []
-        async with _Inbox(client, self._asking) as inbox:
+        async with Inbox(client, self._asking) as inbox:
             try:
                 # One pool after the other, so that none yields more than is wanted.
                 for pool in pools:
-                    if len(found) < most:
-                        await inbox.ask(self._request(pool), {"batch": most - len(found), "no_wait": True})
-                        found += await inbox.answers(_ANSWER_S)
-                if not found and left > _MOMENT_S:
+                    if len(inbox.found) < most:
+                        await inbox.ask(self._request(pool), {"batch": most - len(inbox.found), "no_wait": True})
+                        await inbox.answered(_ANSWER_S)
+                if not inbox.found and left > _MOMENT_S:
                     for_s = min(left, _LINGER_S)
                     for pool in pools:
                         await inbox.ask(self._request(pool), {"batch": 1, "expires": int(for_s * 1e9)})
-                    found = await inbox.answers(for_s + _GRACE_S, first=True)
-            except _Vanished:
+                    await inbox.answered(for_s + _GRACE_S, first=True)
+            except Vanished:
                 self._made.difference_update(pools)
                 return None
-            for message in found[most:]:
-                await message.nak()
-        return [Hint(message.data, _heeded(message)) for message in found[:most]]
+            taken, inbox.found = inbox.found[:most], inbox.found[most:]
+            return [Hint(message.data, _heeded(message)) for message in taken]
 
     def _request(self, pool: str) -> str:
         return f"$JS.API.CONSUMER.MSG.NEXT.{self.stream(pool)}.{_CONSUMER}"
@@ -326,7 +323,7 @@ class NatsBus:
 
 async def _published(client: Any, batch: Iterable[_Said]) -> None:
     for said in batch:
-        await client.publish(said.subject, said.body)
+        await minded(client.publish(said.subject, said.body))
 
 
 def _heeded(message: Any) -> Callable[[], Awaitable[None]]:
@@ -337,69 +334,3 @@ def _heeded(message: Any) -> Callable[[], Awaitable[None]]:
             await message.ack()
 
     return ack
-
-
-class _Inbox:
-    """Where the answers to requests for hints come in. Servers forget the requests of an inbox that is closed."""
-
-    def __init__(self, client: Any, asking: set[_Inbox]) -> None:
-        self._client, self._asking = client, asking
-        self._name = client.new_inbox()
-        self._came: asyncio.Queue[Any] = asyncio.Queue()
-        self._subscription: Any = None
-        self._asked = 0
-        #: requests that are not answered: their own subject, and how many hints they may yield
-        self._open: dict[str, int] = {}
-
-    async def __aenter__(self) -> Self:
-        async def came(message: Any) -> None:
-            self.put(message)
-
-        self._subscription = await self._client.subscribe(f"{self._name}.*", cb=came)
-        self._asking.add(self)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        import nats.errors
-
-        self._asking.discard(self)
-        with contextlib.suppress(nats.errors.Error, OSError):
-            await self._subscription.unsubscribe()
-
-    def put(self, message: Any) -> None:
-        """A message came; None: the connection is gone."""
-        self._came.put_nowait(message)
-
-    async def ask(self, request: str, how: dict[str, Any]) -> None:
-        """Ask for hints."""
-        self._asked += 1
-        reply = f"{self._name}.{self._asked}"
-        self._open[reply] = how["batch"]
-        await self._client.publish(request, json.dumps(how).encode(), reply=reply)
-
-    async def answers(self, within: float, *, first: bool = False) -> list[Any]:
-        """The hints that come until every request is answered; or the first alone, and what came with it."""
-        loop, found = asyncio.get_running_loop(), list[Any]()
-        until = loop.time() + within
-        while self._open and not (first and found and self._came.empty()):
-            try:
-                message = await asyncio.wait_for(self._came.get(), until - loop.time())
-            except TimeoutError:
-                break
-            if message is None:
-                break
-            if message.subject in self._open:
-                self._ended(message)
-            elif not message.subject.startswith(self._name):
-                found.append(message)
-                if sum(self._open.values()) == len(found):
-                    break
-        self._open.clear()
-        return found
-
-    def _ended(self, message: Any) -> None:
-        """A request is answered without a hint."""
-        status = (message.headers or {}).get("Status")
-        if status not in _NO_MORE:
-            raise _Vanished
-        del self._open[message.subject]

@@ -7,16 +7,17 @@ a password is wrong, or that it holds too many connections.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
 from noetl.config import Secret
 from noetl.errors import NoetlError, UsageError
+
+T = TypeVar("T")
 
 MISSING = "NATS needs nats-py, which comes with: pip install 'noetl[nats]'"
 SCHEMES = ("nats", "tls")
@@ -37,6 +38,10 @@ class NatsFailed(NoetlError):
         super().__init__(message)
         #: whether another attempt may change it
         self.retryable = retryable
+
+
+class _HungUp(NatsFailed):
+    """A server has ended the connection while it was made."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -99,7 +104,7 @@ async def connected(address: Address, closed: Callable[[], None]) -> Any:
     failed: NatsFailed | None = None
     for server in address.servers:
         try:
-            return await _connected(server, address, closed)
+            return await _insistently(server, address, closed)
         except NatsFailed as error:
             # One that would do if it were there is worth more than one that will not do.
             failed = error if failed is None or error.retryable else failed
@@ -107,7 +112,16 @@ async def connected(address: Address, closed: Callable[[], None]) -> Any:
     raise failed
 
 
-async def _connected(server: str, address: Address, closed: Callable[[], None]) -> Any:
+async def _insistently(server: str, address: Address, closed: Callable[[], None]) -> Any:
+    """A server that refuses somebody hangs up, often before its reason was read. Then it is asked to be verbose, so that
+    the library waits for what it says."""
+    try:
+        return await _connected(server, address, closed)
+    except _HungUp:
+        return await _connected(server, address, closed, verbose=True)
+
+
+async def _connected(server: str, address: Address, closed: Callable[[], None], *, verbose: bool = False) -> Any:
     try:
         from nats.aio.client import Client
         from nats.errors import Error
@@ -133,6 +147,7 @@ async def _connected(server: str, address: Address, closed: Callable[[], None]) 
             token=address.token.reveal() if address.token else None,
             connect_timeout=_CONNECT_S,
             ping_interval=_PING_S,
+            verbose=verbose,
             error_cb=wrong,
             closed_cb=gone,
             **options,
@@ -168,7 +183,8 @@ def _told(server: str, error: Exception) -> NatsFailed:
     said = in_words(error)
     if _DENIED.search(said):
         return NatsFailed(f"the NATS server at {server} refuses the user and password, or the token", retryable=False)
-    return NatsFailed(f"the NATS server at {server} cannot be reached: {said}")
+    hung_up = isinstance(error, ConnectionResetError | BrokenPipeError)
+    return (_HungUp if hung_up else NatsFailed)(f"the NATS server at {server} cannot be reached: {said}")
 
 
 def in_words(error: Exception) -> str:
@@ -179,8 +195,16 @@ def in_words(error: Exception) -> str:
     return " ".join(said.split()) or type(error).__name__
 
 
+async def minded(work: Coroutine[Any, Any, T]) -> T:
+    """Have the library do something. Whoever is cancelled meanwhile hears of it, which the library keeps to itself."""
+    return await asyncio.shield(work)
+
+
 async def let_go(client: Any, within: float = 2.0) -> None:
     """Close a connection, in whatever state it is."""
+    closing = asyncio.ensure_future(client.close())
+    await asyncio.wait({closing}, timeout=within)
+    closing.cancel()
     # The library may say anything here, and nobody needs the connection any more.
-    with contextlib.suppress(Exception):
-        await asyncio.wait_for(client.close(), within)
+    if closing.done() and not closing.cancelled():
+        closing.exception()
