@@ -32,6 +32,11 @@ class Refused(NoetlError):
         super().__init__(f"the server: {problem.get('detail') or problem.get('title') or status}")
         self.status, self.problem = status, problem
 
+    def as_usage(self) -> NoetlError:
+        """The same, as a mistake of whoever asked, where it is one."""
+        said = str(self.problem.get("detail") or self)
+        return UsageError(said) if self.status == 400 else NoetlError(said) if self.status == 410 else self
+
 
 class Answer(msgspec.Struct, frozen=True):
     """What a server said."""
