@@ -28,6 +28,7 @@ class RemoteResults:
         self._folder = TemporaryDirectory(prefix="noetl-")
         self._found: Found | None = None
         click.get_current_context().call_on_close(self._folder.cleanup)
+        click.get_current_context().call_on_close(client.close)
 
     def find(self, reference: Mapping[str, Any]) -> Found:
         """Fetch a payload, once."""

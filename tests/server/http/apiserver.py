@@ -137,7 +137,7 @@ class Api:
                 yield "status", str(response.status)
             while line := response.readline():
                 field, _, value = line.decode().rstrip("\n").partition(": ")
-                if field:
-                    yield field, value
+                if field or value:
+                    yield field or "comment", value
         finally:
             connection.close()

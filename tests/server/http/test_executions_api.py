@@ -65,7 +65,11 @@ def test_a_signal_reaches_an_execution_of_another_process(api: Api, tmp_path: Pa
     running = subprocess.Popen(
         [sys.executable, "-m", "noetl", "run", "approval.yaml", "--json"],
         cwd=tmp_path,
-        env={"NOETL_HOME": str(api.home), "PYTHONPATH": str(Path(__file__).parents[3] / "src"), "PATH": "/usr/bin:/bin"},
+        env={
+            "NOETL_HOME": str(api.home),
+            "PYTHONPATH": str(Path(__file__).parents[3] / "src"),
+            "PATH": "/usr/bin:/bin",
+        },
         stdout=subprocess.PIPE,
     )
     while not api.get("/api/executions").data["executions"]:
@@ -82,7 +86,11 @@ def test_a_signal_to_an_execution_that_nobody_runs_lets_the_server_go_on_with_it
     running = subprocess.Popen(
         [sys.executable, "-m", "noetl", "run", "approval.yaml"],
         cwd=tmp_path,
-        env={"NOETL_HOME": str(api.home), "PYTHONPATH": str(Path(__file__).parents[3] / "src"), "PATH": "/usr/bin:/bin"},
+        env={
+            "NOETL_HOME": str(api.home),
+            "PYTHONPATH": str(Path(__file__).parents[3] / "src"),
+            "PATH": "/usr/bin:/bin",
+        },
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -164,7 +164,11 @@ def test_a_page_of_another_site_can_do_nothing(api: Api) -> None:
 
 
 def test_what_is_not_there_is_a_problem_as_well(api: Api) -> None:
-    for method, path, status in (("GET", "/nowhere", 404), ("PUT", "/health", 405), ("GET", "/api/executions/zzz", 404)):
+    for method, path, status in (
+        ("GET", "/nowhere", 404),
+        ("PUT", "/health", 405),
+        ("GET", "/api/executions/zzz", 404),
+    ):
         answer = api.call(method, path)
         assert (answer.status, answer.data["status"]) == (status, status)
         assert answer.headers["content-type"] == "application/problem+json"

@@ -105,7 +105,7 @@ def test_health_is_answered_while_the_log_is_slow(api: Api, monkeypatch: pytest.
 
     execution_id = api.run(DOUBLE)["execution_id"]
     slow = threading.Event()
-    monkeypatch.setattr(SqliteLog, "lines", lambda *_args, **_more: [] if slow.wait(3) else [])
+    monkeypatch.setattr(SqliteLog, "lines", lambda *_args, **_more: slow.wait(3) and [])
     asked = [threading.Thread(target=api.get, args=(f"/api/executions/{execution_id}/logs",)) for _ in range(8)]
     for one in asked:
         one.start()
