@@ -54,7 +54,7 @@ class Processes:
         """Start one; it writes to the file that is given back."""
         log = self.folder / f"{name}.log"
         with log.open("wb") as file:
-            process = subprocess.Popen(  # noqa: S603  our own program
+            process = subprocess.Popen(
                 [sys.executable, "-m", "noetl", *arguments],
                 env={**self.base, "NOETL_HOME": str(self.folder / name), **env},
                 stdin=subprocess.DEVNULL,
@@ -140,7 +140,7 @@ def cases(wanted: str | None) -> dict[Path, dict[str, str]]:
 def suite(command: Path, jobs: int, chosen: list[Path]) -> int:
     """Some cases against a command."""
     words = [sys.executable, HERE / "run.py", "--noetl", command, "--jobs", str(jobs), *chosen]
-    return subprocess.run(list(map(str, words)), check=False).returncode  # noqa: S603  our own program
+    return subprocess.run(list(map(str, words)), check=False).returncode
 
 
 def run(size: str, services: dict[str, str], wanted: str | None, jobs: int) -> int:

@@ -153,6 +153,10 @@ class EventLogContract:
         assert [one.execution_id for one in log.summaries()] == ["a", "c", "b"]
         assert [one.execution_id for one in log.summaries(limit=2)] == ["a", "c"]
         assert [one.execution_id for one in log.summaries(unfinished=True)] == ["a", "b"]
+        assert [one.execution_id for one in log.summaries(before="a")] == ["c", "b"]
+        assert [one.execution_id for one in log.summaries(before="a", unfinished=True)] == ["b"]
+        assert log.summaries(before="b") == []
+        assert len(log.summaries(before="nobody")) == 3
 
     async def test_children_can_be_told_from_those_that_have_no_parent(self, log: EventLog) -> None:
         await log.append(events("a", 1, 1), status="running")

@@ -73,6 +73,15 @@ class Elsewhere:
     def kill(self) -> None:
         """Nothing of them runs here."""
 
+    async def close(self) -> None:
+        """Follow nothing any more."""
+        for task in self._tasks:
+            task.cancel()
+        # What a thread has asked for comes back before its connection is closed.
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.get_running_loop().shutdown_default_executor()
+        self._remote.client.close()
+
     async def output(self, hot: Hot) -> Any:
         """What an execution yielded: in full as far as `max_payload_bytes` goes, else its reference."""
         if hot.state.output_ref is None:

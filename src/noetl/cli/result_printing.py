@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -19,17 +19,30 @@ from noetl.errors import UsageError
 
 if TYPE_CHECKING:
     from noetl.model.output import Output
-    from noetl.results.store import Found, PayloadStore
+    from noetl.results.store import Found
 
 #: what a terminal shows of a list, and of anything else
 _MOST_ROWS = 100
 _MOST_TEXT = 100_000
 
 
+class Store(Protocol):
+    """Where payloads lie: on this machine, or on a server."""
+
+    def find(self, reference: Mapping[str, Any]) -> Found:
+        """A payload as a file."""
+
+    def is_list(self, found: Found) -> bool:
+        """Whether it has elements."""
+
+    def elements(self, reference: Mapping[str, Any], start: int = 0) -> Generator[list[Any], None, None]:
+        """Its elements from one on, some at a time."""
+
+
 class Payload:
     """What an output holds: in the log, in the result store, or in files that a transfer wrote."""
 
-    def __init__(self, value: Any, store: PayloadStore | None, reference: dict[str, Any], some: tuple[int, int | None]):
+    def __init__(self, value: Any, store: Store | None, reference: dict[str, Any], some: tuple[int, int | None]):
         self.value = value
         self.store = store
         self.reference = reference
@@ -46,11 +59,16 @@ class Payload:
     @classmethod
     def of(cls, output: Output, some: tuple[int, int | None]) -> Payload:
         """The payload of an output, or some elements of it."""
+        from noetl.cli.where import client
         from noetl.config import settings
         from noetl.wiring import open_results
 
         if not output.get("external"):
             return cls(output["data"], None, {}, some)
+        if (there := client()) is not None:
+            from noetl.cli.remote_results import RemoteResults
+
+            return cls(None, RemoteResults(there, some), output["ref"], some)
         return cls(None, open_results(settings()), output["ref"], some)
 
     @property

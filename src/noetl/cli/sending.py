@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,15 +40,19 @@ async def send(client: Client, wish: Sent, *, detach: bool, as_document: bool) -
     _, net = checked(
         catalog(), wish.file, wish.data, wish.name, wish.payload, legacy=wish.legacy, as_document=as_document
     )
-    execution_id = await asyncio.to_thread(_started, client, wish, net)
+    execution_id = _started(client, wish, net)
     if detach:
+        client.close()
         out(f'{{"execution_id": "{execution_id}"}}\n' if as_document else f"{execution_id}\n")
         return 0
     there = Elsewhere(client)
-    with progress(there.watchers, quiet=as_document) as shown:
-        shown.roots.append(there.follow(execution_id, net))
-        interrupted = await follow(there, shown)
-    return await ended(there, shown.roots, interrupted=interrupted, as_document=as_document)
+    try:
+        with progress(there.watchers, quiet=as_document) as shown:
+            shown.roots.append(there.follow(execution_id, net))
+            interrupted = await follow(there, shown)
+        return await ended(there, shown.roots, interrupted=interrupted, as_document=as_document)
+    finally:
+        await there.close()
 
 
 def _started(client: Client, wish: Sent, net: Net) -> str:

@@ -32,6 +32,11 @@ class Refused(NoetlError):
         super().__init__(f"the server: {problem.get('detail') or problem.get('title') or status}")
         self.status, self.problem = status, problem
 
+    def as_usage(self) -> NoetlError:
+        """The same, as a mistake of whoever asked, where it is one."""
+        said = str(self.problem.get("detail") or self)
+        return UsageError(said) if self.status == 400 else NoetlError(said) if self.status == 410 else self
+
 
 class Answer(msgspec.Struct, frozen=True):
     """What a server said."""
@@ -49,6 +54,8 @@ class Client:
         self._token = token
         self._at = 0
         self._kept = local()
+        #: those of all threads
+        self._open: list[http.client.HTTPConnection] = []
 
     @property
     def server(self) -> str:
@@ -129,17 +136,21 @@ class Client:
         self._forget()
         connection = _open(self.server, timeout)
         self._kept.connection = self.server, connection
+        self._open.append(connection)
         return connection
 
     def _forget(self) -> None:
         kept = getattr(self._kept, "connection", None)
         if kept is not None:
             kept[1].close()
+            self._open.remove(kept[1])
             self._kept.connection = None
 
     def close(self) -> None:
-        """Let go of this thread's connection."""
+        """Let go of the connections of all threads, none of which may be waiting for an answer."""
         self._forget()
+        while self._open:
+            self._open.pop().close()
 
 
 def _open(server: str, timeout: float) -> http.client.HTTPConnection:

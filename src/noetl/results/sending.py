@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from noetl.errors import UsageError
 from noetl.model.output import JSON, NDJSON, PARQUET
 from noetl.ports import ResultDamaged, ResultGone
 from noetl.results import codec
@@ -35,6 +36,8 @@ class Sender:
         """A payload, or some elements of a list."""
         found = None if is_elsewhere(reference) else self._store.find(reference)
         whole = start == 0 and stop is None
+        if found is not None and not whole and not self._store.is_list(found):
+            raise UsageError("a range is of a list, and this is none")
         if found is not None and whole and found.content_type in (JSON, NDJSON, PARQUET):
             return Sent(found.content_type, codec.blocks(found.path))
         return Sent(NDJSON, self._lines(reference, start, stop))

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from noetl.lang import Loaded, report
 from noetl.model.net import Net
 from noetl.model.scope import merged
-from noetl.ports import Source, Summary
+from noetl.ports import EventLog, Source, Summary
 from noetl.server.http.bodies import MOST_START, MOST_TEXT, decoded, value_of
 from noetl.server.http.desk import Desk
 from noetl.server.http.problems import Problem
@@ -30,6 +30,8 @@ from noetl.server.tokens import MAY, Token
 _PATIENCE = 5.0
 _POLL = 0.05
 _LONGEST_KEY = 255
+#: executions that are looked through at once, and how often
+_PAGE, _PAGES = 1_000, 20
 #: where a playbook lies that came without a place: relative paths in it lead nowhere
 _NOWHERE = "playbook.yaml"
 
@@ -82,7 +84,7 @@ async def start(desk: Desk, request: Request) -> Response:
         raise Problem(400, "`payload` is a map")
     source, net = await _playbook(desk, wish)
     _check_payload(net, payload)
-    calls = await _calls(desk, wish)
+    calls = await _calls(desk, wish) or await desk.read(_calls_before, desk.log, wish.path)
     asked = {"by": caller.name} if caller.name else {}
     key = request.headers.get("idempotency-key")
     if key is None:
@@ -184,6 +186,21 @@ async def _calls(desk: Desk, wish: Start) -> dict[str, str]:
         await desk.office.keep(source)
         found |= dict.fromkeys(one.names, source.hash)
     return found
+
+
+def _calls_before(log: EventLog, path: str | None) -> dict[str, str]:
+    """The playbooks that came with what was last run under a path, as far as that is not too long ago."""
+    before: str | None = None
+    for _ in range(_PAGES if path is not None else 0):
+        page = log.summaries(limit=_PAGE, before=before)
+        found = next((one for one in page if one.path == path), None)
+        if found is not None:
+            calls: dict[str, str] = log.read(found.execution_id, limit=1)[0].payload.get("calls", {})
+            return calls
+        if len(page) < _PAGE:
+            break
+        before = page[-1].execution_id
+    return {}
 
 
 ROUTES = [
