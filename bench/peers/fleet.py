@@ -1,0 +1,193 @@
+"""Fleet: a cluster of real processes on loopback: PostgreSQL, NATS, servers and workers, and what is asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+
+from noetl.services.nats import Nats
+from noetl.services.ports import free_port
+from noetl.services.postgres import Postgres
+
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+_START_S = 60.0
+_ENDED = ("completed", "failed", "cancelled")
+
+
+class Process:
+    """A `noetl` in a process of its own."""
+
+    def __init__(self, folder: Path, name: str, words: Sequence[str], environment: dict[str, str]) -> None:
+        self.log = folder / f"{name}.log"
+        home = folder / name
+        home.mkdir(exist_ok=True)
+        env = {**os.environ, "PYTHONPATH": str(SOURCES), "NOETL_HOME": str(home), **environment}
+        command = [sys.executable, "-m", "noetl", *words]
+        if os.environ.get("BENCH_PROFILE"):
+            command[1:1] = ["-m", "cProfile", "-o", f"{os.environ['BENCH_PROFILE']}/{name}-{time.time():.0f}.prof"]
+        with self.log.open("ab") as out:
+            self._popen = subprocess.Popen(command, stdout=out, stderr=out, env=env, cwd=home)
+        self.pid = self._popen.pid
+
+    def wait_for(self, text: str) -> None:
+        """Wait until it has said something."""
+        until = time.monotonic() + _START_S
+        while text not in self.log.read_text():
+            assert self._popen.poll() is None, self.log.read_text()
+            assert time.monotonic() < until, f"{self.log.name} did not say {text!r}: {self.log.read_text()}"
+            time.sleep(0.02)
+
+    def cpu(self) -> float:
+        """Seconds of a core that it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def peak_mb(self) -> float:
+        """The most memory that it has had."""
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        return float(text.partition("VmHWM:")[2].split()[0]) / 1024
+
+    def end(self, *, at_once: bool = False) -> None:
+        """End it, in good order or not."""
+        (self._popen.kill if at_once else self._popen.terminate)()
+        try:
+            self._popen.wait(20)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
+
+
+class Services:
+    """PostgreSQL and NATS, for as many fleets as come after another."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self.folder = Path()
+        self._numbers = 0
+
+    def __enter__(self) -> Self:
+        self.folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="noetl-bench-")))
+        self.postgres = self._stack.enter_context(Postgres(self.folder / "pg"))
+        self.nats = self._stack.enter_context(Nats(self.folder / "nats"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def database(self) -> str:
+        """The address of a database with nothing in it."""
+        import psycopg
+
+        self._numbers += 1
+        name = f"bench{self._numbers}"
+        with psycopg.connect(self.postgres.url(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return self.postgres.url(name)
+
+
+class Fleet:
+    """A server and some workers over a database of their own."""
+
+    def __init__(self, services: Services, *, workers: int = 2, slots: int = 8, polls: bool = True) -> None:
+        self._services, self._workers, self._slots = services, workers, slots
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self.database = services.database()
+        self._environment = {
+            "NOETL_STORE": self.database,
+            "NOETL_BUS": services.nats.url(f"bench{free_port()}"),
+            "NOETL_SERVER": self.url,
+            "NOETL_POLL": "on" if polls else "off",
+        }
+        self.folder = Path(tempfile.mkdtemp(dir=services.folder))
+        self.processes: list[Process] = []
+        self.server: Process
+
+    def __enter__(self) -> Self:
+        try:
+            self.serve()
+            for number in range(self._workers):
+                self.work(number)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self.processes):
+            process.end()
+        self.processes.clear()
+
+    def serve(self) -> None:
+        """Start the server, or start it again."""
+        port = self.url.rpartition(":")[2]
+        # What tells workers where a server is would make it one of its own clients.
+        environment = {**self._environment, "NOETL_SERVER": ""}
+        self.server = Process(self.folder, f"server{len(self.processes)}", ["server", "--port", port], environment)
+        self.processes.append(self.server)
+        self.server.wait_for("listening on")
+
+    def work(self, number: int) -> None:
+        """Start a worker."""
+        words = ["worker", "--slots", str(self._slots)]
+        worker = Process(self.folder, f"worker{number}", words, self._environment)
+        self.processes.append(worker)
+        worker.wait_for("slots, servers")
+
+    def cpu(self) -> str:
+        """Seconds of a core that each has used, for a look at where the time goes."""
+        return " ".join(f"{one.log.stem} {one.cpu():.1f} s" for one in self.processes)
+
+
+class Client:
+    """Who asks a fleet for something."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._session: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def post(self, path: str, body: Any) -> Any:
+        """Ask for something to be done."""
+        async with self._session.post(self._url + path, json=body) as answer:
+            assert answer.status < 300, await answer.text()
+            return await answer.json()
+
+    async def get(self, path: str) -> Any:
+        """Look at something."""
+        async with self._session.get(self._url + path) as answer:
+            assert answer.status == 200, await answer.text()
+            return await answer.json()
+
+    async def start(self, playbook: str, payload: dict[str, Any] | None = None) -> str:
+        """Start an execution; its id."""
+        started = await self.post("/api/executions", {"playbook": playbook, "payload": payload or {}})
+        return str(started["execution_id"])
+
+    async def end(self, execution_id: str, every: float = 0.05) -> float:
+        """Wait for the end of an execution; when that was, by its own record."""
+        while (found := await self.get(f"/api/executions/{execution_id}?view=summary"))["status"] not in _ENDED:
+            await asyncio.sleep(every)
+        assert found["status"] == "completed", found
+        return datetime.fromisoformat(found["updated_at"]).timestamp()
+
+    async def run(self, playbook: str, payload: dict[str, Any] | None = None) -> float:
+        """Seconds from the request for an execution to its end."""
+        before = time.time()
+        return await self.end(await self.start(playbook, payload)) - before
