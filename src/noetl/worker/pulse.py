@@ -75,7 +75,7 @@ class Pulse:
         connection = kind(parts.hostname or "", parts.port, timeout=min(_TIMEOUT_S, self._lease_s))
         try:
             connection.request(
-                "POST", f"{parts.path.rstrip('/')}/api/work/alive", encode(self._holding()), self._headers
+                "POST", f"{parts.path.rstrip('/')}/api/pulse", encode(self._holding()), self._headers
             )
             answer = connection.getresponse()
             body = answer.read()
