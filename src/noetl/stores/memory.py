@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import count
+from typing import Any
 
 import msgspec
 
@@ -134,6 +135,14 @@ class MemoryLog(EventLog):
     def settle(self, number: int) -> None:
         """See the port."""
         self._shelf.inbox[:] = [one for one in self._shelf.inbox if one[0] != number]
+
+    async def forget(self, execution_id: str) -> None:
+        """See the port."""
+        shelf = self._shelf
+        kept: tuple[dict[str, Any], ...] = (shelf.events, shelf.summaries, shelf.snapshots, shelf.lines, shelf.owners)
+        for one in kept:
+            one.pop(execution_id, None)
+        shelf.inbox[:] = [one for one in shelf.inbox if one[1] != execution_id]
 
     def write_lines(self, execution_id: str, lines: Sequence[Line]) -> None:
         """See the port."""

@@ -10,13 +10,13 @@ import os
 import secrets
 import socket
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from threading import Event as Flag
-from threading import Thread, get_ident
+from contextlib import contextmanager
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from noetl.ports import StoreFailed
 from noetl.stores.desk import Job
+from noetl.stores.pgclaims import Claims
 from noetl.stores.pgfiles import connect, explained, prepare
 from noetl.stores.pgwriter import PgWriter
 from noetl.stores.queries import queries
@@ -33,8 +33,6 @@ class PostgresLog(SqlLog):
 
     def __init__(self, url: str, *, lease_s: float = 10.0) -> None:
         self._url = url
-        #: how long an owner is believed to live without a sign of it
-        self._lease_s = lease_s
         self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(6)}"
         self._readers: dict[int, psycopg.Connection[Any]] = {}
         self._closed = False
@@ -44,8 +42,7 @@ class PostgresLog(SqlLog):
         except BaseException:
             first.close()
             raise
-        self._resigned = Flag()
-        self._living: Thread | None = None
+        self._claims = Claims(lambda: connect(url), self._name, lease_s)
         super().__init__(PgWriter(lambda: connect(url)))
 
     # --- what PostgreSQL does in its own way ------------------------------------------------------------------------------
@@ -73,12 +70,9 @@ class PostgresLog(SqlLog):
 
         return write
 
-    def _claim(self, connection: psycopg.Connection[Any], execution_id: str) -> bool:
-        if self._living is None:
-            connection.execute(_SQL["enrol"], (self._name, self._lease_s))
-            self._living = Thread(target=self._live, name="noetl-alive", daemon=True)
-            self._living.start()
-        return connection.execute(_SQL["own"], (execution_id, self._name)).fetchone() is not None
+    async def claim(self, execution_id: str) -> bool:
+        """See the port."""
+        return await self._claims.claim(execution_id)
 
     def _alive(self, owners: Iterable[str]) -> set[str]:
         wanted = list(owners)
@@ -87,20 +81,6 @@ class PostgresLog(SqlLog):
     @property
     def me(self) -> str:
         return self._name
-
-    def _live(self) -> None:
-        """Show that this process lives, until it resigns."""
-        connection: psycopg.Connection[Any] | None = None
-        while not self._resigned.wait(self._lease_s / 3):
-            # A database that is away for a while is asked again at the next turn.
-            with suppress(Exception):
-                if connection is None or connection.closed:
-                    connection = connect(self._url)
-                connection.execute(_SQL["enrol"], (self._name, self._lease_s))
-        with suppress(Exception):
-            connection = connection if connection is not None and not connection.closed else connect(self._url)
-            connection.execute(_SQL["resign"], (self._name,))
-            connection.close()
 
     # --- executions that nobody has in memory (see `server.dormitory.Beds`) ------------------------------------------------
 
@@ -158,9 +138,7 @@ class PostgresLog(SqlLog):
             return
         self._closed = True
         await self._desk.close()
-        self._resigned.set()
-        if self._living is not None:
-            self._living.join()
+        await self._claims.close()
         for connection in self._readers.values():
             connection.close()
         self._readers.clear()

@@ -49,6 +49,11 @@ class SqliteLog(SqlLog):
     def _job(self, name: str, rows: list[tuple[Any, ...]]) -> Job:
         return lambda connection: connection.executemany(_SQL[name], rows) and None
 
+    async def claim(self, execution_id: str) -> bool:
+        """See the port. What a process that has died owned is free as soon as that is known."""
+        mine: bool = await self._desk.ask(lambda connection: self._claim(connection, execution_id))
+        return mine
+
     def _claim(self, connection: sqlite3.Connection, execution_id: str) -> bool:
         self._owners.enrol()
         row = connection.execute(_SQL["owner"], (execution_id,)).fetchone()

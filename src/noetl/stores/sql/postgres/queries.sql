@@ -54,15 +54,19 @@ DELETE FROM noetl.owner WHERE owner = %s;
 -- name: alive
 SELECT owner FROM noetl.owner WHERE owner = ANY(%s) AND until > clock_timestamp();
 
+-- name: lock_claims
+-- until the end of the transaction; the statement behind it sees what others have decided
+SELECT pg_advisory_xact_lock(hashtextextended(execution_id, 0)) FROM unnest(%s::text[]) AS u (execution_id);
+
 -- name: own
--- nothing comes back if somebody else who lives owns it
-WITH given (execution_id, owner) AS (VALUES (%s, %s)),
+-- those that somebody else who lives owns do not come back
+WITH given (execution_id, owner) AS (SELECT unnest(%s::text[]), %s::text),
     awake AS (DELETE FROM noetl.dormant d USING given WHERE d.execution_id = given.execution_id)
-INSERT INTO noetl.ownership AS o (execution_id, owner) SELECT execution_id, owner FROM given
+INSERT INTO noetl.ownership AS o (execution_id, owner) SELECT execution_id, owner FROM given ORDER BY execution_id
 ON CONFLICT (execution_id) DO UPDATE SET owner = excluded.owner
 WHERE o.owner = excluded.owner
     OR NOT EXISTS (SELECT 1 FROM noetl.owner w WHERE w.owner = o.owner AND w.until > clock_timestamp())
-RETURNING 1;
+RETURNING execution_id;
 
 -- name: add_snapshot
 INSERT INTO noetl.snapshot (execution_id, seq, body) VALUES (%s, %s, %s)
@@ -163,3 +167,21 @@ WHERE NOT over AND NOT EXISTS (SELECT 1 FROM noetl.dormant d WHERE d.execution_i
     AND (o.owner IS NULL OR o.owner = %s OR NOT EXISTS (
         SELECT 1 FROM noetl.owner w WHERE w.owner = o.owner AND w.until > clock_timestamp()))
 ORDER BY number LIMIT %s;
+
+-- name: forget_events
+DELETE FROM noetl.event WHERE execution_id = %s;
+
+-- name: forget_lines
+DELETE FROM noetl.line WHERE execution_id = %s;
+
+-- name: forget_all_snapshots
+DELETE FROM noetl.snapshot WHERE execution_id = %s;
+
+-- name: forget_inbox
+DELETE FROM noetl.inbox WHERE execution_id = %s;
+
+-- name: forget_ownership
+DELETE FROM noetl.ownership WHERE execution_id = %s;
+
+-- name: forget_execution
+DELETE FROM noetl.execution WHERE execution_id = %s;

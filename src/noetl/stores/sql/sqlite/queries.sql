@@ -90,3 +90,21 @@ INSERT INTO line (execution_id, body) VALUES (?, ?);
 
 -- name: lines
 SELECT number, body FROM line WHERE execution_id = ? AND number > ? ORDER BY number;
+
+-- name: forget_events
+DELETE FROM event WHERE execution_id = ?;
+
+-- name: forget_lines
+DELETE FROM line WHERE execution_id = ?;
+
+-- name: forget_all_snapshots
+DELETE FROM snapshot WHERE execution_id = ?;
+
+-- name: forget_inbox
+DELETE FROM inbox WHERE execution_id = ?;
+
+-- name: forget_ownership
+DELETE FROM ownership WHERE execution_id = ?;
+
+-- name: forget_execution
+DELETE FROM execution WHERE execution_id = ?;
