@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event as Flag
 from threading import Thread, get_ident
 from typing import TYPE_CHECKING, Any
 
 from noetl.ports import StoreFailed
+from noetl.slots import Slots
 from noetl.stores.desk import Job
 from noetl.stores.pgfiles import connect, explained, prepare
+from noetl.stores.pgslots import PgSlots
 from noetl.stores.pgwriter import PgWriter
 from noetl.stores.queries import queries
 from noetl.stores.sqllog import SqlLog
@@ -46,6 +48,7 @@ class PostgresLog(SqlLog):
             raise
         self._resigned = Flag()
         self._living: Thread | None = None
+        self._slots = PgSlots(url, self._name)
         super().__init__(PgWriter(lambda: connect(url)))
 
     # --- what PostgreSQL does in its own way ------------------------------------------------------------------------------
@@ -87,6 +90,10 @@ class PostgresLog(SqlLog):
     @property
     def me(self) -> str:
         return self._name
+
+    def slots(self, clock: Callable[[], float]) -> Slots:  # noqa: ARG002  the database has its own
+        """See `noetl.slots.KeepsSlots`."""
+        return self._slots
 
     def _live(self) -> None:
         """Show that this process lives, until it resigns."""
@@ -158,6 +165,7 @@ class PostgresLog(SqlLog):
             return
         self._closed = True
         await self._desk.close()
+        self._slots.close()
         self._resigned.set()
         if self._living is not None:
             self._living.join()
