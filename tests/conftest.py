@@ -17,6 +17,11 @@ __all__ = ["bucket", "database", "nats", "nats_server", "postgres_server", "s3_s
 atexit.register(gc.unfreeze)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that at the end no process waits for another."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(autouse=True)
 def stores_are_sound(request: pytest.FixtureRequest) -> Iterator[None]:
     """Check the stores under a test's folder, unless the test damages them on purpose."""
@@ -33,6 +38,6 @@ def stores_are_sound(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
     """Starts real processes of the command line, at little cost."""
-    nursery = Nursery(tmp_path_factory.mktemp("nursery"))
-    yield nursery
-    nursery.close()
+    Nursery.shared = Nursery(tmp_path_factory.mktemp("nursery"))
+    yield Nursery.shared
+    Nursery.shared.close()

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, ClassVar, NoReturn
 
 
 class Born:
@@ -55,6 +55,9 @@ class Born:
 
 class Nursery:
     """The process that others are forked from."""
+
+    #: the one of the session, for functions that are no fixtures; there is one where the fixture `nursery` is used
+    shared: ClassVar[Nursery]
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -63,6 +66,16 @@ class Subjects(NamedTuple):
     def url(self) -> str:
         return self.server.url(self.name)
 
+    @property
+    def open_url(self) -> str:
+        """The same without user and password."""
+        return f"nats://{self.server.host}:{self.server.port}/{self.name}"
+
+    @property
+    def credential(self) -> dict[str, object]:
+        """The fields of a keychain entry for it."""
+        return {"username": self.server.user, "password": self.server.password}
+
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
@@ -111,3 +124,20 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
 @pytest.fixture
 def nats(nats_server: Nats) -> Subjects:
     return Subjects(nats_server, f"test-{uuid.uuid4().hex[:12]}")
+
+
+@asynccontextmanager
+async def standing_in(version: str) -> AsyncIterator[str]:
+    """A NATS server that says what version it is, and accepts anybody; its address."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        told = {"server_id": "x", "version": version, "max_payload": 1 << 20, "headers": True, "proto": 1}
+        writer.write(b"INFO " + json.dumps(told).encode() + b"\r\n")
+        while line := await reader.readline():
+            if line.startswith(b"PING"):
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from noetl.config import Settings
 from noetl.errors import NoetlError
 from noetl.model.net import Net
+from noetl.model.output import Failure
 from noetl.model.wire import Holding, Reply
 from noetl.pipeline.frame import Moment
 from noetl.ports import Call, Line, Source
@@ -34,7 +35,7 @@ from noetl.worker.world import LocalWorld
 if TYPE_CHECKING:
     import aiohttp
 
-    from noetl.ports import Bus
+    from noetl.cluster_ports import Bus
 
 
 class Outpost:
@@ -66,6 +67,7 @@ class Outpost:
         )  # fmt: skip
         self.shop.office = self.depot
         self.depot.on_lost = self._doubt
+        self.depot.check = self._check
         self._bus, self._polls = bus, polls
         self._pulse: Pulse | None = None
         self._tasks: list[asyncio.Task[Any]] = []
@@ -171,6 +173,12 @@ class Outpost:
         if self._bus is not None:
             self._bus.listen(self.depot.name, self._told)
         self._doubt()
+
+    async def _check(self, execution_id: str, net: Net, source: Source, workload: dict[str, Any]) -> Failure | None:
+        """Why an execution cannot begin: a credential that it needs is not there."""
+        problem = await self._keychains.check(execution_id, net, source, workload)
+        self._keychains.forget(execution_id)
+        return problem
 
     # --- what the workshop needs -------------------------------------------------------------------------------------
 

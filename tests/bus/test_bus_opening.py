@@ -11,9 +11,9 @@ import pytest
 from noetl.bus.local import LocalBus
 from noetl.bus.nats import NatsBus
 from noetl.bus.opening import open_bus
+from noetl.cluster_ports import HINT_BYTES, Bus
 from noetl.config import Secret, Settings
 from noetl.errors import UsageError
-from noetl.ports import HINT_BYTES, Bus
 
 
 def test_no_bus_waits_and_says_nothing(tmp_path: Path) -> None:

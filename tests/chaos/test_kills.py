@@ -157,6 +157,7 @@ class Site:
         self.runs += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_runs_that_are_killed_again_and_again_do_everything_under_one_key(
     number: int, tmp_path: Path, nursery: Nursery

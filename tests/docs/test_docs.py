@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from nursery import Nursery
 
 from noetl.lang import load
 from noetl.tools.registry import Kinds
@@ -18,6 +20,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 import generate  # noqa: E402  it is a script beside the pages
 
+pytestmark = pytest.mark.usefixtures("nursery")
 PAGES = sorted([*ROOT.glob("*.md"), ROOT / "examples" / "README.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -88,9 +91,7 @@ def test_a_decision_has_its_three_parts_and_fits_on_a_page() -> None:
 
 
 def noetl(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "noetl", *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
+    done = Nursery.shared.run(*arguments, cwd=folder, env=os.environ)
     return done.stderr + done.stdout
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nursery import Nursery
 from servers import Bucket, Database
 
 ROOT = Path(__file__).parents[2]
@@ -69,16 +70,15 @@ def shop() -> Iterator[Any]:
 class Home:
     """A home of noetl, empty at first."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, nursery: Nursery) -> None:
+        self.nursery = nursery
         self.environment = {**os.environ, "NOETL_HOME": str(folder), "PYTHONPATH": str(ROOT / "src")}
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "noetl", *arguments]
 
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments), env=self.environment, capture_output=True, text=True, check=False, timeout=60
-        )
+        return self.nursery.run(*arguments, cwd=Path.cwd(), env=self.environment)
 
     def arguments(self, example: str, **given: Any) -> list[str]:
         settings = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
@@ -95,8 +95,8 @@ class Home:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path / "home")
+def home(tmp_path: Path, nursery: Nursery) -> Home:
+    return Home(tmp_path / "home", nursery)
 
 
 def output(document: dict[str, Any]) -> Any:

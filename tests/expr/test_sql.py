@@ -296,3 +296,16 @@ def test_no_value_changes_what_a_statement_is(text: str, value: Any, style: Any)
     assert found.count('"') - harmless.count('"') <= dots * 6
     inlined = [token for token in shape(value, inlined=True) if token.startswith("--")]
     assert len(inlined) == sum(token.startswith("--") for token in harmless)
+
+
+def test_a_path_binds_what_is_there_and_nothing_is_copied() -> None:
+    rows = [{"id": 1, "deep": [1.5, {"a": None}]}]
+    for text in ("{{ _prev.rows }}", "{{ _prev['rows'] }}", "{{ pages[0]['rows'] }}"):
+        _, (bound,) = compile_sql(f"SELECT {text}").render({"_prev": {"rows": rows}, "pages": [{"rows": rows}]}, "$1")
+        assert bound is rows
+
+
+@pytest.mark.parametrize("text", ["{{ made['a'] | list }}", "{{ [made['a'], 1e308 * 10] }}", "{{ {'a': 1e308 * 10} }}"])
+def test_what_an_expression_makes_is_checked_before_it_is_bound(text: str) -> None:
+    with pytest.raises(TemplateError):
+        compile_sql(f"SELECT {text}").render({"made": {"a": [float("nan"), 2]}}, "$1")

@@ -160,16 +160,19 @@ def test_any_bytes_are_answered() -> None:
             raise AssertionError(f"seed {seed}: {data!r}: {error}") from error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "count"), [(wild, 2000), (mutated, 3000), (nearly, 400)])
 def test_any_text_is_answered(make: Make, count: int) -> None:
     holds(check_load, make, range(count))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "count"), [(wild, 1000), (mutated, 1200), (nearly, 400), (playbooks.wide, 70)])
 def test_any_text_is_migrated_once_and_with_its_comments(make: Make, count: int) -> None:
     holds(check_migrate, make, range(50_000, 50_000 + count))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "count"), [(wild, 500), (mutated, 600), (nearly, 200)])
 def test_any_text_is_formatted_without_a_change_of_meaning(make: Make, count: int) -> None:
     holds(check_format, make, range(80_000, 80_000 + count))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
-from servers import Bucket, Database
+from servers import Bucket, Database, Subjects
 
 from noetl.config import Settings
 from noetl.results.opening import open_payloads
 from noetl.results.store import PayloadStore
 
-KINDS = {"blob": "files", "object_store": "s3", "relational": "postgres"}
+T = TypeVar("T")
+
+KINDS = {"blob": "files", "object_store": "s3", "relational": "postgres", "nats": "nats"}
 
 
 class Store:
@@ -99,9 +102,46 @@ class InDatabase(Store):
             connection.execute(change, [body, reference["locator"]["key"]])
 
 
+class InNats(Store):
+    def __init__(self, folder: Path, nats: Subjects) -> None:
+        self.nats = nats
+        credential = {**nats.credential, "kind": "basic"}
+        super().__init__(folder, nats.open_url, credentials={"results": credential})
+
+    def with_bucket(self, action: Callable[[Any], Awaitable[T]]) -> T:
+        """Look at the bucket as any other client of NATS does."""
+        import nats
+
+        async def whole() -> T:
+            client = await nats.connect(self.nats.server.url())
+            try:
+                return await action(await client.jetstream().object_store(self.nats.name))
+            finally:
+                await client.close()
+
+        return asyncio.run(whole())
+
+    def raw(self) -> dict[str, bytes]:
+        from nats.js.errors import NotFoundError
+
+        async def look(bucket: Any) -> dict[str, bytes]:
+            try:
+                names = [info.name for info in await bucket.list(ignore_deletes=True)]
+            except NotFoundError:
+                return {}
+            return {name: (await bucket.get(name)).data for name in names}
+
+        return self.with_bucket(look)
+
+    def damage(self, reference: dict[str, Any], body: bytes) -> None:
+        self.with_bucket(lambda bucket: bucket.put(reference["locator"]["object"], body))
+
+
 def made(kind: str, folder: Path, request: pytest.FixtureRequest) -> Store:
     if kind == "object_store":
         return InBucket(folder, request.getfixturevalue("bucket"))
     if kind == "relational":
         return InDatabase(folder, request.getfixturevalue("database"))
+    if kind == "nats":
+        return InNats(folder, request.getfixturevalue("nats"))
     return Store(folder)

@@ -31,15 +31,17 @@ def keep(store: PayloadStore) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("nats://here", "nats:// is not known"),
+        ("nats://me:hush@here:x", "no address of a NATS server"),
+        ("nats://here/a.b", "is no name of a bucket"),
         ("relative/folder", "no absolute path"),
         ("s3://", "says no bucket"),
         ("https://x", "is not known"),
     ],
 )
 def test_an_address_that_is_none_is_told_at_once(tmp_path: Path, address: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=said) as caught:
         opened(tmp_path, address)
+    assert "hush" not in str(caught.value)
 
 
 def test_one_store_of_each_type_is_enough(tmp_path: Path) -> None:

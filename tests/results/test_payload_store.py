@@ -28,13 +28,15 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def name_in(reference: dict[str, Any]) -> str:
     """The place of a payload within its store."""
     locator = reference["locator"]
-    return str(locator.get("path") or locator["key"].removeprefix("some/place/"))
+    return str(locator.get("path") or locator.get("object") or locator["key"].removeprefix("some/place/"))
 
 
 def with_name(reference: dict[str, Any], name: str) -> dict[str, Any]:
     locator = reference["locator"]
     if "path" in locator:
         return {**reference, "locator": {"path": name}}
+    if "object" in locator:
+        return {**reference, "locator": {**locator, "object": name}}
     key = f"some/place/{name}" if "bucket" in locator else name
     return {**reference, "locator": {**locator, "key": key}}
 
@@ -132,7 +134,7 @@ def test_a_reference_says_where_and_by_which_credential(store: Store, request: p
     assert reference["type"] in store.store.kinds
     assert reference["type"] == request.node.callspec.params["store"]
     assert reference["auth_reference"] == (None if reference["type"] == "blob" else "keychain/results")
-    assert set(reference["locator"]) == {"blob": {"path"}, "object_store": {"bucket", "key"}, "relational": {"table", "key"}}[reference["type"]]  # fmt: skip
+    assert set(reference["locator"]) == {"blob": {"path"}, "object_store": {"bucket", "key"}, "relational": {"table", "key"}, "nats": {"bucket", "object"}}[reference["type"]]  # fmt: skip
 
 
 def test_its_time_decides_whether_a_payload_is_there(store: Store) -> None:
@@ -176,7 +178,7 @@ def test_no_path_leads_out_of_the_store(store: Store, escape: str) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"type": "nats"}, {"type": None}, {"locator": None}, {"locator": []}, {"locator": {"path": 7}}, {"locator": {"bucket": 7, "key": 7}}, {"locator": {"bucket": "another", "key": "x"}}, {"meta": {"sha256": "0" * 64}},
+        {"type": "tape"}, {"type": None}, {"locator": None}, {"locator": []}, {"locator": {"path": 7}}, {"locator": {"bucket": 7, "key": 7}}, {"locator": {"bucket": "another", "key": "x"}}, {"meta": {"sha256": "0" * 64}},
         {"meta": {"sha256": "x"}},
     ],
 )  # fmt: skip

@@ -152,6 +152,7 @@ def ended(state: Execution) -> tuple[Any, ...]:
     return state.status, state.error, state.output, sorted(state.ctx)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("name", PLAYBOOKS)
 def test_death_at_any_write_to_the_store_changes_nothing(
@@ -184,6 +185,7 @@ async def recorded(house: House, execution_id: str, point: int) -> None:
         await reached.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLAYBOOKS)
 def test_a_run_that_is_given_up_after_any_report_goes_on_to_the_same_end(name: str, site: Site) -> None:
     calm = asyncio.run(site.run(PLAYBOOKS[name]))

@@ -16,7 +16,7 @@ from noetl.model.output import JSON, PARQUET, Spilled
 from noetl.model.redaction import MASK, Redactor
 from noetl.results.opening import open_payloads
 from noetl.worker.drafts import unnamed
-from noetl.worker.redacting import CleanResults, redacted
+from noetl.worker.redacting import CleanResults, all_redacted, redacted
 from noetl.worker.spills import is_in
 
 TOKEN = "tok-93af-5521-zz"
@@ -138,3 +138,22 @@ def test_a_secret_may_lie_anywhere_in_blocks(tmp_path: Path) -> None:
 def test_progress_keeps_its_numbers() -> None:
     fact = Fact("task.progress", "s-1", {"progress": {"rows": 600000, "at": "600000"}}, "in_progress")
     assert redacted(fact, Redactor(["600000"])).payload == {"progress": {"rows": 600000, "at": MASK}}
+
+
+def test_one_fact_with_a_secret_does_not_hide_what_became_of_the_others() -> None:
+    def done(data: Any, ref: dict[str, Any] | None = None) -> Fact:
+        output = {"status": "success", "data": data, "ref": ref, "error": None}
+        return Fact("task.done", "s-1", {"output": output, "do": "continue"})
+
+    clean, secret, elsewhere = done([1, "a"]), done(f"Bearer {TOKEN}"), done(None, {"meta": {"redacted": True}})
+    found = all_redacted([clean, secret, elsewhere], Redactor([TOKEN]))
+    assert found[0] is clean
+    assert found[1].payload["output"]["data"] == f"Bearer {MASK}"
+    assert [fact.payload.get("redacted") for fact in found] == [None, ["output"], ["output"]]
+
+
+def test_what_was_redacted_in_the_store_is_said_although_the_facts_hold_no_secret() -> None:
+    output = {"status": "success", "data": None, "ref": {"meta": {"redacted": True}}, "error": None}
+    fact = Fact("task.done", "s-1", {"output": output, "do": "continue"})
+    assert all_redacted([fact], Redactor([TOKEN]))[0].payload["redacted"] == ["output"]
+    assert all_redacted([fact], Redactor()) == [fact]

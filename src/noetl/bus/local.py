@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from noetl.ports import HINT_BYTES, Hint
+from noetl.cluster_ports import HINT_BYTES, Hint
 
 
 class LocalBus:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, Self
 
-from noetl.ports import HINT_BYTES, Hint
+from noetl.cluster_ports import HINT_BYTES, Hint
 from noetl.tools.jetstream import Address, NatsFailed, connected, in_words, let_go, token_of
 
 PREFIX = "noetl"
@@ -169,6 +169,8 @@ class NatsBus:
             yield
         except (nats.errors.Error, OSError, TimeoutError) as error:
             self.trouble = f"{self.address}: {in_words(error)}"
+        else:
+            self.trouble = "" if self._client is not None else self.trouble
 
     async def _ensure(self, client: Any, pool: str) -> None:
         """Have a stream and a consumer for a pool."""
@@ -205,7 +207,6 @@ class NatsBus:
         await manager.add_consumer(self.stream(pool), consumer)
         if client is self._client:
             self._made.add(pool)
-            self.trouble = ""
 
     # --- saying ------------------------------------------------------------------------------------------------------
 

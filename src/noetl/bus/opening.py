@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from noetl.cluster_ports import Bus
 from noetl.config import Settings
-from noetl.ports import Bus
 
 
 def open_bus(settings: Settings) -> Bus:

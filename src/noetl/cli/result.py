@@ -150,10 +150,12 @@ def _reference(text: str) -> dict[str, Any] | None:
 def _by_place(text: str) -> dict[str, Any]:
     """The reference of a payload whose place is named as `noetl gc` does it."""
     kind, locator = "blob", {"path": text}
-    _, is_address, rest = text.partition("://")
+    scheme, is_address, rest = text.partition("://")
     if is_address:
         bucket, _, key = rest.partition("/")
-        kind, locator = "object_store", {"bucket": bucket, "key": key}
+        in_nats = scheme == "nats"
+        kind = "nats" if in_nats else "object_store"
+        locator = {"bucket": bucket, "object" if in_nats else "key": key}
     elif text.startswith("noetl_results/"):
         table, _, key = text.partition("/")
         kind, locator = "relational", {"table": table, "key": key}

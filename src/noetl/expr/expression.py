@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from noetl.errors import TemplateError, TemplateLimit
-from noetl.expr.closures.access import dotted_code, name_code
+from noetl.expr.closures.access import describe, dotted_code, name_code
 from noetl.expr.closures.expressions import compiled
 from noetl.expr.closures.statements import marker_of
 from noetl.expr.facts import Facts, Problem, Read, too_long
@@ -29,7 +29,7 @@ _QUOTED: Final = 200
 class Expression:
     """Of one source text; shared by all templates that contain it."""
 
-    __slots__ = ("_code", "_facts", "_path", "_tree", "source")
+    __slots__ = ("_code", "_facts", "_is_part", "_path", "_tree", "source")
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -37,6 +37,7 @@ class Expression:
         self._path: tuple[str, ...] | None = None
         if match is not None and match[1] not in _NOT_A_ROOT:
             self._path = (match[1], *match[2].split(".")[1:])
+        self._is_part: bool | None = True if self._path is not None else None
         self._facts: Facts | None = None
         self._tree: nodes.Expr | Problem | None = None
         self._code: Code | None = None
@@ -70,9 +71,16 @@ class Expression:
     def plain_value(self, run: Run) -> Any:
         """The value as plain data."""
         value = self.evaluate(run)
-        if self._path is not None and value.__class__ in (dict, list):
+        if value.__class__ in (dict, list) and self._yields_a_part():
             return value  # a part of the scopes as it is: nothing was made, so there is nothing to check
         return plain(run, value)
+
+    def _yields_a_part(self) -> bool:
+        """Whether it is a path and nothing else, such as `_prev['items'][0].rows`."""
+        if self._is_part is None:
+            tree = self._parsed()
+            self._is_part = not isinstance(tree, Problem) and describe(tree) != ""
+        return self._is_part
 
     def _parsed(self) -> nodes.Expr | Problem:
         if self._tree is None:

@@ -139,6 +139,9 @@ class _Ready:
     def evaluate(self, _run: Run) -> Any:
         return self._value
 
+    def plain_value(self, run: Run) -> Any:
+        return plain(run, self._value)
+
 
 @lru_cache(maxsize=4_096)
 def compile_sql(text: str) -> Statement:
@@ -164,7 +167,7 @@ def _filled(run: Run, part: Part, params: Mapping[str, Any]) -> str | Parameter 
     if part.literal:
         return Parameter("".join(_text(run, piece) for piece in part.pieces), part.inline)
     source = part.pieces[0]
-    return Parameter(source if isinstance(source, str) else plain(run, source.evaluate(run)))
+    return Parameter(source if isinstance(source, str) else source.plain_value(run))
 
 
 def _text(run: Run, piece: str | Source) -> str:

@@ -71,6 +71,11 @@ class Finder:
                 )
         self._grams = _any_of(self._leads) if forms else None
 
+    def needles(self) -> set[str]:
+        """Texts of which one at least is in whatever holds a form, or enough of one."""
+        leads = [lead for some in self._leads.values() for lead in some]
+        return {lead.form[:PART] if lead.is_head else lead.form[-PART:] for lead in leads}
+
     def may_hold(self, text: str) -> bool:
         """Whether it is worth while to look closer."""
         return self._grams is not None and self._grams.search(text) is not None

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from noetl.model.finding import FOLDABLE, PART, Cut, Finder, Run, flat, unfolded
+from noetl.model.sieve import Sieve
 from noetl.model.spellings import SHORTEST, spellings
 
 #: what stands where a secret stood
@@ -40,6 +41,7 @@ class Redactor:
         self._short: set[str] = set()
         self._texts: Finder | None = None
         self._encoded: Finder | None = None
+        self._sieve = Sieve(())
         self.add(*values)
 
     def __bool__(self) -> bool:
@@ -71,15 +73,24 @@ class Redactor:
         if self._encoded is None:
             every = chain.from_iterable(forms.items() for forms in self._forms.values())
             self._encoded = Finder({_in_json(form): cut for form, cut in every})
+            self._sieve = Sieve(needle.encode("latin-1") for needle in self._encoded.needles())
         return self._encoded
 
     def is_in_json(self, encoded: bytes) -> bool:
         """Whether JSON may hold a secret; it need not be whole."""
-        finder, text = self._json_finder(), encoded.decode("latin-1")
-        if finder.holds(text) or any(f'"{_in_json(value)}"' in text for value in self._short):
+        finder = self._json_finder()
+        if self._sieve.may_hold(encoded) and finder.holds(encoded.decode("latin-1")):
             return True
-        broken = "\\n" in text or "\\r" in text
-        return broken and finder.holds(flat(text), least=FOLDABLE)
+        if any(f'"{_in_json(value)}"'.encode("latin-1") in encoded for value in self._short):
+            return True
+        if b"\\n" not in encoded and b"\\r" not in encoded:
+            return False
+        whole = flat(encoded.decode("latin-1"))
+        return self._sieve.may_hold(whole.encode("latin-1")) and finder.holds(whole, least=FOLDABLE)
+
+    def may_hold(self, value: Any) -> bool:
+        """Whether there may be a secret in data; False is sure."""
+        return bool(self) and self.is_in_json(msgspec.json.encode(value, enc_hook=str))
 
     def is_in_foreign_json(self, text: str) -> bool:
         """The same of JSON that somebody else has written, who may write characters by their numbers."""
@@ -115,9 +126,7 @@ class Redactor:
 
     def clean(self, value: Any, *, numbers: bool = True) -> tuple[Any, bool]:
         """Data without secrets, keys of maps included, and whether there were any. What is clean comes back itself."""
-        if not self or value is None or isinstance(value, (bool, float)):
-            return value, False
-        if not self.is_in_json(msgspec.json.encode(value, enc_hook=str)):
+        if value is None or isinstance(value, (bool, float)) or not self.may_hold(value):
             return value, False
         cleaned = self._walk(value, Memory(self), numbers=numbers)
         return cleaned, cleaned != value

@@ -70,12 +70,29 @@ class Written(msgspec.Struct, frozen=True):
     line: dict[str, Any]
 
 
+class Question(msgspec.Struct, frozen=True):
+    """Whether the credentials that an execution declares are there, where pipelines are run."""
+
+    number: int
+    execution_id: str
+    brief: Brief
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a worker found."""
+
+    number: int
+    #: as outputs have it; None: all are there
+    problem: dict[str, Any] | None = None
+
+
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """From a worker: what happened, and for how many more pipelines it has room."""
 
     worker: str
     reports: list[Report] = []
     lines: list[Written] = []
+    answers: list[Answer] = []
     pools: list[str] = []
     room: int = 0
     #: seconds that it may be kept waiting until there is something for it
@@ -97,6 +114,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     ended: list[str] = []
     #: of the executions reported on, those that are paused
     paused: list[str] = []
+    questions: list[Question] = []
     #: the worker is taken for dead, and what it had is others' by now
     lost: bool = False
 

@@ -144,6 +144,11 @@ class RemoteLog(EventLog):
             verb, given = "pause" if isinstance(request, Pause) else "unpause", {}
         self.client.post(f"{_one(execution_id)}/{verb}", given)
 
+    @property
+    def me(self) -> str:
+        """See the port: whoever looks from elsewhere owns nothing."""
+        return ""
+
     async def claim(self, execution_id: str) -> bool:  # noqa: ARG002  the port's
         """See the port. What a server keeps is run by servers."""
         return False

@@ -10,7 +10,7 @@ from typing import Any
 
 from noetl.ports import ResultGone, StoreFailed
 from noetl.results.names import DRAFTS, Place, believed, named, place_of
-from noetl.results.shelf import Lying
+from noetl.results.shelf import Half, Lying
 
 
 class Folder:
@@ -63,6 +63,10 @@ class Folder:
                 with contextlib.suppress(FileNotFoundError):
                     stat = path.stat()
                     yield Lying(place, stat.st_size, stat.st_mtime)
+
+    def halves(self, before: float) -> Iterator[Half]:  # noqa: ARG002  the port's
+        """What is half written lies among the drafts of the store."""
+        return iter(())
 
     def shown(self, place: Place) -> str:
         """Its path within the folder."""

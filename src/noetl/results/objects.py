@@ -13,7 +13,7 @@ from typing import Any
 from noetl.ports import NoCredential, ResultGone, StoreFailed
 from noetl.results.cache import Cache
 from noetl.results.names import Place, believed, named, place_of
-from noetl.results.shelf import Lying
+from noetl.results.shelf import Half, Lying
 from noetl.tools.buckets import Bucket, BucketFailed, NoObject
 
 _KEYCHAIN = "keychain/"
@@ -83,6 +83,10 @@ class Objects:
                 place = place_of(one.key.removeprefix(self._prefix))
                 if place is not None:
                     yield Lying(place, one.size, one.since)
+
+    def halves(self, before: float) -> Iterator[Half]:  # noqa: ARG002  the port's
+        """What is half sent is not seen; services remove it by rules of their own."""
+        return iter(())
 
     def shown(self, place: Place) -> str:
         """Its address."""

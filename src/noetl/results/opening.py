@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
-from noetl.config import Settings
+from noetl.config import Secret, Settings
 from noetl.errors import UsageError
 from noetl.ports import NoCredential, StoreFailed
 from noetl.results.cache import Cache
@@ -20,11 +21,16 @@ from noetl.results.store import PayloadStore
 ENTRY = "results"
 _OBJECTS = ("s3", "gs", "az")
 _POSTGRES = ("postgres", "postgresql")
-_HELP = "a folder, s3://bucket/prefix, gs://…, az://… or postgresql://…"
+_NATS = ("nats://", "tls://")
+_HELP = "a folder, s3://bucket/prefix, gs://…, az://…, postgresql://… or nats://host:4222/bucket"
 
 #: kind and parts of a credential by its name; None: there is none. NoCredential: it cannot be read
 Credentials = Callable[[str], Mapping[str, Any] | None]
-_FITTING = {"object_store": ("s3_credential", "generic"), "relational": ("postgres_credential", "generic")}
+_FITTING = {
+    "object_store": ("s3_credential", "generic"),
+    "relational": ("postgres_credential", "generic"),
+    "nats": ("basic", "bearer", "generic"),
+}
 
 
 def open_payloads(settings: Settings, credentials: Credentials, clock: Callable[[], float]) -> PayloadStore:
@@ -32,7 +38,7 @@ def open_payloads(settings: Settings, credentials: Credentials, clock: Callable[
     home, sync = settings.home, settings.durability == "power"
     usual = Folder(home / "results", sync=sync)
     brought = Cache(home / "cache", settings.results_cache_mb << 20)
-    shelves = [_shelf(one, credentials, brought, sync=sync) for one in settings.results] or [usual]
+    shelves = [_shelf(one, credentials, brought, sync=sync) for one in _places(settings.results)] or [usual]
     kinds = [shelf.kind for shelf in shelves]
     twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
     if twice is not None:
@@ -48,12 +54,21 @@ def open_payloads(settings: Settings, credentials: Credentials, clock: Callable[
     return PayloadStore(shelves, home / "results", clock=clock, sync=sync, also=also, fetch=fetch)
 
 
+def _places(addresses: Sequence[str]) -> list[str]:
+    """The places that addresses name: the servers of one NATS cluster are one."""
+    servers = [one for one in addresses if one.startswith(_NATS)]
+    places = [one for one in addresses if one not in servers[1:]]
+    return [",".join(servers) if one in servers else one for one in places]
+
+
 def _shelf(address: str, credentials: Credentials, brought: Cache, *, sync: bool) -> Shelf:
     scheme, has_scheme, _ = address.partition("://")
     if scheme in _OBJECTS and has_scheme:
         return _objects(address, credentials, brought)
     if scheme in _POSTGRES:
         return _table(address, credentials, brought)
+    if address.startswith(_NATS):
+        return _nats(address, credentials, brought)
     if has_scheme and scheme != "file":
         raise UsageError(f"NOETL_RESULTS: a result store at {scheme}:// is not known to this version; write {_HELP}")
     path = Path(unquote(urlsplit(address).path) if has_scheme else address).expanduser()
@@ -105,6 +120,32 @@ def _table(address: str, credentials: Credentials, brought: Cache) -> Shelf:
 
     host = f"{parts.hostname or ''}{parts.path}"
     return Table(options, f"postgresql://{host}" if parts.netloc else "postgresql", cache=brought, entry=entry)
+
+
+def _nats(address: str, credentials: Credentials, brought: Cache) -> Shelf:
+    from noetl.results.nats import BUCKET, NatsObjects
+    from noetl.tools.jetstream import Address, address_of
+
+    plain, _, query = address.partition("?")
+    said = address_of(plain, "NOETL_RESULTS")
+    bucket = said.path or BUCKET
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", bucket):
+        raise UsageError(f"NOETL_RESULTS: {bucket!r} is no name of a bucket of NATS: letters, digits, `_` and `-` are")
+    is_whole = said.user is not None or said.token is not None
+    entry, found = ("", lambda: None) if is_whole else _entry("nats", query, credentials)
+
+    def options() -> Address:
+        try:
+            given = found() or {}
+        except NoCredential as error:
+            raise StoreFailed(f"the result store: {error}") from None
+        user, password, token = (given.get(one) for one in ("user", "password", "token"))
+        user = user or given.get("username")
+        if user and password:
+            return Address(said.servers, user=str(user), password=Secret(str(password)))
+        return Address(said.servers, token=Secret(str(token))) if token else said
+
+    return NatsObjects(options, str(said), bucket, cache=brought, entry=entry)
 
 
 def _entry(kind: str, query: str, credentials: Credentials) -> tuple[str, Callable[[], Mapping[str, Any] | None]]:

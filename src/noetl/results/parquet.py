@@ -158,7 +158,8 @@ def _taken(memory: str, spill: str, *, anew: bool) -> tuple[Any, Any]:
                 continue
             return db, connection
     # One thread, for each has buffers of its own; and nothing of a file is remembered, which may be another by then.
-    config = {"memory_limit": memory, "threads": 1, "temp_directory": spill, "enable_external_file_cache": False}
+    config: dict[str, Any] = {"memory_limit": memory, "threads": 1, "temp_directory": spill}
+    config["enable_external_file_cache"] = False
     db = duckdb.connect(config=config)
     return db, db.cursor()
 

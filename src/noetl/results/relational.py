@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from noetl.ports import ResultGone, StoreFailed
 from noetl.results.cache import Cache
 from noetl.results.names import Place, believed, named, place_of
-from noetl.results.shelf import Lying
+from noetl.results.shelf import Half, Lying
 
 T = TypeVar("T")
 
@@ -114,6 +114,10 @@ class Table:
                 if place is not None:
                     yield Lying(place, size, since)
             behind = page[-1][0]
+
+    def halves(self, before: float) -> Iterator[Half]:  # noqa: ARG002  the port's
+        """There are none: a payload comes in one transaction."""
+        return iter(())
 
     def shown(self, place: Place) -> str:
         """The table and the key in it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +18,15 @@ class Lying(msgspec.Struct, frozen=True):
     bytes: int
     #: when it was put there
     since: float
+
+
+class Half(msgspec.Struct, frozen=True):
+    """What was left of a payload by somebody who was killed while putting it there."""
+
+    #: as people are told of it
+    shown: str
+    bytes: int
+    remove: Callable[[], None]
 
 
 class Shelf(Protocol):
@@ -45,6 +54,9 @@ class Shelf(Protocol):
 
     def listed(self) -> Iterator[Lying]:
         """What lies there."""
+
+    def halves(self, before: float) -> Iterator[Half]:
+        """What lies there since before then and will never be a payload."""
 
     def shown(self, place: Place) -> str:
         """A place as people are told of it."""

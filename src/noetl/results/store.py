@@ -338,6 +338,8 @@ class PayloadStore:
             for one in shelf.listed():
                 if one.place.is_over(now):
                     yield payload(shelf, one)
+            for half in shelf.halves(now - _FORGOTTEN):
+                yield Left("", half.shown, half.bytes, half.remove)
 
     def aged(self) -> dict[str, list[Left]]:
         """What has lain there for a day, by execution: payloads, and what transfers noted on this machine."""

@@ -19,7 +19,7 @@ from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.output import failure
 from noetl.model.requests import Broken
 from noetl.model.state import parse_label
-from noetl.model.wire import Assignment, Brief, Held, Key, Message, Report
+from noetl.model.wire import Answer, Assignment, Brief, Held, Key, Message, Question, Report
 from noetl.server.service import Hot, Service
 
 #: the pool of steps that name none
@@ -102,6 +102,8 @@ class Board:
         self._knowing: dict[str, set[str]] = {}
         #: what was held when this server took an execution over
         self._inherited: dict[Key, Held] = {}
+        self._questions: dict[int, Question] = {}
+        self._asked: dict[int, asyncio.Future[dict[str, Any] | None]] = {}
         #: called with what workers were told of and is no work
         self.tell: Callable[[str], None] = _to_nobody
 
@@ -281,6 +283,34 @@ class Board:
         state = hot.state
         return Brief(state.playbook, file, state.workload, state.restrict, state.synthesized)
 
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    async def ask(self, execution_id: str, brief: Brief, seconds: float) -> dict[str, Any] | None:
+        """What stands in the way of an execution where pipelines are run; None as well if no worker says so in time."""
+        number = next(self._numbers)
+        answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        self._questions[number] = Question(number, execution_id, brief)
+        self._call_somebody(DEFAULT_POOL)
+        try:
+            return await asyncio.wait_for(answer, seconds)
+        except TimeoutError:
+            return None
+        finally:
+            self._asked.pop(number, None)
+            self._questions.pop(number, None)
+
+    def questions(self) -> list[Question]:
+        """What a worker that is here might answer; each is put to one."""
+        found, self._questions = list(self._questions.values()), {}
+        return found
+
+    def answered(self, answer: Answer) -> None:
+        """Hear what a worker found."""
+        waiting = self._asked.get(answer.number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer.problem)
+
     def held(self) -> Iterator[Offer]:
         """All that workers have."""
         for worker in self.workers.values():
@@ -291,10 +321,14 @@ class Board:
     def _offer(self, offer: Offer) -> None:
         entry = (-offer.priority, next(self._numbers), offer)
         heapq.heappush(self._ready.setdefault(offer.pool, []), entry)
+        self._call_somebody(offer.pool)
+
+    def _call_somebody(self, pool: str) -> None:
+        """Wake a worker that waits, or say where they listen that there is something."""
         for worker in self.workers.values():
-            if offer.pool in worker.pools and worker.room > 0 and worker.ring():
+            if pool in worker.pools and worker.room > 0 and worker.ring():
                 return
-        self.hint(offer.pool)
+        self.hint(pool)
 
     def _assign(self, offer: Offer, worker: Worker, fence: str) -> None:
         offer.worker, offer.fence, offer.since = worker.name, fence, self._clock()

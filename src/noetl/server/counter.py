@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from noetl.cluster_ports import WorkerRegistry
 from noetl.errors import NoetlError
 from noetl.model.wire import Brief, Holding, Key, Message, Reply, Report
-from noetl.ports import Line, WorkerRegistry
+from noetl.ports import Line
 from noetl.server.board import Board, Offer, Worker
 from noetl.server.office import Office
 
@@ -38,12 +39,16 @@ class Counter:
             return Reply(lost=True)
         worker = self._board.hello(message)
         self._write_lines(message)
+        for answer in message.answers:
+            self._board.answered(answer)
         refused, again = await self._hear(worker, message.reports)
-        offers = self._hand_out(worker, message.room)
-        if not offers and not worker.has_mail and not message.reports and message.wait > 0 and not self._draining:
+        offers, questions = self._hand_out(worker, message.room), self._board.questions()
+        waits = message.wait > 0 and not message.reports and not self._draining
+        if waits and not offers and not questions and not worker.has_mail:
             await self._board.wait(worker, min(message.wait, MOST_WAIT_S))
-            offers = self._hand_out(worker, message.room)
-        return self._reply(worker, message, offers, refused, again)
+            offers, questions = self._hand_out(worker, message.room), self._board.questions()
+        reply = self._reply(worker, message, offers, refused, again)
+        return msgspec.structs.replace(reply, questions=questions) if questions else reply
 
     def _reply(
         self, worker: Worker, message: Message, offers: list[Offer], refused: list[int], again: list[int]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
 
+from noetl.cluster_ports import WorkerRegistry
 from noetl.model.wire import Held
-from noetl.ports import WorkerRegistry
 
 
 class MemoryRegistry(WorkerRegistry):

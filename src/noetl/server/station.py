@@ -10,9 +10,13 @@ import contextlib
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from noetl.cluster_ports import WorkerRegistry
 from noetl.errors import NoetlError
-from noetl.model.wire import Held, Key
-from noetl.ports import EventLog, WorkerRegistry
+from noetl.model.net import Net
+from noetl.model.output import Failure
+from noetl.model.scope import merged
+from noetl.model.wire import Brief, Held, Key
+from noetl.ports import EventLog, Source
 from noetl.server import dormitory
 from noetl.server.board import Board
 from noetl.server.catalog import Catalog
@@ -24,6 +28,8 @@ from noetl.server.office import Nature, Office
 _KEEP_AFTER_S = 0.5
 #: executions that are looked at in one sweep, and taken over at once
 _MOST, _AT_ONCE = 10_000, 16
+#: seconds that workers are given to say whether credentials are there; a task that needs one says so later
+_ANSWER_S = 5.0
 #: how often executions are laid down and woken, in seconds
 _LAY_DOWN_S, _WAKE_S = 1.0, 0.2
 
@@ -110,6 +116,13 @@ class Station(Office):
             with contextlib.suppress(NoetlError, OSError):
                 await do()
             await asyncio.sleep(seconds)
+
+    async def problem(self, execution_id: str, net: Net, source: Source, payload: dict[str, Any]) -> Failure | None:
+        """Why an execution cannot begin: a worker says that a credential is not there."""
+        if not net.playbook.keychain:
+            return None
+        brief = Brief(source.hash, source.file, merged(net.playbook.workload, payload))
+        return await self.board.ask(execution_id, brief, _ANSWER_S)
 
     # --- what others have left ---------------------------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from noetl.cluster_ports import WorkerRegistry
 from noetl.model.wire import Held
-from noetl.ports import StoreFailed, WorkerRegistry
+from noetl.ports import StoreFailed
 from noetl.stores.pgfiles import connect, explained
 from noetl.stores.queries import queries
 

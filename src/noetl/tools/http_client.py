@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import aiohttp
@@ -40,6 +40,17 @@ class Refused(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.failure = failure(kind, message)
+
+
+class _Target(NamedTuple):
+    """What was asked for; put into words only where something has failed."""
+
+    method: str
+    url: URL
+    params: list[tuple[str, str]]
+
+    def __str__(self) -> str:
+        return f"{self.method} {_shown(self.url.extend_query(self.params))}"
 
 
 class Client:
@@ -102,7 +113,7 @@ class Client:
     async def _once(
         self, method: str, url: URL, options: dict[str, Any], call: Call, world: World, *, raw: bool
     ) -> Output:  # fmt: skip
-        target = f"{method} {_shown(url.extend_query(options['params']))}"
+        target = _Target(method, url, options["params"])
         limit = output_limit(call)
         http: dict[str, Any] = {}
         try:
@@ -122,7 +133,7 @@ class Client:
             return failed(failure("limit", f"{target}: {over_limit('the response', limit)}"), http=http)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             helpers = {"http": http} if http else {}
-            return failed(transport_failure(target, error, call.spec), **helpers)
+            return failed(transport_failure(str(target), error, call.spec), **helpers)
 
 
 def _request(call: Call) -> tuple[str, URL, dict[str, Any]]:
@@ -275,7 +286,7 @@ def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
     return headers
 
 
-def _output(target: str, response: aiohttp.ClientResponse, body: bytes, http: dict[str, Any]) -> Output:
+def _output(target: _Target, response: aiohttp.ClientResponse, body: bytes, http: dict[str, Any]) -> Output:
     data, problem = _parsed(body, response)
     if response.status >= 400:
         return failed(_status(target, response, body, data), http=http)
@@ -285,7 +296,7 @@ def _output(target: str, response: aiohttp.ClientResponse, body: bytes, http: di
 
 
 def _spilled(
-    target: str, response: aiohttp.ClientResponse, body: Spilled | Broken, http: dict[str, Any]
+    target: _Target, response: aiohttp.ClientResponse, body: Spilled | Broken, http: dict[str, Any]
 ) -> Output:  # fmt: skip
     """The output of a response whose body went to a file."""
     if isinstance(body, Broken):
@@ -294,7 +305,7 @@ def _spilled(
 
 
 def _not_json(
-    target: str, response: aiohttp.ClientResponse, why: str, text: str, http: dict[str, Any]
+    target: _Target, response: aiohttp.ClientResponse, why: str, text: str, http: dict[str, Any]
 ) -> Output:  # fmt: skip
     message = f"{target}: the body is labelled {response.content_type} but is not JSON: {why}"
     return failed(failure("result-not-json", message, body=_glimpse(text)), http=http)
@@ -327,7 +338,7 @@ def _in_utf8(body: bytes, response: aiohttp.ClientResponse) -> bytes:
     return body if encoding == "utf-8" else body.decode(encoding, "replace").encode()
 
 
-def _status(target: str, response: aiohttp.ClientResponse, body: bytes, data: Any) -> Failure:
+def _status(target: _Target, response: aiohttp.ClientResponse, body: bytes, data: Any) -> Failure:
     status = response.status
     message = f"{target}{_led(response)}: {status} {response.reason or ''}".rstrip()
     if body:

@@ -113,10 +113,11 @@ async def _connected(server: str, address: Address, closed: Callable[[], None]) 
         from nats.errors import Error
     except ImportError:
         raise NatsFailed(MISSING, retryable=False) from None
-    client, said = Client(), list[Exception]()
+    client, said, in_use = Client(), list[Exception](), False
 
     async def gone() -> None:
-        closed()
+        if in_use:
+            closed()
 
     async def wrong(error: Exception) -> None:
         said.append(error)
@@ -143,6 +144,7 @@ async def _connected(server: str, address: Address, closed: Callable[[], None]) 
     except BaseException:
         await let_go(client)
         raise
+    in_use = True
     return client
 
 
@@ -171,6 +173,8 @@ def _told(server: str, error: Exception) -> NatsFailed:
 
 def in_words(error: Exception) -> str:
     """What went wrong, as the library says it."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
     said = str(error).removeprefix("nats: ").strip()
     return " ".join(said.split()) or type(error).__name__
 

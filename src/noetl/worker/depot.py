@@ -18,7 +18,7 @@ from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.state import Execution
-from noetl.model.wire import Assignment, Brief, Held, Key, Message, Reply, Report, Written
+from noetl.model.wire import Answer, Assignment, Brief, Held, Key, Message, Question, Reply, Report, Written
 from noetl.ports import Line, Source
 from noetl.worker.link import Link, Outbox, Refused
 
@@ -87,6 +87,8 @@ class Depot:
         self._tasks: set[asyncio.Future[Any]] = set()
         self.quiet = asyncio.Event()
         self.quiet.set()
+        #: says which credential of an execution is not there
+        self.check: Callable[[str, Net, Source, dict[str, Any]], Awaitable[dict[str, Any] | None]]
         #: called when a server says that this worker is taken for dead
         self.on_lost: Callable[[], None] = lambda: None
 
@@ -100,9 +102,9 @@ class Depot:
         ahead = min(_AHEAD, int(_AHEAD_S / max(self._usual, 1e-6)) * self.slots)
         return max(0, self.slots + ahead - len(self.held))
 
-    def _message(self, reports: list[Report], lines: list[Written]) -> Message:
+    def _message(self, reports: list[Report], lines: list[Written], answers: list[Answer]) -> Message:
         freed = sum(1 for report in reports if report.last)
-        return Message(self.name, reports, lines, self.pools, 0 if self.draining else self.room + freed)
+        return Message(self.name, reports, lines, answers, self.pools, 0 if self.draining else self.room + freed)
 
     async def poll(self, link: Link) -> None:
         """Ask a server for work, again and again."""
@@ -138,10 +140,22 @@ class Depot:
             self._take(Holding(link, assignment, reply.briefs[assignment.execution_id]))
         for execution_id in reply.ended:
             self._end(execution_id)
+        for question in reply.questions:
+            self._later(self._answer(link, question))
         if reply.lost:
             self.on_lost()
         self._pump()
         return reply.lost
+
+    async def _answer(self, link: Link, question: Question) -> None:
+        """Say whether the credentials of an execution are there."""
+        try:
+            source = await self._source(link, question.brief.playbook)
+            net = self._net_of(source, ())
+            problem = await self.check(question.execution_id, net, source, question.brief.workload)
+        except Exception:  # noqa: BLE001  what it is comes up again in the task that needs the credential
+            problem = None
+        self.outboxes[link].answer(Answer(question.number, problem))
 
     def _take(self, holding: Holding) -> None:
         self.quiet.clear()
@@ -171,7 +185,8 @@ class Depot:
     async def _prepare(self, holding: Holding) -> None:
         key = holding.assignment.key
         try:
-            net = self._net_of(await self._source(holding), holding.brief.synthesized)
+            source = await self._source(holding.link, holding.brief.playbook)
+            net = self._net_of(source, holding.brief.synthesized)
         except Exception as error:  # noqa: BLE001  whatever it is, the server must hear of it
             self.broken(key, error)
             return
@@ -183,11 +198,10 @@ class Depot:
         remote.state.paused_by = []
         self.shop.run(remote, holding.assignment.order)
 
-    async def _source(self, holding: Holding) -> Source:
-        wanted = holding.brief.playbook
+    async def _source(self, link: Link, wanted: str) -> Source:
         found = self._sources.get(wanted)
         if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
-            found = self._sources[wanted] = asyncio.ensure_future(holding.link.source(wanted))
+            found = self._sources[wanted] = asyncio.ensure_future(link.source(wanted))
         return await asyncio.shield(found)
 
     def _end(self, execution_id: str) -> None:

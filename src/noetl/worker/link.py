@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from noetl.errors import NoetlError
-from noetl.model.wire import Message, Reply, Report, Written, decode_reply, encode
+from noetl.model.wire import Answer, Message, Reply, Report, Written, decode_reply, encode
 from noetl.ports import Source
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Outbox:
         self._message, self._heard = message, heard
         self._reports: list[tuple[Report, asyncio.Future[str]]] = []
         self._lines: list[Written] = []
+        self._answers: list[Answer] = []
         self._something = asyncio.Event()
         self.idle = asyncio.Event()
         self.idle.set()
@@ -94,6 +95,11 @@ class Outbox:
         self._something.set()
         self.idle.clear()
 
+    def answer(self, answer: Answer) -> None:
+        """Send what was asked for."""
+        self._answers.append(answer)
+        self._something.set()
+
     async def run(self) -> None:
         """Send, for ever."""
         pause = _PAUSE
@@ -102,10 +108,11 @@ class Outbox:
             self._something.clear()
             reports, self._reports = self._reports[:_REPORTS], self._reports[_REPORTS:]
             lines, self._lines = self._lines[:_LINES], self._lines[_LINES:]
+            answers, self._answers = self._answers, []
             if self._reports or self._lines:
                 self._something.set()
             try:
-                reply = await self.link.exchange(self._message([report for report, _ in reports], lines))
+                reply = await self.link.exchange(self._message([report for report, _ in reports], lines, answers))
                 pause = _PAUSE
             except NoetlError:
                 self._lines = [*lines, *self._lines]

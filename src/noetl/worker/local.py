@@ -14,7 +14,7 @@ from noetl.model.redaction import Redactor
 from noetl.model.state import Execution, parse_label
 from noetl.model.wire import Key
 from noetl.pipeline.frame import Moment
-from noetl.worker.redacting import redacted
+from noetl.worker.redacting import all_redacted
 from noetl.worker.runner import Runner
 from noetl.worker.surroundings import Tools
 from noetl.worker.world import LocalWorld
@@ -213,7 +213,7 @@ class _Around:
 
     def _clean(self, facts: list[Fact]) -> list[Fact]:
         """The one place where facts leave: nothing secret leaves with them."""
-        return [redacted(fact, self.redactor) for fact in facts] if self.redactor else facts
+        return all_redacted(facts, self.redactor)
 
     def recorded(self, order: RunPipeline) -> list[Event]:
         return self.shop.office.recorded(self.execution_id, order)

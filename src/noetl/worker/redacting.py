@@ -26,11 +26,20 @@ _MADE_HERE = frozenset({"ref", "meta", "kept", "external"})
 #: parts whose keys are the engine's, or are known from the playbook; below them everything is data
 _FRAMES = frozenset({"output", "error", "http", "py", "pg", "set", "wait", "child", "cause"})
 _SUFFIX: Final = ".clean"
+_NOTHING: Final = Redactor()
+
+
+def all_redacted(facts: list[Fact], redactor: Redactor) -> list[Fact]:
+    """Facts without secrets. Nearly always there are none: then one look at all of them is enough."""
+    if not redactor:
+        return facts
+    looked_at = redactor.may_hold([fact.payload for fact in facts])
+    return [redacted(fact, redactor if looked_at else _NOTHING) for fact in facts]
 
 
 def redacted(fact: Fact, redactor: Redactor) -> Fact:
     """A fact without secrets; the end of a task says what of it was redacted, here or in the result store."""
-    payload, found = _frame(fact.payload, redactor)
+    payload, found = _frame(fact.payload, redactor) if redactor else (fact.payload, False)
     places = _places(fact.payload, payload) if fact.name == "task.done" else []
     if places:
         return replace(fact, payload={**payload, "redacted": places})

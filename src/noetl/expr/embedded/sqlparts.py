@@ -22,6 +22,9 @@ class Source(Protocol):
     def evaluate(self, run: Run) -> Any:
         """The value."""
 
+    def plain_value(self, run: Run) -> Any:
+        """The value as plain data."""
+
 
 Pieces = tuple[str | Source, ...]
 

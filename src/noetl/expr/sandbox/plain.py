@@ -14,6 +14,8 @@ from noetl.expr.sandbox.undefined import Missing
 
 #: passed on without a look
 _AS_IT_IS: Final = frozenset({str, bool, type(None)})
+#: whole numbers between these are small enough, which is told without a call
+_LEAST, _MOST = -(1 << 64), 1 << 64
 
 
 def plain(run: Run, value: Any) -> Any:
@@ -35,8 +37,8 @@ def plain(run: Run, value: Any) -> Any:
 def _plain_list(run: Run, value: list[Any]) -> list[Any]:
     run.work(8 + len(value))
     for index, part in enumerate(value):
-        if part.__class__ not in _AS_IT_IS:
-            new = plain(run, part)
+        if (kind := part.__class__) not in _AS_IT_IS:
+            new = _plain_dict(run, part) if kind is dict else plain(run, part)
             if new is not part:
                 run.grow(ITEM * len(value))
                 return value[:index] + [new] + [plain(run, rest) for rest in value[index + 1 :]]
@@ -47,7 +49,11 @@ def _plain_dict(run: Run, value: Mapping[Any, Any]) -> Mapping[Any, Any]:
     run.work(8 + len(value))
     changed: dict[Any, Any] = {}
     for key, part in value.items():
-        if part.__class__ not in _AS_IT_IS:
+        # Rows have many numbers, and a call for each would be most of the time that is spent here; only a finite one
+        # less itself is nothing.
+        if (kind := part.__class__) not in _AS_IT_IS and not (
+            _LEAST < part < _MOST if kind is int else kind is float and part - part == 0
+        ):
             new = plain(run, part)
             if new is not part:
                 changed[key] = new

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -35,6 +36,8 @@ _BODY: Final = re.compile(r"\bBEGIN\s+ATOMIC\b", re.IGNORECASE)
 _LINGERS: Final = re.compile(r"\b(set_config|pg_(try_)?advisory_lock\w*|temp|temporary)\b", re.IGNORECASE)
 _IN: Final = re.compile(r"\b(NOT\s+)?IN\s*(\(\s*)?$", re.IGNORECASE)
 _CLOSES: Final = re.compile(r"\s*\)")
+#: what was found out about so many texts is remembered, if they are no longer than this: loops run the same one again
+_REMEMBERED, _SHORT_TEXT = 256, 10_000
 
 
 class Single(msgspec.Struct, frozen=True):
@@ -86,7 +89,7 @@ def plan(query: Query | None, *, once: bool, timeout: bool) -> Plan:
         raise failing("sql", f"{why}, and `{_short(alone.text)}` cannot run in one", statement=alone.number)
     together = once or timeout or begin is not None or not _is_whole_by_itself(singles)
     atomic = alone is None and together
-    lingers = any(one.verb not in _BINDS or _LINGERS.search(one.text) for one in singles)
+    lingers = any(one.verb not in _BINDS or _read(one.text).lingers for one in singles)
     return Plan(tuple(singles), (begin or "BEGIN") if atomic else None, lingers)
 
 
@@ -135,10 +138,10 @@ def _split(parts: Sequence[Finished]) -> list[Single]:
     held: list[Finished] = []
     line = 1
     for part in [*parts, Break()]:
-        if isinstance(part, Break) and not _is_open(held):
-            begins, text = line, "".join(one if isinstance(one, str) else "?" for one in held)
+        text = "".join(one if isinstance(one, str) else "?" for one in held) if isinstance(part, Break) else ""
+        if isinstance(part, Break) and not _read(text).is_open:
+            begins, head = line, _read(text).head
             line += text.count("\n")
-            head = _head(text)
             if head or any(not isinstance(one, str) for one in held):
                 begins += text[: len(text) - len(text.lstrip())].count("\n")
                 found.append(Single(Query(tuple(held)), len(found) + 1, begins, head))
@@ -148,17 +151,34 @@ def _split(parts: Sequence[Finished]) -> list[Single]:
     return found
 
 
-def _is_open(held: Sequence[Finished]) -> bool:
-    """Whether a `;` ends a statement in the body of a function, and not the one that makes it."""
-    text = _REMARKS.sub(" ", "".join(one if isinstance(one, str) else "?" for one in held))
-    opened = _BODY.search(text)
-    if opened is None or not _head(text).startswith("CREATE"):
-        return False
-    return not re.search(r";\s*END\s*$", text[opened.end() :], re.IGNORECASE)
+class _Read(NamedTuple):
+    """What the text of a statement says, without its values."""
+
+    #: its first words, in capitals
+    head: str
+    #: a `;` behind it ends a statement in the body of a function, and not the one that makes it
+    is_open: bool
+    #: it may leave something behind in its session
+    lingers: bool
 
 
-def _head(text: str) -> str:
-    return " ".join(_WORD.findall(_REMARKS.sub(" ", text))[:_HEAD]).upper()
+def _read(text: str) -> _Read:
+    return _known(text) if len(text) <= _SHORT_TEXT else _looked_at(text)
+
+
+def _looked_at(text: str) -> _Read:
+    code = _REMARKS.sub(" ", text)
+    head = " ".join(_WORD.findall(code)[:_HEAD]).upper()
+    opened = _BODY.search(code)
+    is_open = (
+        opened is not None
+        and head.startswith("CREATE")
+        and not re.search(r";\s*END\s*$", code[opened.end() :], re.IGNORECASE)
+    )
+    return _Read(head, is_open, _LINGERS.search(text) is not None)
+
+
+_known = lru_cache(maxsize=_REMEMBERED)(_looked_at)
 
 
 def _short(text: str) -> str:
