@@ -265,7 +265,9 @@ class Limits:
             self._answered(waiter, answer)
         if batch and all(answer.verdict != "wait" for answer in answers):
             return 0.0
-        return min([ASK_AGAIN_S, *(one.after for one in answers if one.verdict == "wait")])
+        if self._leaving or any(self._halted()):
+            return ASK_AGAIN_S
+        return min((one.after for one in answers if one.verdict == "wait"), default=ASK_AGAIN_S)
 
     async def _give_back(self, slots: Slots) -> None:
         for key in self._halted():
