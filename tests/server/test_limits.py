@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from nursery import Born, Nursery
 from servers import Database
 
 from noetl.config import Settings
@@ -292,10 +290,9 @@ def test_one_that_waits_can_be_cancelled_and_the_next_in_line_goes(site: Site) -
 # --- in several processes ------------------------------------------------------------------------------------------------
 
 
-def command(site: Site, *more: str) -> subprocess.Popen[bytes]:
+def command(nursery: Nursery, site: Site, *more: str) -> Born:
     environment = {**os.environ, "NOETL_HOME": str(site.settings.home)}
-    line = [sys.executable, "-m", "noetl", "run", "main.yaml", "--json", *more]
-    return subprocess.Popen(line, cwd=site.folder, env=environment, stdout=subprocess.DEVNULL)
+    return nursery.start("run", "main.yaml", "--json", *more, cwd=site.folder, env=environment)
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
@@ -305,22 +302,21 @@ def wait_for(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_processes_on_one_home_share_a_limit(site: Site) -> None:
+def test_processes_on_one_home_share_a_limit(site: Site, nursery: Nursery) -> None:
     site.write(NOTES % ("concurrency: {limit: 1}", "0.2"))
-    running = [command(site) for _ in range(3)]
+    running = [command(nursery, site) for _ in range(3)]
     assert [one.wait(60) for one in running] == [0, 0, 0]
     assert (site.most_at_once(), len(site.starts())) == (1, 3)
 
 
-def test_the_slot_of_a_process_that_was_killed_comes_back(site: Site) -> None:
+def test_the_slot_of_a_process_that_was_killed_comes_back(site: Site, nursery: Nursery) -> None:
     site.write(NOTES % ("concurrency: {limit: 1}", "{{ workload.long }}"))
-    killed = command(site, "--set", "long=600", "--set", "who=killed")
+    killed = command(nursery, site, "--set", "long=600", "--set", "who=killed")
     wait_for(lambda: len(site.starts()) == 1)
-    heir = command(site, "--set", "long=0", "--set", "who=heir")
+    heir = command(nursery, site, "--set", "long=0", "--set", "who=heir")
     time.sleep(1.0)
     assert len(site.starts()) == 1
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    killed.kill()
     assert heir.wait(30) == 0
     assert [who for _, _, who in site.notes()] == ["killed", "heir", "heir"]
 
