@@ -73,9 +73,9 @@ class Children:
         if execution_id in self._starting:
             self._starting[execution_id] = True
         else:
-            self._ask(execution_id, Cancel(WITHOUT_PARENT))
+            self.ask(execution_id, Cancel(WITHOUT_PARENT))
 
-    def _ask(self, execution_id: str, request: Posted) -> None:
+    def ask(self, execution_id: str, request: Posted) -> None:
         """Ask something of an execution, wherever it is run."""
         if execution_id in self._office.service.hot:
             self._office.service.post(execution_id, [request])
@@ -86,7 +86,7 @@ class Children:
 
     def hold_child(self, execution_id: str, *, paused: bool) -> None:
         """Pause a child execution with its parent, or let it go on; one that is as it should be is left alone."""
-        self._ask(execution_id, Pause(with_parent=True) if paused else Resume(with_parent=True))
+        self.ask(execution_id, Pause(with_parent=True) if paused else Resume(with_parent=True))
 
     def due(self, execution_id: str) -> None:
         """Hear that a time has come."""

@@ -29,10 +29,12 @@ from noetl.model.wire import Key
 from noetl.ports import OVER, EventLog, Source, StoreFailed, Summary
 from noetl.server.catalog import Catalog
 from noetl.server.children import WITHOUT_PARENT, Children, Taken
-from noetl.server.errands import Crew, Errands
+from noetl.server.errands import Errands
 from noetl.server.history import snapshot_of
+from noetl.server.limits import Crew, Limits
 from noetl.server.notices import Notices
 from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
+from noetl.slots import KeepsSlots
 
 if TYPE_CHECKING:
     from noetl.server.fork import Fork
@@ -73,10 +75,12 @@ class Office:
         self.catalog = catalog
         self.nature = nature or Nature()
         clock, new_id = self.nature.clock, self.nature.new_id
-        self.errands = Errands(crew, Children(self), clock)
+        children = Children(self)
+        self.limits = Limits(crew, log.slots(clock) if isinstance(log, KeepsSlots) else None, children.ask)
+        self.errands = Errands(self.limits, children, clock)
         self.service = Service(log, self.errands, catalog, clock=clock, new_id=new_id)
         self.notices = Notices(clock, new_id)
-        self.service.watchers += [] if alone else [self.notices.heard]
+        self.service.watchers += [self.limits.heard] if alone else [self.limits.heard, self.notices.heard]
         #: nobody outside asks for anything, so nobody looks for it, or is told of anything
         self._alone = alone
         #: the playbooks that were run here, by their hash
@@ -93,6 +97,7 @@ class Office:
 
     def shut(self) -> None:
         """Look no longer."""
+        self.limits.close()
         if self._poller is not None:
             self._poller.cancel()
 

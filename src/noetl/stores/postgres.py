@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from noetl.ports import StoreFailed
+from noetl.slots import Slots
 from noetl.stores.desk import Job
 from noetl.stores.pgclaims import Claims
 from noetl.stores.pgfiles import connect, explained, prepare
+from noetl.stores.pgslots import PgSlots
 from noetl.stores.pgwriter import PgWriter
 from noetl.stores.queries import queries
 from noetl.stores.sqllog import SqlLog
@@ -43,6 +45,7 @@ class PostgresLog(SqlLog):
             first.close()
             raise
         self._claims = Claims(lambda: connect(url), self._name, lease_s)
+        self._slots = PgSlots(url, self._name)
         super().__init__(PgWriter(lambda: connect(url)))
 
     # --- what PostgreSQL does in its own way ------------------------------------------------------------------------------
@@ -81,6 +84,10 @@ class PostgresLog(SqlLog):
     @property
     def me(self) -> str:
         return self._name
+
+    def slots(self, clock: Callable[[], float]) -> Slots:  # noqa: ARG002  the database has its own
+        """See `noetl.slots.KeepsSlots`."""
+        return self._slots
 
     # --- executions that nobody has in memory (see `server.dormitory.Beds`) ------------------------------------------------
 
@@ -138,6 +145,7 @@ class PostgresLog(SqlLog):
             return
         self._closed = True
         await self._desk.close()
+        self._slots.close()
         await self._claims.close()
         for connection in self._readers.values():
             connection.close()

@@ -185,3 +185,79 @@ DELETE FROM noetl.ownership WHERE execution_id = %s;
 
 -- name: forget_execution
 DELETE FROM noetl.execution WHERE execution_id = %s;
+
+-- name: lock_keys
+SELECT pg_advisory_xact_lock(lock) FROM (
+    SELECT DISTINCT hashtextextended(key, 1315914580) AS lock FROM unnest(%s::text[]) AS key ORDER BY lock
+) AS locks;
+
+-- name: moment
+SELECT extract(epoch FROM clock_timestamp())::float8;
+
+-- name: slot
+SELECT displaced FROM noetl.slot WHERE execution_id = %s AND step_run_id = %s AND iteration = %s;
+
+-- name: slots_of_key
+SELECT execution_id, step_run_id, iteration, displaced FROM noetl.slot WHERE key = %s ORDER BY number;
+
+-- name: slots_of_execution
+SELECT execution_id, step_run_id, iteration FROM noetl.slot WHERE execution_id = %s;
+
+-- name: add_slot
+INSERT INTO noetl.slot (execution_id, step_run_id, iteration, key) VALUES (%s, %s, %s, %s)
+ON CONFLICT (execution_id, step_run_id, iteration) DO UPDATE SET key = excluded.key, displaced = false;
+
+-- name: displace_slot
+UPDATE noetl.slot SET displaced = true WHERE execution_id = %s AND step_run_id = %s AND iteration = %s;
+
+-- name: forget_dead_slots
+-- A server may have died whose workers go on, and whoever takes the execution over goes on with what they have; and
+-- those that only wait are owned by nobody.
+DELETE FROM noetl.slot s WHERE key = %s AND (
+    NOT EXISTS (SELECT 1 FROM noetl.execution e WHERE e.execution_id = s.execution_id AND NOT e.over)
+    OR NOT EXISTS (
+        SELECT 1 FROM noetl.ownership o JOIN noetl.owner w USING (owner)
+        WHERE o.execution_id = s.execution_id AND w.until > clock_timestamp()
+    ) AND NOT EXISTS (SELECT 1 FROM noetl.dormant d WHERE d.execution_id = s.execution_id)
+    AND NOT EXISTS (
+        SELECT 1 FROM noetl.held h JOIN noetl.worker w USING (worker)
+        WHERE h.execution_id = s.execution_id AND h.step_run_id = s.step_run_id AND h.iteration = s.iteration
+            AND NOT w.given_up
+    )
+);
+
+-- name: release_slots
+DELETE FROM noetl.slot s USING unnest(%s::text[], %s::text[], %s::text[]) AS o (execution_id, step_run_id, iteration)
+WHERE s.execution_id = o.execution_id AND s.step_run_id = o.step_run_id AND s.iteration = o.iteration;
+
+-- name: sweep_slots
+DELETE FROM noetl.slot s
+WHERE NOT EXISTS (SELECT 1 FROM noetl.execution e WHERE e.execution_id = s.execution_id AND NOT e.over);
+
+-- name: starts
+SELECT at FROM noetl.start WHERE key = %s AND at > %s AND at <= %s ORDER BY at DESC;
+
+-- name: add_start
+INSERT INTO noetl.start (key, at, until) VALUES (%s, %s, %s);
+
+-- name: forget_starts
+DELETE FROM noetl.start WHERE key = %s AND until <= %s;
+
+-- name: sweep_starts
+DELETE FROM noetl.start WHERE until <= %s;
+
+-- name: turn
+SELECT since FROM noetl.turn WHERE key = %s AND process = %s;
+
+-- name: turns_ahead
+SELECT count(*) FROM noetl.turn WHERE key = %s AND process <> %s AND seen > %s AND since < %s;
+
+-- name: take_turn
+INSERT INTO noetl.turn (key, process, since, seen) VALUES (%s, %s, %s, %s)
+ON CONFLICT (key, process) DO UPDATE SET seen = excluded.seen;
+
+-- name: end_turn
+DELETE FROM noetl.turn WHERE key = %s AND process = %s;
+
+-- name: sweep_turns
+DELETE FROM noetl.turn WHERE seen < %s;
