@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -109,21 +109,31 @@ class Load:
         self.arena = arena
         #: run → its execution
         self.started: dict[Run, str] = {}
+        self._open: dict[str, asyncio.Event] = {}
         self._turn = 0
 
     async def run(self, wanted: Iterable[Run], *, at_once: int = 40, within: float = 200.0) -> None:
         """Start executions, so many at a time, and wait for their ends."""
+        queue = iter(wanted)
         async with asyncio.timeout(within), aiohttp.ClientSession() as session:
-            open_: set[str] = set()
-            for one in wanted:
-                self.started[one] = execution_id = await self.start(session, one)
-                open_.add(execution_id)
-                while len(open_) >= at_once:
-                    await asyncio.sleep(0.05)
-                    open_ -= await asyncio.to_thread(self.over, open_)
-            while open_:
-                await asyncio.sleep(0.1)
-                open_ -= await asyncio.to_thread(self.over, open_)
+            watch = asyncio.create_task(self._watch())
+            try:
+                await asyncio.gather(*(self._one_by_one(session, queue) for _ in range(at_once)))
+            finally:
+                watch.cancel()
+
+    async def _one_by_one(self, session: aiohttp.ClientSession, queue: Iterator[Run]) -> None:
+        for one in queue:
+            self.started[one] = execution_id = await self.start(session, one)
+            ended = self._open[execution_id] = asyncio.Event()
+            await ended.wait()
+
+    async def _watch(self) -> None:
+        """Tell those who wait of the ends of executions."""
+        while True:
+            await asyncio.sleep(0.1)
+            for name in await asyncio.to_thread(self.over, list(self._open)):
+                self._open.pop(name).set()
 
     async def start(self, session: aiohttp.ClientSession, run: Run, playbook: str | None = None) -> str:
         """Start one: asked for until somebody says that it was, under a key that makes it one."""
