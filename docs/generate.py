@@ -43,6 +43,7 @@ def pages() -> Mapping[str, Callable[[], str]]:
         "docs/reference/errors.md": errors_page,
         "docs/reference/events.md": events_page,
         "docs/reference/cli.md": cli_page,
+        "docs/reference/api.md": api_page,
         "docs/reference/templates.md": templates_page,
         "docs/mistakes.md": mistakes_page,
     }
@@ -105,6 +106,32 @@ def cli_page() -> str:
                 parts += [f"## noetl {name}", _fenced(command.get_help(context), "text")]
                 parts += list(_subcommands(name, command, context))
     return "\n\n".join(parts)
+
+
+def api_page() -> str:
+    """Every route, from the table that the server is made of."""
+    from noetl.server.http.app import ROUTES
+    from noetl.server.tokens import MAY
+
+    parts = [_API_INTRO, "| | permission | |\n|---|---|---|"]
+    parts[-1] += "".join(f"\n| `{one.method} {one.path}` | {one.permission} | {one.about} |" for one in ROUTES)
+    parts += ["## Permissions", "| role | permissions |\n|---|---|"]
+    parts[-1] += "".join(f"\n| `{role}` | {', '.join(sorted(may))} |" for role, may in MAY.items())
+    for one in ROUTES:
+        if one.query or hasattr(one.takes, "__struct_fields__"):
+            parts.append(f"## {one.method} {one.path}")
+            rows = [(f"`?{name}`", about) for name, about in one.query.items()]
+            rows += [(f"`{name}`", "in the body") for name in getattr(one.takes, "__struct_fields__", ())]
+            parts.append("| | |\n|---|---|" + "".join(f"\n| {name} | {about} |" for name, about in rows))
+    return "\n\n".join(parts)
+
+
+_API_INTRO = """\
+# The API
+
+Of `noetl dev`; how to use it: [serve, start and follow](../howto/serve-and-follow.md). `GET /api/openapi.json` has the shapes of bodies and answers.
+Bodies are JSON. Errors are `application/problem+json` with `status`, `title` and `detail`. Without any token, this machine may do everything.
+"""
 
 
 def _subcommands(name: str, command: click.Command, context: click.Context) -> Iterator[str]:

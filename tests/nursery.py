@@ -47,6 +47,10 @@ class Born:
         if self.poll() is None:  # who has ended is waited for by `poll` alone, so that its number is not another's yet
             os.kill(self.pid, 9)
 
+    def said(self) -> str:
+        """What it has written as messages so far."""
+        return self._err.read_text(errors="replace")
+
     def communicate(self, timeout: float) -> tuple[bytes, bytes]:
         """What it wrote, when it has ended."""
         self.wait(timeout)

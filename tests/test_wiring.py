@@ -248,7 +248,7 @@ def test_a_number_of_any_size_survives_a_snapshot(monkeypatch: pytest.MonkeyPatc
 def test_a_playbook_that_calls_itself_several_times_over_is_stopped(
     monkeypatch: pytest.MonkeyPatch, site: Site
 ) -> None:
-    monkeypatch.setattr("noetl.server.office.RECURSIONS", 20)
+    monkeypatch.setattr("noetl.server.children.RECURSIONS", 20)
     steps = """- step: start
   loop: {in: [1, 2, 3], iterator: i, spec: {mode: parallel}}
   tool: {kind: playbook, path: main}

@@ -140,6 +140,9 @@ class EventLog(Protocol):
     def settle(self, number: int) -> None:
         """Forget a request: what follows from it is durable."""
 
+    async def forget(self, execution_id: str) -> None:
+        """Remove all that is known of an execution that is over."""
+
     def write_lines(self, execution_id: str, lines: Sequence[Line]) -> None:
         """Keep what tools wrote; may be lost when the machine dies."""
 

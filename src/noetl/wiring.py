@@ -79,7 +79,7 @@ class _Gate:
     def __init__(self, shop: Workshop) -> None:
         self._shop = shop
         self.closed = False
-        self.stop, self.ended = shop.stop, shop.ended
+        self.stop, self.ended, self.under_way = shop.stop, shop.ended, shop.under_way
 
     def run(self, hot: Hot, order: RunPipeline) -> None:
         """See `Crew`."""

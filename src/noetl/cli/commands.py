@@ -54,6 +54,7 @@ COMMANDS: Mapping[str, Entry] = {
     "credential": Entry(
         "credential", "Set up", "Keep credentials, encrypted: add, list, remove, rotate.", remote=False
     ),
+    "archive": Entry("archive", "Set up", "Move executions that are over into files, and back.", remote=False),
     "gc": Entry("gc", "Set up", "Remove stored payloads whose time has run out.", remote=False),
     "schema": Entry("schema", "Set up", "Print the JSON Schema of playbooks or their tests, for editors."),
     "completion": Entry("completion", "Set up", "Print the completion script for bash, zsh or fish."),

@@ -10,8 +10,8 @@ from noetl.engine.find import find_pipe, loop_at, pipes
 from noetl.engine.turn import Turn
 from noetl.model.orders import HoldChild, RunPipeline, StopChild
 from noetl.model.output import failed, failure, ok
-from noetl.model.requests import Broken, Cancel, ChildEnded, Due, Pause, Posted, Request, Resume, Signal
-from noetl.model.state import Path, Pipe, StepRun, label_of
+from noetl.model.requests import Broken, Cancel, ChildEnded, Denied, Due, Pause, Posted, Request, Resume, Signal
+from noetl.model.state import Path, Pipe, StepRun, label_of, parse_label
 
 
 def handle(turn: Turn, request: Request) -> None:
@@ -163,6 +163,15 @@ def _broken(turn: Turn, request: Broken) -> None:
         runs.end(turn, run, failed(request.error))
 
 
+def _denied(turn: Turn, request: Denied) -> None:
+    run, path = turn.state.runs.get(request.step_run_id), parse_label(request.iteration)
+    if run is None or not path:
+        _broken(turn, Broken(request.step_run_id, None, request.error))
+    elif (pipe := find_pipe(turn.state, run.id, path)) is not None:
+        runs.stop(turn, run, path)
+        loops.fail(turn, turn.outlook.steps[run.step], run, path, request.error, cause=pipe.seq)
+
+
 HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     Signal: _signal,
     Cancel: _cancel,
@@ -171,4 +180,5 @@ HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     Due: _due,
     ChildEnded: _child_ended,
     Broken: _broken,
+    Denied: _denied,
 }

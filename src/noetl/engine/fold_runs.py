@@ -290,8 +290,8 @@ def iteration_ended(state: Execution, event: Event) -> None:
     path = parse_label(event.iteration)
     loop = loop_at(state.runs[event.step_run_id or ""], path)
     inner = loop.running.pop(path[-1])
-    if isinstance(inner, LoopRun):
-        _unlisten(state, event.step_run_id or "", pipes_of_loop(inner))
+    ended = pipes_of_loop(inner) if isinstance(inner, LoopRun) else [(path, inner)]
+    _unlisten(state, event.step_run_id or "", ended)
     if event.name == "loop.iteration.done":
         loop.succeeded += 1
         _keep_result(loop, path[-1], inner, event.payload)

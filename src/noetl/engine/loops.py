@@ -161,6 +161,21 @@ def _fail(turn: Turn, step: Step, run: StepRun, declared: Loop, path: Path, erro
     turn.emit("loop.iteration.failed", step.name, payload, parent=cause, run=run.id, iteration=label_of(path))
 
 
+def fail(turn: Turn, step: Step, run: StepRun, path: Path, error: Failure, *, cause: int) -> None:
+    """End an iteration that may not go on, and go on with the others."""
+    declared = step.loop
+    for _ in path[1:]:
+        declared = declared.inner if declared is not None else None
+    assert declared is not None
+    try:
+        _fail(turn, step, run, declared, path, error, cause=cause)
+    except TemplateError as wrong:
+        runs.stop(turn, run)
+        runs.end(turn, run, failed(failure_of(wrong)))
+    else:
+        pump(turn, step, run)
+
+
 def _asks_to_end(turn: Turn, run: StepRun, declared: Loop, path: Path, output: Output) -> bool:
     """Whether `until` says that an iteration with this output was the last one."""
     if declared.until is None:

@@ -80,29 +80,41 @@ RUNTIME: dict[str, Key] = {
 }
 
 SCHEDULING: dict[str, Key] = {
-    "pool": Key(TEMPLATE, "The worker pool that runs the step."),
-    "priority": Key(Number(integer=True, templated=True), "Higher goes first.", default=0),
+    "pool": Key(TEMPLATE, "The worker pool that runs the step; in one process it means nothing."),
+    "priority": Key(
+        Number(integer=True, templated=True), "Of what waits for the same workers, higher goes first.", default=0
+    ),
     "concurrency": Key(
         Record(
             title="`concurrency`",
             keys={
-                "key": Key(TEMPLATE, "Runs with the same key count together."),
+                "key": Key(
+                    TEMPLATE,
+                    "Runs with the same key count together, whatever they are of; without one, runs of this step.",
+                ),
                 "limit": Key(COUNT, "How many at a time.", required=True),
-                "on_limit": Key(Word(("queue", "cancel_new", "cancel_running")), "What happens beyond it."),
+                "on_limit": Key(
+                    Word(("queue", "cancel_new", "cancel_running")),
+                    "Beyond it, the new one waits, or fails, or the oldest fail.",
+                    default="queue",
+                ),
             },
         ),
-        "How many runs of this step at a time, over all executions.",
+        "How many runs of this step, or iterations of its loop, at a time, over all executions.",
     ),
     "rate": Key(
         Record(
             title="`rate`",
             keys={
-                "key": Key(TEMPLATE, "Runs with the same key count together."),
-                "limit": Key(COUNT, "How many starts in the period.", required=True),
+                "key": Key(
+                    TEMPLATE,
+                    "Runs with the same key count together, whatever they are of; without one, runs of this step.",
+                ),
+                "limit": Key(COUNT, "How many starts in any period of that length.", required=True),
                 "per_s": Key(SECONDS, "The period in seconds.", required=True),
             },
         ),
-        "How often this step may start.",
+        "How often this step, or an iteration of its loop, may start, over all executions; others wait.",
     ),
     "lease": Key(
         Record(
@@ -112,6 +124,6 @@ SCHEDULING: dict[str, Key] = {
                 "heartbeat_s": Key(Number(minimum=0.1), "How often the worker reports.", default=10),
             },
         ),
-        "How long a worker holds the step.",
+        "Accepted and not heeded: how long a silent worker is believed to live is set for all, by `NOETL_LEASE`.",
     ),
 }

@@ -83,8 +83,18 @@ class Broken(msgspec.Struct, frozen=True):
     error: dict[str, Any]
 
 
+class Denied(msgspec.Struct, frozen=True, tag=True):
+    """A pipeline may not go on: its step fails, or the iteration of the loop that it is."""
+
+    step_run_id: str
+    iteration: int | str | None
+    error: dict[str, Any]
+    #: it needs none: what it is about ends once
+    number: int = 0
+
+
 #: what another process may ask for
-Posted = Signal | Cancel | Pause | Resume
+Posted = Signal | Cancel | Pause | Resume | Denied
 Request = Posted | Due | ChildEnded | Broken
 
 _posted = msgspec.json.Decoder(Posted)

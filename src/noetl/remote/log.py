@@ -175,6 +175,10 @@ class RemoteLog(EventLog):
         """See the port."""
         _not_here()
 
+    async def forget(self, execution_id: str) -> None:  # noqa: ARG002
+        """See the port."""
+        _not_here()
+
     def write_lines(self, execution_id: str, lines: Sequence[Line]) -> None:  # noqa: ARG002
         """See the port."""
         _not_here()

@@ -147,6 +147,11 @@ class Board:
             if key[1] == order.step_run_id and parse_label(key[2])[: len(path)] == path:
                 self._withdraw(key)
 
+    def under_way(self, key: Key) -> bool:
+        """Whether a worker has a pipeline, or had it when its execution was taken over."""
+        offer = self._offers.get(key[0], {}).get(key)
+        return key in self._inherited or (offer is not None and offer.worker is not None)
+
     def ended(self, hot: Hot) -> None:
         """Nothing of an execution is to go on; one that was lost may, with whoever takes it over."""
         if hot.lost:

@@ -74,8 +74,8 @@ class Station(Office):
         self.counter = Counter(self, self.board, registry)
         self._lease_s, self._bus, self._url = lease_s, bus, url.encode()
         if bus is not None:
-            self.board.hint = lambda pool: self._later(bus.wake(pool, self._url))
-            self.board.tell = lambda worker: self._later(bus.tell(worker, self._url))
+            self.board.hint = lambda pool: self.later(bus.wake(pool, self._url))
+            self.board.tell = lambda worker: self.later(bus.tell(worker, self._url))
         self._beds = beds
         self._dormitory = Dormitory(self, beds) if beds is not None else None
         self._kept: dict[tuple[Key, str], Held] = {}

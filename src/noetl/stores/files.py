@@ -14,7 +14,7 @@ from noetl.stores.locks import WriteLock
 from noetl.stores.queries import schema
 
 #: of the schema; each change of it is a new number
-VERSION: Final = 1
+VERSION: Final = 2
 #: says that a database is ours: "NoET"
 _APPLICATION: Final = 0x4E6F4554
 
@@ -61,7 +61,7 @@ def _make_private(path: Path) -> None:
 
 
 def _is_current(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the tables are there; those of a later version are refused."""
+    """Whether all tables are there; those of a later version are refused."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application not in (0, _APPLICATION):
@@ -77,8 +77,12 @@ def _is_current(connection: sqlite3.Connection, path: Path) -> bool:
 def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
     if _is_current(connection, path):  # another process was faster
         return
-    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        raise StoreFailed(f"{path} is a database of another program: move it away, or set NOETL_HOME")
-    connection.execute("PRAGMA journal_mode = WAL")
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version == 0:
+        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise StoreFailed(f"{path} is a database of another program: move it away, or set NOETL_HOME")
+        connection.execute("PRAGMA journal_mode = WAL")
+    # Others may have it open: a version adds, and takes nothing from those who know only the one before.
+    steps = " ".join(schema("sqlite", number) for number in range(version + 1, VERSION + 1))
     marks = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION};"
-    connection.executescript(f"BEGIN IMMEDIATE; {schema('sqlite')} {marks} COMMIT;")
+    connection.executescript(f"BEGIN IMMEDIATE; {steps} {marks} COMMIT;")

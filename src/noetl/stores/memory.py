@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import count
+from typing import Any
 
 import msgspec
 
 from noetl.errors import UsageError
 from noetl.model.events import Event, decode, encode
 from noetl.ports import OVER, Conflict, EventLog, Line, Source, Summary
+from noetl.slots import Slots
 from noetl.stores.chain import link, root
+from noetl.stores.memoryslots import Ledger, MemorySlots
 
 _names = count(1)
 
@@ -29,6 +32,7 @@ class _Shelf:
         self.lines: dict[str, list[Line]] = {}
         self.owners: dict[str, str] = {}
         self.alive: set[str] = set()
+        self.ledger = Ledger()
 
 
 class MemoryLog(EventLog):
@@ -106,6 +110,14 @@ class MemoryLog(EventLog):
         self._shelf.owners[execution_id] = self._name
         return True
 
+    def slots(self, clock: Callable[[], float]) -> Slots:
+        """See `noetl.slots.KeepsSlots`."""
+        return MemorySlots(self._shelf.ledger, self._name, self._minded, clock)
+
+    def _minded(self, execution_id: str) -> bool:
+        summary = self.summary(execution_id)
+        return summary is not None and summary.alive and summary.status not in OVER
+
     async def keep_source(self, source: Source) -> None:
         """See the port."""
         self._shelf.sources[source.hash] = source
@@ -134,6 +146,14 @@ class MemoryLog(EventLog):
     def settle(self, number: int) -> None:
         """See the port."""
         self._shelf.inbox[:] = [one for one in self._shelf.inbox if one[0] != number]
+
+    async def forget(self, execution_id: str) -> None:
+        """See the port."""
+        shelf = self._shelf
+        kept: tuple[dict[str, Any], ...] = (shelf.events, shelf.summaries, shelf.snapshots, shelf.lines, shelf.owners)
+        for one in kept:
+            one.pop(execution_id, None)
+        shelf.inbox[:] = [one for one in shelf.inbox if one[1] != execution_id]
 
     def write_lines(self, execution_id: str, lines: Sequence[Line]) -> None:
         """See the port."""

@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from threading import Event as Flag
-from threading import Thread, get_ident
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from noetl.ports import StoreFailed
+from noetl.slots import Slots
 from noetl.stores.desk import Job
+from noetl.stores.pgclaims import Claims
 from noetl.stores.pgfiles import connect, explained, prepare
+from noetl.stores.pgslots import PgSlots
 from noetl.stores.pgwriter import PgWriter
 from noetl.stores.queries import queries
 from noetl.stores.sqllog import SqlLog
@@ -33,8 +35,6 @@ class PostgresLog(SqlLog):
 
     def __init__(self, url: str, *, lease_s: float = 10.0) -> None:
         self._url = url
-        #: how long an owner is believed to live without a sign of it
-        self._lease_s = lease_s
         self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(6)}"
         self._readers: dict[int, psycopg.Connection[Any]] = {}
         self._closed = False
@@ -44,8 +44,8 @@ class PostgresLog(SqlLog):
         except BaseException:
             first.close()
             raise
-        self._resigned = Flag()
-        self._living: Thread | None = None
+        self._claims = Claims(lambda: connect(url), self._name, lease_s)
+        self._slots = PgSlots(url, self._name)
         super().__init__(PgWriter(lambda: connect(url)))
 
     # --- what PostgreSQL does in its own way ------------------------------------------------------------------------------
@@ -73,12 +73,9 @@ class PostgresLog(SqlLog):
 
         return write
 
-    def _claim(self, connection: psycopg.Connection[Any], execution_id: str) -> bool:
-        if self._living is None:
-            connection.execute(_SQL["enrol"], (self._name, self._lease_s))
-            self._living = Thread(target=self._live, name="noetl-alive", daemon=True)
-            self._living.start()
-        return connection.execute(_SQL["own"], (execution_id, self._name)).fetchone() is not None
+    async def claim(self, execution_id: str) -> bool:
+        """See the port."""
+        return await self._claims.claim(execution_id)
 
     def _alive(self, owners: Iterable[str]) -> set[str]:
         wanted = list(owners)
@@ -88,19 +85,9 @@ class PostgresLog(SqlLog):
     def me(self) -> str:
         return self._name
 
-    def _live(self) -> None:
-        """Show that this process lives, until it resigns."""
-        connection: psycopg.Connection[Any] | None = None
-        while not self._resigned.wait(self._lease_s / 3):
-            # A database that is away for a while is asked again at the next turn.
-            with suppress(Exception):
-                if connection is None or connection.closed:
-                    connection = connect(self._url)
-                connection.execute(_SQL["enrol"], (self._name, self._lease_s))
-        with suppress(Exception):
-            connection = connection if connection is not None and not connection.closed else connect(self._url)
-            connection.execute(_SQL["resign"], (self._name,))
-            connection.close()
+    def slots(self, clock: Callable[[], float]) -> Slots:  # noqa: ARG002  the database has its own
+        """See `noetl.slots.KeepsSlots`."""
+        return self._slots
 
     # --- executions that nobody has in memory (see `server.dormitory.Beds`) ------------------------------------------------
 
@@ -158,9 +145,8 @@ class PostgresLog(SqlLog):
             return
         self._closed = True
         await self._desk.close()
-        self._resigned.set()
-        if self._living is not None:
-            self._living.join()
+        self._slots.close()
+        await self._claims.close()
         for connection in self._readers.values():
             connection.close()
         self._readers.clear()

@@ -6,18 +6,20 @@ Beside the file lie `<name>.lock`, held by whoever writes, and `owners/`, a lock
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
 from typing import Any, Literal
 
 from noetl.ports import StoreFailed
+from noetl.slots import Slots
 from noetl.stores.desk import Job
 from noetl.stores.failures import explained
 from noetl.stores.files import connect, prepared
 from noetl.stores.locks import Owners
 from noetl.stores.queries import queries
+from noetl.stores.sqliteslots import SqliteSlots
 from noetl.stores.sqllog import SqlLog
 from noetl.stores.writer import Writer
 
@@ -49,6 +51,11 @@ class SqliteLog(SqlLog):
     def _job(self, name: str, rows: list[tuple[Any, ...]]) -> Job:
         return lambda connection: connection.executemany(_SQL[name], rows) and None
 
+    async def claim(self, execution_id: str) -> bool:
+        """See the port. What a process that has died owned is free as soon as that is known."""
+        mine: bool = await self._desk.ask(lambda connection: self._claim(connection, execution_id))
+        return mine
+
     def _claim(self, connection: sqlite3.Connection, execution_id: str) -> bool:
         self._owners.enrol()
         row = connection.execute(_SQL["owner"], (execution_id,)).fetchone()
@@ -63,6 +70,10 @@ class SqliteLog(SqlLog):
     @property
     def me(self) -> str:
         return self._owners.id
+
+    def slots(self, clock: Callable[[], float]) -> Slots:
+        """See `noetl.slots.KeepsSlots`."""
+        return SqliteSlots(self._desk, self.me, self._owners.alive, clock)
 
     def collect(self) -> list[tuple[int, str, bytes]]:
         """See the port. Costs next to nothing while nobody writes to the file."""

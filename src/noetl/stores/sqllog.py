@@ -39,10 +39,6 @@ class SqlLog(EventLog):
         """A query that writes, once for each row of parameters."""
         raise NotImplementedError
 
-    def _claim(self, connection: Any, execution_id: str) -> bool:
-        """Own an execution, inside of a transaction."""
-        raise NotImplementedError
-
     def _alive(self, owners: Iterable[str]) -> set[str]:
         """Those who live."""
         raise NotImplementedError
@@ -98,11 +94,6 @@ class SqlLog(EventLog):
         alive = self._alive({row[8] for row in rows if row[8] is not None})
         return [msgspec.structs.replace(Summary(*row), alive=row[8] in alive) for row in rows]
 
-    async def claim(self, execution_id: str) -> bool:
-        """See the port. What a process that has died owned is free as soon as that is known."""
-        mine: bool = await self._desk.ask(lambda connection: self._claim(connection, execution_id))
-        return mine
-
     # --- playbooks ---------------------------------------------------------------------------------------------------
 
     async def keep_source(self, source: Source) -> None:
@@ -135,6 +126,17 @@ class SqlLog(EventLog):
         """See the port. Does not wait: should it be lost, the log knows that the request took effect."""
         self._desk.leave(self._job("forget_request", [(number,)]))
         self._left_lines = True
+
+    async def forget(self, execution_id: str) -> None:
+        """See the port."""
+        parts = ("events", "lines", "all_snapshots", "inbox", "ownership", "execution")
+        jobs = [self._job(f"forget_{part}", [(execution_id,)]) for part in parts]
+
+        def write(connection: Any) -> None:
+            for job in jobs:
+                job(connection)
+
+        await self._desk.ask(write)
 
     # --- lines -------------------------------------------------------------------------------------------------------
 

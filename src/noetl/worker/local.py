@@ -160,6 +160,10 @@ class Workshop:
             if key[1] == order.step_run_id and parse_label(key[2])[: len(path)] == path:
                 task.cancel()
 
+    def under_way(self, key: Key) -> bool:
+        """Whether a pipeline runs here, be it to put its tools away."""
+        return key in self.tasks.get(key[0], ())
+
     async def stopped(self, key: Key) -> None:
         """Wait until a pipeline that was told to end has put its tools away."""
         task = self.tasks.get(key[0], {}).get(key)

@@ -74,9 +74,7 @@ class Pulse:
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=min(_TIMEOUT_S, self._lease_s))
         try:
-            connection.request(
-                "POST", f"{parts.path.rstrip('/')}/api/work/alive", encode(self._holding()), self._headers
-            )
+            connection.request("POST", f"{parts.path.rstrip('/')}/api/pulse", encode(self._holding()), self._headers)
             answer = connection.getresponse()
             body = answer.read()
             if answer.status != 200:

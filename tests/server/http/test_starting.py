@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from apiserver import APPROVAL, DOUBLE, HEAD, Api
 
+from noetl.server.http import bodies
+
 CALLER = HEAD % "caller" + "  - {step: end, tool: {kind: playbook, path: %s}}\n"
 
 
@@ -64,6 +66,27 @@ def test_many_who_ask_for_the_same_at_once_get_the_same(api: Api) -> None:
     assert len({one["execution_id"] for _, one in found}) == 1
     assert sorted(status for status, _ in found) == [200] * 15 + [201]
     assert len(api.get("/api/executions").data["executions"]) == 1
+
+
+def test_two_servers_that_are_asked_for_the_same_at_once_start_it_once(api: Api) -> None:
+    with Api(api.home) as other, ThreadPoolExecutor(8) as pool:
+        for key in ("a", "b", "c"):
+            asked = [pool.submit(post, one, {"playbook": DOUBLE}, key) for one in (api, other) * 4]
+            found = [one.result() for one in asked]
+            assert len({said["execution_id"] for _, said in found}) == 1
+            assert sorted(status for status, _ in found) == [200] * 7 + [201]
+        for one in (api, other):
+            assert len(one.get("/api/executions").data["executions"]) == 3
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "_BODY_S", 0.2)
+    with socket.create_connection(("127.0.0.1", api.port), timeout=20) as line:
+        line.sendall(
+            b"POST /api/validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 100\r\n\r\n{"
+        )
+        assert b"408" in line.recv(4096)[:20]
 
 
 def test_keys_of_different_callers_do_not_meet(api: Api) -> None:

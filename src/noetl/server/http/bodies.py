@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +21,8 @@ MOST = 300_000
 DEPTH = 64
 #: a body of more than so many times what is allowed is not even read to its end
 _PATIENT = 4
+#: seconds that a body may take
+_BODY_S = 60.0
 
 
 async def body_of(request: Request, most: int) -> bytes:
@@ -33,12 +36,16 @@ async def body_of(request: Request, most: int) -> bytes:
     if announced.isdecimal() and int(announced) > _PATIENT * most:
         raise _too_large(most)
     size, parts = 0, []
-    async for part in request.stream():
-        size += len(part)
-        if size > _PATIENT * most:
-            break
-        if size <= most:
-            parts.append(part)
+    try:
+        async with asyncio.timeout(_BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > _PATIENT * most:
+                    break
+                if size <= most:
+                    parts.append(part)
+    except TimeoutError:
+        raise Problem(408, f"the body did not come within {_BODY_S:g} s", {"Connection": "close"}) from None
     if size > most:
         raise _too_large(most)
     return b"".join(parts)

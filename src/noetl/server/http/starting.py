@@ -18,7 +18,7 @@ from starlette.responses import Response
 from noetl.lang import Loaded, report
 from noetl.model.net import Net
 from noetl.model.scope import merged
-from noetl.ports import EventLog, Source, Summary
+from noetl.ports import Conflict, EventLog, Source, Summary
 from noetl.server.http.bodies import MOST_START, MOST_TEXT, decoded, value_of
 from noetl.server.http.desk import Desk
 from noetl.server.http.problems import Problem
@@ -97,8 +97,11 @@ async def start(desk: Desk, request: Request) -> Response:
     async with desk.alone(execution_id):
         if (known := await _known(desk, execution_id)) is None:
             more = {"execution_id": execution_id, "calls": calls, "asked": asked}
-            hot = await desk.office.start(source, net, payload, **more)
-            return _answer(Started(hot.id, hot.state.status, hot.state.path))
+            try:
+                hot = await desk.office.start(source, net, payload, **more)
+                return _answer(Started(hot.id, hot.state.status, hot.state.path))
+            except Conflict:  # the log has the last word: another server has written the first event
+                known = await desk.summary(execution_id)
         return _answer(await _repeated(desk, known, asked["digest"]))
 
 

@@ -33,7 +33,7 @@ def routes(counter: Counter) -> list[Route]:
         return Response(encode(reply), media_type=JSON)
 
     async def alive(_desk: Desk, request: Request) -> Response:
-        """POST /api/work/alive."""
+        """POST /api/pulse."""
         body = await body_of(request, _MOST)
         try:
             reply = await counter.alive(decode_holding(body))
@@ -45,5 +45,5 @@ def routes(counter: Counter) -> list[Route]:
 
     return [
         Route("POST", "/api/work", "work", work, "A worker reports, and is given more to do.", JSON, JSON),
-        Route("POST", "/api/work/alive", "work", alive, "A worker lives, and says what it has.", JSON, JSON),
+        Route("POST", "/api/pulse", "work", alive, "A worker lives, and says what it has.", JSON, JSON),
     ]

@@ -54,15 +54,19 @@ DELETE FROM noetl.owner WHERE owner = %s;
 -- name: alive
 SELECT owner FROM noetl.owner WHERE owner = ANY(%s) AND until > clock_timestamp();
 
+-- name: lock_claims
+-- until the end of the transaction; the statement behind it sees what others have decided
+SELECT pg_advisory_xact_lock(hashtextextended(execution_id, 0)) FROM unnest(%s::text[]) AS u (execution_id);
+
 -- name: own
--- nothing comes back if somebody else who lives owns it
-WITH given (execution_id, owner) AS (VALUES (%s, %s)),
+-- those that somebody else who lives owns do not come back
+WITH given (execution_id, owner) AS (SELECT unnest(%s::text[]), %s::text),
     awake AS (DELETE FROM noetl.dormant d USING given WHERE d.execution_id = given.execution_id)
-INSERT INTO noetl.ownership AS o (execution_id, owner) SELECT execution_id, owner FROM given
+INSERT INTO noetl.ownership AS o (execution_id, owner) SELECT execution_id, owner FROM given ORDER BY execution_id
 ON CONFLICT (execution_id) DO UPDATE SET owner = excluded.owner
 WHERE o.owner = excluded.owner
     OR NOT EXISTS (SELECT 1 FROM noetl.owner w WHERE w.owner = o.owner AND w.until > clock_timestamp())
-RETURNING 1;
+RETURNING execution_id;
 
 -- name: add_snapshot
 INSERT INTO noetl.snapshot (execution_id, seq, body) VALUES (%s, %s, %s)
@@ -163,3 +167,97 @@ WHERE NOT over AND NOT EXISTS (SELECT 1 FROM noetl.dormant d WHERE d.execution_i
     AND (o.owner IS NULL OR o.owner = %s OR NOT EXISTS (
         SELECT 1 FROM noetl.owner w WHERE w.owner = o.owner AND w.until > clock_timestamp()))
 ORDER BY number LIMIT %s;
+
+-- name: forget_events
+DELETE FROM noetl.event WHERE execution_id = %s;
+
+-- name: forget_lines
+DELETE FROM noetl.line WHERE execution_id = %s;
+
+-- name: forget_all_snapshots
+DELETE FROM noetl.snapshot WHERE execution_id = %s;
+
+-- name: forget_inbox
+DELETE FROM noetl.inbox WHERE execution_id = %s;
+
+-- name: forget_ownership
+DELETE FROM noetl.ownership WHERE execution_id = %s;
+
+-- name: forget_execution
+DELETE FROM noetl.execution WHERE execution_id = %s;
+
+-- name: lock_keys
+SELECT pg_advisory_xact_lock(lock) FROM (
+    SELECT DISTINCT hashtextextended(key, 1315914580) AS lock FROM unnest(%s::text[]) AS key ORDER BY lock
+) AS locks;
+
+-- name: moment
+SELECT extract(epoch FROM clock_timestamp())::float8;
+
+-- name: slot
+SELECT displaced FROM noetl.slot WHERE execution_id = %s AND step_run_id = %s AND iteration = %s;
+
+-- name: slots_of_key
+SELECT execution_id, step_run_id, iteration, displaced FROM noetl.slot WHERE key = %s ORDER BY number;
+
+-- name: slots_of_execution
+SELECT execution_id, step_run_id, iteration FROM noetl.slot WHERE execution_id = %s;
+
+-- name: add_slot
+INSERT INTO noetl.slot (execution_id, step_run_id, iteration, key) VALUES (%s, %s, %s, %s)
+ON CONFLICT (execution_id, step_run_id, iteration) DO UPDATE SET key = excluded.key, displaced = false;
+
+-- name: displace_slot
+UPDATE noetl.slot SET displaced = true WHERE execution_id = %s AND step_run_id = %s AND iteration = %s;
+
+-- name: forget_dead_slots
+-- A server may have died whose workers go on, and whoever takes the execution over goes on with what they have; and
+-- those that only wait are owned by nobody.
+DELETE FROM noetl.slot s WHERE key = %s AND (
+    NOT EXISTS (SELECT 1 FROM noetl.execution e WHERE e.execution_id = s.execution_id AND NOT e.over)
+    OR NOT EXISTS (
+        SELECT 1 FROM noetl.ownership o JOIN noetl.owner w USING (owner)
+        WHERE o.execution_id = s.execution_id AND w.until > clock_timestamp()
+    ) AND NOT EXISTS (SELECT 1 FROM noetl.dormant d WHERE d.execution_id = s.execution_id)
+    AND NOT EXISTS (
+        SELECT 1 FROM noetl.held h JOIN noetl.worker w USING (worker)
+        WHERE h.execution_id = s.execution_id AND h.step_run_id = s.step_run_id AND h.iteration = s.iteration
+            AND NOT w.given_up
+    )
+);
+
+-- name: release_slots
+DELETE FROM noetl.slot s USING unnest(%s::text[], %s::text[], %s::text[]) AS o (execution_id, step_run_id, iteration)
+WHERE s.execution_id = o.execution_id AND s.step_run_id = o.step_run_id AND s.iteration = o.iteration;
+
+-- name: sweep_slots
+DELETE FROM noetl.slot s
+WHERE NOT EXISTS (SELECT 1 FROM noetl.execution e WHERE e.execution_id = s.execution_id AND NOT e.over);
+
+-- name: starts
+SELECT at FROM noetl.start WHERE key = %s AND at > %s AND at <= %s ORDER BY at DESC;
+
+-- name: add_start
+INSERT INTO noetl.start (key, at, until) VALUES (%s, %s, %s);
+
+-- name: forget_starts
+DELETE FROM noetl.start WHERE key = %s AND until <= %s;
+
+-- name: sweep_starts
+DELETE FROM noetl.start WHERE until <= %s;
+
+-- name: turn
+SELECT since FROM noetl.turn WHERE key = %s AND process = %s;
+
+-- name: turns_ahead
+SELECT count(*) FROM noetl.turn WHERE key = %s AND process <> %s AND seen > %s AND since < %s;
+
+-- name: take_turn
+INSERT INTO noetl.turn (key, process, since, seen) VALUES (%s, %s, %s, %s)
+ON CONFLICT (key, process) DO UPDATE SET seen = excluded.seen;
+
+-- name: end_turn
+DELETE FROM noetl.turn WHERE key = %s AND process = %s;
+
+-- name: sweep_turns
+DELETE FROM noetl.turn WHERE seen < %s;

@@ -90,3 +90,77 @@ INSERT INTO line (execution_id, body) VALUES (?, ?);
 
 -- name: lines
 SELECT number, body FROM line WHERE execution_id = ? AND number > ? ORDER BY number;
+
+-- name: forget_events
+DELETE FROM event WHERE execution_id = ?;
+
+-- name: forget_lines
+DELETE FROM line WHERE execution_id = ?;
+
+-- name: forget_all_snapshots
+DELETE FROM snapshot WHERE execution_id = ?;
+
+-- name: forget_inbox
+DELETE FROM inbox WHERE execution_id = ?;
+
+-- name: forget_ownership
+DELETE FROM ownership WHERE execution_id = ?;
+
+-- name: forget_execution
+DELETE FROM execution WHERE execution_id = ?;
+
+-- name: slot
+SELECT displaced FROM slot WHERE execution_id = ? AND step_run_id = ? AND iteration = ?;
+
+-- name: slots_of_key
+SELECT execution_id, step_run_id, iteration, displaced FROM slot WHERE key = ? ORDER BY number;
+
+-- name: slots_of_execution
+SELECT execution_id, step_run_id, iteration FROM slot WHERE execution_id = ?;
+
+-- name: slots_minded
+SELECT slot.number, coalesce(over, 1), owner
+FROM slot LEFT JOIN execution USING (execution_id) LEFT JOIN ownership USING (execution_id) WHERE key = ?;
+
+-- name: add_slot
+INSERT OR REPLACE INTO slot (execution_id, step_run_id, iteration, key) VALUES (?, ?, ?, ?);
+
+-- name: displace_slot
+UPDATE slot SET displaced = 1 WHERE execution_id = ? AND step_run_id = ? AND iteration = ?;
+
+-- name: forget_slot
+DELETE FROM slot WHERE number = ?;
+
+-- name: release_slot
+DELETE FROM slot WHERE execution_id = ? AND step_run_id = ? AND iteration = ?;
+
+-- name: sweep_slots
+DELETE FROM slot WHERE NOT EXISTS (SELECT 1 FROM execution e WHERE e.execution_id = slot.execution_id AND e.over = 0);
+
+-- name: starts
+SELECT at FROM start WHERE key = ? AND at > ? AND at <= ? ORDER BY at DESC;
+
+-- name: add_start
+INSERT INTO start (key, at, until) VALUES (?, ?, ?);
+
+-- name: forget_starts
+DELETE FROM start WHERE key = ? AND until <= ?;
+
+-- name: sweep_starts
+DELETE FROM start WHERE until <= ?;
+
+-- name: turn
+SELECT since FROM turn WHERE key = ? AND process = ?;
+
+-- name: turns_ahead
+SELECT count(*) FROM turn WHERE key = ? AND process <> ? AND seen > ? AND since < ?;
+
+-- name: take_turn
+INSERT INTO turn (key, process, since, seen) VALUES (?, ?, ?, ?)
+ON CONFLICT (key, process) DO UPDATE SET seen = excluded.seen;
+
+-- name: end_turn
+DELETE FROM turn WHERE key = ? AND process = ?;
+
+-- name: sweep_turns
+DELETE FROM turn WHERE seen < ?;

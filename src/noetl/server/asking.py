@@ -1,0 +1,113 @@
+"""What the limits of a step mean for one of its pipelines: the keys it counts under, and how many there may be."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from noetl.errors import TemplateError
+from noetl.expr.assign import render
+from noetl.model.net import Net
+from noetl.model.orders import RunPipeline
+from noetl.model.output import Failure, failure
+from noetl.model.playbook import Step
+from noetl.model.wire import Key
+from noetl.slots import Ask, Cap, Pace
+
+#: a longer key is kept by its hash
+_LONGEST = 200
+_READABLE = msgspec.json.Encoder(order="sorted")
+
+
+def is_limited(step: Step) -> bool:
+    """Whether anything but its arcs holds a step up."""
+    return "concurrency.limit" in step.spec or "rate.limit" in step.spec
+
+
+def has_limits(net: Net) -> bool:
+    """Whether a step of a net holds slots."""
+    return any("concurrency.limit" in step.spec for step in net.steps.values())
+
+
+def ask_of(net: Net, order: RunPipeline, holder: Key) -> Ask | None:
+    """What a pipeline has to ask for; None: nothing. TemplateError: that cannot be told."""
+    step = net.steps[order.step]
+    if order.gather is not None or not is_limited(step):
+        return None
+    wishes = _Wishes(step, order, f"step:{net.playbook.path}:{step.name}")
+    cap = wishes.cap()
+    # A start counts once: who goes on has started.
+    pace = wishes.pace() if not (order.begun or order.answer is not None) else None
+    return Ask(holder, cap, pace) if cap is not None or pace is not None else None
+
+
+class _Wishes:
+    def __init__(self, step: Step, order: RunPipeline, own: str) -> None:
+        self._step, self._order = step, order
+        #: the key of those that name none
+        self._own = own
+
+    def cap(self) -> Cap | None:
+        if "concurrency.limit" not in self._step.spec:
+            return None
+        on_limit: Any = self._value("concurrency.on_limit") or "queue"
+        return Cap(self._key("concurrency.key"), self._count("concurrency.limit"), on_limit)
+
+    def pace(self) -> Pace | None:
+        if "rate.limit" not in self._step.spec:
+            return None
+        per_s = self._value("rate.per_s")
+        if isinstance(per_s, bool) or not isinstance(per_s, int | float) or not 0 < per_s < float("inf"):
+            raise _wrong("rate.per_s", "a number of seconds above 0", per_s)
+        # Whoever counts over another period counts apart.
+        key = f"per {per_s:g} s, {self._key('rate.key')}"
+        return Pace(key, self._count("rate.limit"), float(per_s))
+
+    def _value(self, name: str) -> Any:
+        layer = self._step.spec.get(name)
+        return render(layer.value, self._order.scopes) if layer is not None else None
+
+    def _count(self, name: str) -> int:
+        found = self._value(name)
+        if isinstance(found, bool) or not isinstance(found, int) or found < 1:
+            raise _wrong(name, "a whole number of at least 1", found)
+        return found
+
+    def _key(self, name: str) -> str:
+        if name not in self._step.spec:
+            return self._own
+        found = self._value(name)
+        if found is None or found in ("", [], {}):
+            raise _wrong(name, "something to tell runs apart by", found)
+        try:
+            text = found if isinstance(found, str) else _READABLE.encode(found).decode()
+        except (TypeError, ValueError):
+            raise _wrong(name, "a text or a number", found) from None
+        plain = len(text) <= _LONGEST and text.isprintable()
+        return f"key:{text}" if plain else f"hash:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def _wrong(name: str, what: str, found: Any) -> TemplateError:
+    error = TemplateError(f"`{name}` must be {what}, not {str(found)[:80]!r}")
+    error.kind = "type"
+    return error
+
+
+def refused(ask: Ask) -> Failure:
+    """Why a pipeline did not start."""
+    assert ask.cap is not None
+    said = f"there are {ask.cap.limit} already (`concurrency.limit`), and `on_limit: cancel_new` lets no more start"
+    return failure("concurrency", said, key=_shown(ask.cap), limit=ask.cap.limit, on_limit="cancel_new")
+
+
+def displaced(cap: Cap | None) -> Failure:
+    """Why a pipeline had to stop."""
+    said = "another run took its place (`concurrency.on_limit: cancel_running`)"
+    more: dict[str, Any] = {"key": _shown(cap), "limit": cap.limit} if cap is not None else {}
+    return failure("concurrency", said, on_limit="cancel_running", **more)
+
+
+def _shown(cap: Cap) -> str:
+    return cap.key.partition(":")[2]

@@ -1,0 +1,373 @@
+"""Limits across executions: in one process, in several on one home, and over one database."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nursery import Born, Nursery
+from servers import Database
+
+from noetl.config import Settings
+from noetl.model.requests import Cancel, Pause, Resume
+from noetl.ports import EventLog
+from noetl.server.service import Hot
+from noetl.stores.memory import MemoryLog
+from noetl.stores.postgres import PostgresLog
+from noetl.stores.sqlite import SqliteLog
+from noetl.wiring import House
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: main, path: main}\nworkload: {who: a}\nworkflow:\n"
+#: notes when it begins and ends, in one file for all
+NOTES = """  - step: work
+    spec: {%s}
+    tool: {kind: shell, cmd: "echo + $(date +%%s.%%N) {{ workload.who }} >> notes; sleep %s; echo - $(date +%%s.%%N) {{ workload.who }} >> notes"}
+"""
+HELD = "  - step: work\n    spec: {%s}\n    tool: {kind: wait, signal: go}\n"
+
+
+class Site:
+    """A folder with playbooks, and houses in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings = Settings(folder / "home")
+        self.file = folder / "main.yaml"
+
+    def write(self, steps: str) -> None:
+        self.file.write_text(HEAD + steps)
+
+    def house(self, log: EventLog | None = None) -> House:
+        return House(self.settings, log or SqliteLog(self.settings.home / "noetl.db"))
+
+    async def start(self, house: House, **payload: Any) -> Hot:
+        source, loaded = house.catalog.read(self.file)
+        assert loaded.net is not None, loaded.diagnostics
+        return await house.start(source, loaded.net, payload)
+
+    def notes(self) -> list[tuple[str, float, str]]:
+        file = self.folder / "notes"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [(sign, float(at), who) for sign, at, who in map(str.split, lines)]
+
+    def most_at_once(self) -> int:
+        now = most = 0
+        for sign, _, _ in sorted(self.notes(), key=lambda note: note[1]):
+            now += 1 if sign == "+" else -1
+            most = max(most, now)
+        return most
+
+    def starts(self) -> list[float]:
+        return sorted(at for sign, at, _ in self.notes() if sign == "+")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def within(seconds: float, test: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(seconds):
+            await test()
+
+    asyncio.run(run())
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0.01)
+
+
+def begun(hot: Hot) -> bool:
+    return any(run.pipe is not None for run in hot.state.runs.values())
+
+
+async def ended(*hots: Hot) -> list[str]:
+    await asyncio.gather(*(asyncio.shield(hot.finished) for hot in hots))
+    return [hot.state.status for hot in hots]
+
+
+# --- in one process ----------------------------------------------------------------------------------------------------
+
+
+def test_executions_of_one_process_share_a_limit_and_go_in_the_order_in_which_they_came(site: Site) -> None:
+    site.write(NOTES % ('concurrency: {key: "api", limit: 2}', "0.15"))
+
+    async def test() -> None:
+        async with site.house() as house:
+            hots = [await site.start(house, who=str(number)) for number in range(6)]
+            assert await ended(*hots) == ["completed"] * 6
+        assert site.most_at_once() == 2
+        # Shells that are started together may write in any order; those of one pair come before those of the next.
+        order = [who for sign, _, who in sorted(site.notes(), key=lambda note: note[1]) if sign == "+"]
+        assert [set(order[at : at + 2]) for at in (0, 2, 4)] == [{"0", "1"}, {"2", "3"}, {"4", "5"}]
+
+    within(30, test)
+
+
+def test_who_has_another_key_does_not_wait(site: Site) -> None:
+    site.write(HELD % 'concurrency: {key: "{{ workload.who }}", limit: 1}')
+
+    async def test() -> None:
+        async with site.house() as house:
+            first, second, other = [await site.start(house, who=who) for who in ("a", "a", "b")]
+            await until(lambda: begun(first) and begun(other))
+            assert not begun(second)
+
+    within(20, test)
+
+
+def test_without_a_key_each_step_has_a_limit_of_its_own(site: Site) -> None:
+    step = "  - {step: %s, spec: {concurrency: {limit: 1}}, tool: {kind: wait, signal: go}%s}\n"
+    site.write(
+        "  - {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}}\n"
+        + step % ("a", "")
+        + step % ("b", "")
+    )
+
+    async def test() -> None:
+        async with site.house() as house:
+            first = await site.start(house)
+            await until(lambda: {run.step for run in first.state.runs.values() if run.pipe} == {"a", "b"})
+            second = await site.start(house)
+            await asyncio.sleep(0.3)
+            assert not begun(second)
+
+    within(20, test)
+
+
+def test_the_iterations_of_a_loop_count_each(site: Site) -> None:
+    site.write(
+        (NOTES % ("concurrency: {limit: 3}", "0.1")).replace(
+            "    tool:",
+            '    loop: {in: "{{ range(9) | list }}", iterator: n, spec: {mode: parallel, max_in_flight: 9}}\n    tool:',
+        )
+    )
+
+    async def test() -> None:
+        async with site.house() as house:
+            assert await ended(await site.start(house)) == ["completed"]
+        assert (site.most_at_once(), len(site.starts())) == (3, 9)
+
+    within(30, test)
+
+
+def test_cancel_new_fails_the_step_that_would_be_too_many(site: Site) -> None:
+    site.write(HELD % 'concurrency: {key: "api", limit: 1, on_limit: cancel_new}')
+
+    async def test() -> None:
+        async with site.house() as house:
+            first = await site.start(house)
+            await until(lambda: begun(first))
+            second = await site.start(house)
+            assert await ended(second) == ["failed"]
+            error = second.state.error
+            assert error is not None
+            assert (error["kind"], error["key"], error["limit"]) == ("concurrency", "api", 1)
+            assert first.state.status == "running"
+
+    within(20, test)
+
+
+def test_cancel_new_fails_an_iteration_and_leaves_the_others(site: Site) -> None:
+    site.write(
+        "  - step: work\n    spec: {policy: {failure: {mode: best_effort}}, concurrency: {limit: 1, on_limit: cancel_new}}\n"
+        "    loop: {in: [1, 2], iterator: n, spec: {mode: parallel}}\n    tool: {kind: shell, cmd: sleep 0.2}\n"
+        '    output: {good: "{{ output.loop.succeeded }}", bad: "{{ output.loop.failed }}"}\n'
+    )
+
+    async def test() -> None:
+        async with site.house() as house:
+            hot = await site.start(house)
+            assert await ended(hot) == ["completed"]
+            failed = [event for event in house.log.read(hot.id) if event.name == "loop.iteration.failed"]
+            assert [event.payload["error"]["kind"] for event in failed] == ["concurrency"]
+
+    within(20, test)
+
+
+def test_cancel_running_has_the_oldest_make_room(site: Site) -> None:
+    site.write(HELD % 'concurrency: {key: "api", limit: 1, on_limit: cancel_running}')
+
+    async def test() -> None:
+        async with site.house() as house:
+            first = await site.start(house)
+            await until(lambda: begun(first))
+            second = await site.start(house)
+            assert await ended(first) == ["failed"]
+            assert first.state.error is not None
+            assert first.state.error["on_limit"] == "cancel_running"
+            await until(lambda: begun(second))
+
+    within(20, test)
+
+
+def test_at_most_so_many_start_in_any_period(site: Site) -> None:
+    site.write(NOTES % ("rate: {limit: 3, per_s: 0.6}", "0"))
+
+    async def test() -> None:
+        async with site.house() as house:
+            hots = [await site.start(house) for _ in range(8)]
+            assert await ended(*hots) == ["completed"] * 8
+            granted = [
+                event.timestamp for hot in hots for event in house.log.read(hot.id) if event.name == "task.started"
+            ]
+            assert len(granted) == 8
+        starts = site.starts()
+        # A shell takes its time to start: a tolerance for that, not for the limit.
+        assert all(sum(at <= one < at + 0.4 for one in starts) <= 3 for at in starts)
+        assert starts[-1] - starts[0] > 0.9
+
+    within(30, test)
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "said"),
+    [
+        ('concurrency: {key: "{{ workload.nobody.knows }}", limit: 1}', "template", "nobody"),
+        ('concurrency: {key: "{{ workload.none }}", limit: 1}', "type", "concurrency.key"),
+        ('concurrency: {key: a, limit: "{{ workload.who }}"}', "type", "concurrency.limit"),
+        ('rate: {key: a, limit: 1, per_s: "{{ workload.who }}"}', "type", "rate.per_s"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_fails_the_step(site: Site, spec: str, kind: str, said: str) -> None:
+    site.write(HELD % spec)
+
+    async def test() -> None:
+        async with site.house(MemoryLog()) as house:
+            hot = await site.start(house, none=None)
+            assert await ended(hot) == ["failed"]
+            assert hot.state.error is not None
+            assert hot.state.error["kind"] == kind
+            assert said in hot.state.error["message"]
+
+    within(20, test)
+
+
+def test_an_execution_that_is_paused_lets_others_go_and_queues_again(site: Site) -> None:
+    site.write(
+        "  - step: work\n    spec: {concurrency: {limit: 1}}\n    tool:\n"
+        "      - {name: one, kind: shell, cmd: sleep 0.3}\n      - {name: two, kind: wait, signal: go}\n"
+    )
+
+    async def test() -> None:
+        async with site.house() as house:
+            first, second = await site.start(house), await site.start(house)
+            await until(lambda: begun(first))
+            house.service.post(first.id, [Pause()])
+            await until(lambda: begun(second))
+            house.service.post(first.id, [Resume()])
+            await asyncio.sleep(0.5)
+            names = [event.entity_id for event in house.log.read(first.id) if event.name == "task.started"]
+            assert names == ["work.one"]
+            house.service.post(second.id, [Cancel()])
+            await until(lambda: "work.two" in [event.entity_id for event in house.log.read(first.id)])
+
+    within(20, test)
+
+
+def test_one_that_waits_can_be_cancelled_and_the_next_in_line_goes(site: Site) -> None:
+    site.write(HELD % "concurrency: {limit: 1}")
+
+    async def test() -> None:
+        async with site.house() as house:
+            first, second, third = [await site.start(house) for _ in range(3)]
+            await until(lambda: begun(first))
+            house.service.post(second.id, [Cancel()])
+            assert await ended(second) == ["cancelled"]
+            house.service.post(first.id, [Cancel()])
+            await until(lambda: begun(third))
+
+    within(20, test)
+
+
+# --- in several processes ------------------------------------------------------------------------------------------------
+
+
+def command(nursery: Nursery, site: Site, *more: str) -> Born:
+    environment = {**os.environ, "NOETL_HOME": str(site.settings.home)}
+    return nursery.start("run", "main.yaml", "--json", *more, cwd=site.folder, env=environment)
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_processes_on_one_home_share_a_limit(site: Site, nursery: Nursery) -> None:
+    site.write(NOTES % ("concurrency: {limit: 1}", "0.2"))
+    running = [command(nursery, site) for _ in range(3)]
+    assert [one.wait(60) for one in running] == [0, 0, 0]
+    assert (site.most_at_once(), len(site.starts())) == (1, 3)
+
+
+def test_the_slot_of_a_process_that_was_killed_comes_back(site: Site, nursery: Nursery) -> None:
+    site.write(NOTES % ("concurrency: {limit: 1}", "{{ workload.long }}"))
+    killed = command(nursery, site, "--set", "long=600", "--set", "who=killed")
+    wait_for(lambda: len(site.starts()) == 1)
+    heir = command(nursery, site, "--set", "long=0", "--set", "who=heir")
+    time.sleep(1.0)
+    assert len(site.starts()) == 1
+    killed.kill()
+    assert heir.wait(30) == 0
+    assert [who for _, _, who in site.notes()] == ["killed", "heir", "heir"]
+
+
+# --- over one database ---------------------------------------------------------------------------------------------------
+
+
+def test_offices_on_one_database_share_a_limit_and_a_rate(site: Site, database: Database) -> None:
+    site.write(NOTES % ('concurrency: {key: "api", limit: 2}, rate: {key: "api", limit: 4, per_s: 1.5}', "0.2"))
+
+    async def test() -> None:
+        logs = [PostgresLog(database.url), PostgresLog(database.url)]
+        async with site.house(logs[0]) as one, site.house(logs[1]) as other:
+            hots = [await site.start(house) for _ in range(4) for house in (one, other)]
+            assert await ended(*hots) == ["completed"] * 8
+        assert site.most_at_once() == 2
+        starts = site.starts()
+        assert all(sum(at <= one < at + 1.0 for one in starts) <= 4 for at in starts)
+
+    within(60, test)
+
+
+def test_an_execution_of_another_office_makes_room(site: Site, database: Database) -> None:
+    site.write(HELD % 'concurrency: {key: "api", limit: 1, on_limit: cancel_running}')
+
+    async def test() -> None:
+        logs = [PostgresLog(database.url), PostgresLog(database.url)]
+        async with site.house(logs[0]) as one, site.house(logs[1]) as other:
+            first = await site.start(one)
+            await until(lambda: begun(first))
+            second = await site.start(other)
+            assert await ended(first) == ["failed"]
+            await until(lambda: begun(second))
+
+    within(60, test)
+
+
+def test_an_execution_that_is_taken_over_keeps_its_slot_and_gives_it_back(site: Site, database: Database) -> None:
+    site.write(HELD % "concurrency: {limit: 1}")
+
+    async def test() -> None:
+        async with site.house(PostgresLog(database.url)) as house:
+            first = await site.start(house)
+            await until(lambda: begun(first))
+        async with site.house(PostgresLog(database.url)) as heir:
+            hot = await heir.resume(first.id)
+            await asyncio.sleep(0.3)
+            second = await site.start(heir)
+            await asyncio.sleep(0.3)
+            assert not begun(second)
+            heir.service.post(hot.id, [Cancel()])
+            await until(lambda: begun(second))
+
+    within(60, test)
