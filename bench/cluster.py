@@ -43,7 +43,7 @@ ITEMS, ITEM_MS = 60, 50
 SPIN = HEAD + (
     "- step: each\n"
     '  loop: {in: "{{ workload.items }}", iterator: i, spec: {mode: parallel, max_in_flight: 64}}\n'
-    "  tool:\n    kind: python\n    input: {seconds: \"{{ workload.seconds }}\"}\n    code: |\n"
+    '  tool:\n    kind: python\n    input: {seconds: "{{ workload.seconds }}"}\n    code: |\n'
     "      import time\n\n      def main(seconds):\n          end = time.process_time() + seconds\n"
     "          while time.process_time() < end:\n              pass\n          return 1\n"
 )
@@ -170,9 +170,9 @@ def second(services: Services, table: Table) -> None:
     taken: dict[int, list[float]] = {1: [], 2: []}
     payload = {"items": list(range(ITEMS)), "seconds": ITEM_MS / 1000}
     for _ in range(ROUNDS):
-        for workers in taken:
+        for workers, found in taken.items():
             with Fleet(services, workers=workers, slots=1) as fleet:
-                taken[workers].append(ITEMS / asyncio.run(_spin(fleet.url, payload)))
+                found.append(ITEMS / asyncio.run(_spin(fleet.url, payload)))
     one, two = max(taken[1]), max(taken[2])
     table.row("a second worker, 50 ms of CPU", f"{two:,.1f}/s", f"of one ({one:,.1f}/s)", two / one, 1.7)
 
@@ -191,7 +191,8 @@ def main() -> int:
     chosen = options.parse_args()
     table, copied = Table(), list[float]()
     measures: dict[str, Callable[[Services], None]] = {
-        mode: lambda services, mode=mode: rates(services, table, mode, copied) for mode in COUNTS  # type: ignore[misc]
+        mode: lambda services, mode=mode: rates(services, table, mode, copied)
+        for mode in COUNTS  # type: ignore[misc]
     }
     measures |= {one.__name__: lambda services, one=one: one(services, table) for one in (append, idle, second)}  # type: ignore[misc]
     with Services() as services:

@@ -157,7 +157,7 @@ class Client:
         self._session: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64))
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64, keepalive_timeout=3))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -182,8 +182,10 @@ class Client:
 
     async def end(self, execution_id: str, every: float = 0.05) -> float:
         """Wait for the end of an execution; when that was, by its own record."""
-        while (found := await self.get(f"/api/executions/{execution_id}?view=summary"))["status"] not in _ENDED:
+        found = await self.get(f"/api/executions/{execution_id}?view=summary")
+        while found["status"] not in _ENDED:
             await asyncio.sleep(every)
+            found = await self.get(f"/api/executions/{execution_id}?view=summary")
         assert found["status"] == "completed", found
         return datetime.fromisoformat(found["updated_at"]).timestamp()
 

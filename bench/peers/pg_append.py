@@ -19,7 +19,7 @@ EXECUTIONS, APPENDS, EACH = 32, 25, 40
 #: rows in a transaction of COPY: as many as all executions append at a time
 BATCH = EXECUTIONS * EACH
 LIKE = (
-    b"CREATE TABLE copied (execution_id text COLLATE \"C\" NOT NULL, seq bigint NOT NULL, body bytea NOT NULL, "
+    b'CREATE TABLE copied (execution_id text COLLATE "C" NOT NULL, seq bigint NOT NULL, body bytea NOT NULL, '
     b"hash bytea NOT NULL, PRIMARY KEY (execution_id, seq))"
 )
 
@@ -28,7 +28,11 @@ def events_of(execution_id: str) -> list[Event]:
     """Events as those of a loop are, whose first opens the execution."""
     made = []
     for seq in range(1, APPENDS * EACH + 1):
-        payload: dict[str, Any] = {"output": {"status": "ok", "data": seq}, "attempt": 1, "key": f"{execution_id}/{seq}"}
+        payload: dict[str, Any] = {
+            "output": {"status": "ok", "data": seq},
+            "attempt": 1,
+            "key": f"{execution_id}/{seq}",
+        }
         made.append(
             Event(
                 execution_id=execution_id,
@@ -72,11 +76,14 @@ def copy_all(url: str) -> float:
         connection.execute("CHECKPOINT")
         started = time.perf_counter()
         for at in range(0, len(rows), BATCH):
-            with connection.transaction(), connection.cursor() as cursor:
-                with cursor.copy("COPY copied (execution_id, seq, body, hash) FROM STDIN (FORMAT binary)") as copy:
-                    copy.set_types(["text", "int8", "bytea", "bytea"])
-                    for row in rows[at : at + BATCH]:
-                        copy.write_row(row)
+            with (
+                connection.transaction(),
+                connection.cursor() as cursor,
+                cursor.copy("COPY copied (execution_id, seq, body, hash) FROM STDIN (FORMAT binary)") as copy,
+            ):
+                copy.set_types(["text", "int8", "bytea", "bytea"])
+                for row in rows[at : at + BATCH]:
+                    copy.write_row(row)
         return time.perf_counter() - started
 
 

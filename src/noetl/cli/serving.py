@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _MISSING = "the server is not installed; it comes with: pip install 'noetl[server]'"
 #: seconds that connections are given to end by themselves
 _CLOSING_S = 3
+#: seconds that a connection is kept for its next request: longer than clients keep theirs, who else find it closed as they use it
+_KEPT_S = 75
 #: what waits to be accepted when many come at once
 _BACKLOG = 2048
 
@@ -121,6 +123,7 @@ def _server(app: Starlette) -> uvicorn.Server:
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=_CLOSING_S,
+        timeout_keep_alive=_KEPT_S,
     )
     return Server(config)
 

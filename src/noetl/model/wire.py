@@ -87,13 +87,14 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """From a worker: what happened, and for how many more pipelines it has room."""
+    """From a worker: what happened, and for how many pipelines of this server it has room."""
 
     worker: str
     reports: list[Report] = []
     lines: list[Written] = []
     answers: list[Answer] = []
     pools: list[str] = []
+    #: in all, with those that it has: the server knows what it has given out and not heard the end of
     room: int = 0
     #: seconds that it may be kept waiting until there is something for it
     wait: float = 0.0
@@ -107,6 +108,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     #: of the reports, by their place: the execution is not here, or cannot be written now. To be told again, anywhere
     again: list[int] = []
     assignments: list[Assignment] = []
+    #: of their executions, those that the worker has not spoken of yet
     briefs: dict[str, Brief] = {}
     #: pipelines that are to end at once
     stops: list[Key] = []

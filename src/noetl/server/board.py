@@ -7,10 +7,12 @@ again, under another fence, and what it still says of that is refused.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from noetl.errors import TemplateError
@@ -61,8 +63,11 @@ class Worker:
     def __init__(self, name: str) -> None:
         self.name = name
         self.pools: list[str] = []
+        #: how many pipelines of this server it may have
         self.room = 0
         self.held: dict[Key, Offer] = {}
+        #: executions it has spoken of, so that it need not be told again what they are
+        self.knows: set[str] = set()
         self.stops: list[Key] = []
         self.ended: list[str] = []
         #: set when there is something for it, while it waits
@@ -72,6 +77,16 @@ class Worker:
     def has_mail(self) -> bool:
         """Whether it should hear of something that is no work."""
         return bool(self.stops or self.ended)
+
+    @property
+    def free(self) -> int:
+        """How many more it may have."""
+        return self.room - len(self.held)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has asked for work and has not been answered."""
+        return self.bell is not None and not self.bell.done()
 
     def ring(self) -> bool:
         """Wake it, if it waits; whether it did."""
@@ -98,6 +113,10 @@ class Board:
         self.workers: dict[str, Worker] = {}
         self._offers: dict[str, dict[Key, Offer]] = {}
         self._ready: dict[str, list[tuple[int, int, Offer]]] = {}
+        #: pools of which was said that there is work, and nobody has come for it since
+        self._hinted: set[str] = set()
+        #: executions that are being reported on: what follows may be taken by who brings the news, and nobody else is called
+        self._attended: Counter[str] = Counter()
         #: executions → workers that know of them
         self._knowing: dict[str, set[str]] = {}
         #: what was held when this server took an execution over
@@ -162,6 +181,7 @@ class Board:
         for name in self._knowing.pop(hot.id, ()):
             worker = self.workers.get(name)
             if worker is not None:
+                worker.knows.discard(hot.id)
                 worker.ended.append(hot.id)
                 self._notify(worker)
 
@@ -236,6 +256,24 @@ class Board:
             return
         offer.order = order
         self._offer(offer)
+
+    @contextlib.contextmanager
+    def attended(self, execution_ids: Collection[str]) -> Iterator[None]:
+        """Inside of this, a worker reports on executions, and takes what follows if it can."""
+        self._attended.update(execution_ids)
+        try:
+            yield
+        finally:
+            self._attended.subtract(execution_ids)
+            self._attended = +self._attended
+
+    def left(self, worker: Worker, *, came: bool) -> None:
+        """A worker goes, having been given work or having come for some: if there is more, somebody else is called."""
+        for pool in worker.pools:
+            if came:
+                self._hinted.discard(pool)
+            if self._ready.get(pool):
+                self._call_somebody(pool)
 
     def take(self, worker: Worker, most: int) -> Iterator[Offer]:
         """Hand out what is ready for a worker, what is urgent first."""
@@ -321,14 +359,17 @@ class Board:
     def _offer(self, offer: Offer) -> None:
         entry = (-offer.priority, next(self._numbers), offer)
         heapq.heappush(self._ready.setdefault(offer.pool, []), entry)
-        self._call_somebody(offer.pool)
+        if offer.hot.id not in self._attended:
+            self._call_somebody(offer.pool)
 
     def _call_somebody(self, pool: str) -> None:
-        """Wake a worker that waits, or say where they listen that there is something."""
-        for worker in self.workers.values():
-            if pool in worker.pools and worker.room > 0 and worker.ring():
-                return
-        self.hint(pool)
+        """Wake a worker that waits, or say where they listen that there is something. Who comes calls the next."""
+        waiting = [one for one in self.workers.values() if pool in one.pools and one.free > 0 and one.waits]
+        if waiting:
+            max(waiting, key=lambda one: one.free).ring()
+        elif pool not in self._hinted:
+            self._hinted.add(pool)
+            self.hint(pool)
 
     def _assign(self, offer: Offer, worker: Worker, fence: str) -> None:
         offer.worker, offer.fence, offer.since = worker.name, fence, self._clock()

@@ -13,6 +13,7 @@ from noetl.model.wire import Brief, Holding, Key, Message, Reply, Report
 from noetl.ports import Line
 from noetl.server.board import Board, Offer, Worker
 from noetl.server.office import Office
+from noetl.server.service import Hot
 
 #: nobody is kept waiting for longer, so that proxies do not lose patience
 MOST_WAIT_S = 25.0
@@ -41,12 +42,20 @@ class Counter:
         self._write_lines(message)
         for answer in message.answers:
             self._board.answered(answer)
-        refused, again = await self._hear(worker, message.reports)
-        offers, questions = self._hand_out(worker, message.room), self._board.questions()
+        refused: list[int] = []
+        again: list[int] = []
+        if message.reports:
+            with self._board.attended({report.execution_id for report in message.reports} if message.room else ()):
+                refused, again = await self._hear(worker, message.reports)
+                offers = self._hand_out(worker)
+        else:
+            offers = self._hand_out(worker)
+        questions = self._board.questions()
         waits = message.wait > 0 and not message.reports and not self._draining
         if waits and not offers and not questions and not worker.has_mail:
             await self._board.wait(worker, min(message.wait, MOST_WAIT_S))
-            offers, questions = self._hand_out(worker, message.room), self._board.questions()
+            offers, questions = self._hand_out(worker), self._board.questions()
+        self._board.left(worker, came=bool(offers) or not message.reports)
         reply = self._reply(worker, message, offers, refused, again)
         return msgspec.structs.replace(reply, questions=questions) if questions else reply
 
@@ -58,50 +67,69 @@ class Counter:
         hot = self._office.service.hot
         spoken_of = {report.execution_id for report in message.reports}
         paused = [name for name in spoken_of if (found := hot.get(name)) is not None and found.state.paused]
-        briefs = {offer.hot.id: self._brief(offer) for offer in offers}
+        new = {
+            offer.hot.id: offer for offer in offers if offer.hot.id not in worker.knows or offer.hot.state.synthesized
+        }
+        briefs = {name: self._brief(offer) for name, offer in new.items()}
         assignments = [self._board.assignment(offer) for offer in offers]
         return Reply(refused, again, assignments, briefs, stops, ended, paused)
 
     def _brief(self, offer: Offer) -> Brief:
         return self._board.brief(offer.hot, str(self._office.file(offer.hot.state)))
 
-    def _hand_out(self, worker: Worker, room: int) -> list[Offer]:
-        if self._draining or room <= 0:
+    def _hand_out(self, worker: Worker) -> list[Offer]:
+        if self._draining or worker.free <= 0:
             return []
         # What is left is shared among those who could take it: ranges of a loop become smaller towards its end.
         others = sum(1 for one in self._board.workers.values() if set(one.pools) & set(worker.pools))
         share = -(-self._board.waiting(worker.pools) // max(1, others))
-        return list(self._board.take(worker, min(room, max(1, share))))
+        return list(self._board.take(worker, min(worker.free, max(1, share))))
 
     # --- reports -----------------------------------------------------------------------------------------------------
 
     async def _hear(self, worker: Worker, reports: list[Report]) -> tuple[list[int], list[int]]:
         refused: list[int] = []
         again: list[int] = []
-
-        async def hear(at: int, report: Report) -> None:
+        #: those of an execution are taken in together: one decision, and one thing to wait for
+        taken: dict[str, list[tuple[int, Report, Offer]]] = {}
+        for at, report in enumerate(reports):
             offer = self._board.check(report, worker.name)
-            if offer is None:
+            if offer is not None:
+                taken.setdefault(report.execution_id, []).append((at, report, offer))
+            else:
                 (again if self._may_come_back(report) else refused).append(at)
-                return
-            try:
-                await self._take_in(report, offer)
-            except NoetlError:  # the store is away, or another server has gone on with it: it is told again
-                again.append(at)
 
-        await asyncio.gather(*(hear(at, report) for at, report in enumerate(reports)))
+        async def take_in(execution_id: str, mine: list[tuple[int, Report, Offer]]) -> None:
+            try:
+                await self._record(execution_id, [report for _, report, _ in mine], mine[0][2].hot)
+            except NoetlError:  # the store is away, or another server has gone on with it: it is told again
+                again.extend(at for at, _, _ in mine)
+                return
+            worker.knows.add(execution_id)
+            for _, report, offer in mine:
+                self._settle(worker, report, offer)
+
+        if len(taken) == 1:
+            await take_in(*taken.popitem())
+        else:
+            await asyncio.gather(*(take_in(name, mine) for name, mine in taken.items()))
         for at in refused:
             self._note_stale(reports[at], worker.name)
         return refused, again
 
-    async def _take_in(self, report: Report, offer: Offer) -> None:
-        if report.facts:
-            await self._office.service.record(report.execution_id, report.facts)
-            if offer.hot.lost:
+    async def _record(self, execution_id: str, reports: list[Report], hot: Hot) -> None:
+        facts = [fact for report in reports for fact in report.facts]
+        if facts:
+            await self._office.service.record(execution_id, facts)
+            if hot.lost:
                 raise NoetlError("the execution is no longer here")
+
+    def _settle(self, worker: Worker, report: Report, offer: Offer) -> None:
+        """What a report means to whoever is to run the pipeline."""
         if report.broken is not None:
             self._board.again(offer, report.broken)
         elif report.returned:
+            worker.knows.discard(report.execution_id)
             self._board.again(offer, "it was given back", counted=False)
         elif report.last:
             self._board.release(offer)

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,6 +31,8 @@ _WAIT_S = 20.0
 #: seconds of work that is fetched before there is a free slot for it, and pipelines at most
 _AHEAD_S, _AHEAD = 0.05, 200
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+#: pipelines that are begun in one turn of the event loop
+_AT_ONCE = 32
 
 
 class Remote:
@@ -44,7 +47,8 @@ class Remote:
 class Holding:
     """A pipeline that this worker has."""
 
-    def __init__(self, link: Link, assignment: Assignment, brief: Brief) -> None:
+    def __init__(self, link: Link, assignment: Assignment, brief: Brief | None) -> None:
+        #: None: its execution is known here
         self.link, self.assignment, self.brief = link, assignment, brief
         self.begun: float | None = None
         #: the server has been told, or knows, that nothing follows
@@ -75,10 +79,11 @@ class Depot:
         self.links, self.shop = list(links), shop
         self._net_of, self._child_id = net_of, child_id
         self.name, self.pools, self.slots = name, list(pools), slots
-        self.outboxes = {link: Outbox(link, self._message, self.heard) for link in links}
+        self.outboxes = {link: Outbox(link, partial(self._message, link), self.heard) for link in links}
         self.held: dict[Key, Holding] = {}
         self._queue: deque[Holding] = deque()
         self._running = 0
+        self._pumping = False
         self.remotes: dict[str, Remote] = {}
         self._sources: dict[str, asyncio.Future[Source]] = {}
         self.draining = False
@@ -97,21 +102,30 @@ class Depot:
     @property
     def room(self) -> int:
         """For how many more pipelines there is room; short ones are fetched before there is."""
+        return max(0, self._most - len(self.held))
+
+    @property
+    def _most(self) -> int:
         if self.draining:
             return 0
-        ahead = min(_AHEAD, int(_AHEAD_S / max(self._usual, 1e-6)) * self.slots)
-        return max(0, self.slots + ahead - len(self.held))
+        return self.slots + min(_AHEAD, int(_AHEAD_S / max(self._usual, 1e-6)) * self.slots)
 
-    def _message(self, reports: list[Report], lines: list[Written], answers: list[Answer]) -> Message:
-        freed = sum(1 for report in reports if report.last)
-        return Message(self.name, reports, lines, answers, self.pools, 0 if self.draining else self.room + freed)
+    def _room_of(self, link: Link) -> int:
+        """How many pipelines of one server there may be, those of the others given."""
+        elsewhere = sum(1 for one in self.held.values() if one.link is not link) if len(self.links) > 1 else 0
+        return max(0, self._most - elsewhere)
+
+    def _message(self, link: Link, reports: list[Report], lines: list[Written], answers: list[Answer]) -> Message:
+        return Message(self.name, reports, lines, answers, self.pools, self._room_of(link))
 
     async def poll(self, link: Link) -> None:
         """Ask a server for work, again and again."""
         pause = _PAUSE_S
         while not self.draining:
             try:
-                reply = await link.exchange(Message(self.name, pools=self.pools, room=self.room, wait=_WAIT_S))
+                reply = await link.exchange(
+                    Message(self.name, pools=self.pools, room=self._room_of(link), wait=_WAIT_S)
+                )
                 pause = _PAUSE_S
             except Refused:
                 raise
@@ -125,7 +139,7 @@ class Depot:
     async def ask(self, link: Link) -> None:
         """Ask a server once, because somebody said that there is something."""
         with contextlib.suppress(NoetlError):
-            self.heard(link, await link.exchange(Message(self.name, pools=self.pools, room=self.room)))
+            self.heard(link, await link.exchange(Message(self.name, pools=self.pools, room=self._room_of(link))))
 
     # --- what servers say --------------------------------------------------------------------------------------------
 
@@ -137,7 +151,7 @@ class Depot:
             if execution_id in self.remotes:
                 self.remotes[execution_id].state.paused_by = ["request"]
         for assignment in reply.assignments:
-            self._take(Holding(link, assignment, reply.briefs[assignment.execution_id]))
+            self._take(Holding(link, assignment, reply.briefs.get(assignment.execution_id)))
         for execution_id in reply.ended:
             self._end(execution_id)
         for question in reply.questions:
@@ -168,7 +182,21 @@ class Depot:
         self._queue.append(holding)
 
     def _pump(self) -> None:
-        while self._queue and self._running < self.slots:
+        if self._pumping:  # what ends at once makes room, and would begin the next inside of itself
+            return
+        self._pumping = True
+        try:
+            self._pump_some()
+        finally:
+            self._pumping = False
+        if self._queue and self._running < self.slots:
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump_some(self) -> None:
+        """Begin what there are slots for; of what ends at once no more than some, so that reports go out meanwhile."""
+        most = _AT_ONCE
+        while self._queue and self._running < self.slots and most > 0:
+            most -= 1
             holding = self._queue.popleft()
             if self.held.get(holding.assignment.key) is holding:
                 self._running += 1
@@ -176,22 +204,24 @@ class Depot:
                 self._begin(holding)
 
     def _begin(self, holding: Holding) -> None:
-        remote = self.remotes.get(holding.assignment.execution_id)
-        if remote is not None and len(remote.brief.synthesized) == len(holding.brief.synthesized):
+        remote, brief = self.remotes.get(holding.assignment.execution_id), holding.brief
+        if remote is not None and (brief is None or len(remote.brief.synthesized) == len(brief.synthesized)):
             self._run(holding, remote)
-        else:
-            self._later(self._prepare(holding))
+        elif brief is not None:
+            self._later(self._prepare(holding, brief))
+        else:  # the server is mistaken in what is known here, and will know better
+            self._give_back(holding)
 
-    async def _prepare(self, holding: Holding) -> None:
+    async def _prepare(self, holding: Holding, brief: Brief) -> None:
         key = holding.assignment.key
         try:
-            source = await self._source(holding.link, holding.brief.playbook)
-            net = self._net_of(source, holding.brief.synthesized)
+            source = await self._source(holding.link, brief.playbook)
+            net = self._net_of(source, brief.synthesized)
         except Exception as error:  # noqa: BLE001  whatever it is, the server must hear of it
             self.broken(key, error)
             return
         if self.held.get(key) is holding:
-            remote = self.remotes[key[0]] = Remote(key[0], net, holding.brief)
+            remote = self.remotes[key[0]] = Remote(key[0], net, brief)
             self._run(holding, remote)
 
     def _run(self, holding: Holding, remote: Remote) -> None:
