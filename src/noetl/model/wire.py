@@ -10,6 +10,7 @@ import msgspec
 from noetl.model.events import Event, Fact
 from noetl.model.orders import RunPipeline
 
+_NOTHING = object()
 #: execution, step run, iteration
 Key = tuple[str, str, int | str | None]
 
@@ -110,6 +111,8 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     assignments: list[Assignment] = []
     #: of their executions, those that the worker has not spoken of yet
     briefs: dict[str, Brief] = {}
+    #: execution → what all of its assignments here have in their scopes
+    shared: dict[str, dict[str, Any]] = {}
     #: pipelines that are to end at once
     stops: list[Key] = []
     #: executions of which nothing more will come
@@ -147,6 +150,39 @@ class Holding(msgspec.Struct, frozen=True):
     every: float = 10.0
     #: for lists of workers: pools, slots, machine
     about: dict[str, Any] = {}
+
+
+def lighten(
+    assignments: list[Assignment], workloads: Mapping[str, Any]
+) -> tuple[list[Assignment], dict[str, dict[str, Any]]]:
+    """Assignments without what need not be said of each: the workload is in the brief, the rest is said once.
+
+    Many iterations of a loop have the same large `ctx`. Scopes are never changed in place, so what is the same object is the same.
+    """
+    groups: dict[str, list[Assignment]] = {}
+    for one in assignments:
+        groups.setdefault(one.execution_id, []).append(one)
+    shared, light = {}, []
+    for name, group in groups.items():
+        first, others = group[0].order.scopes, [one.order.scopes for one in group[1:]]
+        common = {key: value for key, value in first.items() if others and all(one.get(key) is value for one in others)}
+        if first.get("workload") is workloads[name]:
+            common["workload"] = workloads[name]
+        light += [_without(one, common) for one in group]
+        common.pop("workload", None)
+        if common:
+            shared[name] = common
+    return light, shared
+
+
+def _without(one: Assignment, common: Mapping[str, Any]) -> Assignment:
+    scopes = {key: value for key, value in one.order.scopes.items() if common.get(key, _NOTHING) is not value}
+    return msgspec.structs.replace(one, order=msgspec.structs.replace(one.order, scopes=scopes))
+
+
+def complete(order: RunPipeline, shared: Mapping[str, Any], workload: Mapping[str, Any]) -> RunPipeline:
+    """An order as it was before it was lightened."""
+    return msgspec.structs.replace(order, scopes={"workload": workload, **shared, **order.scopes})
 
 
 def encode(message: Message | Reply | Holding) -> bytes:

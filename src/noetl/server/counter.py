@@ -9,7 +9,7 @@ import msgspec
 
 from noetl.cluster_ports import WorkerRegistry
 from noetl.errors import NoetlError
-from noetl.model.wire import Brief, Holding, Key, Message, Reply, Report
+from noetl.model.wire import Brief, Holding, Key, Message, Reply, Report, lighten
 from noetl.ports import Line
 from noetl.server.board import Board, Offer, Worker
 from noetl.server.office import Office
@@ -71,8 +71,9 @@ class Counter:
             offer.hot.id: offer for offer in offers if offer.hot.id not in worker.knows or offer.hot.state.synthesized
         }
         briefs = {name: self._brief(offer) for name, offer in new.items()}
-        assignments = [self._board.assignment(offer) for offer in offers]
-        return Reply(refused, again, assignments, briefs, stops, ended, paused)
+        workloads = {offer.hot.id: offer.hot.state.workload for offer in offers}
+        assignments, shared = lighten([self._board.assignment(offer) for offer in offers], workloads)
+        return Reply(refused, again, assignments, briefs, shared, stops, ended, paused)
 
     def _brief(self, offer: Offer) -> Brief:
         return self._board.brief(offer.hot, str(self._office.file(offer.hot.state)))

@@ -175,7 +175,8 @@ class Station(Office):
             for at, offer in held.items()
             if at not in self._kept and offer.since <= ripe
         }
-        over = [one for at, one in self._kept.items() if at not in held and at[0][0] not in self._lost_here()]
+        lost = self._lost_here()
+        over = [one for at, one in self._kept.items() if at not in held and at[0][0] not in lost]
         if not begun and not over:
             return
         await self.registry.keep(list(begun.values()), over)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     import psycopg
 
 _SQL = queries("postgres")
+#: so many events are copied, not inserted
+_MANY = 64
+_TYPES = ("text", "int8", "bytea", "bytea")
 
 
 class PgWriter(Desk):
@@ -94,14 +97,25 @@ class _Group(Gathering):
         ends = [
             (name, one.status, one.updated_at, *self.heads[name], one.status in OVER) for name, one in self.last.items()
         ]
+        many = len(self.events) >= _MANY
+        if many:
+            self._copy()
         with self._connection.pipeline():
             if self.openings:
                 execute(_SQL["add_executions"], _columns(self.openings))
-            execute(_SQL["add_events"], _columns(self.events))
+            if not many:
+                execute(_SQL["add_events"], _columns(self.events))
             execute(_SQL["update_executions"], _columns(ends))
             for snapshot in self.snapshots:
                 execute(_SQL["add_snapshot"], snapshot)
                 execute(_SQL["forget_snapshots"], {"id": snapshot[0], "kept": KEPT_SNAPSHOTS})
+
+    def _copy(self) -> None:
+        """Write the events as PostgreSQL takes them most easily; which costs a round trip more."""
+        with self._connection.cursor() as cursor, cursor.copy(_SQL["copy_events"]) as copy:
+            copy.set_types(_TYPES)
+            for event in self.events:
+                copy.write_row(event)
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:

@@ -19,7 +19,7 @@ from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.state import Execution
-from noetl.model.wire import Answer, Assignment, Brief, Held, Key, Message, Question, Reply, Report, Written
+from noetl.model.wire import Answer, Assignment, Brief, Held, Key, Message, Question, Reply, Report, Written, complete
 from noetl.ports import Line, Source
 from noetl.worker.link import Link, Outbox, Refused
 
@@ -47,9 +47,11 @@ class Remote:
 class Holding:
     """A pipeline that this worker has."""
 
-    def __init__(self, link: Link, assignment: Assignment, brief: Brief | None) -> None:
+    def __init__(self, link: Link, assignment: Assignment, brief: Brief | None, shared: dict[str, Any]) -> None:
         #: None: its execution is known here
         self.link, self.assignment, self.brief = link, assignment, brief
+        #: what others have in their scopes as well
+        self.shared = shared
         self.begun: float | None = None
         #: the server has been told, or knows, that nothing follows
         self.said_last = False
@@ -151,7 +153,8 @@ class Depot:
             if execution_id in self.remotes:
                 self.remotes[execution_id].state.paused_by = ["request"]
         for assignment in reply.assignments:
-            self._take(Holding(link, assignment, reply.briefs.get(assignment.execution_id)))
+            name = assignment.execution_id
+            self._take(Holding(link, assignment, reply.briefs.get(name), reply.shared.get(name, {})))
         for execution_id in reply.ended:
             self._end(execution_id)
         for question in reply.questions:
@@ -226,7 +229,7 @@ class Depot:
 
     def _run(self, holding: Holding, remote: Remote) -> None:
         remote.state.paused_by = []
-        self.shop.run(remote, holding.assignment.order)
+        self.shop.run(remote, complete(holding.assignment.order, holding.shared, remote.brief.workload))
 
     async def _source(self, link: Link, wanted: str) -> Source:
         found = self._sources.get(wanted)

@@ -6,6 +6,9 @@ SELECT execution_id, seq, hash FROM noetl.execution WHERE execution_id = ANY(%s)
 INSERT INTO noetl.event (execution_id, seq, body, hash)
 SELECT * FROM unnest(%s::text[], %s::bigint[], %s::bytea[], %s::bytea[]);
 
+-- name: copy_events
+COPY noetl.event (execution_id, seq, body, hash) FROM STDIN (FORMAT binary);
+
 -- name: add_executions
 INSERT INTO noetl.execution
     (execution_id, path, playbook, parent, requested_at, status, updated_at, seq, hash, over)
