@@ -8,7 +8,7 @@ import errno
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from noetl.errors import NoetlError, UsageError
 
@@ -105,6 +105,13 @@ async def serve(
 
 def _server(app: Starlette) -> uvicorn.Server:
     import uvicorn
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    class Protocol(HttpToolsProtocol):
+        """One that sends the head of an answer with its body: whoever waits is woken once."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(Gathered(transport))  # type: ignore[arg-type]  as much of one as is used
 
     class Server(uvicorn.Server):
         """One that leaves signals to us: what runs is to end before its connections do."""
@@ -115,7 +122,7 @@ def _server(app: Starlette) -> uvicorn.Server:
 
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=Protocol,
         loop="none",
         lifespan="off",
         log_level="warning",
@@ -126,6 +133,33 @@ def _server(app: Starlette) -> uvicorn.Server:
         timeout_keep_alive=_KEPT_S,
     )
     return Server(config)
+
+
+class Gathered:
+    """A transport that writes at the end of a turn of the event loop what was written in it."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write, soon."""
+        if not self._parts:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._parts.append(data)
+
+    def _flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts:
+            self._transport.write(b"".join(parts) if len(parts) > 1 else parts[0])
+
+    def close(self) -> None:
+        """Close, behind what was written."""
+        self._flush()
+        self._transport.close()
 
 
 async def _started(server: uvicorn.Server, serving: asyncio.Future[None]) -> None:

@@ -219,9 +219,13 @@ class Office:
         while True:
             # A store that cannot be read now may be able to later; whoever writes to it hears of it anyway.
             with contextlib.suppress(StoreFailed):
-                waiting += self.log.collect()
+                waiting += await self.collect()
                 waiting = [one for one in waiting if not self._handed_on(*one)]
             await asyncio.sleep(POLL)
+
+    async def collect(self) -> list[tuple[int, str, bytes]]:
+        """What others ask for."""
+        return self.log.collect()
 
     def _handed_on(self, number: int, execution_id: str, body: bytes) -> bool:
         """Hand a request on; False: its execution is not in memory, and may come."""

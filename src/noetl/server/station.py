@@ -124,6 +124,10 @@ class Station(Office):
         brief = Brief(source.hash, source.file, merged(net.playbook.workload, payload))
         return await self.board.ask(execution_id, brief, _ANSWER_S)
 
+    async def collect(self) -> list[tuple[int, str, bytes]]:
+        """What others ask for; a database is waited for elsewhere."""
+        return await asyncio.to_thread(self.log.collect)
+
     # --- what others have left ---------------------------------------------------------------------------------------
 
     async def _sweep(self) -> None:

@@ -7,7 +7,7 @@ statement. A connection that breaks is made anew for the next group: whoever wai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from noetl.ports import OVER, Conflict, StoreFailed
@@ -51,12 +51,19 @@ class PgWriter(Desk):
     def _transaction(self, works: Sequence[Any]) -> list[Any]:
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
+        appends = [work for work in works if isinstance(work, Append)]
+        few = sum(len(append.bodies) for append in appends) < _MANY
         try:
-            with self._connection.transaction():
-                group = _Group(self._connection, [work for work in works if isinstance(work, Append)])
+            # What only appends, and not much, takes two round trips: to where the logs end, and to the end of it.
+            with self._connection.pipeline() if few and len(appends) == len(works) else nullcontext():
+                self._connection.execute("BEGIN")
+                group = _Group(self._connection, appends)
                 outcomes = [group.add(work) if isinstance(work, Append) else work(self._connection) for work in works]
                 group.write()
+                self._connection.execute("COMMIT")
         except BaseException:
+            with suppress(Exception):  # one that is broken cannot, and need not
+                self._connection.rollback()
             if self._connection.broken:
                 with suppress(Exception):
                     self._connection.close()
