@@ -50,7 +50,8 @@ def tokens_of(found: Settings) -> Tokens:
 def bound(host: str, port: int) -> socket.socket:
     """A socket that listens; port 0 is any that is free. UsageError: it cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    # Named as TCP, or asyncio does not know that answers are to go out at once, and each waits 40 ms for an acknowledgement.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
