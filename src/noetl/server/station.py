@@ -110,6 +110,16 @@ class Station(Office):
         self.counter.drain()
         await self.service.settle()
 
+    def heard(self, what: str) -> None:
+        """Somebody says through the store that there is something; what a server has left is taken over at once."""
+        super().heard(what)
+        if what == "left":
+            self.later(self._sweep_now())
+
+    async def _sweep_now(self) -> None:
+        with contextlib.suppress(NoetlError):
+            await self._sweep()
+
     async def _every(self, seconds: float, do: Any) -> None:
         while True:
             # A database that is away is asked again at the next turn.

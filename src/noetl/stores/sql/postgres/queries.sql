@@ -49,7 +49,8 @@ INSERT INTO noetl.owner (owner, until) VALUES (%s, clock_timestamp() + %s * inte
 ON CONFLICT (owner) DO UPDATE SET until = excluded.until;
 
 -- name: resign
-DELETE FROM noetl.owner WHERE owner = %s;
+WITH gone AS (DELETE FROM noetl.owner WHERE owner = %s RETURNING owner)
+SELECT pg_notify('noetl', 'left') FROM gone;
 
 -- name: alive
 SELECT owner FROM noetl.owner WHERE owner = ANY(%s) AND until > clock_timestamp();
@@ -92,7 +93,8 @@ SELECT hash, text, file, legacy FROM noetl.source
 WHERE hash = (SELECT playbook FROM noetl.execution WHERE path = %s ORDER BY number DESC LIMIT 1);
 
 -- name: add_request
-INSERT INTO noetl.inbox (execution_id, body) VALUES (%s, %s);
+WITH added AS (INSERT INTO noetl.inbox (execution_id, body) VALUES (%s, %s) RETURNING execution_id)
+SELECT pg_notify('noetl', 'asked') FROM added;
 
 -- name: requests
 SELECT number, execution_id, body FROM noetl.inbox JOIN noetl.ownership USING (execution_id)
