@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import msgspec
@@ -20,6 +21,10 @@ MOST_WAIT_S = 25.0
 _LOST_AFTER_S = 2.0
 
 
+async def _never() -> bool:
+    return False
+
+
 class Counter:
     """Serves workers with the executions of one office."""
 
@@ -33,8 +38,8 @@ class Counter:
         for worker in self._board.workers.values():
             worker.ring()
 
-    async def serve(self, message: Message) -> Reply:
-        """Hear a worker out, and answer."""
+    async def serve(self, message: Message, gone: Callable[[], Awaitable[bool]] = _never) -> Reply:
+        """Hear a worker out, and answer; `gone` says whether it has hung up while it was kept waiting."""
         if not await self._registry.knows(message.worker):
             return Reply(lost=True)
         worker = self._board.hello(message)
@@ -46,6 +51,8 @@ class Counter:
         waits = message.wait > 0 and not message.reports and not self._draining
         if waits and not offers and not questions and not worker.has_mail:
             await self._board.wait(worker, min(message.wait, MOST_WAIT_S))
+            if self._board.workers.get(worker.name) is not worker or await gone():
+                return Reply(lost=True)  # given up while it waited, or nobody is there to hear the answer
             offers, questions = self._hand_out(worker, message.room), self._board.questions()
         reply = self._reply(worker, message, offers, refused, again)
         return msgspec.structs.replace(reply, questions=questions) if questions else reply

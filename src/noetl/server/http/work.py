@@ -25,7 +25,7 @@ def routes(counter: Counter) -> list[Route]:
         """POST /api/work."""
         body = await body_of(request, _MOST)
         try:
-            reply = await counter.serve(decode_message(body))
+            reply = await counter.serve(decode_message(body), request.is_disconnected)
         except msgspec.MsgspecError as error:
             raise Problem(400, f"the message is not as it should be: {error}") from None
         except NoetlError as error:
