@@ -189,6 +189,9 @@ async def test_a_pipeline_that_nobody_brings_to_an_end_is_put_away_with_its_reas
     assert hot.state.error["kind"] == "dead_letter"
     assert "5 times" in hot.state.error["message"]
     assert "it cannot be run" in hot.state.error["message"]
+    (letter,) = server.station.dead_letters()
+    assert (letter["execution_id"], letter["step_run_id"], letter["tries"]) == (hot.id, "bad-1", 5)
+    assert "it cannot be run" in letter["why"]
 
 
 async def test_workers_say_whether_credentials_are_there(tmp_path: Path) -> None:

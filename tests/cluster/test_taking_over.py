@@ -10,6 +10,7 @@ from servers import Database
 from test_handing_out import marking, marks, start, until
 
 from noetl.model.requests import Signal, encode_request
+from noetl.model.wire import Held
 from noetl.stores.pgregistry import PgRegistry
 from noetl.stores.postgres import PostgresLog
 
@@ -62,10 +63,12 @@ async def test_what_only_waits_leaves_the_memory_and_comes_back_for_a_signal(
 async def test_what_only_waits_is_woken_in_time_by_any_server(tmp_path: Path, database: Database) -> None:
     workflow = "workflow:\n- {step: nap, tool: {kind: wait, seconds: 7}}\n"
     log = log_of(database)
-    async with serving(log, registry_of(database), tmp_path, lease_s=1.0, beds=log) as server:
-        async with working([server.url], tmp_path / "w"):
-            hot = await start(server, tmp_path, workflow)
-            await until(lambda: hot.id not in server.station.service.hot)
+    async with (
+        serving(log, registry_of(database), tmp_path, lease_s=1.0, beds=log) as server,
+        working([server.url], tmp_path / "w"),
+    ):
+        hot = await start(server, tmp_path, workflow)
+        await until(lambda: hot.id not in server.station.service.hot)
     log = log_of(database)
     async with (
         serving(log, registry_of(database), tmp_path, lease_s=1.0, beds=log) as other,
@@ -92,6 +95,9 @@ async def test_a_worker_that_was_given_up_is_so_for_every_server(database: Datab
     assert "w" in await other.give_up()
     assert not await other.renew("w", {})
     assert not await one.knows("w")
+    await one.bury(Held("x", "s-1", "2.0", "", "w", 5), "it fell over")
+    (letter,) = other.buried()
+    assert (letter["execution_id"], letter["iteration"], letter["why"]) == ("x", "2.0", "it fell over")
     for registry in (one, other):
         registry.close()
     await log.close()

@@ -131,6 +131,10 @@ class Office:
         """Those who carry out what is decided here, and are no part of this process."""
         return []
 
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """Pipelines that nobody brought to an end; where there are no workers apart, there are none."""
+        return []
+
     # --- starting ----------------------------------------------------------------------------------------------------
 
     async def start(self, source: Source, net: Net, payload: dict[str, Any], **more: Any) -> Hot:

@@ -263,3 +263,9 @@ DELETE FROM noetl.turn WHERE key = %s AND process = %s;
 
 -- name: sweep_turns
 DELETE FROM noetl.turn WHERE seen < %s;
+
+-- name: bury
+INSERT INTO noetl.dead_letter (execution_id, step_run_id, iteration, worker, tries, why) VALUES (%s, %s, %s, %s, %s, %s);
+
+-- name: buried
+SELECT execution_id, step_run_id, iteration, worker, tries, why, at FROM noetl.dead_letter ORDER BY number DESC LIMIT %s;
