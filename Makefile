@@ -15,11 +15,11 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs format clean
+.PHONY: help demo test conformance check bench docs format clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1#/p' $(MAKEFILE_LIST) | while IFS='#' read -r name about; do \
-	    printf '  make %-7s %s\n' "$$name" "$$about"; done
+	    printf '  make %-11s %s\n' "$$name" "$$about"; done
 
 # The shop that the example talks to is opened for the run alone, and what is recorded goes into a home of its own.
 demo: export NOETL_HOME := $(CURDIR)/$(DEMO)/home
@@ -40,6 +40,9 @@ test: $(READY)  ## set up, check the code, run all tests
 	$(MAKE) --no-print-directory check || check=FAILED; \
 	$(BIN)/python -m pytest -n auto -rfE || tests=FAILED; \
 	echo "make check: $$check; tests: $$tests"; [ "$$check $$tests" = 'passed passed' ]
+
+conformance: $(READY)  ## the whole suite as one command, one process, and a cluster (half an hour)
+	$(BIN)/python tests/conformance/sizes.py
 
 check: $(READY)  ## lint, format, types, layers
 	@failed=; for tool in 'ruff check .' 'ruff format --check .' mypy lint-imports; do \

@@ -34,6 +34,12 @@ class WorkerRegistry(Protocol):
     def workers(self) -> list[dict[str, Any]]:
         """Those who live: `worker`, `until`, and what they said of themselves."""
 
+    async def bury(self, held: Held, why: str) -> None:
+        """Keep that a pipeline was given out as often as it may be, and what became of it the last time."""
+
+    def buried(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Those pipelines, the latest first: `execution_id`, `step_run_id`, `iteration`, `worker`, `tries`, `why`, `at`."""
+
     def close(self) -> None:
         """Let go."""
 

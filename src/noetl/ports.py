@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -151,6 +151,14 @@ class EventLog(Protocol):
 
     async def close(self) -> None:
         """Write what waits, and let go."""
+
+
+@runtime_checkable
+class Listens(Protocol):
+    """A log that says by itself when another process has left something."""
+
+    def listen(self, heard: Callable[[str], None]) -> None:
+        """Call this, from any thread, whenever somebody has `asked` for something, or has `left`; it may be missed."""
 
 
 class Call(msgspec.Struct, frozen=True):

@@ -88,7 +88,11 @@ class Killer:
         kinds = Counter(one.kind for one in self.kills)
         told: dict[str, Any] = {"kills": len(self.kills), **{f"of {kind}s": kinds[kind] for kind in sorted(kinds)}}
         if found:
-            told |= {"held up": len(found), "recovery p50": found[len(found) // 2], "p99": found[len(found) * 99 // 100]}
+            told |= {
+                "held up": len(found),
+                "recovery p50": found[len(found) // 2],
+                "p99": found[len(found) * 99 // 100],
+            }
             told["longest"] = found[-1]
         return {name: round(value, 2) if isinstance(value, float) else value for name, value in told.items()}
 
@@ -105,7 +109,9 @@ class Killer:
         found = []
         for before, after in zip(times, times[1:], strict=False):
             if after - before > _HELD_UP_S:
-                found += [after - max(over)] if (over := [one.at for one in self.kills if before <= one.at < after]) else []
+                found += (
+                    [after - max(over)] if (over := [one.at for one in self.kills if before <= one.at < after]) else []
+                )
         return found
 
 

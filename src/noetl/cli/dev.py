@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8090, show_default=True, type=click.IntRange(0, 65535), help="0 is any that is free.")
 @click.option("--postgres", is_flag=True, help="Record executions in a PostgreSQL that is started for it.")
+@click.option("--nats", is_flag=True, help="Wake workers through a NATS that is started for it; others may join.")
 @click.option(
     "--grace", default=10.0, show_default=True, metavar="SECONDS", help="What tasks are given to end when it is to end."
 )
-def command(*, host: str, port: int, postgres: bool, grace: float) -> None:
+def command(*, host: str, port: int, postgres: bool, nats: bool, grace: float) -> None:
     """Serve the API and run what is started through it, in one process.
 
     Executions are recorded where `noetl run` records them, so both see the same. What was interrupted is gone on with. Ctrl-C
@@ -33,8 +34,8 @@ def command(*, host: str, port: int, postgres: bool, grace: float) -> None:
     from noetl.config import settings
 
     installed()
-    with _store(settings(), postgres=postgres) as found:
-        asyncio.run(_dev(found, host, port, grace))
+    with _store(settings(), postgres=postgres) as kept, _bus(kept, nats=nats) as found:
+        asyncio.run(_dev_apart(found, host, port, grace) if nats else _dev(found, host, port, grace))
 
 
 @contextlib.contextmanager
@@ -50,6 +51,42 @@ def _store(found: Settings, *, postgres: bool) -> Iterator[Settings]:
 
     with Postgres(found.home / "postgres") as server:
         yield replace(found, store=Secret(server.url()))
+
+
+@contextlib.contextmanager
+def _bus(found: Settings, *, nats: bool) -> Iterator[Settings]:
+    """The settings, with a bus of their own if that is wanted."""
+    if not nats:
+        yield found
+        return
+    from msgspec.structs import replace
+
+    from noetl.config import Secret
+    from noetl.services.nats import Nats
+
+    with Nats(found.home / "nats") as server:
+        yield replace(found, bus=Secret(server.url()))
+
+
+async def _dev_apart(found: Settings, host: str, port: int, grace: float) -> None:
+    """A server and a worker as they are in a cluster, in one process: other workers may join them."""
+    from noetl.bus.opening import open_bus
+    from noetl.cli.server import standing
+    from noetl.cli.serving import serve
+    from noetl.outpost import Outpost
+
+    token = found.token.reveal() if found.token is not None else None
+    async with standing(found, host, port) as made:
+        bus = open_bus(found)
+        async with Outpost(found, [made.address], token=token, bus=bus, polls=False) as outpost:
+
+            async def drain() -> None:
+                await outpost.drain(grace)
+                await made.station.drain()
+
+            said = f"{made.told}\nanother worker: NOETL_SERVER={made.address} noetl worker"
+            await serve(made.api, made.listening, ready=lambda: note(said), drain=drain)
+    note("ended")
 
 
 async def _dev(found: Settings, host: str, port: int, grace: float) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -12,7 +13,12 @@ from noetl.cli.daemons import Daemons, verbs
 from noetl.cli.printing import note
 
 if TYPE_CHECKING:
+    import socket
+
+    from starlette.applications import Starlette
+
     from noetl.config import Settings
+    from noetl.server.station import Station
 
 _PORT = 8090
 
@@ -41,9 +47,22 @@ def command(context: click.Context, *, host: str, port: int, url: str | None) ->
 verbs(command, Daemons("server"))
 
 
-async def _serve(found: Settings, host: str, port: int, url: str | None) -> None:
+class Standing(NamedTuple):
+    """A server that is about to listen."""
+
+    station: Station
+    api: Starlette
+    listening: socket.socket
+    address: str
+    #: what is said when it listens
+    told: str
+
+
+@contextlib.asynccontextmanager
+async def standing(found: Settings, host: str, port: int, url: str | None = None) -> AsyncIterator[Standing]:
+    """All of a server but that it listens."""
     from noetl.bus.opening import open_bus
-    from noetl.cli.serving import address_of, bound, serve, tokens_of
+    from noetl.cli.serving import address_of, bound, tokens_of
     from noetl.results.sending import Sender
     from noetl.server.http.app import app
     from noetl.server.http.work import routes
@@ -54,30 +73,24 @@ async def _serve(found: Settings, host: str, port: int, url: str | None) -> None
     address = (url or address_of(listening)).rstrip("/")
     bus = open_bus(found) if found.bus is not None else None
     with contextlib.closing(listening):
-        log = open_log(found)
+        log, results = open_log(found), open_results(found)
         beds: Any = log if found.store is not None else None
-        async with Station(
-            log, catalog(), open_registry(found), lease_s=found.lease_s, bus=bus, url=address, beds=beds
-        ) as station:
+        registry = open_registry(found)
+        async with Station(log, catalog(), registry, lease_s=found.lease_s, bus=bus, url=address, beds=beds) as station:
             if bus is not None:
                 await bus.open()
-            results = open_results(found)
-            api = app(
-                station,
-                tokens=tokens,
-                host=host,
-                hosts=found.hosts,
-                results=Sender(results),
-                more=routes(station.counter),
-            )
+            more = routes(station.counter)
+            api = app(station, tokens=tokens, host=host, hosts=found.hosts, results=Sender(results), more=more)
             where = "PostgreSQL" if found.store is not None else str(found.home)
-            await serve(
-                api,
-                listening,
-                ready=lambda: note(f"listening on {address}; executions are kept in {where}"),
-                drain=station.drain,
-            )
-            results.close()
+            yield Standing(station, api, listening, address, f"listening on {address}; executions are kept in {where}")
+        results.close()
         if bus is not None:
             await bus.close()
-        note("ended; what is unfinished goes on at another server, or at the next start")
+
+
+async def _serve(found: Settings, host: str, port: int, url: str | None) -> None:
+    from noetl.cli.serving import serve
+
+    async with standing(found, host, port, url) as made:
+        await serve(made.api, made.listening, ready=lambda: note(made.told), drain=made.station.drain)
+    note("ended; what is unfinished goes on at another server, or at the next start")

@@ -52,7 +52,7 @@ def tokens_of(found: Settings) -> Tokens:
 def bound(host: str, port: int) -> socket.socket:
     """A socket that listens; port 0 is any that is free. UsageError: it cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Said in full: only where it is known to be TCP are answers sent at once, and not 40 ms later.
+    # Named as TCP, or asyncio does not know that answers are to go out at once, and each waits 40 ms for an acknowledgement.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -111,7 +111,8 @@ def _server(app: Starlette) -> uvicorn.Server:
         """One that sends the head of an answer with its body: whoever waits is woken once."""
 
         def connection_made(self, transport: Any) -> None:
-            super().connection_made(Gathered(transport))  # type: ignore[arg-type]  as much of one as is used
+            whole: Any = Gathered(transport)
+            super().connection_made(whole)
 
     class Server(uvicorn.Server):
         """One that leaves signals to us: what runs is to end before its connections do."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noetl.cli.daemons import Daemons, verbs
+from noetl.cli.executions import json_option
 from noetl.cli.printing import note
 from noetl.errors import UsageError
 
@@ -59,6 +60,42 @@ def drain() -> None:
 def scale(arguments: list[str], number: int) -> None:
     """Have so many workers run in the background: more are started, or some are drained."""
     _daemons.scale(number, arguments)
+
+
+@command.command("list")
+@json_option
+def listed(*, as_data: bool) -> None:
+    """List the workers that the server knows, wherever they run."""
+    _told("/api/workers", "workers", ("worker", "pools", "slots", "running", "draining"), as_data=as_data)
+
+
+@command.command("dead")
+@json_option
+def dead(*, as_data: bool) -> None:
+    """List pipelines that no worker brought to an end: the dead letters, with the reason."""
+    _told("/api/dead-letters", "dead_letters", ("at", "execution_id", "step_run_id", "tries", "why"), as_data=as_data)
+
+
+def _told(path: str, key: str, shown: tuple[str, ...], *, as_data: bool) -> None:
+    """A list that a server has."""
+    import msgspec
+
+    from noetl.cli.printing import as_json, columns, out
+    from noetl.cli.where import client
+
+    there = client()
+    if there is None:
+        raise UsageError("name a server: --server http://HOST:PORT, or NOETL_SERVER")
+    rows = msgspec.json.decode(there.get(path).body)[key]
+    if as_data:
+        out(as_json(rows))
+        return
+    table = [[_word(row.get(name)) for name in shown] for row in rows]
+    out(columns([[name.upper() for name in shown], *table]) if table else "none\n")
+
+
+def _word(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
 async def _work(found: Settings, urls: tuple[str, ...], pools: tuple[str, ...], slots: int, grace: float) -> None:

@@ -166,10 +166,10 @@ def lighten(
     for name, group in groups.items():
         first, others = group[0].order.scopes, [one.order.scopes for one in group[1:]]
         common = {key: value for key, value in first.items() if others and all(one.get(key) is value for one in others)}
-        if first.get("workload") is workloads[name]:
-            common["workload"] = workloads[name]
-        light += [_without(one, common) for one in group]
-        common.pop("workload", None)
+        known = {"workload": workloads[name]}
+        light += [_without(one, {**common, **known}) for one in group]
+        if common.get("workload") is workloads[name]:
+            del common["workload"]
         if common:
             shared[name] = common
     return light, shared

@@ -125,6 +125,8 @@ class Board:
         self._asked: dict[int, asyncio.Future[dict[str, Any] | None]] = {}
         #: called with what workers were told of and is no work
         self.tell: Callable[[str], None] = _to_nobody
+        #: hears of pipelines that are not offered any more, and why
+        self.bury: Callable[[Held, str], None] = lambda held, why: None  # noqa: ARG005
 
     # --- the crew (see `errands.Crew`) -------------------------------------------------------------------------------
 
@@ -241,12 +243,14 @@ class Board:
 
     def again(self, offer: Offer, why: str, *, counted: bool = True) -> None:
         """Offer a pipeline again, from where the log says it is; but not for ever."""
+        worker = offer.worker
         self._taken_from(offer)
         offer.tries += counted
         if offer.tries >= MOST_TRIES:
             self._forget(offer.key)
             said = f"it was given out {offer.tries} times and never came to an end; the last time, {why}"
             error = failure("dead_letter", said, tries=offer.tries)
+            self.bury(Held(*offer.key, "", worker, offer.tries), why)
             self.service.post(offer.hot.id, [Broken(offer.key[1], offer.key[2], error)])
             return
         order = self.service.again(offer.hot, offer.next or offer.order)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import msgspec
@@ -21,6 +22,10 @@ MOST_WAIT_S = 25.0
 _LOST_AFTER_S = 2.0
 
 
+async def _never() -> bool:
+    return False
+
+
 class Counter:
     """Serves workers with the executions of one office."""
 
@@ -34,11 +39,19 @@ class Counter:
         for worker in self._board.workers.values():
             worker.ring()
 
-    async def serve(self, message: Message) -> Reply:
-        """Hear a worker out, and answer."""
+    async def serve(self, message: Message, gone: Callable[[], Awaitable[bool]] = _never) -> Reply:
+        """Hear a worker out, and answer; `gone` says whether it has hung up while it was kept waiting."""
         if not await self._registry.knows(message.worker):
             return Reply(lost=True)
-        worker = self._board.hello(message)
+        worker, came = self._board.hello(message), True
+        try:
+            reply = await self._served(worker, message, gone)
+            came = not message.reports or bool(reply.assignments)
+        finally:  # however it ends: somebody else may be needed for what is left
+            self._board.left(worker, came=came)
+        return reply
+
+    async def _served(self, worker: Worker, message: Message, gone: Callable[[], Awaitable[bool]]) -> Reply:
         self._write_lines(message)
         for answer in message.answers:
             self._board.answered(answer)
@@ -54,8 +67,9 @@ class Counter:
         waits = message.wait > 0 and not message.reports and not self._draining
         if waits and not offers and not questions and not worker.has_mail:
             await self._board.wait(worker, min(message.wait, MOST_WAIT_S))
+            if self._board.workers.get(worker.name) is not worker or await gone():
+                return Reply(lost=True)  # given up while it waited, or nobody is there to hear the answer
             offers, questions = self._hand_out(worker), self._board.questions()
-        self._board.left(worker, came=bool(offers) or not message.reports)
         reply = self._reply(worker, message, offers, refused, again)
         return msgspec.structs.replace(reply, questions=questions) if questions else reply
 
@@ -79,7 +93,7 @@ class Counter:
         return self._board.brief(offer.hot, str(self._office.file(offer.hot.state)))
 
     def _hand_out(self, worker: Worker) -> list[Offer]:
-        if self._draining or worker.free <= 0:
+        if self._draining or worker.free <= 0 or self._board.workers.get(worker.name) is not worker:
             return []
         # What is left is shared among those who could take it: ranges of a loop become smaller towards its end.
         others = sum(1 for one in self._board.workers.values() if set(one.pools) & set(worker.pools))

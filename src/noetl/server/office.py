@@ -26,7 +26,7 @@ from noetl.model.output import Failure
 from noetl.model.requests import Cancel, Open, decode_request
 from noetl.model.state import Execution
 from noetl.model.wire import Key
-from noetl.ports import OVER, EventLog, Source, StoreFailed, Summary
+from noetl.ports import OVER, EventLog, Listens, Source, StoreFailed, Summary
 from noetl.server.catalog import Catalog
 from noetl.server.children import WITHOUT_PARENT, Children, Taken
 from noetl.server.errands import Errands
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 #: how often requests from other processes are looked for, in seconds
 POLL = 0.05
+#: the same where the store says that there are some, and could be misheard
+DEAF_POLL = 1.0
 
 
 def new_execution_id(now: float) -> str:
@@ -87,13 +89,27 @@ class Office:
         self._sources: dict[str, Source] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._poller: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
         #: claimed, not loaded yet: requests for them have to wait
         self._coming: set[str] = set()
 
     def open(self) -> None:
         """Begin to look for what others ask for."""
-        if not self._alone:
-            self._poller = asyncio.create_task(self._poll())
+        if self._alone:
+            return
+        if isinstance(self.log, Listens):
+            loop = asyncio.get_running_loop()
+
+            def heard(what: str) -> None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(self.heard, what)
+
+            self.log.listen(heard)
+        self._poller = asyncio.create_task(self._poll())
+
+    def heard(self, what: str) -> None:  # noqa: ARG002
+        """Somebody says through the store that there is something."""
+        self._news.set()
 
     def shut(self) -> None:
         """Look no longer."""
@@ -113,6 +129,10 @@ class Office:
 
     def workers(self) -> list[dict[str, Any]]:
         """Those who carry out what is decided here, and are no part of this process."""
+        return []
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """Pipelines that nobody brought to an end; where there are no workers apart, there are none."""
         return []
 
     # --- starting ----------------------------------------------------------------------------------------------------
@@ -221,7 +241,14 @@ class Office:
             with contextlib.suppress(StoreFailed):
                 waiting += await self.collect()
                 waiting = [one for one in waiting if not self._handed_on(*one)]
-            await asyncio.sleep(POLL)
+            await self._rest(waiting=bool(waiting))
+
+    async def _rest(self, *, waiting: bool) -> None:
+        """Wait until somebody says that there is something, or long enough that it could have been missed."""
+        hears = isinstance(self.log, Listens) and not waiting
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), DEAF_POLL if hears else POLL)
+        self._news.clear()
 
     async def collect(self) -> list[tuple[int, str, bytes]]:
         """What others ask for."""

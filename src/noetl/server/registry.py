@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from time import monotonic
+from datetime import UTC, datetime
+from time import monotonic, time
 from typing import Any
+
+import msgspec
 
 from noetl.cluster_ports import WorkerRegistry
 from noetl.model.wire import Held
@@ -18,6 +21,7 @@ class MemoryRegistry(WorkerRegistry):
         self._until: dict[str, float] = {}
         self._about: dict[str, dict[str, Any]] = {}
         self._given_up: set[str] = set()
+        self._buried: list[dict[str, Any]] = []
 
     async def renew(self, worker: str, about: Mapping[str, Any]) -> bool:
         """See the port."""
@@ -53,6 +57,15 @@ class MemoryRegistry(WorkerRegistry):
             {"worker": worker, "lives_for_s": round(until - now, 1), **self._about[worker]}
             for worker, until in self._until.items()
         ]
+
+    async def bury(self, held: Held, why: str) -> None:
+        """See the port."""
+        at = datetime.fromtimestamp(time(), UTC).isoformat()
+        self._buried.append({**msgspec.to_builtins(held), "why": why, "at": at})
+
+    def buried(self, limit: int = 100) -> list[dict[str, Any]]:
+        """See the port."""
+        return list(reversed(self._buried))[:limit]
 
     def close(self) -> None:
         """Let go."""

@@ -72,6 +72,7 @@ class Station(Office):
         self.board.service = self.service
         self.registry = registry
         self.counter = Counter(self, self.board, registry)
+        self.board.bury = lambda held, why: self.later(self._bury(held, why))
         self._lease_s, self._bus, self._url = lease_s, bus, url.encode()
         if bus is not None:
             self.board.hint = lambda pool: self.later(bus.wake(pool, self._url))
@@ -105,10 +106,32 @@ class Station(Office):
         await self.log.close()
         self.registry.close()
 
+    def workers(self) -> list[dict[str, Any]]:
+        """Those who live."""
+        return self.registry.workers()
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """Pipelines that nobody brought to an end, the latest first."""
+        return self.registry.buried()
+
+    async def _bury(self, held: Held, why: str) -> None:
+        with contextlib.suppress(NoetlError):  # the execution says it too
+            await self.registry.bury(held, why)
+
     async def drain(self) -> None:
         """Hand out nothing more, and let what was reported be written."""
         self.counter.drain()
         await self.service.settle()
+
+    def heard(self, what: str) -> None:
+        """Somebody says through the store that there is something; what a server has left is taken over at once."""
+        super().heard(what)
+        if what == "left":
+            self.later(self._sweep_now())
+
+    async def _sweep_now(self) -> None:
+        with contextlib.suppress(NoetlError):
+            await self._sweep()
 
     async def _every(self, seconds: float, do: Any) -> None:
         while True:

@@ -32,6 +32,7 @@ class Postgres:
         self.port = free_port()
         self.password = secrets.token_urlsafe(18)
         self._settings = settings or {}
+        folder.parent.mkdir(parents=True, exist_ok=True)
         self._wheel: Any = get_server(folder, cleanup_mode=None, start=False)
         self._execute = pgexec
 

@@ -120,6 +120,20 @@ class PgRegistry(WorkerRegistry):
 
         await self._ask(write)
 
+    async def bury(self, held: Held, why: str) -> None:
+        """See the port."""
+        execution_id, step_run_id, iteration, _, worker, tries = _row(held)
+        await self._ask(lambda it: it.execute(_SQL["bury"], (execution_id, step_run_id, iteration, worker, tries, why)))
+
+    def buried(self, limit: int = 100) -> list[dict[str, Any]]:
+        """See the port."""
+        rows = self._do(lambda it: it.execute(_SQL["buried"], (limit,)).fetchall())
+        names = ("execution_id", "step_run_id", "iteration", "worker", "tries", "why", "at")
+        found = [dict(zip(names, row, strict=True)) for row in rows]
+        return [
+            {**one, "iteration": msgspec.json.decode(one["iteration"]), "at": one["at"].isoformat()} for one in found
+        ]
+
     def close(self) -> None:
         """Let go."""
         with self._lock:

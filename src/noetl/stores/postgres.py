@@ -6,6 +6,7 @@ until some seconds after it last did.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import socket
@@ -18,6 +19,7 @@ from noetl.ports import StoreFailed
 from noetl.slots import Slots
 from noetl.stores.desk import Job
 from noetl.stores.pgclaims import Claims
+from noetl.stores.pgears import Ears
 from noetl.stores.pgfiles import connect, explained, prepare
 from noetl.stores.pgslots import PgSlots
 from noetl.stores.pgwriter import PgWriter
@@ -46,6 +48,7 @@ class PostgresLog(SqlLog):
             raise
         self._claims = Claims(lambda: connect(url), self._name, lease_s)
         self._slots = PgSlots(url, self._name)
+        self._ears: Ears | None = None
         super().__init__(PgWriter(lambda: connect(url)))
 
     # --- what PostgreSQL does in its own way ------------------------------------------------------------------------------
@@ -88,6 +91,10 @@ class PostgresLog(SqlLog):
     def slots(self, clock: Callable[[], float]) -> Slots:  # noqa: ARG002  the database has its own
         """See `noetl.slots.KeepsSlots`."""
         return self._slots
+
+    def listen(self, heard: Callable[[str], None]) -> None:
+        """See the port."""
+        self._ears = Ears(lambda: connect(self._url), heard)
 
     # --- executions that nobody has in memory (see `server.dormitory.Beds`) ------------------------------------------------
 
@@ -146,6 +153,8 @@ class PostgresLog(SqlLog):
         self._closed = True
         await self._desk.close()
         self._slots.close()
+        if self._ears is not None:
+            await asyncio.to_thread(self._ears.close)
         await self._claims.close()
         for connection in self._readers.values():
             connection.close()

@@ -45,7 +45,7 @@ class Link:
 
     async def source(self, content_hash: str) -> Source:
         """The playbook of a hash."""
-        return msgspec.json.decode(await self._call("GET", f"/api/sources/{content_hash}"), type=Source)
+        return msgspec.json.decode(await self._call("GET", f"/api/assigned/{content_hash}"), type=Source)
 
     async def _call(self, method: str, path: str, body: bytes | None = None, seconds: float = _ANSWER_S) -> bytes:
         import aiohttp

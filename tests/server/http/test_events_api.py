@@ -77,6 +77,17 @@ def test_a_stream_in_which_nothing_happens_says_that_it_is_alive(api: Api, monke
     assert ("comment", "still here") in api.stream(f"/api/executions/{execution_id}/events")
 
 
+def test_whoever_stops_following_is_forgotten(api: Api, capfd: pytest.CaptureFixture[str]) -> None:
+    execution_id = api.start(APPROVAL)
+    for _ in range(5):
+        stream = api.stream(f"/api/executions/{execution_id}/events")
+        next(stream)
+        stream.close()
+    api.call("POST", f"/api/executions/{execution_id}/signal", {"name": "ok"})
+    assert api.ended(execution_id)["status"] == "completed"
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_whoever_follows_does_not_keep_a_server_from_ending(api: Api) -> None:
     execution_id = api.start(APPROVAL)
     stream = api.stream(f"/api/executions/{execution_id}/events")

@@ -48,6 +48,8 @@ _ALL: Final = (
      "The message names the key that says how much there may be."),
     ("concurrency", "Too many at a time", "`spec.concurrency` let a run of the step not start, or had it make room for another.",
      "`on_limit: queue` has runs wait instead; the error says which `limit` it was, and under which `key`."),
+    ("dead_letter", "No worker brings it to an end", "A pipeline was given to several workers in turn, and each died with it or broke.",
+     "The message says what became of it the last time; `noetl worker dead` lists all of them."),
     ("credential", "A credential cannot be used", "A credential is missing, incomplete, of another kind, or cannot be read.",
      "The message says which and where it was looked for; `noetl credential add` puts it into the store."),
     ("isolation", "A restriction cannot be kept", "The task may not do something that its kind, or this machine, cannot keep it from.",

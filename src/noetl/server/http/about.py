@@ -80,7 +80,12 @@ async def metrics(desk: Desk, _request: Request) -> Response:
 
 async def workers(desk: Desk, _request: Request) -> Response:
     """GET /api/workers."""
-    return json({"workers": desk.office.workers()})
+    return json({"workers": await desk.read(desk.office.workers)})
+
+
+async def dead_letters(desk: Desk, _request: Request) -> Response:
+    """GET /api/dead-letters."""
+    return json({"dead_letters": await desk.read(desk.office.dead_letters)})
 
 
 async def validate(desk: Desk, request: Request) -> Response:
@@ -99,5 +104,13 @@ ROUTES = [
     Route("GET", "/ready", "open", ready, "Whether it takes work; if not, why.", gives=Health),
     Route("GET", "/metrics", "read", metrics, "Figures for Prometheus.", gives="text/plain"),
     Route("GET", "/api/workers", "read", workers, "The workers of this server.", gives=dict[str, list[dict[str, Any]]]),
+    Route(
+        "GET",
+        "/api/dead-letters",
+        "read",
+        dead_letters,
+        "Pipelines that no worker brought to an end, with the reason.",
+        gives=dict[str, list[dict[str, Any]]],
+    ),
     Route("POST", "/api/validate", "read", validate, "All problems of a playbook.", Text, Found),
 ]

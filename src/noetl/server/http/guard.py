@@ -6,9 +6,10 @@ import ipaddress
 import socket
 import traceback
 from collections.abc import Iterable
+from contextlib import suppress
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -117,7 +118,8 @@ class Guarded:
         response.headers.setdefault("Cache-Control", "no-store")
         response.headers.setdefault("X-Content-Type-Options", "nosniff")
         self._desk.requests[self._route.method, self._route.path, response.status_code] += 1
-        await response(scope, receive, send)
+        with suppress(ClientDisconnect):
+            await response(scope, receive, send)
 
     async def _response(self, request: Request) -> Response:
         try:
@@ -125,6 +127,8 @@ class Guarded:
             return await self._route.endpoint(self._desk, request)
         except Problem as problem:
             return problem.response()
+        except ClientDisconnect:
+            return Problem(400, "the request broke off").response()
         except NoetlError as error:
             return problem_of(error).response()
         except Exception:  # noqa: BLE001  a mistake of ours: its words are for the server's own log, not for callers

@@ -25,7 +25,7 @@ def routes(counter: Counter) -> list[Route]:
         """POST /api/work."""
         body = await body_of(request, _MOST)
         try:
-            reply = await counter.serve(decode_message(body))
+            reply = await counter.serve(decode_message(body), request.is_disconnected)
         except msgspec.MsgspecError as error:
             raise Problem(400, f"the message is not as it should be: {error}") from None
         except NoetlError as error:
@@ -43,7 +43,22 @@ def routes(counter: Counter) -> list[Route]:
             raise Problem(503, str(error), {"Retry-After": "1"}) from None
         return Response(encode(reply), media_type=JSON)
 
+    async def source(desk: Desk, request: Request) -> Response:
+        """GET /api/assigned/{hash}."""
+        found = await desk.read(desk.log.source, request.path_params["hash"])
+        if found is None:
+            raise Problem(404, "there is no such playbook")
+        return Response(msgspec.json.encode(found), media_type=JSON)
+
     return [
+        Route(
+            "GET",
+            "/api/assigned/{hash}",
+            "work",
+            source,
+            "The playbook of a pipeline that a worker is to run.",
+            gives=JSON,
+        ),
         Route("POST", "/api/work", "work", work, "A worker reports, and is given more to do.", JSON, JSON),
         Route("POST", "/api/pulse", "work", alive, "A worker lives, and says what it has.", JSON, JSON),
     ]

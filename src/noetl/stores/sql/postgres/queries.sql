@@ -52,7 +52,8 @@ INSERT INTO noetl.owner (owner, until) VALUES (%s, clock_timestamp() + %s * inte
 ON CONFLICT (owner) DO UPDATE SET until = excluded.until;
 
 -- name: resign
-DELETE FROM noetl.owner WHERE owner = %s;
+WITH gone AS (DELETE FROM noetl.owner WHERE owner = %s RETURNING owner)
+SELECT pg_notify('noetl', 'left') FROM gone;
 
 -- name: alive
 SELECT owner FROM noetl.owner WHERE owner = ANY(%s) AND until > clock_timestamp();
@@ -95,7 +96,8 @@ SELECT hash, text, file, legacy FROM noetl.source
 WHERE hash = (SELECT playbook FROM noetl.execution WHERE path = %s ORDER BY number DESC LIMIT 1);
 
 -- name: add_request
-INSERT INTO noetl.inbox (execution_id, body) VALUES (%s, %s);
+WITH added AS (INSERT INTO noetl.inbox (execution_id, body) VALUES (%s, %s) RETURNING execution_id)
+SELECT pg_notify('noetl', 'asked') FROM added;
 
 -- name: requests
 SELECT number, execution_id, body FROM noetl.inbox JOIN noetl.ownership USING (execution_id)
@@ -264,3 +266,9 @@ DELETE FROM noetl.turn WHERE key = %s AND process = %s;
 
 -- name: sweep_turns
 DELETE FROM noetl.turn WHERE seen < %s;
+
+-- name: bury
+INSERT INTO noetl.dead_letter (execution_id, step_run_id, iteration, worker, tries, why) VALUES (%s, %s, %s, %s, %s, %s);
+
+-- name: buried
+SELECT execution_id, step_run_id, iteration, worker, tries, why, at FROM noetl.dead_letter ORDER BY number DESC LIMIT %s;

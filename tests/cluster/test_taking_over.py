@@ -1,0 +1,103 @@
+"""Several servers on one database: what one leaves, another goes on with."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from fleet import serving, working
+from servers import Database
+from test_handing_out import marking, marks, start, until
+
+from noetl.model.requests import Signal, encode_request
+from noetl.model.wire import Held
+from noetl.stores.pgregistry import PgRegistry
+from noetl.stores.postgres import PostgresLog
+
+WAITS = (
+    "workflow:\n- {step: ask, tool: {kind: wait, signal: ok}, next: {arcs: [{step: end}]}}\n"
+    "- {step: end, tool: {kind: noop}}\n"
+)
+
+
+def log_of(database: Database) -> PostgresLog:
+    return PostgresLog(database.url, lease_s=1.0)
+
+
+def registry_of(database: Database) -> PgRegistry:
+    return PgRegistry(database.url, 2.0)
+
+
+async def test_a_worker_goes_on_with_what_it_has_when_its_server_leaves(tmp_path: Path, database: Database) -> None:
+    async with serving(log_of(database), registry_of(database), tmp_path, lease_s=1.0) as second:
+        async with serving(log_of(database), registry_of(database), tmp_path, lease_s=1.0) as first:
+            urls = [first.url, second.url]
+            outpost = working(urls, tmp_path / "w")
+            await outpost.__aenter__()
+            hot = await start(first, tmp_path, marking(tmp_path, 4))
+            await until(lambda: marks(tmp_path) == ["begun"])
+            await asyncio.sleep(1)
+        await until(lambda: hot.id in second.station.service.hot or marks(tmp_path) == ["begun", "ended"])
+        log = second.station.log
+        await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
+        await outpost.__aexit__(None, None, None)
+    assert marks(tmp_path) == ["begun", "ended"]
+
+
+async def test_what_only_waits_leaves_the_memory_and_comes_back_for_a_signal(
+    tmp_path: Path, database: Database
+) -> None:
+    log = log_of(database)
+    async with (
+        serving(log, registry_of(database), tmp_path, lease_s=1.0, beds=log) as server,
+        working([server.url], tmp_path / "w"),
+    ):
+        hot = await start(server, tmp_path, WAITS)
+        await until(lambda: hot.id not in server.station.service.hot)
+        assert log.summary(hot.id).status == "running"  # type: ignore[union-attr]
+        assert log.left_behind(10) == []
+        log.post(hot.id, encode_request(Signal("ok")))
+        await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
+
+
+async def test_what_only_waits_is_woken_in_time_by_any_server(tmp_path: Path, database: Database) -> None:
+    workflow = "workflow:\n- {step: nap, tool: {kind: wait, seconds: 7}}\n"
+    log = log_of(database)
+    async with (
+        serving(log, registry_of(database), tmp_path, lease_s=1.0, beds=log) as server,
+        working([server.url], tmp_path / "w"),
+    ):
+        hot = await start(server, tmp_path, workflow)
+        await until(lambda: hot.id not in server.station.service.hot)
+    log = log_of(database)
+    async with (
+        serving(log, registry_of(database), tmp_path, lease_s=1.0, beds=log) as other,
+        working([other.url], tmp_path / "w"),
+    ):
+        await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
+        events = {event.name: event.timestamp for event in log.read(hot.id)}
+    assert 6.5 < _between(events["task.started"], events["task.done"]) < 9
+
+
+def _between(earlier: str, later: str) -> float:
+    from noetl.model.events import seconds
+
+    return seconds(later) - seconds(earlier)
+
+
+async def test_a_worker_that_was_given_up_is_so_for_every_server(database: Database) -> None:
+    log = log_of(database)
+    one, other = PgRegistry(database.url, 0.3), PgRegistry(database.url, 0.3)
+    assert await one.renew("w", {})
+    assert await other.knows("w")
+    await asyncio.sleep(0.8)
+    assert await one.give_up() == ["w"]
+    assert "w" in await other.give_up()
+    assert not await other.renew("w", {})
+    assert not await one.knows("w")
+    await one.bury(Held("x", "s-1", "2.0", "", "w", 5), "it fell over")
+    (letter,) = other.buried()
+    assert (letter["execution_id"], letter["iteration"], letter["why"]) == ("x", "2.0", "it fell over")
+    for registry in (one, other):
+        registry.close()
+    await log.close()
