@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from noetl.config import Settings
 from noetl.outpost import Outpost
 from noetl.ports import EventLog, WorkerRegistry
 from noetl.server.catalog import Catalog
-from noetl.server.http.app import app, tokens_of
+from noetl.server.http.app import app
 from noetl.server.http.work import routes
 from noetl.server.station import Station
+from noetl.server.tokens import Tokens
 from noetl.tools.registry import Kinds
 
 
@@ -32,7 +34,7 @@ async def serving(
 ) -> AsyncIterator[Server]:
     """A server that listens."""
     async with Station(log, Catalog(Kinds()), registry, lease_s=lease_s) as station:
-        made = app(station, tokens=tokens_of(folder / "tokens.json"), more=routes(station.counter))
+        made = app(station, tokens=Tokens(folder / "tokens.json", time.time), more=routes(station.counter))
         config = uvicorn.Config(made, port=0, log_level="warning", lifespan="off", http="httptools")
         web = uvicorn.Server(config)
         web.install_signal_handlers = lambda: None  # type: ignore[attr-defined]

@@ -45,7 +45,8 @@ class Ledger:
                 await self.write(f"{json.dumps([label, key, time.time()])}\n")
                 body = json.dumps({"label": label.split("/")[1:]}).encode()
                 writer.write(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+                    + body
                 )
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):

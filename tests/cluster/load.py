@@ -23,9 +23,7 @@ EFFECT = (
     "spec: {policy: {rules: [{when: '{{ output.status == \"error\" }}', then: {do: retry, attempts: 20, backoff: fixed, delay: 0.1}}]}}"
 )
 #: what is killed with its process is tried again, under the same key
-AGAIN = (
-    "spec: {policy: {rules: [{when: '{{ output.status == \"error\" }}', then: {do: retry, attempts: 20, delay: 0.05}}]}}"
-)
+AGAIN = "spec: {policy: {rules: [{when: '{{ output.status == \"error\" }}', then: {do: retry, attempts: 20, delay: 0.05}}]}}"
 PLAYBOOKS = {
     "chain": f"""
 - step: first

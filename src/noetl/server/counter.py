@@ -35,6 +35,8 @@ class Counter:
     async def serve(self, message: Message) -> Reply:
         """Hear a worker out, and answer."""
         if not await self._registry.knows(message.worker):
+            for report in message.reports:
+                self._note_stale(report, message.worker)
             return Reply(lost=True)
         worker = self._board.hello(message)
         self._write_lines(message)
@@ -94,6 +96,8 @@ class Counter:
             await self._office.service.record(report.execution_id, report.facts)
             if offer.hot.lost:
                 raise NoetlError("the execution is no longer here")
+            if any(fact.name == "task.done" for fact in report.facts):
+                offer.tries = 0  # it has come on: who dies with it now does so for another reason
         if report.broken is not None:
             self._board.again(offer, report.broken)
         elif report.returned:
@@ -135,10 +139,11 @@ class Counter:
             return Reply()
         has = {(one.key, one.fence) for one in holding.held}
         known = {(key, offer.fence) for key, offer in worker.held.items()}
-        now = self._office.nature.clock()
+        worker.slots = int(holding.about.get("slots", worker.slots))
+        early = self._board.now() - max(_LOST_AFTER_S, holding.every)
         for key, offer in list(worker.held.items()):
-            if (key, offer.fence) not in has and offer.since < now - max(_LOST_AFTER_S, holding.every):
-                self._board.again(offer, "it did not reach its worker")
+            if (key, offer.fence) not in has and offer.since < early:
+                self._board.astray(offer)
         stops: list[Key] = [
             key for key, fence in has - known if key[0] in self._office.service.hot
         ]  # of executions that are elsewhere, others know

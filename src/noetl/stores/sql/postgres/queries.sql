@@ -125,7 +125,9 @@ DELETE FROM noetl.worker WHERE given_up AND until < clock_timestamp() - interval
 SELECT worker, until, about FROM noetl.worker WHERE NOT given_up AND until > clock_timestamp() ORDER BY worker;
 
 -- name: held
-SELECT execution_id, step_run_id, iteration, fence, worker, tries FROM noetl.held WHERE execution_id = %s;
+-- who has been given up, perhaps long ago, has nothing any more
+SELECT execution_id, step_run_id, iteration, fence, CASE WHEN NOT given_up THEN worker END, tries
+FROM noetl.held LEFT JOIN noetl.worker USING (worker) WHERE execution_id = %s;
 
 -- name: keep_held
 INSERT INTO noetl.held (execution_id, step_run_id, iteration, fence, worker, tries)
