@@ -142,7 +142,7 @@ def test_who_is_told_to_end_finishes_what_it_has_and_nothing_is_run_again(folder
         async def campaign() -> None:
             await load.run(runs(0, 12))
             await start_slow(load, range(1000, 1006), 2.0)
-            await asyncio.gather(load.run(runs(12, 150), within=90), ends())
+            await asyncio.gather(load.run(runs(12, 80), within=90), ends())
             await until(lambda: load.over(load.started.values()) == {*load.started.values()})
 
         asyncio.run(campaign())
@@ -196,7 +196,7 @@ def test_a_pipeline_that_kills_its_workers_fails_with_its_reason_and_others_go_o
             async with aiohttp.ClientSession() as session:
                 bad = await load.start(session, Run(500, "bad"), HEAD % ("bad", "bad") + POISON)
             await start_slow(load, range(600, 610), 1.0)
-            await load.run(runs(12, 100), within=90)
+            await load.run(runs(12, 60), within=90)
             await until(lambda: load.over([bad, *load.started.values()]) == {bad, *load.started.values()}, 60)
             load.started[Run(500, "bad")] = bad
             reviving.cancel()

@@ -254,6 +254,8 @@ class Board:
 
     def take(self, worker: Worker, most: int) -> Iterator[Offer]:
         """Hand out what is ready for a worker, what is urgent first."""
+        if not self.knows(worker):
+            return
         for pool in worker.pools:
             ready = self._ready.get(pool)
             while ready and most > 0:
@@ -263,6 +265,10 @@ class Board:
                 most -= 1
                 self._assign(offer, worker, f"{self._me}-{next(self._numbers)}")
                 yield offer
+
+    def knows(self, worker: Worker) -> bool:
+        """Whether it has not died while its question was being answered: nobody would ever miss what it got now."""
+        return self.workers.get(worker.name) is worker
 
     def _is_open(self, offer: Offer) -> bool:
         """Whether it is still to be given out; one of an execution that is paused is ordered anew when it goes on."""

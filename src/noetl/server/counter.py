@@ -45,6 +45,8 @@ class Counter:
         if not offers and not worker.has_mail and not message.reports and message.wait > 0 and not self._draining:
             await self._board.wait(worker, min(message.wait, MOST_WAIT_S))
             offers = self._hand_out(worker, message.room)
+        if not self._board.knows(worker):
+            return Reply(refused, again, lost=True)
         return self._reply(worker, message, offers, refused, again)
 
     def _reply(

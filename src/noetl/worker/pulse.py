@@ -25,7 +25,7 @@ class Pulse:
         token: str | None,
         lease_s: float,
         holding: Callable[[], Holding],
-        heard: Callable[[str, Reply], None],
+        heard: Callable[[str, str, Reply], None],
         missed: Callable[[], None],
     ) -> None:
         self._urls, self._lease_s = list(urls), lease_s
@@ -90,9 +90,8 @@ class Pulse:
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=min(_TIMEOUT_S, self._lease_s))
         try:
-            connection.request(
-                "POST", f"{parts.path.rstrip('/')}/api/work/alive", encode(self._holding()), self._headers
-            )
+            holding = self._holding()
+            connection.request("POST", f"{parts.path.rstrip('/')}/api/work/alive", encode(holding), self._headers)
             answer = connection.getresponse()
             body = answer.read()
             if answer.status != 200:
@@ -102,5 +101,5 @@ class Pulse:
             return False
         finally:
             connection.close()
-        self._loop.call_soon_threadsafe(self._heard, url, reply)
+        self._loop.call_soon_threadsafe(self._heard, url, holding.worker, reply)
         return True

@@ -135,6 +135,9 @@ SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[],
 ON CONFLICT (execution_id, step_run_id, iteration)
 DO UPDATE SET fence = excluded.fence, worker = excluded.worker, tries = excluded.tries;
 
+-- name: forget_held_of_over
+DELETE FROM noetl.held h USING noetl.execution e WHERE e.execution_id = h.execution_id AND e.over;
+
 -- name: forget_held
 DELETE FROM noetl.held h USING unnest(%s::text[], %s::text[], %s::text[], %s::text[])
     AS o (execution_id, step_run_id, iteration, fence)
