@@ -301,7 +301,7 @@ def test_a_server_that_is_too_old_is_told_at_the_start() -> None:
     async def whole() -> None:
         async with standing_in("2.9.25") as url:
             bus = NatsBus(address_of(url, "NOETL_BUS"))
-            with pytest.raises(NatsFailed, match="is version 2.9.25; 2.10.23 or later is needed"):
+            with pytest.raises(NatsFailed, match=r"is version 2.9.25; 2.10.23 or later is needed"):
                 await bus.open()
 
     asyncio.run(whole())

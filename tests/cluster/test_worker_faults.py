@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,16 @@ SLOW = """
           time.sleep(for_s)
           return 1
 - {step: end}
+"""
+#: more than an event holds: it goes into a file
+BIG = """
+- step: big
+  tool:
+    kind: python
+    code: "result = ['x' * 1000] * 2000"
+    spec: {policy: {rules: [{when: '{{ output.status == "error" }}', then: {do: retry, attempts: 100, backoff: fixed, delay: 0.2}}]}}
+  next: {arcs: [{step: end}]}
+- {step: end, tool: {kind: noop, output: fits}}
 """
 #: ends the worker that runs it
 POISON = """
@@ -209,3 +220,27 @@ def test_a_pipeline_that_kills_its_workers_fails_with_its_reason_and_others_go_o
         assert "given out" in error["message"], error
         assert {state.status for state in states.values()} == {"completed"}
         assert all(len(set(found)) == 1 for found in keys(load).values()), "an effect has a second key"
+
+
+@pytest.mark.slow
+def test_a_worker_whose_disk_is_full_goes_on_when_there_is_room_again(folder: Path, nursery: Nursery) -> None:
+    with Arena(folder, nursery, nats=False, servers=1, workers=1) as arena:
+        load, worker = Load(arena), arena.workers[0]
+
+        async def scenario() -> str:
+            await load.run(runs(0, 4))
+            # No file may grow from now on: what a full disk looks like to one process.
+            before = resource.prlimit(worker.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (0, before[1]))
+            async with aiohttp.ClientSession() as session:
+                big = await load.start(session, Run(700, "big"), HEAD % ("big", "big") + BIG)
+            await load.run(runs(4, 8), within=30)  # those that need no file
+            assert load.over([big]) == set()
+            resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, before)
+            await until(lambda: load.over([big]))
+            load.started[Run(700, "big")] = big
+            return big
+
+        name = asyncio.run(scenario())
+        big = load.states()[name]
+        assert (big.status, big.output) == ("completed", "fits"), big.error

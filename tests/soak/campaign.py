@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import os
 import platform
 import random
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -64,7 +64,7 @@ def row(told: dict[str, Any], services: dict[str, int], wanted: argparse.Namespa
     """A line of the table."""
     kinds = ", ".join(str(told.get(f"of {kind}", 0)) for kind in ("servers", "workers", "tools"))
     cells = (
-        datetime.datetime.fromtimestamp(time.time(), datetime.UTC).date().isoformat(),
+        datetime.fromtimestamp(time.time(), UTC).date().isoformat(),
         wanted.seed,
         f"{told['kills']} ({kinds})",
         f"{services['postgres']}, {services['nats']}",

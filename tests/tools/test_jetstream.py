@@ -94,7 +94,7 @@ def test_a_server_that_is_away_is_passed_over(nats: Subjects) -> None:
 
 
 def test_no_server_at_all_may_be_there_later() -> None:
-    with pytest.raises(NatsFailed, match="127.0.0.1:1 cannot be reached") as caught:
+    with pytest.raises(NatsFailed, match=r"127.0.0.1:1 cannot be reached") as caught:
         asyncio.run(connected(address_of("nats://me:hush@127.0.0.1:1", "X"), lambda: None))
     assert caught.value.retryable
     assert "hush" not in str(caught.value)

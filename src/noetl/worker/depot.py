@@ -169,7 +169,7 @@ class Depot:
     async def _run_alone(self, holding: Holding) -> None:
         """Run a pipeline when everything else has ended or was given back; should it kill this worker, it takes nobody along."""
         until = asyncio.get_running_loop().time() + _ALONE_S
-        while self._running and asyncio.get_running_loop().time() < until:
+        while self._running and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110  rare, and short
             await asyncio.sleep(_PAUSE_S)
         await self._said_all(_ALONE_S)
         if self.held.get(holding.assignment.key) is holding:
