@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance check bench docs format clean
+.PHONY: help demo test conformance check bench soak docs format clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1#/p' $(MAKEFILE_LIST) | while IFS='#' read -r name about; do \
@@ -65,6 +65,9 @@ build/peers-adbc:
 
 build/peers-duckdb:
 	-$(BIN)/python -m pip install --quiet --target $@ duckdb-extension-postgres-scanner duckdb-extension-httpfs
+
+soak: $(READY)  ## kill processes of a cluster at random, for an hour; SOAK='--kills 60 --executions 1500' is shorter
+	$(BIN)/python tests/soak/campaign.py $(SOAK)
 
 docs: $(READY)  ## write the generated pages anew
 	$(BIN)/python docs/generate.py

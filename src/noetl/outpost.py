@@ -155,9 +155,10 @@ class Outpost:
                  "running": len(self.depot.held), "draining": self.depot.draining}  # fmt: skip
         return Holding(self.depot.name, self.depot.holding(), self._settings.worker_lease_s / 3, about)
 
-    def _felt(self, url: str, reply: Reply) -> None:
+    def _felt(self, url: str, name: str, reply: Reply) -> None:
         if reply.lost:
-            self._missed()
+            if name == self.depot.name:  # else that name was given up already, and another server says so too
+                self._missed()
             return
         link = next(link for link in self.depot.links if link.url == url.rstrip("/"))
         self.depot.heard(link, reply)

@@ -33,14 +33,14 @@ class Member:
     """A server or a worker: the same place again after each of its deaths, with a home and an environment of its own."""
 
     def __init__(self, arena: Arena, name: str, words: list[str], environment: dict[str, str]) -> None:
-        self.arena, self.name, self._words, self.environment = arena, name, words, environment
+        self.arena, self.name, self.words, self.environment = arena, name, list(words), environment
         self.home = arena.folder / name
         self.process: Born | None = None
 
     def start(self) -> None:
         """Start it, under the same address as before."""
         environment = {**self.arena.environment, "NOETL_HOME": str(self.home), **self.environment}
-        self.process = self.arena.nursery.start(*self._words, cwd=self.arena.folder, env=environment)
+        self.process = self.arena.nursery.start(*self.words, cwd=self.arena.folder, env=environment)
 
     @property
     def pid(self) -> int:

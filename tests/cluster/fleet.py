@@ -17,6 +17,7 @@ from noetl.ports import EventLog
 from noetl.server.catalog import Catalog
 from noetl.server.http.app import app
 from noetl.server.http.work import routes
+from noetl.server.office import Nature
 from noetl.server.station import Beds, Station
 from noetl.server.tokens import Tokens
 from noetl.tools.registry import Kinds
@@ -31,10 +32,16 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def serving(
-    log: EventLog, registry: WorkerRegistry, folder: Path, *, lease_s: float = 2.0, beds: Beds | None = None
+    log: EventLog,
+    registry: WorkerRegistry,
+    folder: Path,
+    *,
+    lease_s: float = 2.0,
+    beds: Beds | None = None,
+    nature: Nature | None = None,
 ) -> AsyncIterator[Server]:
     """A server that listens."""
-    async with Station(log, Catalog(Kinds()), registry, lease_s=lease_s, beds=beds) as station:
+    async with Station(log, Catalog(Kinds()), registry, lease_s=lease_s, beds=beds, nature=nature) as station:
         made = app(station, tokens=Tokens(folder / "tokens.json", time.time), more=routes(station.counter))
         config = uvicorn.Config(made, port=0, log_level="warning", lifespan="off", http="httptools")
         web = uvicorn.Server(config)

@@ -10,6 +10,7 @@ import signal
 import time
 from collections import Counter
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from arena import Arena, Member, is_there
@@ -107,11 +108,10 @@ class Killer:
     def _of(self, log: PostgresLog, execution_id: str) -> list[float]:
         times = [datetime.fromisoformat(event.timestamp).timestamp() for event in log.read(execution_id)]
         found = []
-        for before, after in zip(times, times[1:], strict=False):
-            if after - before > _HELD_UP_S:
-                found += (
-                    [after - max(over)] if (over := [one.at for one in self.kills if before <= one.at < after]) else []
-                )
+        for before, after in pairwise(times):
+            over = [one.at for one in self.kills if before <= one.at < after]
+            if over and after - before > _HELD_UP_S:
+                found.append(after - max(over))
         return found
 
 

@@ -35,6 +35,8 @@ class Assignment(msgspec.Struct, frozen=True, omit_defaults=True):
     fence: str
     #: what the log has of it
     recorded: list[Event] = []
+    #: it may have killed those who had it before: nothing else runs beside it
+    alone: bool = False
 
     @property
     def key(self) -> Key:

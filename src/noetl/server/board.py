@@ -13,6 +13,7 @@ import itertools
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from time import monotonic
 from typing import Any
 
 from noetl.errors import TemplateError
@@ -28,12 +29,18 @@ from noetl.server.service import Hot, Service
 DEFAULT_POOL = "default"
 #: so often a pipeline is given out until it is taken for the cause of its workers' deaths
 MOST_TRIES = 5
+#: of a worker that has not said how many it runs at once
+MOST_SLOTS = 1000
+#: after so many deaths it is given out to run alone, so that it takes nobody with it who is innocent
+SUSPECT = 2
+#: ways to a worker on which one may be lost without being the cause of it
+MOST_WAYS = 100
 
 
 class Offer:
     """A pipeline that is to be run, or is being run by a worker."""
 
-    __slots__ = ("fence", "hot", "key", "next", "order", "pool", "priority", "since", "tries", "worker")
+    __slots__ = ("fence", "hot", "key", "next", "order", "pool", "priority", "since", "tries", "ways", "worker")
 
     def __init__(self, hot: Hot, key: Key, order: RunPipeline) -> None:
         self.hot, self.key, self.order = hot, key, order
@@ -41,7 +48,10 @@ class Offer:
         self.priority = int(_wish(hot, order, "priority") or 0)
         self.worker: str | None = None
         self.fence = ""
+        #: how many workers have died with it since it last came on
         self.tries = 0
+        #: how often it did not reach its worker
+        self.ways = 0
         #: when it was given out
         self.since = 0.0
         #: what has been ordered while it was under way
@@ -65,6 +75,8 @@ class Worker:
         self.pools: list[str] = []
         #: how many pipelines of this server it may have
         self.room = 0
+        #: how many it runs at once, in the order in which it got them
+        self.slots = MOST_SLOTS
         self.held: dict[Key, Offer] = {}
         #: executions it has spoken of, so that it need not be told again what they are
         self.knows: set[str] = set()
@@ -103,9 +115,10 @@ def _to_nobody(_whom: str) -> None:
 class Board:
     """The crew of a server: workers elsewhere."""
 
-    def __init__(self, clock: Callable[[], float], hint: Callable[[str], None] | None = None) -> None:
+    def __init__(self, now: Callable[[], float] = monotonic, hint: Callable[[str], None] | None = None) -> None:
         self.service: Service
-        self._clock = clock
+        #: how long somebody has had something is no question of the date
+        self.now = now
         #: says, wherever workers listen, that there is work in a pool
         self.hint = hint or _to_nobody
         self._me = secrets.token_hex(4)
@@ -155,11 +168,13 @@ class Board:
         if hot.state.paused and order.answer is None and order.gather is None:
             return
         offer = mine[key] = Offer(hot, key, order)
-        if held is not None and held.worker is not None:
-            self._assign(offer, self._worker(held.worker), held.fence)
-            offer.tries = held.tries
-        else:
+        offer.tries = held.tries if held is not None else 0
+        if held is None:
             self._offer(offer)
+        elif held.worker is not None:
+            self._assign(offer, self._worker(held.worker), held.fence)
+        else:
+            self.again(offer, "its worker died before this server came to know of it")
 
     def stop(self, execution_id: str, order: StopPipelines) -> None:
         """End pipelines, wherever they are."""
@@ -238,19 +253,26 @@ class Board:
         if worker is None:
             return
         worker.ring()
-        for offer in list(worker.held.values()):
-            self.again(offer, f"worker {name} died")
+        for at, offer in enumerate(list(worker.held.values())):
+            # What had not begun there can have done no harm.
+            self.again(offer, f"worker {name} died", counted=at < worker.slots)
+
+    def astray(self, offer: Offer) -> None:
+        """A pipeline did not reach its worker: that is hardly its fault, unless it always happens."""
+        offer.ways += 1
+        self.again(offer, "it did not reach its worker", counted=False)
 
     def again(self, offer: Offer, why: str, *, counted: bool = True) -> None:
         """Offer a pipeline again, from where the log says it is; but not for ever."""
         worker = offer.worker
         self._taken_from(offer)
         offer.tries += counted
-        if offer.tries >= MOST_TRIES:
+        if offer.tries >= MOST_TRIES or offer.ways >= MOST_WAYS:
             self._forget(offer.key)
-            said = f"it was given out {offer.tries} times and never came to an end; the last time, {why}"
-            error = failure("dead_letter", said, tries=offer.tries)
-            self.bury(Held(*offer.key, "", worker, offer.tries), why)
+            times = max(offer.tries, offer.ways)
+            said = f"it was given out {times} times and never came to an end; the last time, {why}"
+            error = failure("dead_letter", said, tries=times)
+            self.bury(Held(*offer.key, "", worker, times), why)
             self.service.post(offer.hot.id, [Broken(offer.key[1], offer.key[2], error)])
             return
         order = self.service.again(offer.hot, offer.next or offer.order)
@@ -281,6 +303,8 @@ class Board:
 
     def take(self, worker: Worker, most: int) -> Iterator[Offer]:
         """Hand out what is ready for a worker, what is urgent first."""
+        if not self.knows(worker):
+            return
         for pool in worker.pools:
             ready = self._ready.get(pool)
             while ready and most > 0:
@@ -290,6 +314,10 @@ class Board:
                 most -= 1
                 self._assign(offer, worker, f"{self._me}-{next(self._numbers)}")
                 yield offer
+
+    def knows(self, worker: Worker) -> bool:
+        """Whether it has not died while its question was being answered: nobody would ever miss what it got now."""
+        return self.workers.get(worker.name) is worker
 
     def _is_open(self, offer: Offer) -> bool:
         """Whether it is still to be given out; one of an execution that is paused is ordered anew when it goes on."""
@@ -318,7 +346,7 @@ class Board:
     def assignment(self, offer: Offer) -> Assignment:
         """An offer as its worker gets it."""
         recorded = self.service.recorded(offer.hot.id, offer.order) if offer.order.begun else []
-        return Assignment(offer.hot.id, offer.order, offer.fence, recorded)
+        return Assignment(offer.hot.id, offer.order, offer.fence, recorded, offer.tries >= SUSPECT)
 
     def brief(self, hot: Hot, file: str) -> Brief:
         """What its worker must know of the execution."""
@@ -376,7 +404,7 @@ class Board:
             self.hint(pool)
 
     def _assign(self, offer: Offer, worker: Worker, fence: str) -> None:
-        offer.worker, offer.fence, offer.since = worker.name, fence, self._clock()
+        offer.worker, offer.fence, offer.since = worker.name, fence, self.now()
         worker.held[offer.key] = offer
         self._knowing.setdefault(offer.hot.id, set()).add(worker.name)
 

@@ -42,6 +42,8 @@ class Counter:
     async def serve(self, message: Message, gone: Callable[[], Awaitable[bool]] = _never) -> Reply:
         """Hear a worker out, and answer; `gone` says whether it has hung up while it was kept waiting."""
         if not await self._registry.knows(message.worker):
+            for report in message.reports:
+                self._note_stale(report, message.worker)
             return Reply(lost=True)
         worker, came = self._board.hello(message), True
         try:
@@ -67,9 +69,11 @@ class Counter:
         waits = message.wait > 0 and not message.reports and not self._draining
         if waits and not offers and not questions and not worker.has_mail:
             await self._board.wait(worker, min(message.wait, MOST_WAIT_S))
-            if self._board.workers.get(worker.name) is not worker or await gone():
+            if not self._board.knows(worker) or await gone():
                 return Reply(lost=True)  # given up while it waited, or nobody is there to hear the answer
             offers, questions = self._hand_out(worker), self._board.questions()
+        if not self._board.knows(worker):
+            return Reply(refused, again, lost=True)
         reply = self._reply(worker, message, offers, refused, again)
         return msgspec.structs.replace(reply, questions=questions) if questions else reply
 
@@ -141,6 +145,8 @@ class Counter:
 
     def _settle(self, worker: Worker, report: Report, offer: Offer) -> None:
         """What a report means to whoever is to run the pipeline."""
+        if any(fact.name == "task.done" for fact in report.facts):
+            offer.tries = 0  # it has come on: who dies with it now does so for another reason
         if report.broken is not None:
             self._board.again(offer, report.broken)
         elif report.returned:
@@ -183,10 +189,11 @@ class Counter:
             return Reply()
         has = {(one.key, one.fence) for one in holding.held}
         known = {(key, offer.fence) for key, offer in worker.held.items()}
-        now = self._office.nature.clock()
+        worker.slots = int(holding.about.get("slots", worker.slots))
+        early = self._board.now() - max(_LOST_AFTER_S, holding.every)
         for key, offer in list(worker.held.items()):
-            if (key, offer.fence) not in has and offer.since < now - max(_LOST_AFTER_S, holding.every):
-                self._board.again(offer, "it did not reach its worker")
+            if (key, offer.fence) not in has and offer.since < early:
+                self._board.astray(offer)
         stops: list[Key] = [
             key for key, fence in has - known if key[0] in self._office.service.hot
         ]  # of executions that are elsewhere, others know

@@ -166,6 +166,10 @@ class Office:
         if net is None:
             raise NoetlError(f"the playbook of {summary.execution_id} can no longer be read: {source.file}")
         self._sources[source.hash] = source
+        while summary.execution_id in self._coming:  # noqa: ASYNC110  somebody here is about to do the same
+            await asyncio.sleep(POLL)
+        if (found := self.service.hot.get(summary.execution_id)) is not None:
+            return found
         self._coming.add(summary.execution_id)
         try:
             if not await self.log.claim(summary.execution_id):

@@ -67,7 +67,7 @@ class Station(Office):
         nature: Nature | None = None,
     ) -> None:
         nature = nature or Nature()
-        self.board = Board(nature.clock)
+        self.board = Board()
         super().__init__(log, catalog, self.board, nature)
         self.board.service = self.service
         self.registry = registry
@@ -195,7 +195,7 @@ class Station(Office):
 
     async def _keep_held(self, after: float = _KEEP_AFTER_S) -> None:
         """Keep who has what, of that which lasts."""
-        ripe = self.nature.clock() - after
+        ripe = self.board.now() - after
         held = {(offer.key, offer.fence): offer for offer in self.board.held()}
         begun = {
             at: Held(*at[0], at[1], offer.worker, offer.tries)

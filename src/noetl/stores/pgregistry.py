@@ -88,6 +88,7 @@ class PgRegistry(WorkerRegistry):
         def sweep(it: psycopg.Connection[Any]) -> list[str]:
             it.execute(_SQL["give_up_workers"])
             it.execute(_SQL["forget_workers"])
+            it.execute(_SQL["forget_held_of_over"])  # nobody takes these over any more
             # Those that another server gave up are told of too.
             return [row[0] for row in it.execute(_SQL["given_up_workers"], (10 * self._lease_s + 60,)).fetchall()]
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: seconds that a server may keep a question until there is something to do
 _WAIT_S = 20.0
+#: seconds that a pipeline which has to run alone waits for those that run already
+_ALONE_S = 10.0
 #: seconds of work that is fetched before there is a free slot for it, and pipelines at most
 _AHEAD_S, _AHEAD = 0.05, 200
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
@@ -86,6 +88,8 @@ class Depot:
         self._queue: deque[Holding] = deque()
         self._running = 0
         self._pumping = False
+        #: what may have killed other workers, and has this one for itself
+        self._alone: Holding | None = None
         self.remotes: dict[str, Remote] = {}
         self._sources: dict[str, asyncio.Future[Source]] = {}
         self.draining = False
@@ -108,7 +112,7 @@ class Depot:
 
     @property
     def _most(self) -> int:
-        if self.draining:
+        if self.draining or self._alone is not None:
             return 0
         return self.slots + min(_AHEAD, int(_AHEAD_S / max(self._usual, 1e-6)) * self.slots)
 
@@ -182,7 +186,34 @@ class Depot:
             before.following = holding
             return
         self.held[key] = holding
-        self._queue.append(holding)
+        if holding.assignment.alone and self._alone is None:
+            self._alone = holding
+            self._return_queue()
+            self._later(self._run_alone(holding))
+        elif self._alone is not None:
+            self._give_back(holding)
+        else:
+            self._queue.append(holding)
+
+    async def _run_alone(self, holding: Holding) -> None:
+        """Run a pipeline when everything else has ended or was given back; should it kill this worker, it takes nobody along."""
+        until = asyncio.get_running_loop().time() + _ALONE_S
+        while self._running and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110  rare, and short
+            await asyncio.sleep(_PAUSE_S)
+        await self._said_all(_ALONE_S)
+        if self.held.get(holding.assignment.key) is holding:
+            self._start(holding)
+
+    def _return_queue(self) -> None:
+        """Give back what has not begun."""
+        for holding in [*self._queue]:
+            self._give_back(holding)
+        self._queue.clear()
+
+    async def _said_all(self, seconds: float) -> None:
+        """Wait until servers know what they were told, for so long."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*(box.idle.wait() for box in self.outboxes.values())), seconds)
 
     def _pump(self) -> None:
         if self._pumping:  # what ends at once makes room, and would begin the next inside of itself
@@ -202,9 +233,12 @@ class Depot:
             most -= 1
             holding = self._queue.popleft()
             if self.held.get(holding.assignment.key) is holding:
-                self._running += 1
-                holding.begun = asyncio.get_running_loop().time()
-                self._begin(holding)
+                self._start(holding)
+
+    def _start(self, holding: Holding) -> None:
+        self._running += 1
+        holding.begun = asyncio.get_running_loop().time()
+        self._begin(holding)
 
     def _begin(self, holding: Holding) -> None:
         remote, brief = self.remotes.get(holding.assignment.execution_id), holding.brief
@@ -268,18 +302,16 @@ class Depot:
     async def drain(self, grace_s: float) -> None:
         """Take nothing more; give back what has not begun, finish what has, and what takes too long goes back too."""
         self.draining = True
-        for holding in [*self._queue]:
-            self._give_back(holding)
-        self._queue.clear()
+        self._return_queue()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.quiet.wait(), grace_s)
         for holding in list(self.held.values()):
             key = holding.assignment.key
+            holding.said_last = True  # else its end here would be told as that of the pipeline
             self.shop.stop(key[0], StopPipelines(key[1], key[2]))
             await self.shop.stopped(key)
             self._give_back(holding)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*(box.idle.wait() for box in self.outboxes.values())), grace_s)
+        await self._said_all(max(grace_s, _LONGEST_PAUSE_S))
 
     def _give_back(self, holding: Holding) -> None:
         self.outboxes[holding.link].add(self._report(holding, returned=True))
@@ -291,6 +323,10 @@ class Depot:
         if self.held.get(key) is not holding:
             return
         del self.held[key]
+        if self._alone is holding:
+            self._alone = None
+            for link in [] if self.draining else self.links:  # all of them were told that there is no room
+                self._later(self.ask(link))
         if holding.begun is not None:
             self._running -= 1
             self._usual += 0.1 * (asyncio.get_running_loop().time() - holding.begun - self._usual)
@@ -309,8 +345,7 @@ class Depot:
             raise asyncio.CancelledError
         pause = _PAUSE_S
         while (fate := await self.outboxes[holding.link].add(self._report(holding, facts=facts, last=last))) == "again":
-            at = self.links.index(holding.link)
-            holding.link = self.links[(at + 1) % len(self.links)]
+            self._turn_to_another(holding)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
         if fate == "refused":
@@ -353,8 +388,14 @@ class Depot:
         while fate == "again" and self.held.get(holding.assignment.key) is holding:
             fate = await self.outboxes[holding.link].add(self._report(holding, last=True))
             if fate == "again":
+                self._turn_to_another(holding)
                 await asyncio.sleep(_LONGEST_PAUSE_S)
         self._put_away(holding)
+
+    def _turn_to_another(self, holding: Holding) -> None:
+        """A server is gone, or has not got the execution: the next one may."""
+        at = self.links.index(holding.link)
+        holding.link = self.links[(at + 1) % len(self.links)]
 
     def _put_away(self, holding: Holding) -> None:
         self._forget(holding)

@@ -41,7 +41,10 @@ class Link:
     async def exchange(self, message: Message) -> Reply:
         """Say something and hear the answer. Unreachable: it is to be said again."""
         body = await self._call("POST", "/api/work", encode(message), seconds=message.wait + _ANSWER_S)
-        return decode_reply(body)
+        try:
+            return decode_reply(body)
+        except msgspec.MsgspecError as error:
+            raise Unreachable(f"{self.url} answered something else: {error}") from error
 
     async def source(self, content_hash: str) -> Source:
         """The playbook of a hash."""

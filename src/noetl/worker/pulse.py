@@ -1,4 +1,4 @@
-"""Pulse: a thread that says to each server that this worker lives, however busy its event loop is."""
+"""Pulse: threads that say to each server that this worker lives, however busy its event loop is, and whichever of them is slow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import http.client
 import urllib.parse
 from collections.abc import Callable, Sequence
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from time import monotonic
 
 import msgspec
@@ -25,7 +25,7 @@ class Pulse:
         token: str | None,
         lease_s: float,
         holding: Callable[[], Holding],
-        heard: Callable[[str, Reply], None],
+        heard: Callable[[str, str, Reply], None],
         missed: Callable[[], None],
     ) -> None:
         self._urls, self._lease_s = list(urls), lease_s
@@ -35,38 +35,54 @@ class Pulse:
         self._holding, self._heard, self._missed = holding, heard, missed
         self._loop = asyncio.get_running_loop()
         self._over = Event()
-        self._now = Event()
-        self._thread = Thread(target=self._run, name="noetl-pulse", daemon=True)
+        #: of each server: beat now
+        self._now = [Event() for _ in self._urls]
+        #: when somebody last heard of this worker
+        self._last = monotonic()
+        self._gate = Lock()
+        # A thread for each: one that stands still must not keep the others from hearing that this worker lives.
+        self._threads = [
+            Thread(target=self._run, args=(url, now), name="noetl-pulse", daemon=True)
+            for url, now in zip(self._urls, self._now, strict=True)
+        ]
         #: set when the first beat was heard by somebody
         self.first = asyncio.Event()
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._last = monotonic()
+        for thread in self._threads:
+            thread.start()
 
     def beat(self) -> None:
         """Beat now."""
-        self._now.set()
+        for now in self._now:
+            now.set()
 
     def stop(self) -> None:
         """End."""
         self._over.set()
-        self._now.set()
-        self._thread.join()
+        self.beat()
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self) -> None:
-        last = monotonic()
+    def _run(self, url: str, now: Event) -> None:
         while not self._over.is_set():
-            heard = [self._say(url) for url in self._urls]  # by each of them, not only the first
-            if any(heard):
-                last = monotonic()
+            if self._say(url):
+                self._last = monotonic()
                 self._loop.call_soon_threadsafe(self.first.set)
-            elif monotonic() - last > self._lease_s:
-                # Nobody has heard of this worker for so long that it is taken for dead.
+            elif self._is_missed():
                 self._loop.call_soon_threadsafe(self._missed)
-                last = monotonic()
-            self._now.wait(self._lease_s / 3)
-            self._now.clear()
+            now.wait(self._lease_s / 3)
+            now.clear()
+
+    def _is_missed(self) -> bool:
+        """Whether nobody has heard of this worker for so long that it is taken for dead; said once, by one of the threads."""
+        with self._gate:
+            missed = monotonic() - self._last > self._lease_s
+            if missed:
+                self._last = monotonic()
+            return missed
 
     def _say(self, url: str) -> bool:
         """Whether a server has heard it."""
@@ -74,7 +90,8 @@ class Pulse:
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=min(_TIMEOUT_S, self._lease_s))
         try:
-            connection.request("POST", f"{parts.path.rstrip('/')}/api/pulse", encode(self._holding()), self._headers)
+            holding = self._holding()
+            connection.request("POST", f"{parts.path.rstrip('/')}/api/pulse", encode(holding), self._headers)
             answer = connection.getresponse()
             body = answer.read()
             if answer.status != 200:
@@ -84,5 +101,5 @@ class Pulse:
             return False
         finally:
             connection.close()
-        self._loop.call_soon_threadsafe(self._heard, url, reply)
+        self._loop.call_soon_threadsafe(self._heard, url, holding.worker, reply)
         return True

@@ -134,13 +134,18 @@ DELETE FROM noetl.worker WHERE given_up AND until < clock_timestamp() - interval
 SELECT worker, until, about FROM noetl.worker WHERE NOT given_up AND until > clock_timestamp() ORDER BY worker;
 
 -- name: held
-SELECT execution_id, step_run_id, iteration, fence, worker, tries FROM noetl.held WHERE execution_id = %s;
+-- who has been given up, perhaps long ago, has nothing any more
+SELECT execution_id, step_run_id, iteration, fence, CASE WHEN NOT given_up THEN worker END, tries
+FROM noetl.held LEFT JOIN noetl.worker USING (worker) WHERE execution_id = %s;
 
 -- name: keep_held
 INSERT INTO noetl.held (execution_id, step_run_id, iteration, fence, worker, tries)
 SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::int[])
 ON CONFLICT (execution_id, step_run_id, iteration)
 DO UPDATE SET fence = excluded.fence, worker = excluded.worker, tries = excluded.tries;
+
+-- name: forget_held_of_over
+DELETE FROM noetl.held h USING noetl.execution e WHERE e.execution_id = h.execution_id AND e.over;
 
 -- name: forget_held
 DELETE FROM noetl.held h USING unnest(%s::text[], %s::text[], %s::text[], %s::text[])

@@ -1,0 +1,219 @@
+"""Faults between servers and workers in one process: messages that go astray, clocks that jump, two who think they own the same."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter as Count
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from fleet import serving, working
+from servers import Database
+
+from noetl.model.requests import Signal
+from noetl.model.wire import Held, Message, Reply
+from noetl.ports import Source
+from noetl.server.catalog import Catalog
+from noetl.server.office import Nature
+from noetl.server.registry import MemoryRegistry
+from noetl.server.service import Hot
+from noetl.server.station import Station
+from noetl.stores.memory import MemoryLog
+from noetl.stores.pgregistry import PgRegistry
+from noetl.stores.postgres import PostgresLog
+from noetl.stores.verify import verify
+from noetl.tools.registry import Kinds
+from noetl.worker.link import Link, Unreachable
+
+HEAD = b"apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: faulty, path: faulty}\nworkflow:\n"
+CHAIN = b"""
+- step: first
+  tool: {kind: python, code: "result = 1"}
+  next: {arcs: [{step: each}]}
+- step: each
+  loop: {in: "{{ range(12) | list }}", iterator: n, spec: {mode: parallel, max_in_flight: 6}}
+  tool: [{name: a, kind: noop, output: "{{ iter.n }}"}, {name: b, kind: noop, output: "{{ iter.n * 2 }}"}]
+  set: {ctx.all: "{{ output.data }}"}
+  next: {arcs: [{step: end}]}
+- {step: end, tool: {kind: noop, output: "{{ ctx.all | sum }}"}}
+"""
+LONG = b"""
+- {step: only, tool: {kind: python, code: "import time; time.sleep(3); result = 1"}}
+"""
+WAITS = b"""
+- {step: rest, tool: {kind: wait, signal: go}, next: {arcs: [{step: end}]}}
+- {step: end}
+"""
+
+
+def read(station: Station, folder: Path, text: bytes) -> tuple[Source, Any]:
+    source, loaded = station.catalog.read(folder / "faulty.yaml", HEAD + text)
+    assert loaded.net is not None, loaded.diagnostics
+    return source, loaded.net
+
+
+async def begun(station: Station, folder: Path, text: bytes) -> Hot:
+    return await station.start(*read(station, folder, text), {})
+
+
+def faulty(
+    exchange: Callable[[Message], Awaitable[Reply]], chance: random.Random
+) -> Callable[[Message], Awaitable[Reply]]:
+    """Messages that are lost on either way, late, doubled, and behind others that were said after them."""
+    late: set[asyncio.Task[Any]] = set()
+
+    async def said_later(message: Message) -> None:
+        await asyncio.sleep(chance.uniform(0, 0.3))
+        await exchange(message)
+
+    async def say(message: Message) -> Reply:
+        fate = chance.random()
+        if fate < 0.1:
+            raise Unreachable("lost on its way there")
+        if fate < 0.2:
+            await exchange(message)
+            raise Unreachable("lost on its way back")
+        if fate < 0.4:
+            task = asyncio.create_task(said_later(message))  # a copy, whose answer nobody hears
+            late.add(task)
+            task.add_done_callback(lambda done: (late.discard(done), done.exception()))
+        if fate < 0.5:
+            await asyncio.sleep(chance.uniform(0, 0.2))
+        return await exchange(message)
+
+    return say
+
+
+@pytest.mark.slow
+async def test_messages_that_are_lost_doubled_late_and_out_of_order_change_nothing(tmp_path: Path) -> None:
+    log, chance = MemoryLog(), random.Random(3)
+    async with serving(log, MemoryRegistry(2.0), tmp_path) as server, working([server.url], tmp_path / "w") as worker:
+        for link in worker.depot.links:
+            link.exchange = faulty(link.exchange, chance)  # type: ignore[method-assign]
+        started = [await begun(server.station, tmp_path, CHAIN) for _ in range(8)]
+        await asyncio.gather(*(hot.finished for hot in started))
+        for hot in started:
+            assert (hot.state.status, hot.state.output) == ("completed", 132), hot.state.error
+            ends = Count((e.step_run_id, e.iteration, e.task_run_id) for e in log.read(hot.id) if e.name == "task.done")
+            assert set(ends.values()) == {1}, "an end was taken twice"
+            assert len(ends) == 1 + 24 + 1
+
+
+@pytest.mark.slow
+async def test_clocks_that_jump_by_years_take_nothing_from_those_who_have_it(tmp_path: Path) -> None:
+    log, ahead = MemoryLog(), 0.0
+
+    async def jump() -> None:
+        nonlocal ahead
+        for year in (10, -10, 3, -7, 10, 0):
+            await asyncio.sleep(0.5)
+            ahead = year * 31_557_600.0
+
+    nature = Nature(clock=lambda: time.time() + ahead)
+    async with (
+        serving(log, MemoryRegistry(2.0), tmp_path, nature=nature) as server,
+        working([server.url], tmp_path / "w") as worker,
+    ):
+        hot = await begun(server.station, tmp_path, LONG)
+        name = worker.depot.name
+        await asyncio.gather(hot.finished, jump())
+        assert hot.state.status == "completed"
+        assert worker.depot.name == name, "it was taken for dead"
+        assert [line for _, line in log.lines(hot.id) if "refused" in line.text] == []
+        stamps = [event.timestamp for event in log.read(hot.id)]
+        assert stamps == sorted(stamps), "recorded times go back"
+
+
+async def test_a_worker_that_dies_while_it_waits_for_work_is_given_none(tmp_path: Path) -> None:
+    async with serving(MemoryLog(), MemoryRegistry(2.0), tmp_path) as server:
+        station = server.station
+        await station.registry.renew("gone", {})
+        asking = asyncio.create_task(station.counter.serve(Message("gone", pools=["default"], room=5, wait=20)))
+        await asyncio.sleep(0.05)
+        station.board.died("gone")
+        await begun(station, tmp_path, CHAIN)
+        reply = await asking
+        assert reply.lost
+        assert reply.assignments == []
+        await station.registry.renew("here", {})
+        found = await station.counter.serve(Message("here", pools=["default"], room=5, wait=1))
+        assert [one.order.step for one in found.assignments] == ["first"]
+
+
+async def test_an_answer_that_is_none_is_asked_for_again() -> None:
+    class Odd(Link):
+        async def _call(self, *_: Any, **__: Any) -> bytes:
+            return b"<html>"
+
+    with pytest.raises(Unreachable, match="something else"):
+        await Odd("http://127.0.0.1:1", None, None).exchange(Message("me"))  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+async def test_of_two_servers_that_go_on_with_the_same_execution_the_log_lets_one_win(
+    tmp_path: Path, database: Database
+) -> None:
+    logs = [PostgresLog(database.url, lease_s=2.0) for _ in range(2)]
+    catalog = Catalog(Kinds())
+    stations = [Station(log, catalog, PgRegistry(database.url, 2.0), lease_s=2.0, beds=None) for log in logs]
+    async with stations[0] as one, stations[1] as two:
+        started = [await begun(one, tmp_path, WAITS) for _ in range(20)]
+        net = started[0].net
+        others = [await two.service.take_over(hot.id, net) for hot in started]  # as if nobody owned it
+        told = await asyncio.gather(
+            *(
+                station.service.record(hot.id, [Signal("go", {"by": number})])
+                for hot in started
+                for number, station in enumerate((one, two))
+            ),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(one, BaseException) for one in told) == len(started), "one of two loses"
+        assert sum(hot.lost for hot in (*started, *others)) == len(started)
+        for hot in started:
+            assert [event.name for event in logs[0].read(hot.id)].count("signal.received") == 1
+
+        def knows(hot: Hot) -> bool:
+            """Whether its owner, which may have lost, has come to know what the other one wrote."""
+            now, summary = one.service.hot.get(hot.id), logs[0].summary(hot.id)
+            return now is not None and summary is not None and now.state.seq == summary.seq
+
+        async with asyncio.timeout(20):
+            while not all(map(knows, started)):
+                await asyncio.sleep(0.1)
+        assert list(verify(logs[0])) == []
+
+
+async def test_an_execution_is_taken_over_once_however_many_want_it_at_the_same_time(
+    tmp_path: Path, database: Database
+) -> None:
+    log = PostgresLog(database.url, lease_s=2.0)
+    async with Station(log, Catalog(Kinds()), PgRegistry(database.url, 2.0), lease_s=2.0) as station:
+        hot = await begun(station, tmp_path, WAITS)
+        station.service.let_go(hot)
+        found = await asyncio.gather(*(station.resume(hot.id) for _ in range(5)))
+        assert len({id(one) for one in found}) == 1
+
+
+async def test_what_a_worker_had_that_was_given_up_long_ago_is_nobodys(database: Database) -> None:
+    log = PostgresLog(database.url)
+    registry = PgRegistry(database.url, 2.0)
+    try:
+        await registry.renew("old", {})
+        await registry.renew("new", {})
+        held = [Held("e", "s-1", None, "f1", "old", 1), Held("e", "s-2", None, "f2", "new", 0)]
+        await registry.keep([*held, Held("e", "s-3", None, "f3", "forgotten", 2)], [])
+        with psycopg.connect(database.url, autocommit=True) as connection:
+            connection.execute(
+                "UPDATE noetl.worker SET given_up = true, until = now() - '9 hours'::interval WHERE worker = 'old'"
+            )
+        found = {one.step_run_id: (one.worker, one.tries) for one in registry.held("e")}
+        assert found == {"s-1": (None, 1), "s-2": ("new", 0), "s-3": (None, 2)}
+    finally:
+        registry.close()
+        await log.close()

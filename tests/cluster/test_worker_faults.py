@@ -1,0 +1,246 @@
+"""Workers and servers that stand still, are told to end, or are killed by what they run."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import aiohttp
+import psycopg
+import pytest
+from arena import LEASE_S, Arena
+from killer import none_left
+from load import HEAD, Load, Run, runs
+from nursery import Nursery
+
+#: an effect, and then some time in which its task is still under way
+SLOW = """
+- step: only
+  tool:
+    kind: python
+    input: {key: "{{ task_key }}", url: "{{ workload.ledger }}/{{ workload.run }}/only", for_s: SECONDS}
+    code: |
+      import time, urllib.request
+      def main(key, url, for_s):
+          request = urllib.request.Request(url, b"", {"Idempotency-Key": key}, method="POST")
+          urllib.request.urlopen(request).read()
+          time.sleep(for_s)
+          return 1
+- {step: end}
+"""
+#: more than an event holds: it goes into a file
+BIG = """
+- step: big
+  tool:
+    kind: python
+    code: "result = ['x' * 1000] * 2000"
+    spec: {policy: {rules: [{when: '{{ output.status == "error" }}', then: {do: retry, attempts: 100, backoff: fixed, delay: 0.2}}]}}
+  next: {arcs: [{step: end}]}
+- {step: end, tool: {kind: noop, output: fits}}
+"""
+#: ends the worker that runs it
+POISON = """
+- step: before
+  tool: {kind: noop}
+  next: {arcs: [{step: bad}]}
+- step: bad
+  tool: {kind: shell, cmd: 'kill -9 $PPID'}
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="noetl-arena-") as name:
+        yield Path(name)
+
+
+async def until(holds: Callable[[], Any], seconds: float = 30.0) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not await asyncio.to_thread(holds):
+        assert time.monotonic() < end, "it does not come to hold"
+        await asyncio.sleep(0.05)
+
+
+async def start_slow(load: Load, numbers: range, seconds: float) -> list[str]:
+    """Start executions whose only task lasts so long."""
+    text = (HEAD % ("slow", "slow") + SLOW).replace("SECONDS", str(seconds))
+    async with aiohttp.ClientSession() as session:
+        for number in numbers:
+            run = Run(number, "slow")
+            load.started[run] = await load.start(session, run, text)
+    return [load.started[Run(number, "slow")] for number in numbers]
+
+
+def keys(load: Load) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for label, key, _ in load.ledger():
+        found.setdefault(label, []).append(key)
+    return found
+
+
+def lines(arena: Arena) -> list[str]:
+    with psycopg.connect(arena.postgres.url(), autocommit=True) as connection:
+        return [bytes(row[0]).decode() for row in connection.execute("SELECT body FROM noetl.line").fetchall()]
+
+
+@pytest.mark.slow
+def test_a_worker_that_stood_still_beyond_its_lease_is_refused_and_its_tools_die(
+    folder: Path, nursery: Nursery
+) -> None:
+    with Arena(folder, nursery, nats=False) as arena:
+        load = Load(arena)
+        frozen = arena.workers[0]
+
+        async def scenario() -> None:
+            await start_slow(load, range(6), LEASE_S)  # it hears their ends when it goes on
+            long = await start_slow(load, range(6, 12), 3 * LEASE_S)
+            await until(lambda: len(load.ledger()) == 12)
+            frozen.send(signal.SIGSTOP)
+            tools = frozen.descendants()
+            assert tools, "it has nothing to do"
+            await asyncio.sleep(2 * LEASE_S)
+            frozen.send(signal.SIGCONT)
+            await until(lambda: none_left(tools), LEASE_S)
+            await until(lambda: load.over(load.started.values()) >= {*long}, 40)
+            await until(lambda: load.over(load.started.values()) == {*load.started.values()}, 20)
+
+        asyncio.run(scenario())
+        assert {state.status for state in load.states().values()} == {"completed"}
+        assert all(len(set(found)) == 1 for found in keys(load).values()), "an effect has a second key"
+        assert any(len(found) > 1 for found in keys(load).values()), "nobody took over"
+        assert any("refused" in line for line in lines(arena)), "what was refused is not recorded"
+
+
+@pytest.mark.slow
+def test_a_server_that_stands_still_costs_no_worker_its_lease(folder: Path, nursery: Nursery) -> None:
+    with Arena(folder, nursery, nats=False) as arena:
+        load = Load(arena)
+        frozen = arena.servers[0]
+
+        async def scenario() -> None:
+            arena_urls, arena.ports = arena.ports, arena.ports[1:]  # all of it is the other server's
+            await start_slow(load, range(8), 4 * LEASE_S)
+            arena.ports = arena_urls
+            await until(lambda: len(load.ledger()) == 8)
+            frozen.send(signal.SIGSTOP)
+            try:
+                await until(lambda: load.over(load.started.values()) == {*load.started.values()}, 30)
+            finally:
+                frozen.send(signal.SIGCONT)
+
+        asyncio.run(scenario())
+        assert all(len(found) == 1 for found in keys(load).values()), "a task was run again"
+
+
+@pytest.mark.slow
+def test_who_is_told_to_end_finishes_what_it_has_and_nothing_is_run_again(folder: Path, nursery: Nursery) -> None:
+    with Arena(folder, nursery, nats=False) as arena:
+        load = Load(arena)
+
+        async def ends() -> None:
+            for member in (arena.workers[0], arena.servers[0], arena.workers[1], arena.servers[1]):
+                await asyncio.sleep(1.0)
+                assert await asyncio.to_thread(member.end) in (0, 130, -signal.SIGTERM), member.said()
+                member.start()
+
+        async def campaign() -> None:
+            await load.run(runs(0, 12))
+            await start_slow(load, range(1000, 1006), 2.0)
+            await asyncio.gather(load.run(runs(12, 80), within=90), ends())
+            await until(lambda: load.over(load.started.values()) == {*load.started.values()})
+
+        asyncio.run(campaign())
+        assert {state.status for state in load.states().values()} == {"completed"}
+        again = {label: found for label, found in keys(load).items() if len(found) > 1}
+        assert not again, f"run again: {again}"
+
+
+@pytest.mark.slow
+def test_what_a_worker_has_no_time_to_finish_goes_back_and_is_done_by_another(folder: Path, nursery: Nursery) -> None:
+    with Arena(folder, nursery, nats=False) as arena:
+        load = Load(arena)
+        hasty = arena.workers[0]
+        hasty.kill()
+        hasty.words[-1] = "0.2"
+        hasty.start()
+        arena.workers[1].kill()
+
+        async def scenario() -> None:
+            await start_slow(load, range(8), 3.0)
+            await until(lambda: len(load.ledger()) == 8)
+            arena.workers[1].start()
+            begun = time.monotonic()
+            await asyncio.to_thread(hasty.end)
+            await until(lambda: len(load.ledger()) == 16, LEASE_S)
+            assert time.monotonic() - begun < LEASE_S, "others had to wait for the end of its lease"
+            await until(lambda: load.over(load.started.values()) == {*load.started.values()})
+
+        asyncio.run(scenario())
+        assert {state.status for state in load.states().values()} == {"completed"}
+        assert all(len(set(found)) == 1 for found in keys(load).values()), "an effect has a second key"
+
+
+@pytest.mark.slow
+def test_a_pipeline_that_kills_its_workers_fails_with_its_reason_and_others_go_on(
+    folder: Path, nursery: Nursery
+) -> None:
+    with Arena(folder, nursery, nats=False) as arena:
+        load = Load(arena)
+
+        async def revive() -> None:
+            while True:
+                for worker in arena.workers:
+                    if not worker.lives:
+                        worker.start()
+                await asyncio.sleep(0.1)
+
+        async def scenario() -> None:
+            reviving = asyncio.create_task(revive())
+            await load.run(runs(0, 12))
+            async with aiohttp.ClientSession() as session:
+                bad = await load.start(session, Run(500, "bad"), HEAD % ("bad", "bad") + POISON)
+            await start_slow(load, range(600, 610), 1.0)
+            await load.run(runs(12, 60), within=90)
+            await until(lambda: load.over([bad, *load.started.values()]) == {bad, *load.started.values()}, 60)
+            load.started[Run(500, "bad")] = bad
+            reviving.cancel()
+
+        asyncio.run(scenario())
+        states = {run: load.states()[name] for run, name in load.started.items()}
+        bad = states.pop(Run(500, "bad"))
+        assert bad.status == "failed"
+        error: Any = bad.error
+        assert "given out" in error["message"], error
+        assert {state.status for state in states.values()} == {"completed"}
+        assert all(len(set(found)) == 1 for found in keys(load).values()), "an effect has a second key"
+
+
+@pytest.mark.slow
+def test_a_worker_whose_disk_is_full_goes_on_when_there_is_room_again(folder: Path, nursery: Nursery) -> None:
+    with Arena(folder, nursery, nats=False, servers=1, workers=1) as arena:
+        load, worker = Load(arena), arena.workers[0]
+
+        async def scenario() -> str:
+            await load.run(runs(0, 4))
+            # No file may grow from now on: what a full disk looks like to one process.
+            before = resource.prlimit(worker.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (0, before[1]))
+            async with aiohttp.ClientSession() as session:
+                big = await load.start(session, Run(700, "big"), HEAD % ("big", "big") + BIG)
+            await load.run(runs(4, 8), within=30)  # those that need no file
+            assert load.over([big]) == set()
+            resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, before)
+            await until(lambda: load.over([big]))
+            load.started[Run(700, "big")] = big
+            return big
+
+        name = asyncio.run(scenario())
+        big = load.states()[name]
+        assert (big.status, big.output) == ("completed", "fits"), big.error
