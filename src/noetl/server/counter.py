@@ -44,7 +44,7 @@ class Counter:
         offers = self._hand_out(worker, message.room)
         if not offers and not worker.has_mail and not message.reports and message.wait > 0 and not self._draining:
             await self._board.wait(worker, min(message.wait, MOST_WAIT_S))
-            offers = self._hand_out(worker, message.room)
+            offers = self._hand_out(worker, min(message.room, worker.room))  # it may be about to end
         if not self._board.knows(worker):
             return Reply(refused, again, lost=True)
         return self._reply(worker, message, offers, refused, again)

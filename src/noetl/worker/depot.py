@@ -258,6 +258,8 @@ class Depot:
         """Take nothing more; give back what has not begun, finish what has, and what takes too long goes back too."""
         self.draining = True
         self._return_queue()
+        with contextlib.suppress(TimeoutError):  # servers that had a question of it waiting would give it more
+            await asyncio.wait_for(asyncio.gather(*map(self.ask, self.links)), _LONGEST_PAUSE_S)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.quiet.wait(), grace_s)
         for holding in list(self.held.values()):
