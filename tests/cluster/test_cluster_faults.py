@@ -15,8 +15,9 @@ import pytest
 from fleet import serving, working
 from servers import Database
 
+from noetl.model.events import Fact
 from noetl.model.requests import Signal
-from noetl.model.wire import Held, Message, Reply
+from noetl.model.wire import Held, Message, Reply, Report
 from noetl.ports import Source
 from noetl.server.catalog import Catalog
 from noetl.server.office import Nature
@@ -143,6 +144,30 @@ async def test_a_worker_that_dies_while_it_waits_for_work_is_given_none(tmp_path
         await station.registry.renew("here", {})
         found = await station.counter.serve(Message("here", pools=["default"], room=5, wait=1))
         assert [one.order.step for one in found.assignments] == ["first"]
+
+
+@pytest.mark.parametrize("name", ["old", "new"])
+async def test_a_late_report_is_refused_and_recorded_whatever_its_worker_calls_itself(
+    tmp_path: Path, name: str
+) -> None:
+    log = MemoryLog()
+    async with serving(log, MemoryRegistry(0.2), tmp_path) as server:
+        station = server.station
+        await station.registry.renew("old", {})
+        hot = await begun(station, tmp_path, CHAIN)
+        given = (await station.counter.serve(Message("old", pools=["default"], room=5, wait=1))).assignments[0]
+        await asyncio.sleep(0.3)
+        for worker in await station.registry.give_up():
+            station.board.died(worker)
+        if name == "new":
+            await station.registry.renew("new", {})
+        fact = Fact("step.started", given.order.step_run_id, {}, "in_progress")
+        late = Report(hot.id, given.order.step_run_id, given.order.iteration, given.fence, [fact])
+        seq = hot.state.seq
+        reply = await station.counter.serve(Message(name, [late], pools=["default"]))
+        assert reply.lost or reply.refused == [0]
+        assert hot.state.seq == seq
+        assert any("refused: step.started" in line.text for _, line in log.lines(hot.id))
 
 
 async def test_an_answer_that_is_none_is_asked_for_again() -> None:

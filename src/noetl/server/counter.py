@@ -12,7 +12,8 @@ from noetl.cluster_ports import WorkerRegistry
 from noetl.errors import NoetlError
 from noetl.model.wire import Brief, Holding, Key, Message, Reply, Report, lighten
 from noetl.ports import Line
-from noetl.server.board import Board, Offer, Worker
+from noetl.server.board import Board
+from noetl.server.offers import Offer, Worker
 from noetl.server.office import Office
 from noetl.server.service import Hot
 

@@ -18,9 +18,9 @@ from noetl.errors import NoetlError
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline, StopPipelines
-from noetl.model.state import Execution
-from noetl.model.wire import Answer, Assignment, Brief, Held, Key, Message, Question, Reply, Report, Written, complete
+from noetl.model.wire import Answer, Brief, Held, Key, Message, Question, Reply, Report, Written, complete
 from noetl.ports import Line, Source
+from noetl.worker.holding import Holding, Remote, Sources
 from noetl.worker.link import Link, Outbox, Refused
 
 if TYPE_CHECKING:
@@ -35,35 +35,6 @@ _AHEAD_S, _AHEAD = 0.05, 200
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 #: pipelines that are begun in one turn of the event loop
 _AT_ONCE = 32
-
-
-class Remote:
-    """An execution of which this worker runs pipelines: as much of its state as they need."""
-
-    def __init__(self, execution_id: str, net: Net, brief: Brief) -> None:
-        self.id, self.net, self.brief = execution_id, net, brief
-        self.state = Execution(execution_id, playbook=brief.playbook, file=brief.file, workload=brief.workload,
-                               restrict=brief.restrict, synthesized=brief.synthesized)  # fmt: skip
-
-
-class Holding:
-    """A pipeline that this worker has."""
-
-    def __init__(self, link: Link, assignment: Assignment, brief: Brief | None, shared: dict[str, Any]) -> None:
-        #: None: its execution is known here
-        self.link, self.assignment, self.brief = link, assignment, brief
-        #: what others have in their scopes as well
-        self.shared = shared
-        self.begun: float | None = None
-        #: the server has been told, or knows, that nothing follows
-        self.said_last = False
-        #: what was given out of the same pipeline before this was put away
-        self.following: Holding | None = None
-
-    @property
-    def fence(self) -> str:
-        """What it is held by."""
-        return self.assignment.fence
 
 
 class Depot:
@@ -91,7 +62,7 @@ class Depot:
         #: what may have killed other workers, and has this one for itself
         self._alone: Holding | None = None
         self.remotes: dict[str, Remote] = {}
-        self._sources: dict[str, asyncio.Future[Source]] = {}
+        self._sources = Sources()
         self.draining = False
         #: how long pipelines take here, in seconds
         self._usual = 1.0
@@ -171,7 +142,7 @@ class Depot:
     async def _answer(self, link: Link, question: Question) -> None:
         """Say whether the credentials of an execution are there."""
         try:
-            source = await self._source(link, question.brief.playbook)
+            source = await self._sources.fetched(link, question.brief.playbook)
             net = self._net_of(source, ())
             problem = await self.check(question.execution_id, net, source, question.brief.workload)
         except Exception:  # noqa: BLE001  what it is comes up again in the task that needs the credential
@@ -252,7 +223,7 @@ class Depot:
     async def _prepare(self, holding: Holding, brief: Brief) -> None:
         key = holding.assignment.key
         try:
-            source = await self._source(holding.link, brief.playbook)
+            source = await self._sources.fetched(holding.link, brief.playbook)
             net = self._net_of(source, brief.synthesized)
         except Exception as error:  # noqa: BLE001  whatever it is, the server must hear of it
             self.broken(key, error)
@@ -264,12 +235,6 @@ class Depot:
     def _run(self, holding: Holding, remote: Remote) -> None:
         remote.state.paused_by = []
         self.shop.run(remote, complete(holding.assignment.order, holding.shared, remote.brief.workload))
-
-    async def _source(self, link: Link, wanted: str) -> Source:
-        found = self._sources.get(wanted)
-        if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
-            found = self._sources[wanted] = asyncio.ensure_future(link.source(wanted))
-        return await asyncio.shield(found)
 
     def _end(self, execution_id: str) -> None:
         remote = self.remotes.pop(execution_id, None)
@@ -303,6 +268,8 @@ class Depot:
         """Take nothing more; give back what has not begun, finish what has, and what takes too long goes back too."""
         self.draining = True
         self._return_queue()
+        with contextlib.suppress(TimeoutError):  # servers that had a question of it waiting would give it more
+            await asyncio.wait_for(asyncio.gather(*map(self.ask, self.links)), _LONGEST_PAUSE_S)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.quiet.wait(), grace_s)
         for holding in list(self.held.values()):
