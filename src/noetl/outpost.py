@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from noetl.config import Settings
 from noetl.errors import NoetlError
 from noetl.model.net import Net
-from noetl.model.output import Failure
-from noetl.model.wire import Holding, Reply
+from noetl.model.wire import Answer, Holding, Question, Reply
 from noetl.pipeline.frame import Moment
 from noetl.ports import Call, Line, Source
 from noetl.results.opening import open_payloads
@@ -67,7 +66,7 @@ class Outpost:
         )  # fmt: skip
         self.shop.office = self.depot
         self.depot.on_lost = self._doubt
-        self.depot.check = self._check
+        self.depot.answer = self._answer
         self._bus, self._polls = bus, polls
         self._pulse: Pulse | None = None
         self._tasks: list[asyncio.Task[Any]] = []
@@ -175,11 +174,16 @@ class Outpost:
             self._bus.listen(self.depot.name, self._told)
         self._doubt()
 
-    async def _check(self, execution_id: str, net: Net, source: Source, workload: dict[str, Any]) -> Failure | None:
-        """Why an execution cannot begin: a credential that it needs is not there."""
-        problem = await self._keychains.check(execution_id, net, source, workload)
-        self._keychains.forget(execution_id)
-        return problem
+    async def _answer(self, link: Link, question: Question) -> None:
+        """Say whether the credentials of an execution are there."""
+        name, brief = question.execution_id, question.brief
+        try:
+            source = await self.depot.sources.fetched(link, brief.playbook)
+            problem = await self._keychains.check(name, self._net(source, ()), source, brief.workload)
+        except Exception:  # noqa: BLE001  what it is comes up again in the task that needs the credential
+            problem = None
+        self._keychains.forget(name)
+        self.depot.outboxes[link].answer(Answer(question.number, problem))
 
     # --- what the workshop needs -------------------------------------------------------------------------------------
 

@@ -62,15 +62,15 @@ class Depot:
         #: what may have killed other workers, and has this one for itself
         self._alone: Holding | None = None
         self.remotes: dict[str, Remote] = {}
-        self._sources = Sources()
+        self.sources = Sources()
         self.draining = False
         #: how long pipelines take here, in seconds
         self._usual = 1.0
         self._tasks: set[asyncio.Future[Any]] = set()
         self.quiet = asyncio.Event()
         self.quiet.set()
-        #: says which credential of an execution is not there
-        self.check: Callable[[str, Net, Source, dict[str, Any]], Awaitable[dict[str, Any] | None]]
+        #: answers a question of a server
+        self.answer: Callable[[Link, Question], Awaitable[None]]
         #: called when a server says that this worker is taken for dead
         self.on_lost: Callable[[], None] = lambda: None
 
@@ -133,21 +133,11 @@ class Depot:
         for execution_id in reply.ended:
             self._end(execution_id)
         for question in reply.questions:
-            self._later(self._answer(link, question))
+            self._later(self.answer(link, question))
         if reply.lost:
             self.on_lost()
         self._pump()
         return reply.lost
-
-    async def _answer(self, link: Link, question: Question) -> None:
-        """Say whether the credentials of an execution are there."""
-        try:
-            source = await self._sources.fetched(link, question.brief.playbook)
-            net = self._net_of(source, ())
-            problem = await self.check(question.execution_id, net, source, question.brief.workload)
-        except Exception:  # noqa: BLE001  what it is comes up again in the task that needs the credential
-            problem = None
-        self.outboxes[link].answer(Answer(question.number, problem))
 
     def _take(self, holding: Holding) -> None:
         self.quiet.clear()
@@ -223,7 +213,7 @@ class Depot:
     async def _prepare(self, holding: Holding, brief: Brief) -> None:
         key = holding.assignment.key
         try:
-            source = await self._sources.fetched(holding.link, brief.playbook)
+            source = await self.sources.fetched(holding.link, brief.playbook)
             net = self._net_of(source, brief.synthesized)
         except Exception as error:  # noqa: BLE001  whatever it is, the server must hear of it
             self.broken(key, error)
