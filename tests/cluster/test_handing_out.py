@@ -87,6 +87,21 @@ async def test_what_a_worker_says_that_was_given_up_is_refused_and_recorded(tmp_
     assert hot.state.status == "completed"
 
 
+async def test_what_is_given_anew_to_the_worker_that_has_it_is_run_when_that_was_refused(tmp_path: Path) -> None:
+    async with (
+        serving(MemoryLog(), MemoryRegistry(30.0), tmp_path) as server,
+        working([server.url], tmp_path / "w") as outpost,
+    ):
+        hot = await start(server, tmp_path, marking(tmp_path, 0.4))
+        await until(lambda: marks(tmp_path) == ["begun"])
+        (offer,) = server.station.board.held()
+        server.station.board.again(offer, "the test says so")
+        await until(lambda: any(one.following is not None for one in outpost.depot.held.values()))
+        await hot.finished
+        assert offer.ways == 0  # it was not taken for lost on its way
+    assert marks(tmp_path) == ["begun", "ended"] * 2
+
+
 async def test_a_worker_that_was_given_up_must_begin_anew(tmp_path: Path) -> None:
     registry = MemoryRegistry(30.0)
     async with serving(MemoryLog(), registry, tmp_path) as server:

@@ -233,18 +233,18 @@ class Depot:
 
     # --- letting go --------------------------------------------------------------------------------------------------
 
-    def drop(self, key: Key) -> None:
-        """Let go of a pipeline that is no longer this worker's."""
+    def drop(self, key: Key, *, refused: bool = False) -> None:
+        """Let go of a pipeline that is no longer this worker's. One that was refused may have been given to it anew."""
         holding = self.held.get(key)
         if holding is None:
             return
-        holding.said_last, holding.following = True, None
-        if holding.begun is None:
-            self._forget(holding)
-        elif key in self.shop.tasks.get(key[0], ()):
-            self.shop.stop(key[0], StopPipelines(key[1], key[2]))
+        holding.said_last = True
+        if not refused:
+            holding.following = None
+        if holding.begun is not None and key in self.shop.tasks.get(key[0], ()):
+            self.shop.stop(key[0], StopPipelines(key[1], key[2]))  # it is put away when its tools have ended
         else:
-            self._forget(holding)
+            self._put_away(holding)
 
     def lose(self, name: str) -> None:
         """Everything is others' by now: end it, and begin anew under another name."""
@@ -306,7 +306,7 @@ class Depot:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
         if fate == "refused":
-            self.drop(holding.assignment.key)
+            self.drop(holding.assignment.key, refused=True)
             await asyncio.sleep(0)  # the stop arrives here
             raise asyncio.CancelledError
         holding.said_last = holding.said_last or last
