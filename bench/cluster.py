@@ -144,11 +144,12 @@ async def _latencies(url: str) -> list[float]:
     came: dict[str, float] = {}
 
     async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while line := await reader.readline():
-            came.setdefault(line.split()[1].decode(), time.perf_counter())
-            while (await reader.readline()).strip():
-                pass
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: application/json\r\n\r\n{}")
+        line = await reader.readline()
+        came.setdefault(line.split()[1].decode(), time.perf_counter())
+        while (await reader.readline()).strip():
+            pass
+        head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\nContent-Type: application/json\r\n\r\n"
+        writer.write(head + b"{}")
         writer.close()
 
     server = await asyncio.start_server(hear, "127.0.0.1", 0)

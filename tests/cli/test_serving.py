@@ -1,24 +1,52 @@
-"""Sockets of servers."""
+"""Answers go out at once, and whole."""
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import socket
 
-import pytest
-
-from noetl.cli.serving import bound
-from noetl.errors import UsageError
+from noetl.cli.serving import Gathered, bound
 
 
-def test_answers_go_out_at_once() -> None:
-    """asyncio switches Nagle's algorithm off only for sockets that say that they are TCP."""
-    with contextlib.closing(bound("127.0.0.1", 0)) as listening:
+def test_a_socket_is_known_to_be_tcp() -> None:
+    """Else asyncio does not send answers at once, and each waits 40 ms for an acknowledgement."""
+    with bound("127.0.0.1", 0) as listening:
         assert listening.proto == socket.IPPROTO_TCP
 
 
-def test_a_port_that_is_taken_is_named_with_the_way_out() -> None:
-    with contextlib.closing(bound("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-        with pytest.raises(UsageError, match="--port names another one"):
-            bound("127.0.0.1", port)
+class _Transport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.sent.append(bytes(data))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_what_is_written_in_one_turn_is_sent_together() -> None:
+    async def written() -> list[bytes]:
+        gathered = Gathered(transport)
+        gathered.write(b"head ")
+        gathered.write(b"body")
+        before = list(transport.sent)
+        await asyncio.sleep(0)
+        return before
+
+    transport = _Transport()
+    assert asyncio.run(written()) == []
+    assert transport.sent == [b"head body"]
+
+
+def test_what_was_written_is_sent_before_the_end() -> None:
+    async def closed() -> None:
+        gathered = Gathered(transport)
+        gathered.write(b"last words")
+        gathered.close()
+
+    transport = _Transport()
+    asyncio.run(closed())
+    assert (transport.sent, transport.closed) == ([b"last words"], True)
