@@ -7,7 +7,7 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     import aiohttp
 
     from noetl.cluster_ports import Bus
+
+
+#: seconds between two questions while NATS is away
+_DEAF_S = 2.0
 
 
 class Outpost:
@@ -68,6 +72,9 @@ class Outpost:
         self.depot.on_lost = self._doubt
         self.depot.answer = self._answer
         self._bus, self._polls = bus, polls
+        #: hears what the person who started it should know
+        self.say: Callable[[str], None] = lambda _said: None
+        self._deaf = self._lonely = False
         self._pulse: Pulse | None = None
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -81,6 +88,7 @@ class Outpost:
         self._pulse = Pulse(
             self._urls, self._token, self._settings.worker_lease_s, self._holding, self._felt, self._missed
         )
+        self._pulse.alone = self._heard_by
         self._pulse.start()
         for link, outbox in self.depot.outboxes.items():
             self._tasks.append(asyncio.create_task(outbox.run()))
@@ -132,12 +140,33 @@ class Outpost:
             if not self.depot.room:
                 await asyncio.sleep(0.005)
                 continue
+            if bus.trouble:
+                await self._without(bus, list(links.values()))
+                continue
             with contextlib.suppress(NoetlError):
                 hints = await bus.next(self.depot.pools, min(16, self.depot.room), 5.0)
                 for url in {hint.body.decode("utf-8", "replace") for hint in hints}:
                     await asyncio.gather(*(self.depot.ask(link) for link in self._meant(links, url)))
                 for hint in hints:
                     await hint.ack()
+
+    async def _without(self, bus: Bus, links: list[Link]) -> None:
+        """Ask by oneself while nobody can say that there is work, and say so once."""
+        if bus.trouble and not self._deaf:
+            self.say(f"NATS does not answer, so servers are asked every {_DEAF_S:g} s: {bus.trouble}")
+        self._deaf = True
+        await asyncio.gather(*(self.depot.ask(link) for link in links))
+        await asyncio.sleep(_DEAF_S)
+        if not bus.trouble:
+            self._deaf = False
+            self.say("NATS answers again")
+
+    def _heard_by(self, nobody: bool) -> None:  # noqa: FBT001  a thread calls it
+        """Say once that no server answers, and that one does again."""
+        if nobody != self._lonely:
+            self._lonely = nobody
+            asked = ", ".join(self._urls)
+            self.say(f"no server answers at {asked}; trying on" if nobody else f"a server answers at {asked}")
 
     def _meant(self, links: dict[str, Link], url: str) -> list[Link]:
         """The server that a hint names; a worker may know it under another name, then all are asked."""
@@ -180,6 +209,8 @@ class Outpost:
         try:
             source = await self.depot.sources.fetched(link, brief.playbook)
             problem = await self._keychains.check(name, self._net(source, ()), source, brief.workload)
+            if problem is not None:
+                problem["message"] += f" (at worker {self.depot.name})"
         except Exception:  # noqa: BLE001  what it is comes up again in the task that needs the credential
             problem = None
         self._keychains.forget(name)

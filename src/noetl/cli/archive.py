@@ -26,7 +26,7 @@ _AGE = re.compile(r"(\d+)([smhdw])")
 @click.argument("ids", nargs=-1, metavar="[ID|FILE]...")
 @click.option("--older", metavar="AGE", help="All that ended longer ago, such as 30d, 12h or 0s.")
 @click.option("--to", "folder", type=click.Path(path_type=Path), help="The folder for the files.")
-@click.option("--restore", is_flag=True, help="Bring executions back from files.")
+@click.option("--restore", is_flag=True, help="Bring executions back from files, or from all of a folder.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would be moved.")
 @json_option
 def command(
@@ -73,14 +73,15 @@ async def _move(log: EventLog, chosen: list[Summary], folder: Path, *, dry_run: 
 
 async def _restore(paths: list[Path]) -> None:
     from noetl.config import settings
-    from noetl.server.archive import bring_back
+    from noetl.server.archive import SUFFIX, bring_back
     from noetl.wiring import open_log
 
     if not paths:
         raise UsageError("name the files to bring back")
+    files = [one for path in paths for one in (sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path])]
     log = open_log(settings())
     try:
-        for path in paths:
+        for path in files:
             found = await bring_back(log, path)
             out(f"{found.execution_id}  {found.status}  {found.path}\n")
     finally:

@@ -64,7 +64,9 @@ def list_(*, as_data: bool) -> None:
         out(as_json(told))
         return
     if not found:
-        note("there are none: a server answers its own machine alone")
+        note(
+            "there are none: a server answers its own machine alone; one that has asked for tokens does so until it is started anew"
+        )
         return
     rows = [("NAME", "ROLE", "TOKEN", "MADE", "HOLDS")]
     rows += [(one.name, one.role, f"…{one.hint}", local_time(one.created_at), _holds(one.expires)) for one in found]

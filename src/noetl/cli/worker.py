@@ -107,6 +107,7 @@ async def _work(found: Settings, urls: tuple[str, ...], pools: tuple[str, ...], 
     if not found.polls and bus is None:
         raise UsageError("NOETL_POLL is off and NOETL_BUS names no NATS: this worker would never hear of any work")
     async with Outpost(found, urls, token=token, pools=pools, slots=slots, bus=bus, polls=found.polls) as outpost:
+        outpost.say = note
         note(f"worker {outpost.depot.name} of {', '.join(pools)}: {slots} slots, servers {', '.join(urls)}")
         working = asyncio.ensure_future(outpost.run())
         await _until_told(outpost, working, grace)

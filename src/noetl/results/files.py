@@ -52,7 +52,9 @@ class Folder:
         """The file itself."""
         path = self.folder / str(place)
         if not path.is_file():
-            raise ResultGone(f"the payload {place} is no longer there: its time had run out, or it was removed")
+            raise ResultGone(
+                f"the payload {place} is no longer there: its time had run out, it was removed, or NOETL_RESULTS is another where it was stored"
+            )
         return path
 
     def listed(self) -> Iterator[Lying]:

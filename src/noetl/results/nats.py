@@ -140,7 +140,7 @@ class NatsObjects:
         return None
 
     def _gone(self, place: Place) -> ResultGone:
-        said = f"the payload {self.shown(place)} is no longer there: its time had run out, or it was removed"
+        said = f"the payload {self.shown(place)} is no longer there: its time had run out, it was removed, or NOETL_RESULTS is another where it was stored"
         return ResultGone(said)
 
     async def _found(self, js: Any, place: Place) -> _Object | None:

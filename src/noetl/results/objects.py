@@ -70,7 +70,7 @@ class Objects:
             with _told():
                 return self._cache.get(self._cached(place), lambda path: self.bucket.get(key, path))
         except NoObject:
-            said = f"the payload {self.shown(place)} is no longer there: its time had run out, or it was removed"
+            said = f"the payload {self.shown(place)} is no longer there: its time had run out, it was removed, or NOETL_RESULTS is another where it was stored"
             raise ResultGone(said) from None
 
     def _cached(self, place: Place) -> str:

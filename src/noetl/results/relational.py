@@ -97,7 +97,7 @@ class Table:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             found = connection.execute(_BYTES, [str(place)]).fetchone()
             if found is None:
-                said = f"the payload {self.shown(place)} is no longer there: its time had run out, or it was removed"
+                said = f"the payload {self.shown(place)} is no longer there: its time had run out, it was removed, or NOETL_RESULTS is another where it was stored"
                 raise ResultGone(said)
             for number in range(-(-found[0] // _PART)):
                 file.write(connection.execute(_READ_PART, [str(place), number], binary=True).fetchone()[0])

@@ -282,7 +282,9 @@ class PayloadStore:
         """Where a payload lies, and of what kind it is; its bytes are those that were stored."""
         shelf, place = self._place(reference)
         if place.is_over(self.clock()):
-            raise ResultGone(f"the payload {place} is no longer there: its time had run out, or it was removed")
+            raise ResultGone(
+                f"the payload {place} is no longer there: its time had run out, it was removed, or NOETL_RESULTS is another where it was stored"
+            )
         path = shelf.local(place)
         meta = reference.get("meta")
         sha256 = str((meta if isinstance(meta, Mapping) else {}).get("sha256") or place.hash)

@@ -40,6 +40,10 @@ class Pulse:
         #: when somebody last heard of this worker
         self._last = monotonic()
         self._gate = Lock()
+        #: which servers answer
+        self._answers = dict.fromkeys(self._urls, True)
+        #: called with whether none does
+        self.alone: Callable[[bool], None] = lambda _alone: None
         # A thread for each: one that stands still must not keep the others from hearing that this worker lives.
         self._threads = [
             Thread(target=self._run, args=(url, now), name="noetl-pulse", daemon=True)
@@ -68,7 +72,10 @@ class Pulse:
 
     def _run(self, url: str, now: Event) -> None:
         while not self._over.is_set():
-            if self._say(url):
+            heard = self._say(url)
+            self._answers[url] = heard
+            self._loop.call_soon_threadsafe(self.alone, not any(self._answers.values()))
+            if heard:
                 self._last = monotonic()
                 self._loop.call_soon_threadsafe(self.first.set)
             elif self._is_missed():
