@@ -27,7 +27,7 @@ from engine import HEAD, PEERS, Table, chain, fan  # noqa: E402
 from fleet import Client, Fleet, Services  # noqa: E402
 
 ROUNDS = 3
-#: so much is done in a round; of DBOS less, whose rate does not depend on it
+#: so much is done in a round; of DBOS less, to save time: whether its rate depends on it was not looked at
 COUNTS = {"chain": 600, "loop": 10_000, "many": 1_000}
 PEER_COUNTS = {"chain": 600, "queue": 300, "many": 150}
 TITLES = {
