@@ -242,3 +242,19 @@ async def test_what_a_worker_had_that_was_given_up_long_ago_is_nobodys(database:
     finally:
         registry.close()
         await log.close()
+
+
+@pytest.mark.slow
+async def test_a_worker_that_died_once_is_not_counted_at_each_take_over(tmp_path: Path, database: Database) -> None:
+    log = PostgresLog(database.url, lease_s=2.0)
+    registry = PgRegistry(database.url, 2.0)
+    async with Station(log, Catalog(Kinds()), registry, lease_s=2.0) as station:
+        hot = await begun(station, tmp_path, CHAIN)
+        await registry.keep([Held(hot.id, "first-1", None, "f", "dead", 1)], [])
+        for _ in range(8):
+            station.service.let_go(station.service.hot[hot.id])
+            hot = await station.resume(hot.id)
+        await registry.renew("here", {})
+        found = await station.counter.serve(Message("here", pools=["default"], room=5, wait=1))
+        assert [one.order.step for one in found.assignments] == ["first"]
+        assert hot.state.status == "running"

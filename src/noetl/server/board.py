@@ -93,12 +93,11 @@ class Board:
             return
         offer = mine[key] = Offer(hot, key, order)
         offer.tries = held.tries if held is not None else 0
-        if held is None:
-            self._offer(offer)
-        elif held.worker is not None:
+        if held is not None and held.worker is not None:
             self._assign(offer, self._worker(held.worker), held.fence)
         else:
-            self.again(offer, "its worker died before this server came to know of it")
+            # Of a worker that died meanwhile nothing is counted: it is found here at each take-over until others have it.
+            self._offer(offer)
 
     def stop(self, execution_id: str, order: StopPipelines) -> None:
         """End pipelines, wherever they are."""
