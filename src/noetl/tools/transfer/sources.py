@@ -24,9 +24,7 @@ from noetl.tools.transfer.sampling import SAMPLE, columns_of
 from noetl.tools.transfer.splitting import Piece, Unclosed, pieces
 
 #: what is read at once has so many bytes, or is one chunk; DuckDB is quickest with as many rows as it keeps in a group
-_FILL = 8 << 20
-#: what DuckDB gives to one thread: several can read a chunk, and a row of the longest kind fits
-_BUFFER = 4 << 20
+_FILL = 4 << 20
 #: DuckDB's word for a part of a dialect that was not seen
 _NONE = "(empty)"
 #: how dates are written that everybody reads the same way
@@ -171,7 +169,7 @@ class Text(Source):
             quote = quote or ("" if self._begins_with(b'"') else '"')
             self._quote, self._delimiter = quote.encode() or None, delimiter.encode()
             options = [
-                f"auto_detect = false, header = false, null_padding = false, buffer_size = {_BUFFER}",
+                "auto_detect = false, header = false, null_padding = false",
                 f"delim = {literal(delimiter)}, quote = {literal(quote)}, escape = {literal(quote)}",
             ]
             options += [f"dateformat = {literal(dates)}"] if dates else []
