@@ -119,6 +119,8 @@ async def test_a_step_runs_in_its_pool_alone(tmp_path: Path) -> None:
         hot = await start(server, tmp_path, workflow)
         await asyncio.sleep(0.5)
         assert not hot.finished.done()
+        (said,) = server.station.waits(hot.id)
+        assert said.startswith("1 pipeline waits for a worker of pool `gpu`: none is there")
         async with working([server.url], tmp_path / "b", pools=["gpu"]):
             await hot.finished
     assert hot.state.status == "completed"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from noetl.cli.executions import catalog, net_of
+from noetl.cli.printing import note
 from noetl.engine.fold import apply
 from noetl.engine.outlook import Outlook
 from noetl.errors import NoetlError
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from noetl.remote.client import Client
 
 #: seconds that the server is asked to wait for something new
-_WAIT = 10
+_WAIT = 5
 #: seconds in which a server that has gone may come back
 _PATIENCE = 60.0
 _AGAIN = 0.5
@@ -45,6 +47,8 @@ class Elsewhere:
         self._below: dict[str, Hot | None] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._turn = asyncio.Lock()
+        #: what was said of executions that do not come on
+        self._said: set[str] = set()
 
     @property
     def log(self) -> EventLog:
@@ -113,9 +117,20 @@ class Elsewhere:
                 await self._look_below()
                 self._told(hot, page.events)
                 over = page.over
+                if not page.events and not over:
+                    await self._say_why(hot)
             hot.finished.set_result(None)
         except Exception as error:  # noqa: BLE001  whatever it is, nobody may wait for ever
             hot.finished.set_exception(error)
+
+    async def _say_why(self, hot: Hot) -> None:
+        """Nothing has happened for a while: say what is waited for, if that is nothing of the execution's own."""
+        with contextlib.suppress(NoetlError):
+            answer = await asyncio.to_thread(self._remote.client.get, f"/api/executions/{hot.id}/waits")
+            for said in msgspec.json.decode(answer.body)["waits"]:
+                if said not in self._said:
+                    self._said.add(said)
+                    note(said)
 
     async def _page(self, hot: Hot) -> Page:
         """The next events; a server that is started anew is waited for."""

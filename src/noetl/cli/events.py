@@ -78,7 +78,7 @@ def detail(event: Event) -> str:
     from noetl.lang.report import visible
 
     said = _said(event.name, event.payload)
-    return visible(said if isinstance(said, str) else glimpse(said, 120)) if said else ""
+    return visible(said if isinstance(said, str) else glimpse(said, 120)) if said not in ("", None, [], {}) else ""
 
 
 def _said(name: str, payload: dict[str, Any]) -> Any:

@@ -276,6 +276,21 @@ class Board:
         state = hot.state
         return Brief(state.playbook, file, state.workload, state.restrict, state.synthesized)
 
+    def waits(self, execution_id: str) -> list[str]:
+        """What an execution waits for here, in words: workers that are not there, or have their hands full."""
+        found: Counter[str] = Counter()
+        for offer in self._offers.get(execution_id, {}).values():
+            if offer.worker is None:
+                found[offer.pool] += 1
+        told = []
+        for pool, many in sorted(found.items()):
+            there = any(pool in worker.pools for worker in self.workers.values())
+            why = "all that are there are busy" if there else f"none is there; `noetl worker --pool {pool}` starts one"
+            told.append(
+                f"{many} pipeline{'s' if many > 1 else ''} wait{'' if many > 1 else 's'} for a worker of pool `{pool}`: {why}"
+            )
+        return told
+
     # --- questions ---------------------------------------------------------------------------------------------------
 
     async def ask(self, execution_id: str, brief: Brief, seconds: float) -> dict[str, Any] | None:

@@ -131,6 +131,10 @@ class Office:
         """Those who carry out what is decided here, and are no part of this process."""
         return []
 
+    def waits(self, execution_id: str) -> list[str]:  # noqa: ARG002
+        """What an execution waits for that is no part of it, in words."""
+        return []
+
     def dead_letters(self) -> list[dict[str, Any]]:
         """Pipelines that nobody brought to an end; where there are no workers apart, there are none."""
         return []

@@ -110,6 +110,10 @@ class Station(Office):
         """Those who live."""
         return self.registry.workers()
 
+    def waits(self, execution_id: str) -> list[str]:
+        """What an execution waits for that is no part of it."""
+        return self.board.waits(execution_id)
+
     def dead_letters(self) -> list[dict[str, Any]]:
         """Pipelines that nobody brought to an end, the latest first."""
         return self.registry.buried()

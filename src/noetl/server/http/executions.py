@@ -92,6 +92,12 @@ async def shown(desk: Desk, request: Request) -> Response:
     return json(told)
 
 
+async def waits(desk: Desk, request: Request) -> Response:
+    """GET /api/executions/{id}/waits."""
+    summary = await desk.summary(request.path_params["id"])
+    return json({"waits": desk.office.waits(summary.execution_id)})
+
+
 async def _most(desk: Desk, summary: Summary) -> int:
     """How much of an output the playbook wants to see in full."""
     source = await desk.read(desk.log.source, summary.playbook)
@@ -170,6 +176,14 @@ async def _signal(request: Request) -> Posted:
 
 _ONE = "/api/executions/{id}"
 ROUTES = [
+    Route(
+        "GET",
+        "/api/executions/{id}/waits",
+        "read",
+        waits,
+        "What an execution waits for that is no part of it, such as workers; as far as this server knows.",
+        gives=dict[str, list[str]],
+    ),
     Route(
         "GET",
         "/api/executions",
