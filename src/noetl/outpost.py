@@ -174,7 +174,7 @@ class Outpost:
 
     def _told(self, body: bytes) -> None:
         for link in self._meant({link.url: link for link in self.depot.links}, body.decode("utf-8", "replace")):
-            self._tasks.append(asyncio.ensure_future(self.depot.ask(link)))
+            self.depot.later(self.depot.ask(link))
 
     # --- pulse -------------------------------------------------------------------------------------------------------
 

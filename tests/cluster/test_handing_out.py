@@ -220,3 +220,69 @@ async def test_workers_say_whether_credentials_are_there(tmp_path: Path) -> None
     assert hot.state.error is not None
     assert hot.state.error["kind"] == "credential"
     assert "workflow.started" not in [event.name for event in log.read(hot.id)]
+
+
+async def test_a_step_in_another_pool_is_announced_when_the_one_before_it_ends(tmp_path: Path) -> None:
+    workflow = (
+        "workflow:\n- {step: a, tool: {kind: noop}, next: {arcs: [{step: b}]}}\n"
+        "- {step: b, spec: {pool: gpu}, tool: {kind: noop}}\n"
+    )
+    async with (
+        serving(MemoryLog(), MemoryRegistry(30.0), tmp_path) as server,
+        working([server.url], tmp_path / "a"),
+        working([server.url], tmp_path / "b", pools=["gpu"]),
+    ):
+        await until(lambda: len(server.station.board.workers) == 2)
+        hot = await start(server, tmp_path, workflow)
+        async with asyncio.timeout(10):  # whoever is not called asks again after twenty
+            await hot.finished
+    assert hot.state.status == "completed"
+
+
+async def test_a_priority_that_is_none_is_not_heeded(tmp_path: Path) -> None:
+    workflow = "workflow:\n- {step: a, spec: {priority: '{{ \"high\" }}'}, tool: {kind: noop}}\n"
+    async with serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server, working([server.url], tmp_path / "a"):
+        hot = await start(server, tmp_path, workflow)
+        await hot.finished
+    assert hot.state.status == "completed"
+
+
+async def test_slots_are_counted_right_after_a_report_had_to_be_told_again(tmp_path: Path) -> None:
+    from noetl.worker.link import Link, Unreachable
+
+    failing = [True]
+    exchange = Link.exchange
+
+    async def once(self: Link, message: Message) -> Any:
+        if message.reports and failing:
+            failing.clear()
+            raise Unreachable("the test says so")
+        return await exchange(self, message)
+
+    workflow = "workflow:\n- {step: a, tool: {kind: noop}}\n"
+    async with serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Link, "exchange", once)
+            async with working([server.url], tmp_path / "a") as outpost:
+                hot = await start(server, tmp_path, workflow)
+                await hot.finished
+                await until(lambda: not outpost.depot.held)
+                assert outpost.depot._running == 0
+    assert not failing
+
+
+async def test_a_request_for_an_execution_that_was_lost_is_heard_when_it_is_back(tmp_path: Path) -> None:
+    from noetl.errors import NoetlError
+    from noetl.model.requests import Signal, encode_request
+
+    workflow = "workflow:\n- {step: ask, tool: {kind: wait, signal: ok}}\n"
+    log = MemoryLog()
+    async with (
+        serving(log, MemoryRegistry(5.0), tmp_path, lease_s=0.6) as server,
+        working([server.url], tmp_path / "a"),
+    ):
+        hot = await start(server, tmp_path, workflow)
+        await until(lambda: hot.state.listeners.get("ok"))
+        server.station.service.give_up(hot.id, NoetlError("the store was away"))
+        log.post(hot.id, encode_request(Signal("ok")))
+        await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]

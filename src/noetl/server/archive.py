@@ -61,6 +61,11 @@ def write(log: EventLog, summary: Summary, folder: Path) -> Path:
         raw.flush()
         os.fsync(raw.fileno())
     draft.rename(path)
+    entry = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(entry)  # the name, too, is to be there after a power cut, before the store forgets
+    finally:
+        os.close(entry)
     return path
 
 

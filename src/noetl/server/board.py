@@ -58,6 +58,8 @@ class Board:
         self._knowing: dict[str, set[str]] = {}
         #: what was held when this server took an execution over
         self._inherited: dict[Key, Held] = {}
+        #: pools of what was offered while whoever caused it was still here
+        self._unannounced: set[str] = set()
         self._questions: dict[int, Question] = {}
         self._asked: dict[int, asyncio.Future[dict[str, Any] | None]] = {}
         #: called with what workers were told of and is no work
@@ -67,9 +69,12 @@ class Board:
 
     # --- the crew (see `errands.Crew`) -------------------------------------------------------------------------------
 
-    def inherit(self, key: Key, held: Held) -> None:
-        """Know, before an execution is taken over, that a worker has one of its pipelines."""
-        self._inherited.setdefault(key, held)
+    def inherit(self, execution_id: str, kept: Iterable[Held]) -> None:
+        """Know, before an execution is taken over, who has its pipelines: as it was kept, and as it was when it was here last."""
+        for key in [one for one in self._inherited if one[0] == execution_id]:
+            if self._inherited[key].worker not in self.workers:
+                del self._inherited[key]
+        self._inherited.update({held.key: held for held in kept})
 
     def forget_heirs(self, execution_id: str) -> None:
         """An execution has been taken over: what workers have beyond what is to be run is over."""
@@ -170,6 +175,10 @@ class Board:
         if following is not None and offer.hot.id in self.service.hot:
             self.run(offer.hot, following)
 
+    def gave(self, fence: str) -> bool:
+        """Whether a fence is of this board, and not of another server's."""
+        return fence.startswith(f"{self._me}-")
+
     def died(self, name: str) -> None:
         """A worker lives no longer: what it had is offered again."""
         worker = self.workers.pop(name, None)
@@ -218,8 +227,9 @@ class Board:
 
     def left(self, worker: Worker, *, came: bool) -> None:
         """A worker goes, having been given work or having come for some: if there is more, somebody else is called."""
-        for pool in worker.pools:
-            if came:
+        pools, self._unannounced = {*worker.pools, *self._unannounced}, set()
+        for pool in pools:
+            if came and pool in worker.pools:
                 self._hinted.discard(pool)
             if self._ready.get(pool):
                 self._call_somebody(pool)
@@ -329,7 +339,9 @@ class Board:
     def _offer(self, offer: Offer) -> None:
         entry = (-offer.priority, next(self._numbers), offer)
         heapq.heappush(self._ready.setdefault(offer.pool, []), entry)
-        if offer.hot.id not in self._attended:
+        if offer.hot.id in self._attended:
+            self._unannounced.add(offer.pool)
+        else:
             self._call_somebody(offer.pool)
 
     def _call_somebody(self, pool: str) -> None:

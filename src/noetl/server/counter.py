@@ -11,7 +11,7 @@ import msgspec
 from noetl.cluster_ports import WorkerRegistry
 from noetl.errors import NoetlError
 from noetl.model.wire import Brief, Holding, Key, Message, Reply, Report, lighten
-from noetl.ports import Line
+from noetl.ports import OVER, Line
 from noetl.server.board import Board
 from noetl.server.offers import Offer, Worker
 from noetl.server.office import Office
@@ -195,7 +195,11 @@ class Counter:
         for key, offer in list(worker.held.items()):
             if (key, offer.fence) not in has and offer.since < early:
                 self._board.astray(offer)
-        stops: list[Key] = [
-            key for key, fence in has - known if key[0] in self._office.service.hot
-        ]  # of executions that are elsewhere, others know
-        return Reply(stops=stops)
+        return Reply(stops=[key for key, fence in has - known if await self._is_over(key, fence)])
+
+    async def _is_over(self, key: Key, fence: str) -> bool:
+        """Whether nobody wants any more what a worker has and is not known here; of executions that are elsewhere, others know."""
+        if key[0] in self._office.service.hot:
+            return self._board.gave(fence)
+        summary = await asyncio.to_thread(self._office.log.summary, key[0])
+        return summary is None or summary.status in OVER

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Protocol
 
 from noetl.engine.react import slumber
-from noetl.errors import NoetlError
 from noetl.model.events import Event
+from noetl.server.children import Taken
 from noetl.server.office import Office
 from noetl.server.service import Hot
 
@@ -16,6 +15,8 @@ from noetl.server.service import Hot
 _STILL_S, _FAR_S = 1.0, 5.0
 #: seconds before it is due that one is woken, and how many at a time
 _AHEAD_S, _MOST, _AT_ONCE = 0.5, 500, 32
+#: seconds until one that could not be gone on with is tried again
+_LATER_S = 60.0
 
 
 class Beds(Protocol):
@@ -35,6 +36,8 @@ class Dormitory:
         self._office, self._beds = office, beds
         #: executions of which something was heard → when
         self._touched: dict[str, float] = {}
+        #: executions that could not be gone on with → when that is tried again
+        self._refused: dict[str, float] = {}
         office.service.watchers.append(self.heard)
 
     def heard(self, hot: Hot, _events: tuple[Event, ...]) -> None:
@@ -64,18 +67,26 @@ class Dormitory:
         for hot, _ in going:
             if hot.busy or hot.mail:  # something came on the way: it is claimed again, and goes on
                 self._touched[hot.id] = now
-                await self._office.log.claim(hot.id)
+                if not await self._office.log.claim(hot.id):
+                    self._office.service.give_up(hot.id, Taken(f"another server goes on with {hot.id}"))
             else:
                 self._office.service.let_go(hot)
 
     async def wake(self) -> None:
         """Wake those that are due."""
-        found = await asyncio.to_thread(self._beds.to_wake, _AHEAD_S, _MOST)
+        now = self._office.nature.clock()
+        self._refused = {name: until for name, until in self._refused.items() if until > now}
+        due = await asyncio.to_thread(self._beds.to_wake, _AHEAD_S, _MOST + len(self._refused))
+        found = [name for name in due if name not in self._refused]
         gate = asyncio.Semaphore(_AT_ONCE)
         await asyncio.gather(*(self._wake(name, gate) for name in found))
 
     async def _wake(self, execution_id: str, gate: asyncio.Semaphore) -> None:
         async with gate:
-            with contextlib.suppress(NoetlError):  # another server was quicker
+            try:
                 if execution_id not in self._office.service.hot:
                     await self._office.resume(execution_id)
+            except Taken:  # another server was quicker
+                pass
+            except Exception:  # noqa: BLE001  it cannot be gone on with now, and must not keep others asleep
+                self._refused[execution_id] = self._office.nature.clock() + _LATER_S

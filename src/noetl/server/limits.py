@@ -7,6 +7,7 @@ that is paused gives it back as soon as its pipeline stands still, and waits for
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -237,15 +238,15 @@ class Limits:
 
     async def _mind(self) -> None:
         """As long as somebody waits, or holds what is to be given back."""
-        while self._waiting or self._leaving or any(self._halted()):
-            self._bell.clear()
-            after = await self._round()
-            try:
-                async with asyncio.timeout(after):
-                    await self._bell.wait()
-            except TimeoutError:
-                pass
-        self._task = None
+        try:
+            while self._waiting or self._leaving or any(self._halted()):
+                self._bell.clear()
+                after = await self._round()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(after):
+                        await self._bell.wait()
+        finally:
+            self._task = None
 
     async def _round(self) -> float:
         """Give back, and ask; in how many seconds to do so again."""
@@ -315,8 +316,11 @@ class Limits:
             return
         if len(self._told) >= _TOLD:
             self._told.clear()
-        self._told.add(victim)
-        self._refuse(victim, displaced(waiter.ask.cap))
+        with contextlib.suppress(
+            NoetlError
+        ):  # its execution is elsewhere, and cannot be told now: it is asked for again
+            self._refuse(victim, displaced(waiter.ask.cap))
+            self._told.add(victim)
 
     def _refuse(self, key: Key, error: Failure) -> None:
         self._deny(key[0], Denied(key[1], key[2], error))

@@ -25,7 +25,8 @@ class Offer:
     def __init__(self, hot: Hot, key: Key, order: RunPipeline) -> None:
         self.hot, self.key, self.order = hot, key, order
         self.pool = str(_wish(hot, order, "pool") or DEFAULT_POOL)
-        self.priority = int(_wish(hot, order, "priority") or 0)
+        wished = _wish(hot, order, "priority")
+        self.priority = wished if isinstance(wished, int) else 0
         self.worker: str | None = None
         self.fence = ""
         #: how many workers have died with it since it last came on

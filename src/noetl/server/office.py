@@ -89,6 +89,8 @@ class Office:
         self._sources: dict[str, Source] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._poller: asyncio.Task[None] | None = None
+        #: asked for by other processes, of executions that are not in memory now
+        self._requests: list[tuple[int, str, bytes]] = []
         self._news = asyncio.Event()
         #: claimed, not loaded yet: requests for them have to wait
         self._coming: set[str] = set()
@@ -243,13 +245,13 @@ class Office:
     # --- other processes ---------------------------------------------------------------------------------------------
 
     async def _poll(self) -> None:
-        waiting: list[tuple[int, str, bytes]] = []
         while True:
             # A store that cannot be read now may be able to later; whoever writes to it hears of it anyway.
             with contextlib.suppress(StoreFailed):
-                waiting += await self.collect()
-                waiting = [one for one in waiting if not self._handed_on(*one)]
-            await self._rest(waiting=bool(waiting))
+                self._requests += await self.collect()
+                asked, self._requests = self._requests, []
+                self._requests += [one for one in asked if not self._handed_on(*one)]
+            await self._rest(waiting=bool(self._requests))
 
     async def _rest(self, *, waiting: bool) -> None:
         """Wait until somebody says that there is something, or long enough that it could have been missed."""
@@ -275,9 +277,14 @@ class Office:
 
     async def _request(self, number: int, execution_id: str, body: bytes) -> None:
         """Let a request take effect, and forget it when that is durable."""
+        hot = self.service.hot.get(execution_id)
         with contextlib.suppress(NoetlError):
             await self.service.record(execution_id, [decode_request(body, number)])
-            self.log.settle(number)
+            if hot is not None and not hot.lost:
+                self.log.settle(number)
+                return
+        # The execution has left the memory, with what was asked of it or before: it is asked again when it is back.
+        self._requests.append((number, execution_id, body))
 
 
 def is_orphan(log: EventLog, summary: Summary) -> bool:

@@ -119,8 +119,12 @@ class Service:
         if state.over:
             self._end(hot)
             return hot
-        decision = pending(hot.outlook, state, self.clock(), self.new_id)
-        self.dispatch.give(hot, decision.orders)
+        try:
+            decision = pending(hot.outlook, state, self.clock(), self.new_id)
+            self.dispatch.give(hot, decision.orders)
+        except Exception as error:
+            self._lose(hot, [], _ours(error))
+            raise
         self.post(execution_id, [Due()])
         return hot
 

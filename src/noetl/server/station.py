@@ -20,6 +20,7 @@ from noetl.ports import EventLog, Source
 from noetl.server import dormitory
 from noetl.server.board import Board
 from noetl.server.catalog import Catalog
+from noetl.server.children import Taken
 from noetl.server.counter import Counter
 from noetl.server.dormitory import Dormitory
 from noetl.server.office import Nature, Office
@@ -39,6 +40,9 @@ class Beds(dormitory.Beds, Protocol):
 
     def left_behind(self, most: int) -> list[str]:
         """Executions that are under way and that no other process minds."""
+
+    def owned_by_others(self, execution_ids: list[str]) -> list[str]:
+        """Those that are not this process's any more."""
 
 
 class Bus(Protocol):
@@ -139,8 +143,8 @@ class Station(Office):
 
     async def _every(self, seconds: float, do: Any) -> None:
         while True:
-            # A database that is away is asked again at the next turn.
-            with contextlib.suppress(NoetlError, OSError):
+            # A database that is away is asked again at the next turn, and no single execution may keep others from being minded.
+            with contextlib.suppress(Exception):
                 await do()
             await asyncio.sleep(seconds)
 
@@ -162,9 +166,18 @@ class Station(Office):
             self.board.died(worker)
         for pool in self.board.pools():
             self.board.hint(pool)  # a hint may have been lost
+        await self._let_go_of_others()
         left = await asyncio.to_thread(self._left)
         gate = asyncio.Semaphore(_AT_ONCE)
         await asyncio.gather(*(self._adopt(one, gate) for one in left if self._is_free(one)))
+
+    async def _let_go_of_others(self) -> None:
+        """Forget executions that another server has taken over meanwhile, without anything having been written here."""
+        if self._beds is None or not self.service.hot:
+            return
+        for execution_id in await asyncio.to_thread(self._beds.owned_by_others, list(self.service.hot)):
+            if execution_id not in self._coming:
+                self.service.give_up(execution_id, Taken(f"another server goes on with {execution_id}"))
 
     def _left(self) -> list[str]:
         """Executions that nobody minds, the oldest first; or that this server did, until it could not write."""
@@ -178,16 +191,16 @@ class Station(Office):
 
     async def _adopt(self, execution_id: str, gate: asyncio.Semaphore) -> None:
         async with gate:
-            # Another server was quicker, or it can no longer be read: it stays as it is.
-            with contextlib.suppress(NoetlError):
+            # Another server was quicker, or it cannot be gone on with: it stays as it is, and the others come on.
+            with contextlib.suppress(Exception):
                 if self._is_free(execution_id):
                     await self.resume(execution_id)
 
     def inherit(self, execution_id: str) -> None:
         """Know what workers have of an execution that is being taken over."""
-        for held in self.registry.held(execution_id):
-            self.board.inherit(held.key, held)
-            self._kept[held.key, held.fence] = held
+        kept = self.registry.held(execution_id)
+        self.board.inherit(execution_id, kept)
+        self._kept.update({(held.key, held.fence): held for held in kept})
 
     def inherited(self, execution_id: str) -> None:
         """It has been taken over."""

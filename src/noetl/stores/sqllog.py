@@ -125,6 +125,7 @@ class SqlLog(EventLog):
     def settle(self, number: int) -> None:
         """See the port. Does not wait: should it be lost, the log knows that the request took effect."""
         self._desk.leave(self._job("forget_request", [(number,)]))
+        self._handed.discard(number)
         self._left_lines = True
 
     async def forget(self, execution_id: str) -> None:

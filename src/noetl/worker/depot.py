@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: seconds that a server may keep a question until there is something to do
 _WAIT_S = 20.0
+#: the same of a worker that has no room now, and may have soon
+_FULL_WAIT_S = 1.0
 #: seconds that a pipeline which has to run alone waits for those that run already
 _ALONE_S = 10.0
 #: seconds of work that is fetched before there is a free slot for it, and pipelines at most
@@ -52,7 +54,7 @@ class Depot:
         slots: int,
     ) -> None:
         self.links, self.shop = list(links), shop
-        self._net_of, self._child_id = net_of, child_id
+        self._net_of, self.child_id = net_of, child_id
         self.name, self.pools, self.slots = name, list(pools), slots
         self.outboxes = {link: Outbox(link, partial(self._message, link), self.heard) for link in links}
         self.held: dict[Key, Holding] = {}
@@ -101,7 +103,12 @@ class Depot:
         while not self.draining:
             try:
                 reply = await link.exchange(
-                    Message(self.name, pools=self.pools, room=self._room_of(link), wait=_WAIT_S)
+                    Message(
+                        self.name,
+                        pools=self.pools,
+                        room=self._room_of(link),
+                        wait=_WAIT_S if self._room_of(link) else _FULL_WAIT_S,
+                    )
                 )
                 pause = _PAUSE_S
             except Refused:
@@ -133,7 +140,7 @@ class Depot:
         for execution_id in reply.ended:
             self._end(execution_id)
         for question in reply.questions:
-            self._later(self.answer(link, question))
+            self.later(self.answer(link, question))
         if reply.lost:
             self.on_lost()
         self._pump()
@@ -150,7 +157,7 @@ class Depot:
         if holding.assignment.alone and self._alone is None:
             self._alone = holding
             self._return_queue()
-            self._later(self._run_alone(holding))
+            self.later(self._run_alone(holding))
         elif self._alone is not None:
             self._give_back(holding)
         else:
@@ -206,7 +213,7 @@ class Depot:
         if remote is not None and (brief is None or len(remote.brief.synthesized) == len(brief.synthesized)):
             self._run(holding, remote)
         elif brief is not None:
-            self._later(self._prepare(holding, brief))
+            self.later(self._prepare(holding, brief))
         else:  # the server is mistaken in what is known here, and will know better
             self._give_back(holding)
 
@@ -283,10 +290,11 @@ class Depot:
         if self._alone is holding:
             self._alone = None
             for link in [] if self.draining else self.links:  # all of them were told that there is no room
-                self._later(self.ask(link))
+                self.later(self.ask(link))
         if holding.begun is not None:
             self._running -= 1
-            self._usual += 0.1 * (asyncio.get_running_loop().time() - holding.begun - self._usual)
+            begun, holding.begun = holding.begun, None
+            self._usual += 0.1 * (asyncio.get_running_loop().time() - begun - self._usual)
         if not self.held:
             self.quiet.set()
 
@@ -321,7 +329,7 @@ class Depot:
 
     def _posted(self, holding: Holding, facts: list[Fact], told: asyncio.Future[str]) -> None:
         if not told.cancelled() and told.result() == "again":
-            self._later(self._post_again(holding, facts))
+            self.later(self._post_again(holding, facts))
 
     async def _post_again(self, holding: Holding, facts: list[Fact]) -> None:
         key = holding.assignment.key
@@ -336,7 +344,7 @@ class Depot:
         if holding is None:
             return
         if not holding.said_last:
-            self._later(self._say_last(holding))
+            self.later(self._say_last(holding))
             return
         self._put_away(holding)
 
@@ -365,10 +373,6 @@ class Depot:
         holding = self.held.get((execution_id, order.step_run_id, order.iteration))
         return holding.assignment.recorded if holding is not None else []
 
-    def child_id(self) -> str:
-        """The id of an execution that is to be started."""
-        return self._child_id()
-
     def broken(self, key: Key, error: BaseException) -> None:
         """A pipeline broke in a way that no fact tells: it is for the server to say what follows."""
         holding = self.held.get(key)
@@ -389,7 +393,8 @@ class Depot:
         """All that this worker has, to be compared with what servers believe."""
         return [Held(*key, one.fence) for key, one in list(self.held.items()) if not one.said_last]
 
-    def _later(self, awaitable: Awaitable[Any]) -> None:
+    def later(self, awaitable: Awaitable[Any]) -> None:
+        """Do something beside, and hold on to it until it is done."""
         task = asyncio.ensure_future(awaitable)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -14,6 +14,7 @@ import msgspec
 from noetl.model.wire import Holding, Reply, decode_reply, encode
 
 _TIMEOUT_S = 5.0
+_STORE_AWAY = 503
 
 
 class Pulse:
@@ -101,6 +102,10 @@ class Pulse:
             connection.request("POST", f"{parts.path.rstrip('/')}/api/pulse", encode(holding), self._headers)
             answer = connection.getresponse()
             body = answer.read()
+            if answer.status == _STORE_AWAY:
+                return (
+                    True  # it is there and its database is not: nobody is given up until some time after that is back
+                )
             if answer.status != 200:
                 return False
             reply = decode_reply(body)

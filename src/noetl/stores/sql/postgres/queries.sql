@@ -64,13 +64,14 @@ SELECT pg_advisory_xact_lock(hashtextextended(execution_id, 0)) FROM unnest(%s::
 
 -- name: own
 -- those that somebody else who lives owns do not come back
-WITH given (execution_id, owner) AS (SELECT unnest(%s::text[]), %s::text),
-    awake AS (DELETE FROM noetl.dormant d USING given WHERE d.execution_id = given.execution_id)
-INSERT INTO noetl.ownership AS o (execution_id, owner) SELECT execution_id, owner FROM given ORDER BY execution_id
-ON CONFLICT (execution_id) DO UPDATE SET owner = excluded.owner
-WHERE o.owner = excluded.owner
-    OR NOT EXISTS (SELECT 1 FROM noetl.owner w WHERE w.owner = o.owner AND w.until > clock_timestamp())
-RETURNING execution_id;
+WITH won AS (
+    INSERT INTO noetl.ownership AS o (execution_id, owner) SELECT unnest(%s::text[]), %s::text
+    ON CONFLICT (execution_id) DO UPDATE SET owner = excluded.owner
+    WHERE o.owner = excluded.owner
+        OR NOT EXISTS (SELECT 1 FROM noetl.owner w WHERE w.owner = o.owner AND w.until > clock_timestamp())
+    RETURNING execution_id
+), awake AS (DELETE FROM noetl.dormant d USING won WHERE d.execution_id = won.execution_id)
+SELECT execution_id FROM won;
 
 -- name: add_snapshot
 INSERT INTO noetl.snapshot (execution_id, seq, body) VALUES (%s, %s, %s)
@@ -165,10 +166,13 @@ WITH laid AS (
 DELETE FROM noetl.ownership o USING laid WHERE o.execution_id = laid.execution_id;
 
 -- name: to_wake
-SELECT execution_id FROM noetl.dormant WHERE due <= clock_timestamp() + %s * interval '1 second'
-UNION
-SELECT execution_id FROM noetl.dormant JOIN noetl.inbox USING (execution_id)
-LIMIT %s;
+SELECT execution_id FROM noetl.dormant d
+WHERE due <= clock_timestamp() + %s * interval '1 second'
+    OR EXISTS (SELECT 1 FROM noetl.inbox i WHERE i.execution_id = d.execution_id)
+ORDER BY due NULLS FIRST LIMIT %s;
+
+-- name: owned_by_others
+SELECT execution_id FROM noetl.ownership WHERE execution_id = ANY(%s) AND owner <> %s;
 
 -- name: left_behind
 -- unfinished, and owned by nobody who lives, or by the one who asks
