@@ -286,3 +286,25 @@ async def test_a_request_for_an_execution_that_was_lost_is_heard_when_it_is_back
         server.station.service.give_up(hot.id, NoetlError("the store was away"))
         log.post(hot.id, encode_request(Signal("ok")))
         await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
+
+
+async def test_a_message_that_a_server_cannot_take_holds_up_no_other(tmp_path: Path) -> None:
+    from noetl.worker.link import Link, Rejected
+
+    exchange = Link.exchange
+
+    async def picky(self: Link, message: Message) -> Any:
+        if any(report.step_run_id.startswith("bad") for report in message.reports):
+            raise Rejected("too large, says the test")
+        return await exchange(self, message)
+
+    workflow = (
+        "workflow:\n- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: bad}, {step: good}]}}\n"
+        "- {step: bad, tool: {kind: noop}}\n- {step: good, tool: {kind: noop}}\n"
+    )
+    async with serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Link, "exchange", picky)
+            async with working([server.url], tmp_path / "a"):
+                hot = await start(server, tmp_path, workflow)
+                await until(lambda: hot.state.steps["good"].status == "done")

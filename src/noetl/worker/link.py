@@ -20,10 +20,16 @@ _PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _ANSWER_S = 60.0
 #: reports and lines that go in one message, so that none of them grows without bound
 _REPORTS, _LINES = 500, 2_000
+#: lines that are kept while a server is away
+_KEPT_LINES = 20_000
 
 
 class Unreachable(NoetlError):
     """A server does not answer, or not now."""
+
+
+class Rejected(Unreachable):
+    """A server cannot take a message, and never will: it is too large, or no message to it."""
 
 
 class Refused(NoetlError):
@@ -64,6 +70,8 @@ class Link:
                 said = await answer.read()
                 if answer.status in (401, 403):
                     raise Refused(f"{self.url} does not admit this worker ({answer.status}): check NOETL_TOKEN")
+                if answer.status in (400, 413):
+                    raise Rejected(f"{self.url} does not take what it is told: {said[:200].decode('utf-8', 'replace')}")
                 if answer.status != 200:
                     raise Unreachable(f"{self.url} answered {answer.status}: {said[:200].decode('utf-8', 'replace')}")
                 return said
@@ -80,6 +88,8 @@ class Outbox:
         self._reports: list[tuple[Report, asyncio.Future[str]]] = []
         self._lines: list[Written] = []
         self._answers: list[Answer] = []
+        #: how many reports go at once
+        self._most = _REPORTS
         self._something = asyncio.Event()
         self.idle = asyncio.Event()
         self.idle.set()
@@ -109,7 +119,7 @@ class Outbox:
         while True:
             await self._something.wait()
             self._something.clear()
-            reports, self._reports = self._reports[:_REPORTS], self._reports[_REPORTS:]
+            reports, self._reports = self._reports[: self._most], self._reports[self._most :]
             lines, self._lines = self._lines[:_LINES], self._lines[_LINES:]
             answers, self._answers = self._answers, []
             if self._reports or self._lines:
@@ -117,8 +127,13 @@ class Outbox:
             try:
                 reply = await self.link.exchange(self._message([report for report, _ in reports], lines, answers))
                 pause = _PAUSE
+            except Rejected:
+                # One of them is the culprit: they go one by one, and it is given up; what tools wrote is not worth more.
+                self._most = 1
+                fate = "again" if len(reports) > 1 else "refused"
+                _settle(reports, dict.fromkeys(range(len(reports)), fate))
             except NoetlError:
-                self._lines = [*lines, *self._lines]
+                self._lines = [*lines, *self._lines][-_KEPT_LINES:]
                 _settle(reports, dict.fromkeys(range(len(reports)), "again"))
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -128,6 +143,7 @@ class Outbox:
                 fates = {**dict.fromkeys(reply.again, "again"), **dict.fromkeys(reply.refused, "refused")}
                 if reply.lost:
                     fates = dict.fromkeys(range(len(reports)), "again")
+                self._most = min(2 * self._most, _REPORTS)
                 _settle(reports, fates)
                 self._heard(self.link, reply)
             if not self._reports and not self._lines:
