@@ -26,6 +26,8 @@ _UNIQUE = (
 )
 #: the numbering of rows in a stage, so that the last of those with equal keys is known
 _NUMBER = "noetl_row_number"
+#: tables are made by one transfer at a time
+_MAKING = 6_038_477_211
 _TYPES = {
     "BOOLEAN": "boolean",
     "TINYINT": "smallint",
@@ -157,11 +159,16 @@ def _type(duck: str) -> str:
 
 def make(client: Client, schema: str, table: str, types: Mapping[str, str], keys: Sequence[str] = ()) -> None:
     """Make a table, with a primary key if there are `keys`; one that somebody else made meanwhile is as good."""
-    if not client.one("SELECT 1 FROM pg_namespace WHERE nspname = $1", [schema]):
-        client.do(f"CREATE SCHEMA IF NOT EXISTS {name(schema)}")
-    columns = [f"{name(key)} {kind}" for key, kind in types.items()]
-    columns += [f"PRIMARY KEY ({names(keys)})"] if keys else []
-    client.do(f"CREATE TABLE IF NOT EXISTS {name(schema)}.{name(table)} ({', '.join(columns)})")
+    # IF NOT EXISTS alone does not keep two who come at once apart: the second is told of a duplicate in the catalogue.
+    client.do("SELECT pg_advisory_lock($1)", [_MAKING])
+    try:
+        if not client.one("SELECT 1 FROM pg_namespace WHERE nspname = $1", [schema]):
+            client.do(f"CREATE SCHEMA IF NOT EXISTS {name(schema)}")
+        columns = [f"{name(key)} {kind}" for key, kind in types.items()]
+        columns += [f"PRIMARY KEY ({names(keys)})"] if keys else []
+        client.do(f"CREATE TABLE IF NOT EXISTS {name(schema)}.{name(table)} ({', '.join(columns)})")
+    finally:
+        client.do("SELECT pg_advisory_unlock($1)", [_MAKING])
 
 
 def make_stage(client: Client, stage: str, columns: Sequence[PgTarget], *, kind: str = "") -> None:

@@ -1,0 +1,21 @@
+"""Tables of PostgreSQL that transfers make."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from servers import Database
+
+from noetl.tools.transfer.pg_client import Client
+from noetl.tools.transfer.targets.pg_tables import make
+
+
+def test_many_who_make_the_same_table_at_once_do_not_get_in_each_others_way(database: Database) -> None:
+    clients = [Client({"connect": {"conninfo": database.url}, "auth": "db"}) for _ in range(8)]
+    try:
+        for round_ in range(10):
+            with ThreadPoolExecutor(len(clients)) as pool:
+                list(pool.map(lambda it, n=round_: make(it, "sales", f"t{n}", {"id": "bigint"}, ["id"]), clients))  # type: ignore[misc]
+    finally:
+        for client in clients:
+            client.close()
