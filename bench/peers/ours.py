@@ -1,4 +1,4 @@
-"""A playbook run as `noetl run` runs it, from the start of its execution to the end.
+"""A playbook run as `noetl run` runs it, from the start of its execution to the end; what it imports is there.
 
 ours.py FILE HOME PAYLOAD    prints seconds, MB of the engine at its peak, MB of its data hosts at theirs
 """
@@ -15,6 +15,10 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
+
+# The peers have imported what they speak with before their clocks start, too.
+import aiohttp  # noqa: F401
+import psycopg  # noqa: F401
 
 from noetl.config import Settings
 from noetl.wiring import House, open_log
