@@ -294,7 +294,7 @@ async def test_a_message_that_a_server_cannot_take_holds_up_no_other(tmp_path: P
     exchange = Link.exchange
 
     async def picky(self: Link, message: Message) -> Any:
-        if any(report.step_run_id.startswith("bad") for report in message.reports):
+        if any(report.step_run_id.startswith("bad") and report.facts for report in message.reports):
             raise Rejected("too large, says the test")
         return await exchange(self, message)
 
@@ -307,4 +307,8 @@ async def test_a_message_that_a_server_cannot_take_holds_up_no_other(tmp_path: P
             patch.setattr(Link, "exchange", picky)
             async with working([server.url], tmp_path / "a"):
                 hot = await start(server, tmp_path, workflow)
-                await until(lambda: hot.state.steps["good"].status == "done")
+                await hot.finished
+    assert hot.state.steps["good"].status == "done"
+    assert hot.state.error is not None
+    assert hot.state.error["kind"] == "dead_letter"
+    assert "too large" in hot.state.error["message"]

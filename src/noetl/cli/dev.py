@@ -90,7 +90,7 @@ async def _dev_apart(found: Settings, host: str, port: int, grace: float) -> Non
 
 
 async def _dev(found: Settings, host: str, port: int, grace: float) -> None:
-    from noetl.cli.serving import address_of, bound, serve, tokens_of
+    from noetl.cli.serving import address_of, bound, kept_in, serve, tokens_of
     from noetl.results.sending import Sender
     from noetl.server.http.app import app
     from noetl.wiring import House, open_log
@@ -103,15 +103,11 @@ async def _dev(found: Settings, host: str, port: int, grace: float) -> None:
             await serve(
                 api,
                 listening,
-                ready=lambda: note(f"listening on {address_of(listening)}; executions are kept in {_kept(found)}"),
+                ready=lambda: note(f"listening on {address_of(listening)}; executions are kept in {kept_in(found)}"),
                 drain=lambda: house.drain(grace),
             )
             left = len(house.service.hot)
             note(f"ended; {left} unfinished, which go on at the next start" if left else "ended")
-
-
-def _kept(found: Settings) -> str:
-    return "PostgreSQL" if found.store is not None else str(found.home)
 
 
 async def _go_on(house: House) -> None:

@@ -62,7 +62,7 @@ class Standing(NamedTuple):
 async def standing(found: Settings, host: str, port: int, url: str | None = None) -> AsyncIterator[Standing]:
     """All of a server but that it listens."""
     from noetl.bus.opening import open_bus
-    from noetl.cli.serving import address_of, bound, tokens_of
+    from noetl.cli.serving import address_of, bound, kept_in, tokens_of
     from noetl.results.sending import Sender
     from noetl.server.http.app import app
     from noetl.server.http.work import routes
@@ -81,8 +81,9 @@ async def standing(found: Settings, host: str, port: int, url: str | None = None
                 await bus.open()
             more = routes(station.counter)
             api = app(station, tokens=tokens, host=host, hosts=found.hosts, results=Sender(results), more=more)
-            where = "PostgreSQL" if found.store is not None else str(found.home)
-            yield Standing(station, api, listening, address, f"listening on {address}; executions are kept in {where}")
+            yield Standing(
+                station, api, listening, address, f"listening on {address}; executions are kept in {kept_in(found)}"
+            )
         results.close()
         if bus is not None:
             await bus.close()

@@ -67,6 +67,11 @@ def bound(host: str, port: int) -> socket.socket:
     return found
 
 
+def kept_in(found: Settings) -> str:
+    """Where executions are recorded, in words."""
+    return "PostgreSQL" if found.store is not None else str(found.home)
+
+
 def address_of(listening: socket.socket) -> str:
     """What clients call it."""
     host, port = listening.getsockname()[:2]

@@ -98,7 +98,7 @@ class Counter:
         return self._board.brief(offer.hot, str(self._office.file(offer.hot.state)))
 
     def _hand_out(self, worker: Worker) -> list[Offer]:
-        if self._draining or worker.free <= 0 or self._board.workers.get(worker.name) is not worker:
+        if self._draining or worker.free <= 0 or not self._board.knows(worker):
             return []
         # What is left is shared among those who could take it: ranges of a loop become smaller towards its end.
         others = sum(1 for one in self._board.workers.values() if set(one.pools) & set(worker.pools))
@@ -161,7 +161,7 @@ class Counter:
         if report.execution_id in self._office.service.hot:
             return False
         summary = self._office.log.summary(report.execution_id)
-        return summary is not None and summary.status not in ("completed", "failed", "cancelled")
+        return summary is not None and summary.status not in OVER
 
     def _note_stale(self, report: Report, worker: str) -> None:
         """What was refused is recorded, beside the log: it changed nothing."""

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 #: how often requests from other processes are looked for, in seconds
 POLL = 0.05
-#: the same where the store says that there are some, and could be misheard
-DEAF_POLL = 1.0
+#: the same where the store says that there are some, which may be missed
+HEARING_POLL = 1.0
 
 
 def new_execution_id(now: float) -> str:
@@ -257,7 +257,7 @@ class Office:
         """Wait until somebody says that there is something, or long enough that it could have been missed."""
         hears = isinstance(self.log, Listens) and not waiting
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), DEAF_POLL if hears else POLL)
+            await asyncio.wait_for(self._news.wait(), HEARING_POLL if hears else POLL)
         self._news.clear()
 
     async def collect(self) -> list[tuple[int, str, bytes]]:

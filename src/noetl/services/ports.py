@@ -1,9 +1,10 @@
-"""Ports of this machine."""
+"""Servers on ports of this machine."""
 
 from __future__ import annotations
 
 import socket
 import time
+from typing import Self
 
 from noetl.errors import NoetlError
 
@@ -12,6 +13,30 @@ _BETWEEN_S = 0.02
 
 class NotStarted(NoetlError):
     """A server did not come up."""
+
+
+class LocalServer:
+    """A server that runs for as long as it is needed."""
+
+    @property
+    def host(self) -> str:
+        """Where it listens."""
+        return "127.0.0.1"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start. NotStarted: it does not."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """End it."""
+        raise NotImplementedError
 
 
 def free_port() -> int:

@@ -7,9 +7,9 @@ import secrets
 import subprocess
 import warnings
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from noetl.services.ports import NotStarted, free_port
+from noetl.services.ports import LocalServer, NotStarted, free_port
 
 NOT_INSTALLED = "PostgreSQL for development is not installed; it comes with: pip install 'noetl[devservices]'"
 _USER = "postgres"
@@ -17,7 +17,7 @@ _START_S = 30
 _OPEN, _CLOSED = (f"host all all 127.0.0.1/32 {method}\n" for method in ("trust", "scram-sha-256"))
 
 
-class Postgres:
+class Postgres(LocalServer):
     """One server with its data in a folder; a folder that was used before keeps its databases."""
 
     def __init__(self, folder: Path, *, settings: dict[str, str] | None = None) -> None:
@@ -35,18 +35,6 @@ class Postgres:
         folder.parent.mkdir(parents=True, exist_ok=True)
         self._wheel: Any = get_server(folder, cleanup_mode=None, start=False)
         self._execute = pgexec
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    @property
-    def host(self) -> str:
-        """Where it listens."""
-        return "127.0.0.1"
 
     @property
     def user(self) -> str:

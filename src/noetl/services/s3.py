@@ -10,9 +10,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Self
 
-from noetl.services.ports import NotStarted, free_port, wait_for
+from noetl.services.ports import LocalServer, NotStarted, free_port, wait_for
 
 NOT_INSTALLED = "S3 for development is not installed; it comes with: pip install 'noetl[devservices]'"
 _START_S = 20
@@ -20,7 +19,7 @@ _END_S = 10
 _MOMENT_S = 0.2
 
 
-class S3:
+class S3(LocalServer):
     """One server over a folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -29,13 +28,6 @@ class S3:
         self.access_key = "noetl-" + secrets.token_hex(4)
         self.secret_key = secrets.token_hex(20)
         self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     @property
     def url(self) -> str:

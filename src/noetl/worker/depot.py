@@ -20,21 +20,18 @@ from noetl.model.net import Net
 from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.wire import Answer, Brief, Held, Key, Message, Question, Reply, Report, Written, complete
 from noetl.ports import Line, Source
-from noetl.worker.holding import Holding, Remote, Sources
+from noetl.worker.holding import Holding, Pace, Remote, Sources
 from noetl.worker.link import Link, Outbox, Refused
 
 if TYPE_CHECKING:
     from noetl.worker.local import Workshop
 
-#: seconds that a server may keep a question until there is something to do
-_WAIT_S = 20.0
-#: the same of a worker that has no room now, and may have soon
-_FULL_WAIT_S = 1.0
+#: seconds that a server may keep a question until there is something to do; and if there is no room now, but may be soon
+_WAIT_S, _FULL_WAIT_S = 20.0, 1.0
 #: seconds that a pipeline which has to run alone waits for those that run already
 _ALONE_S = 10.0
-#: seconds of work that is fetched before there is a free slot for it, and pipelines at most
-_AHEAD_S, _AHEAD = 0.05, 200
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+_REJECTED = "no server takes its report, which is too large"
 #: pipelines that are begun in one turn of the event loop
 _AT_ONCE = 32
 
@@ -66,8 +63,7 @@ class Depot:
         self.remotes: dict[str, Remote] = {}
         self.sources = Sources()
         self.draining = False
-        #: how long pipelines take here, in seconds
-        self._usual = 1.0
+        self._pace = Pace()
         self._tasks: set[asyncio.Future[Any]] = set()
         self.quiet = asyncio.Event()
         self.quiet.set()
@@ -87,7 +83,7 @@ class Depot:
     def _most(self) -> int:
         if self.draining or self._alone is not None:
             return 0
-        return self.slots + min(_AHEAD, int(_AHEAD_S / max(self._usual, 1e-6)) * self.slots)
+        return self.slots + self._pace.ahead(self.slots)
 
     def _room_of(self, link: Link) -> int:
         """How many pipelines of one server there may be, those of the others given."""
@@ -102,14 +98,9 @@ class Depot:
         pause = _PAUSE_S
         while not self.draining:
             try:
-                reply = await link.exchange(
-                    Message(
-                        self.name,
-                        pools=self.pools,
-                        room=self._room_of(link),
-                        wait=_WAIT_S if self._room_of(link) else _FULL_WAIT_S,
-                    )
-                )
+                room = self._room_of(link)
+                wait = _WAIT_S if room else _FULL_WAIT_S
+                reply = await link.exchange(Message(self.name, pools=self.pools, room=room, wait=wait))
                 pause = _PAUSE_S
             except Refused:
                 raise
@@ -294,7 +285,7 @@ class Depot:
         if holding.begun is not None:
             self._running -= 1
             begun, holding.begun = holding.begun, None
-            self._usual += 0.1 * (asyncio.get_running_loop().time() - begun - self._usual)
+            self._pace.took(asyncio.get_running_loop().time() - begun)
         if not self.held:
             self.quiet.set()
 
@@ -313,6 +304,8 @@ class Depot:
             self._turn_to_another(holding)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+        if fate == "rejected":
+            raise NoetlError(_REJECTED)
         if fate == "refused":
             self.drop(holding.assignment.key, refused=True)
             await asyncio.sleep(0)  # the stop arrives here
@@ -330,23 +323,28 @@ class Depot:
     def _posted(self, holding: Holding, facts: list[Fact], told: asyncio.Future[str]) -> None:
         if not told.cancelled() and told.result() == "again":
             self.later(self._post_again(holding, facts))
+        elif not told.cancelled() and told.result() == "rejected":
+            self.outboxes[holding.link].add(self._report(holding, broken=_REJECTED))
 
     async def _post_again(self, holding: Holding, facts: list[Fact]) -> None:
         key = holding.assignment.key
         if self.held.setdefault(key, holding) is holding:
-            with contextlib.suppress(asyncio.CancelledError):
-                await self.report(key[0], facts, last=True)
-            self._forget(holding)
+            try:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self.report(key[0], facts, last=True)
+                self._forget(holding)
+            except NoetlError as error:
+                self.broken(key, error)
 
     def done(self, key: Key) -> None:
         """A pipeline is not under way here any more."""
         holding = self.held.get(key)
         if holding is None:
             return
-        if not holding.said_last:
+        if holding.said_last:
+            self._put_away(holding)
+        else:
             self.later(self._say_last(holding))
-            return
-        self._put_away(holding)
 
     async def _say_last(self, holding: Holding) -> None:
         fate = "again"

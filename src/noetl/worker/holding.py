@@ -11,6 +11,9 @@ from noetl.model.wire import Assignment, Brief
 from noetl.ports import Source
 from noetl.worker.link import Link
 
+#: seconds of work that is fetched ahead, and pipelines at most
+_AHEAD_S, _AHEAD = 0.05, 200
+
 
 class Remote:
     """An execution of which this worker runs pipelines: as much of its state as they need."""
@@ -39,6 +42,21 @@ class Holding:
     def fence(self) -> str:
         """What it is held by."""
         return self.assignment.fence
+
+
+class Pace:
+    """How long pipelines take here, and so how many are fetched before there is a free slot for them."""
+
+    def __init__(self) -> None:
+        self._usual = 1.0
+
+    def took(self, seconds: float) -> None:
+        """Learn from one that has ended."""
+        self._usual += 0.1 * (seconds - self._usual)
+
+    def ahead(self, slots: int) -> int:
+        """How many more than there are slots."""
+        return min(_AHEAD, int(_AHEAD_S / max(self._usual, 1e-6)) * slots)
 
 
 class Sources:

@@ -95,7 +95,7 @@ class Outbox:
         self.idle.set()
 
     def add(self, report: Report) -> asyncio.Future[str]:
-        """Send a report; what becomes of it: `durable`, `refused` or `again`."""
+        """Send a report; what becomes of it: `durable`, `refused`, `again`, or `rejected`: no server will ever take it."""
         told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._reports.append((report, told))
         self._something.set()
@@ -130,7 +130,7 @@ class Outbox:
             except Rejected:
                 # One of them is the culprit: they go one by one, and it is given up; what tools wrote is not worth more.
                 self._most = 1
-                fate = "again" if len(reports) > 1 else "refused"
+                fate = "again" if len(reports) > 1 else "rejected"
                 _settle(reports, dict.fromkeys(range(len(reports)), fate))
             except NoetlError:
                 self._lines = [*lines, *self._lines][-_KEPT_LINES:]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from noetl.errors import NoetlError
-from noetl.model.wire import decode_holding, decode_message, encode
+from noetl.model.wire import Reply, decode_holding, decode_message, encode
 from noetl.server.counter import Counter
 from noetl.server.http.bodies import body_of
 from noetl.server.http.desk import Desk
@@ -23,25 +25,11 @@ def routes(counter: Counter) -> list[Route]:
 
     async def work(_desk: Desk, request: Request) -> Response:
         """POST /api/work."""
-        body = await body_of(request, _MOST)
-        try:
-            reply = await counter.serve(decode_message(body), request.is_disconnected)
-        except msgspec.MsgspecError as error:
-            raise Problem(400, f"the message is not as it should be: {error}") from None
-        except NoetlError as error:
-            raise Problem(503, str(error), {"Retry-After": "1"}) from None
-        return Response(encode(reply), media_type=JSON)
+        return await _answered(request, lambda body: counter.serve(decode_message(body), request.is_disconnected))
 
     async def alive(_desk: Desk, request: Request) -> Response:
         """POST /api/pulse."""
-        body = await body_of(request, _MOST)
-        try:
-            reply = await counter.alive(decode_holding(body))
-        except msgspec.MsgspecError as error:
-            raise Problem(400, f"the message is not as it should be: {error}") from None
-        except NoetlError as error:
-            raise Problem(503, str(error), {"Retry-After": "1"}) from None
-        return Response(encode(reply), media_type=JSON)
+        return await _answered(request, lambda body: counter.alive(decode_holding(body)))
 
     async def source(desk: Desk, request: Request) -> Response:
         """GET /api/assigned/{hash}."""
@@ -62,3 +50,14 @@ def routes(counter: Counter) -> list[Route]:
         Route("POST", "/api/work", "work", work, "A worker reports, and is given more to do.", JSON, JSON),
         Route("POST", "/api/pulse", "work", alive, "A worker lives, and says what it has.", JSON, JSON),
     ]
+
+
+async def _answered(request: Request, serve: Callable[[bytes], Awaitable[Reply]]) -> Response:
+    body = await body_of(request, _MOST)
+    try:
+        reply = await serve(body)
+    except msgspec.MsgspecError as error:
+        raise Problem(400, f"the message is not as it should be: {error}") from None
+    except NoetlError as error:
+        raise Problem(503, str(error), {"Retry-After": "1"}) from None
+    return Response(encode(reply), media_type=JSON)
