@@ -8,6 +8,7 @@ from typing import Any
 
 from noetl.model.output import PARQUET
 from noetl.rows.duck import literal
+from noetl.rows.parquetjoin import Unlike, join
 from noetl.rows.parquetsql import parquet_row
 from noetl.tools.transfer.diagnosis import explained, misfit
 from noetl.tools.transfer.mapping import Mapped, Projection
@@ -84,8 +85,6 @@ class Parquet(Format):
         shutil.rmtree(self.work, ignore_errors=True)
 
     def publish(self) -> None:
-        from noetl.rows.duck import duckdb
-
         parts = sorted(self.work.glob("*.parquet")) if self.work.exists() else []
         if parts:
             whole = self.work / "whole"
@@ -93,10 +92,19 @@ class Parquet(Format):
             if len(parts) == 1 and not first:
                 whole = parts[0]
             else:
-                files = [str(one) for one in (*first, *parts)]
-                with duckdb().connect(":memory:", config={"memory_limit": "200MB"}) as connection:
-                    source = f"read_parquet({literal(files)}, union_by_name = true)"
-                    connection.execute(f"COPY (FROM {source}) TO {literal(str(whole))} (FORMAT parquet)")
+                _put_together([*first, *parts], whole)
             settled(whole)
             whole.replace(self.path)
         self.abandon()
+
+
+def _put_together(parts: list[Path], whole: Path) -> None:
+    """One file of the rows of all; those that lack a column that others have are read and written again."""
+    try:
+        join(parts, whole)
+    except Unlike:
+        from noetl.rows.duck import duckdb
+
+        with duckdb().connect(":memory:", config={"memory_limit": "200MB"}) as connection:
+            source = f"read_parquet({literal([str(one) for one in parts])}, union_by_name = true)"
+            connection.execute(f"COPY (FROM {source}) TO {literal(str(whole))} (FORMAT parquet)")

@@ -24,6 +24,7 @@ _JSON = ("json", "jsonb")
 _TIMES = ("DATE", "TIME", "TIMESTAMP")
 _TOKENS = r'"(?:[^"\\]|\\.)*"|[^\[\],"\s]+|[\[\],]'
 _NESTED = ("STRUCT", "MAP", "UNION")
+_END_MARK = re.compile(rb"(?m)^\\\.\r?$")
 
 
 class CopyText(NamedTuple):
@@ -90,16 +91,26 @@ def _raw(mapped: Mapped, columns: Sequence[PgTarget]) -> CopyText | None:
 
 def _is_regular(body: bytes, delimiter: bytes, quote: bytes) -> bool:
     """Whether COPY sees the same rows: quotes around whole fields, no empty lines, one way to end a line, no old end mark."""
+    outside = body
     if quote in body:
-        mark, apart = re.escape(quote), re.escape(delimiter)
-        field = b"(?<![^%b\n])%b(?:[^%b]+|%b%b)*%b(?![^%b\r\n])" % (apart, mark, mark, mark, mark, mark, apart)
-        body = re.sub(field, b"", body)
-        if quote in body:
+        parts = body.split(quote)
+        # To COPY each quote opens or closes. What is inside is left out, and quotes that stand for one of them meet.
+        outside = quote.join(parts[::2])
+        while quote * 2 in outside:
+            outside = outside.replace(quote * 2, quote)
+        if not len(parts) % 2 or not _stand_alone(outside, delimiter, quote):
             return False
-    if body[:1] in b"\r\n" or b"\n\n" in body or b"\n\r" in body or re.search(rb"(?m)^\\\.\r?$", body):
+    if outside[:1] in b"\r\n" or b"\n\n" in outside or b"\n\r" in outside or _END_MARK.search(outside):
         return False
-    ends = body.count(b"\r")
-    return not ends or ends == body.count(b"\r\n") == body.count(b"\n")
+    ends = outside.count(b"\r")
+    return not ends or ends == outside.count(b"\r\n") == outside.count(b"\n")
+
+
+def _stand_alone(text: bytes, delimiter: bytes, quote: bytes) -> bool:
+    """Whether each of the quotes is all there is of a field."""
+    begins = text.count(delimiter + quote) + text.count(b"\n" + quote) + text.startswith(quote)
+    ends = sum(text.count(quote + mark) for mark in (delimiter, b"\n", b"\r")) + text.endswith(quote)
+    return begins == ends == text.count(quote)
 
 
 # --- by DuckDB ---------------------------------------------------------------------------------------------------------
