@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -11,6 +10,7 @@ from typing import IO
 from noetl.rows.thrift import Field, Listed, Malformed, Struct, read_struct, written
 
 _MAGIC = b"PAR1"
+_BLOCK = 1 << 20
 #: behind a description: its length, and the mark
 _TAIL = 8
 _I64, _LIST, _STRUCT = 6, 9, 12
@@ -104,16 +104,6 @@ def _moved(struct: Struct, places: Sequence[int], by: int) -> Struct:
 
 def _copy(file: IO[bytes], out: IO[bytes], length: int) -> None:
     """The next bytes of a file."""
-    shutil.copyfileobj(_Limited(file, length), out, 1 << 20)
-
-
-class _Limited:
-    """A file that ends earlier than it does."""
-
-    def __init__(self, file: IO[bytes], length: int) -> None:
-        self._file, self._left = file, length
-
-    def read(self, size: int) -> bytes:
-        some = self._file.read(min(size, self._left))
-        self._left -= len(some)
-        return some
+    while some := file.read(min(length, _BLOCK)):
+        out.write(some)
+        length -= len(some)
