@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from noetl.tools.transfer.sampling import SAMPLE
 _AT_ONCE = 10_000
 #: bytes of one JSON object, at least
 _OBJECT = 65_536
+#: how much of a CSV file DuckDB reads at once: less than a chunk, so that two threads share one; without it eight times as much
+BUFFER = "buffer_size = 4194304"
 
 
 class Chunk:
@@ -70,19 +73,42 @@ class Chunk:
         return rows
 
 
+class OnDisk:
+    """Text that is written to a file when somebody comes to read it there: targets do at the same time, or never."""
+
+    def __init__(self, path: Path, blocks: Iterable[bytes]) -> None:
+        self._path, self._blocks = path, blocks
+        self._written = False
+        self._writing = threading.Lock()
+
+    def path(self) -> Path:
+        """The file, with the text in it."""
+        with self._writing:
+            if not self._written:
+                with self._path.open("wb") as file:
+                    file.writelines(self._blocks)
+                self._written = True
+        return self._path
+
+    def forget(self) -> None:
+        """Remove the file."""
+        if self._written:
+            self._path.unlink(missing_ok=True)
+            self._written = False
+
+
 class Csv(Chunk):
-    """Lines of a CSV file, in a file of their own and without a header."""
+    """Lines of a CSV file, without a header."""
 
     #: what separates and what quotes fields, where that says all of how values are written
     dialect: tuple[str, str] | None = None
+    #: whether others than DuckDB see the same fields in it; None: nobody has looked
+    regular: bool | None = None
 
-    def __init__(self, path: Path, rows: int, first: int, types: dict[str, str], options: str) -> None:
-        super().__init__(rows, first, path.stat().st_size)
-        self._path, self._types, self._options = path, types, options
-
-    def body(self) -> bytes:
-        """The lines as they are."""
-        return self._path.read_bytes()
+    def __init__(self, body: bytes, path: Path, rows: int, first: int, *, types: dict[str, str], options: str) -> None:
+        super().__init__(rows, first, len(body))
+        self.body, self._file = body, OnDisk(path, [body])
+        self._types, self._options = types, options
 
     def columns(self) -> dict[str, str]:
         return self._types
@@ -90,7 +116,7 @@ class Csv(Chunk):
     def relation(self, connection: Any, types: Mapping[str, str]) -> str:  # noqa: ARG002
         wanted = {**self._types, **types}
         chosen = listed({key: wanted[key] for key in self._types})
-        return f"read_csv({literal(str(self._path))}, {self._options}, columns = {chosen})"
+        return f"read_csv({literal(str(self._file.path()))}, {self._options}, {BUFFER}, columns = {chosen})"
 
     def doubtful(self, connection: Any, column: str) -> tuple[str, str]:
         return self.relation(connection, dict.fromkeys(self._types, "VARCHAR")), name(column)

@@ -6,13 +6,13 @@ such as arrays and bytes, into what DuckDB has a type for.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from noetl.rows.duck import literal, name
-from noetl.tools.transfer.chunks import Chunk
+from noetl.tools.transfer.chunks import BUFFER, Chunk, OnDisk
 
 #: DuckDB makes room for a line of that many bytes unless it is told of a longer one
 _LINE = 2_000_000
@@ -73,9 +73,7 @@ class Copied(Chunk):
         #: the text, in pieces that may end anywhere
         self.blocks = blocks
         self.pg = {one.name: one for one in columns}
-        self._path = path
-        self._written = False
-        self._writing = threading.Lock()
+        self._file = OnDisk(path, blocks)
 
     def columns(self) -> dict[str, str]:
         return {key: one.duck for key, one in self.pg.items()}
@@ -104,26 +102,28 @@ class Copied(Chunk):
         return f"(SELECT * REPLACE ({made}) FROM {self.relation(connection, {})})"
 
     def _read(self, types: Mapping[str, str], made: Mapping[str, str]) -> str:
-        with self._writing:  # targets come for it at the same time
-            if not self._written:
-                with self._path.open("wb") as file:
-                    file.writelines(self.blocks)
-                self._written = True
         columns = ", ".join(f"{literal(key)}: {literal(kind)}" for key, kind in types.items())
         options = "auto_detect = false, header = false, delim = ',', quote = '\"', escape = '\"'"
         options += ", null_padding = false, allow_quoted_nulls = false"
-        if self.bytes > _LINE and (longest := max(map(len, b"".join(self.blocks).split(b"\n")))) * 2 > _LINE:
-            options += f", max_line_size = {max(2 * longest, self.bytes + 1)}"
-        found = f"read_csv({literal(str(self._path))}, {options}, columns = {{{columns}}})"
+        if self.bytes > _LINE and self._longest * 2 > _LINE:
+            options += f", max_line_size = {max(2 * self._longest, self.bytes + 1)}"
+        else:
+            options += f", {BUFFER}"
+        found = f"read_csv({literal(str(self._file.path()))}, {options}, columns = {{{columns}}})"
         if not made:
             return found
         replaced = ", ".join(f"{text} AS {name(key)}" for key, text in made.items())
         return f"(SELECT * REPLACE ({replaced}) FROM {found})"
 
     def forget(self) -> None:
-        if self._written:
-            self._path.unlink(missing_ok=True)
-            self._written = False
+        self._file.forget()
+
+    @cached_property
+    def _longest(self) -> int:
+        """At least as long as every line."""
+        if self.bytes <= _LINE:
+            return self.bytes
+        return max(max(map(len, block.split(b"\n"))) for block in self.blocks)
 
 
 class _Numbers(Chunk):

@@ -15,13 +15,11 @@ from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.copied import Copied, PgColumn
 from noetl.tools.transfer.pg_client import Client, refusal
-from noetl.tools.transfer.sources import Read, Source
+from noetl.tools.transfer.sources import FILL, Read, Source
 
 if TYPE_CHECKING:
     import psycopg
 
-#: what is read at once has so many bytes, or is one chunk
-_FILL = 4 << 20
 #: rows are put together before they are too many objects
 _BLOCK = 1 << 18
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -95,7 +93,7 @@ class Postgres(Source):
         import psycopg
 
         try:
-            yield from self._chunks(position, _FILL if together else 0)
+            yield from self._chunks(position, FILL if together else 0)
         except psycopg.Error as error:
             raise refusal(error, _place(error, "the source's query")) from None
 

@@ -95,15 +95,24 @@ class Session:
             self.index += self.now.chunks
             self.now.chunk.forget()
         with running.using(self.source):
-            self.now = self._ahead.result() if self._ahead is not None else next(self._reading, None)
+            self.now = self._ahead.result() if self._ahead is not None else self._next()
         self._ahead = None
         if self.now is None:
             return None
         if not self.now.last and not isinstance(self.source, Fed):
             # While the targets take this one, the next one is read.
-            self._ahead = self._reader.submit(next, self._reading, None)
+            self._ahead = self._reader.submit(self._next)
         chunk, last, position, chunks = self.now
         return {"size": chunk.size, "last": last, "position": position, "index": self.index, "chunks": chunks}
+
+    def _next(self) -> Read | None:
+        """A chunk, with everything done for it that needs no turn."""
+        assert self._reading is not None
+        found = next(self._reading, None)
+        if found is not None:
+            for target in self.targets:
+                target.prepare(found.chunk)
+        return found
 
     # --- the targets -----------------------------------------------------------------------------------------------------
 

@@ -23,8 +23,8 @@ from noetl.tools.transfer.rewriting import in_utf8, one_a_line, open_text
 from noetl.tools.transfer.sampling import SAMPLE, columns_of
 from noetl.tools.transfer.splitting import Piece, Unclosed, pieces
 
-#: what is read at once has so many bytes, or is one chunk; DuckDB is quickest with as many rows as it keeps in a group
-_FILL = 4 << 20
+#: what is read at once has so many bytes, or is one chunk; DuckDB is quickest with more rows than it keeps in a group
+FILL = 8 << 20
 #: DuckDB's word for a part of a dialect that was not seen
 _NONE = "(empty)"
 #: how dates are written that everybody reads the same way
@@ -187,7 +187,7 @@ class Text(Source):
     def _begins_with(self, mark: bytes) -> bool:
         """Whether a mark was there to be seen, where the dialect was found out."""
         with open_text(self._path) as file:
-            return mark in file.read(_FILL)
+            return mark in file.read(FILL)
 
     def _pieces(self, file: IO[bytes], offset: int, size: int, fill: int = 0) -> Iterator[Piece]:
         nothing = b" \t\r\n" if self._lines else None if self._one_column else b"\r\n"
@@ -205,7 +205,7 @@ class Text(Source):
             file.seek(offset)
             number = -1
             try:
-                for number, piece in enumerate(self._pieces(file, offset, self._size, _FILL if together else 0)):
+                for number, piece in enumerate(self._pieces(file, offset, self._size, FILL if together else 0)):
                     chunk = self._chunk(number, piece, first)
                     first += piece.rows
                     yield Read(chunk, piece.last, {"offset": piece.end, "rows": first}, -(-piece.rows // self._size))
@@ -217,10 +217,10 @@ class Text(Source):
 
     def _chunk(self, number: int, piece: Piece, first: int) -> Chunk:
         path = self._scratch / f"chunk-{number % 4}"
-        path.write_bytes(piece.body)
         if self._lines:
+            path.write_bytes(piece.body)
             return Lines(path, piece.rows, first, self._types)
-        made = Csv(path, piece.rows, first, self._types, self._options)
+        made = Csv(piece.body, path, piece.rows, first, types=self._types, options=self._options)
         made.dialect = self._dialect
         return made
 
@@ -250,7 +250,7 @@ class Query(Source):
         if not total and not position:
             yield Read(Staged(self._stage, 0, 0, 0, self._types), last=True, position={"rows": 0}, chunks=0)
         one = max(1, self._bytes * self._size // max(1, total))
-        chunks = max(1, _FILL // one) if together else 1
+        chunks = max(1, FILL // one) if together else 1
         for first in range(int(position.get("rows", 0)), total, self._size * chunks):
             rows = min(self._size * chunks, total - first)
             size = self._bytes * rows // total

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,6 @@ _JSON = ("json", "jsonb")
 _TIMES = ("DATE", "TIME", "TIMESTAMP")
 _TOKENS = r'"(?:[^"\\]|\\.)*"|[^\[\],"\s]+|[\[\],]'
 _NESTED = ("STRUCT", "MAP", "UNION")
-_END_MARK = re.compile(rb"(?m)^\\\.\r?$")
 
 
 class CopyText(NamedTuple):
@@ -82,35 +80,38 @@ def _raw(mapped: Mapped, columns: Sequence[PgTarget]) -> CopyText | None:
     delimiter, quote = chunk.dialect
     if any(one.is_array or one.type == "bytea" for one in columns):
         return None
-    body = chunk.body()
-    if len(delimiter.encode()) != 1 or not _is_regular(body, delimiter.encode(), quote.encode()):
+    if not prepared(chunk):
         return None
     options = f"FORMAT csv, DELIMITER {literal(delimiter)}, QUOTE {literal(quote)}, ESCAPE {literal(quote)}"
-    return CopyText(ordered, f"{options}, FORCE_NULL ({names(one.name for one in ordered)})", [body])
+    return CopyText(ordered, f"{options}, FORCE_NULL ({names(one.name for one in ordered)})", [chunk.body])
 
 
-def _is_regular(body: bytes, delimiter: bytes, quote: bytes) -> bool:
-    """Whether COPY sees the same rows: quotes around whole fields, no empty lines, one way to end a line, no old end mark."""
-    outside = body
-    if quote in body:
-        parts = body.split(quote)
-        # To COPY each quote opens or closes. What is inside is left out, and quotes that stand for one of them meet.
-        outside = quote.join(parts[::2])
-        while quote * 2 in outside:
-            outside = outside.replace(quote * 2, quote)
-        if not len(parts) % 2 or not _stand_alone(outside, delimiter, quote):
-            return False
-    if outside[:1] in b"\r\n" or b"\n\n" in outside or b"\n\r" in outside or _END_MARK.search(outside):
+def prepared(chunk: Chunk) -> bool:
+    """Whether the text of a chunk is as COPY wants it. It takes time to find out, and is known from then on."""
+    if not isinstance(chunk, Csv) or chunk.dialect is None:
         return False
-    ends = outside.count(b"\r")
-    return not ends or ends == outside.count(b"\r\n") == outside.count(b"\n")
+    if chunk.regular is None:
+        delimiter, quote = (mark.encode() for mark in chunk.dialect)
+        chunk.regular = len(delimiter) == 1 and is_regular(chunk.body, delimiter, quote)
+    return chunk.regular
 
 
-def _stand_alone(text: bytes, delimiter: bytes, quote: bytes) -> bool:
-    """Whether each of the quotes is all there is of a field."""
-    begins = text.count(delimiter + quote) + text.count(b"\n" + quote) + text.startswith(quote)
-    ends = sum(text.count(quote + mark) for mark in (delimiter, b"\n", b"\r")) + text.endswith(quote)
-    return begins == ends == text.count(quote)
+def is_regular(body: bytes, delimiter: bytes, quote: bytes) -> bool:
+    """Whether COPY sees the same rows: quotes around whole fields, no empty lines, one way to end a line, no old end mark."""
+    # To COPY each quote opens or closes: every second part is inside. One of nothing lies between two that stand for a quote.
+    parts = body.split(quote)
+    outside = parts[::2]
+    if not len(parts) % 2:
+        return False
+    if not {part[-1:] for part in outside[:-1]} <= {delimiter, b"\n", b""}:
+        return False
+    if not {part[:1] for part in outside[1:]} <= {delimiter, b"\n", b"\r", b""}:
+        return False
+    lines = b"\n" + quote.join(outside)
+    if b"\n\n" in lines or (b"\\" in lines and b"\n\\." in lines):
+        return False
+    ends = lines.count(b"\r")
+    return not ends or (b"\n\r" not in lines and ends == lines.count(b"\r\n") == lines.count(b"\n") - 1)
 
 
 # --- by DuckDB ---------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from noetl.tools.transfer.copied import Copied
 from noetl.tools.transfer.mapping import Mapped
 from noetl.tools.transfer.pg_client import Client, is_lost, refusal
 from noetl.tools.transfer.targets import pg_tables
-from noetl.tools.transfer.targets.pg_csv import CopyText, copy_text, is_raw
+from noetl.tools.transfer.targets.pg_csv import CopyText, copy_text, is_raw, prepared
 from noetl.tools.transfer.targets.pg_markers import Markers
 from noetl.tools.transfer.targets.pg_place import no_key, unfit
 from noetl.tools.transfer.targets.pg_tables import PgTable, PgTarget
@@ -96,6 +96,9 @@ class Postgres(Target):
         if not isinstance(chunk, Copied) or not self.projection.only_renames:
             return False
         return is_raw(chunk, self.projection.of(chunk, {}, None).columns)
+
+    def prepare(self, chunk: Chunk) -> None:
+        prepared(chunk)
 
     def write(self, running: Running, given: Given) -> tuple[dict[str, Any], bytes]:
         if given.index < self.chunks:

@@ -99,6 +99,9 @@ class Target:
         """Whether it takes such a chunk as it is, with no need for DuckDB."""
         return False
 
+    def prepare(self, chunk: Chunk) -> None:
+        """What can be done for a chunk while the one before it is still being taken."""
+
     def write(self, running: Running, given: Given) -> tuple[dict[str, Any], bytes]:
         """Take a chunk. What is returned goes to the engine."""
         raise NotImplementedError
