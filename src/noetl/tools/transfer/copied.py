@@ -7,15 +7,14 @@ such as arrays and bytes, into what DuckDB has a type for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from noetl.rows.duck import literal, name
 from noetl.tools.transfer.chunks import BUFFER, Chunk, OnDisk
 
-#: DuckDB makes room for a line of that many bytes unless it is told of a longer one
-_LINE = 2_000_000
+#: DuckDB makes room for lines of twice as many bytes, unless it is told of longer ones
+_LINE = 1_000_000
 _TYPES = {
     "bool": "BOOLEAN",
     "int2": "SMALLINT",
@@ -105,8 +104,8 @@ class Copied(Chunk):
         columns = ", ".join(f"{literal(key)}: {literal(kind)}" for key, kind in types.items())
         options = "auto_detect = false, header = false, delim = ',', quote = '\"', escape = '\"'"
         options += ", null_padding = false, allow_quoted_nulls = false"
-        if self.bytes > _LINE and self._longest * 2 > _LINE:
-            options += f", max_line_size = {max(2 * self._longest, self.bytes + 1)}"
+        if any(map(_has_long_line, self.blocks)):
+            options += f", max_line_size = {2 * self.bytes}"
         else:
             options += f", {BUFFER}"
         found = f"read_csv({literal(str(self._file.path()))}, {options}, columns = {{{columns}}})"
@@ -118,12 +117,16 @@ class Copied(Chunk):
     def forget(self) -> None:
         self._file.forget()
 
-    @cached_property
-    def _longest(self) -> int:
-        """At least as long as every line."""
-        if self.bytes <= _LINE:
-            return self.bytes
-        return max(max(map(len, block.split(b"\n"))) for block in self.blocks)
+
+def _has_long_line(block: bytes) -> bool:
+    """Whether so many bytes follow each other that end no line."""
+    at = 0
+    while len(block) - at > _LINE:
+        end = block.rfind(b"\n", at, at + _LINE)
+        if end < 0:
+            return True
+        at = end + 1
+    return False
 
 
 class _Numbers(Chunk):

@@ -11,7 +11,7 @@ from noetl.rows.duck import literal
 from noetl.rows.parquetjoin import Unlike, join
 from noetl.rows.parquetsql import parquet_row
 from noetl.tools.transfer.diagnosis import explained, misfit
-from noetl.tools.transfer.mapping import Mapped, Projection
+from noetl.tools.transfer.mapping import Column, Mapped, Projection
 from noetl.tools.transfer.targets.format import Announce, Format, chosen, settled
 from noetl.tools.transfer.targets.target import Given
 
@@ -25,6 +25,8 @@ class Parquet(Format):
         super().__init__(path, token, append=append)
         #: the types that columns have since the first chunk that has them
         self._types: dict[str, str] | None = None
+        #: of the last chunk: what it was made of, and what was selected
+        self._before: tuple[tuple[list[Column], dict[str, str]], tuple[str, str]] | None = None
 
     def begin(self) -> int:
         self.abandon()  # parts of an attempt that nobody knows of any more
@@ -41,17 +43,27 @@ class Parquet(Format):
         types = mapped.chunk.columns()
         source = mapped.chunk.relation(connection, {})
         try:
-            wanted = ", ".join(chosen(one) for one in mapped.columns)
-            described = connection.execute(f"SELECT {wanted} FROM {source} LIMIT 0").description
-            as_before = self._settle({column[0]: str(column[1]) for column in described}, mapped, connection)
-            wanted = ", ".join(chosen(one, as_before.get(one.name)) for one in mapped.columns)
-            described = connection.execute(f"SELECT {wanted} FROM {source} LIMIT 0").description
-            row = parquet_row([(column[0], column[1]) for column in described])
+            row, wanted = self._selected(mapped, source, connection)
             connection.execute(f"COPY (SELECT {row} FROM (SELECT {wanted} FROM {source})) TO {literal(str(part))}")
         except Exception as error:
             sources = {one.source: types[one.source] for one in mapped.columns if one.source}
             raise explained(error, mapped.chunk, connection, sources) from error
         return part.stat().st_size
+
+    def _selected(self, mapped: Mapped, source: str, connection: Any) -> tuple[str, str]:
+        """What is selected of a chunk, and of what: as of the one before, if it is made of the same columns."""
+        made_of = (mapped.columns, dict(mapped.chunk.columns()))
+        if self._before is not None and self._before[0] == made_of:
+            return self._before[1]
+        wanted = ", ".join(chosen(one) for one in mapped.columns)
+        described = connection.execute(f"SELECT {wanted} FROM {source} LIMIT 0").description
+        cast = self._settle({column[0]: str(column[1]) for column in described}, mapped, connection)
+        wanted = ", ".join(chosen(one, cast.get(one.name)) for one in mapped.columns)
+        described = connection.execute(f"SELECT {wanted} FROM {source} LIMIT 0").description
+        found = parquet_row([(column[0], column[1]) for column in described]), wanted
+        # What is cast is looked at each time, for whether it fits.
+        self._before = None if cast else (made_of, found)
+        return found
 
     def _settle(self, found: dict[str, str], mapped: Mapped, connection: Any) -> dict[str, str]:
         """The columns that are to be cast to the type they had in earlier chunks. Failing: a value does not fit that."""

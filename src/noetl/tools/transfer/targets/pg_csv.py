@@ -18,6 +18,7 @@ from noetl.tools.transfer.targets.pg_tables import PgTarget
 from noetl.tools.transfer.targets.target import Given
 
 _PIECE = 1 << 20
+_BLOCK = 1 << 18
 _JSON = ("json", "jsonb")
 #: dates and times that DuckDB had to be told how to read
 _TIMES = ("DATE", "TIME", "TIMESTAMP")
@@ -98,20 +99,35 @@ def prepared(chunk: Chunk) -> bool:
 
 def is_regular(body: bytes, delimiter: bytes, quote: bytes) -> bool:
     """Whether COPY sees the same rows: quotes around whole fields, no empty lines, one way to end a line, no old end mark."""
-    # To COPY each quote opens or closes: every second part is inside. One of nothing lies between two that stand for a quote.
-    parts = body.split(quote)
-    outside = parts[::2]
-    if not len(parts) % 2:
-        return False
-    if not {part[-1:] for part in outside[:-1]} <= {delimiter, b"\n", b""}:
-        return False
-    if not {part[:1] for part in outside[1:]} <= {delimiter, b"\n", b"\r", b""}:
-        return False
-    lines = b"\n" + quote.join(outside)
-    if b"\n\n" in lines or (b"\\" in lines and b"\n\\." in lines):
-        return False
-    ends = lines.count(b"\r")
-    return not ends or (b"\n\r" not in lines and ends == lines.count(b"\r\n") == lines.count(b"\n") - 1)
+    ends: set[bool] = set()
+    for block in _blocks(body, quote):
+        # To COPY each quote opens or closes: every second part is inside. One of nothing lies between two that stand for a quote.
+        parts = block.split(quote)
+        outside = parts[::2]
+        if not len(parts) % 2:
+            return False
+        if not {part[-1:] for part in outside[:-1]} <= {delimiter, b"\n", b""}:
+            return False
+        if not {part[:1] for part in outside[1:]} <= {delimiter, b"\n", b"\r", b""}:
+            return False
+        lines = b"\n" + quote.join(outside)
+        if b"\n\n" in lines or b"\n\r" in lines or b"\n\\." in lines:
+            return False
+        returns = lines.count(b"\r")
+        if returns and not returns == lines.count(b"\r\n") == lines.count(b"\n") - 1:
+            return False
+        ends.add(bool(returns))
+    return len(ends) <= 1
+
+
+def _blocks(body: bytes, quote: bytes) -> Iterator[bytes]:
+    """Whole rows, not too many: others want to have their turn in between."""
+    start = end = 0
+    while start < len(body):
+        end = body.find(b"\n", max(end, start + _BLOCK)) + 1 or len(body)
+        if end == len(body) or not body.count(quote, start, end) % 2:
+            yield body[start:end]
+            start = end
 
 
 # --- by DuckDB ---------------------------------------------------------------------------------------------------------
