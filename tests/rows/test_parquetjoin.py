@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from noetl.rows import parquetjoin
 from noetl.rows.duck import duckdb
 from noetl.rows.parquetjoin import Unlike, join
+from noetl.rows.thrift import Field, written
 
 #: a column of every sort that has a form of its own in Parquet, with nulls in between
 _ROW = (
@@ -88,4 +90,21 @@ def test_files_of_other_columns_are_not_put_together(tmp_path: Path, connection:
 def test_what_is_no_parquet_file_is_not_put_together(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "1").write_bytes(text)
     with pytest.raises(Unlike, match="no Parquet file"):
+        join([tmp_path / "1"], tmp_path / "whole")
+
+
+def test_files_of_very_many_groups_are_not_put_together(
+    tmp_path: Path, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [_part(connection, tmp_path / f"{at}", "SELECT 1 AS id, 2 AS b") for at in range(4)]
+    monkeypatch.setattr(parquetjoin, "_MOST", 6)
+    with pytest.raises(Unlike, match="too many groups"):
+        join(parts, tmp_path / "whole")
+    join(parts[:3], tmp_path / "whole")
+
+
+def test_a_description_that_lacks_something_is_not_put_together(tmp_path: Path) -> None:
+    told = written({1: Field(5, 1)})
+    (tmp_path / "1").write_bytes(b"PAR1" + told + len(told).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(Unlike):
         join([tmp_path / "1"], tmp_path / "whole")

@@ -19,12 +19,16 @@ _ROWS, _GROUPS, _KEYED = 3, 4, 5
 _KNOWN_OF_FILE = frozenset({1, 2, _ROWS, _GROUPS, _KEYED, 6, 7})
 #: of a group of rows: its columns, where it begins, the which it is
 _COLUMNS, _GROUP_AT, _ORDINAL = 1, 5, 7
-#: of a column: its file, what tells of it, and places in the file, of which a zero says nothing
-_FILE, _ABOUT, _COLUMN_PLACES = 1, 3, (2, 4, 6)
+#: of a column: its file, where that tells of it, and what does
+_FILE, _COLUMN_AT, _ABOUT = 1, 2, 3
+#: indexes of a column's pages, which hold places themselves: readers do without
+_INDEXES = frozenset({4, 5, 6, 7})
 #: of what tells of it: places
 _PLACES = (9, 10, 11, 14)
 #: an encrypted column has these
 _ENCRYPTED = frozenset({8, 9})
+#: columns of groups that are described in one file; with more, readers would be slower than it takes to write it anew
+_MOST = 20_000
 
 
 class Unlike(Exception):
@@ -36,7 +40,7 @@ def join(parts: Sequence[Path], whole: Path) -> None:
     with whole.open("wb") as out:
         try:
             _join(parts, out)
-        except (Malformed, Unlike) as error:
+        except (Malformed, Unlike, KeyError) as error:
             whole.unlink()
             raise Unlike(str(error)) from error
 
@@ -56,6 +60,8 @@ def _join(parts: Sequence[Path], out: IO[bytes]) -> None:
             _copy(file, out, end - len(_MAGIC))
         rows += about[_ROWS].value
         groups += [_shifted(group, shift) for group in about[_GROUPS].value.values]
+        if groups and len(groups) * len(groups[0][_COLUMNS].value.values) > _MOST:
+            raise Unlike("they have too many groups of rows")
     assert first is not None
     told = written({**first, _ROWS: Field(_I64, rows), _GROUPS: Field(_LIST, Listed(_STRUCT, groups))})
     out.write(told + len(told).to_bytes(4, "little") + _MAGIC)
@@ -93,8 +99,8 @@ def _shifted_column(column: Struct, by: int) -> Struct:
     if _FILE in column or _ENCRYPTED & column.keys():
         raise Unlike("a column lies in another file, or is encrypted")
     about = column[_ABOUT]
-    whole = {**column, _ABOUT: Field(about.type, _moved(about.value, _PLACES, by))}
-    return _moved(whole, _COLUMN_PLACES, by)
+    kept = {number: field for number, field in column.items() if number not in _INDEXES}
+    return _moved({**kept, _ABOUT: Field(about.type, _moved(about.value, _PLACES, by))}, (_COLUMN_AT,), by)
 
 
 def _moved(struct: Struct, places: Sequence[int], by: int) -> Struct:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -55,3 +56,19 @@ def test_text_that_others_may_read_in_another_way_is_not_regular(text: str) -> N
 @pytest.mark.parametrize("text", ["a,b\r\nc,d\r\n", '"a\r\n",b\n', "a\\.b\n", '";"\n'])
 def test_what_only_looks_odd_is_regular(text: str) -> None:
     assert is_regular(text.encode(), b",", b'"')
+
+
+class Counted(bytes):
+    """Text that knows how much of it was looked through for quotes."""
+
+    looked_through = 0
+
+    def count(self, mark: Any, start: Any = 0, end: Any = None) -> int:
+        self.looked_through += (len(self) if end is None else end) - start
+        return super().count(mark, start, end)
+
+
+def test_a_quote_that_nothing_closes_does_not_make_every_line_be_looked_at_again_and_again() -> None:
+    text = Counted(b'5" pipe,1\n' + b"a,1\n" * 200_000)
+    assert not is_regular(text, b",", b'"')
+    assert text.looked_through <= 2 * len(text)

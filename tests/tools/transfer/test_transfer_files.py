@@ -12,7 +12,6 @@ import pytest
 from ends import asked, data, failing, file, lines, move, table
 from workshop import Workshop
 
-from noetl.expr import template
 from noetl.results.codec import runs
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
@@ -171,22 +170,6 @@ def test_what_was_begun_and_is_gone_is_begun_again(tmp_path: Path) -> None:
     first.write(running, chunk(tmp_path, 0, {"a": 1}))
     os.remove(next(tmp_path.glob(".o.csv.*.part")))  # noqa: PTH107  somebody tidied up
     assert target(tmp_path, str(tmp_path / "o.csv"), mode="replace").open(running) == 0
-
-
-def test_a_crash_behind_the_end_does_not_lose_sight_of_the_files(tmp_path: Path) -> None:
-    running, path = Running(tmp_path), template(f"{tmp_path}/{{{{ chunk.index }}}}.csv")
-    first = target(tmp_path, path, mode="replace")
-    first.open(running)
-    for index in range(2):
-        first.write(running, chunk(tmp_path, index, {"a": index}))
-    paths, schema = first.paths, first.schema
-    told = first.finish(running)
-    second = target(tmp_path, path, mode="replace", recorded=2, rows=2, final=True, paths=paths, schema=schema)
-    assert second.open(running) == 2
-    assert second.finish(running) == told
-    assert told is not None
-    assert told["locator"] == {"files": [str(tmp_path / "0.csv"), str(tmp_path / "1.csv")]}
-    assert second.bytes == 8
 
 
 async def test_a_disk_that_is_full_leaves_no_half_chunk(world: Workshop) -> None:

@@ -174,6 +174,7 @@ class Values(Chunk):
         #: the columns were told from other rows
         self._told = types is not None
         self._lines: Lines | None = None
+        self._writing = threading.Lock()
 
     def columns(self) -> dict[str, str]:
         if self._types is None:
@@ -208,11 +209,12 @@ class Values(Chunk):
         return self._written().doubtful(connection, column)
 
     def _written(self) -> Lines:
-        if self._lines is None:
-            path = self._scratch / f"rows-{id(self)}.ndjson"
-            path.write_bytes(b"\n".join(self.bodies(None)))
-            self._lines = Lines(path, self.size, self.first, self.columns())
-        return self._lines
+        with self._writing:  # targets come for it at the same time
+            if self._lines is None:
+                path = self._scratch / f"rows-{id(self)}.ndjson"
+                path.write_bytes(b"\n".join(self.bodies(None)))
+                self._lines = Lines(path, self.size, self.first, self.columns())
+            return self._lines
 
     def forget(self) -> None:
         if self._lines is not None:
@@ -227,6 +229,7 @@ class Bodies(Values):
         self._bodies, self._scratch, self._types = bodies, scratch, types
         self._told = types is not None
         self._lines: Lines | None = None
+        self._writing = threading.Lock()
 
     def rows(self, connection: Any) -> list[Any]:
         return Chunk.rows(self, connection)

@@ -129,7 +129,7 @@ class Move:
             now.targets = [{"chunks": 0, "rows": 0, "notes": self._notes(at)} for at in range(len(plan.targets))]
         reply = await self._opened()
         known = zip(reply.value["chunks"], now.targets, strict=True)
-        self._has = [max(has, one["chunks"]) if one.get("failed") else has for has, one in known]
+        self._has = [_had(has, one) for has, one in known]
         if now.final and min(self._has) < now.chunks:
             # An attempt that failed at the very end has removed what was staged, and did not come to say so.
             now.final = False
@@ -193,7 +193,7 @@ class Move:
         now.position, now.rows, now.chunks, now.bytes, now.cuts = {}, 0, 0, 0, []
         self._has = [0] * len(self._has)
         for known in now.targets:
-            _forget_failures(known)
+            _forget(known, "failed", "error", "finished")
 
     def _goes_on(self) -> bool:
         """Whether it is at the beginning of a page that nobody has seen: whoever waited for it would see it now, too."""
@@ -277,21 +277,22 @@ class Move:
 
     async def _record(self, *, final: bool) -> None:
         """Commit, and record how far it is."""
-        await self._commit(final=final)
+        await self._commit()
         self._now.final = final
         await self._say()
         self._recorded_at, self._rows_since = time.monotonic(), 0
 
-    async def _commit(self, *, final: bool = False) -> None:
+    async def _commit(self) -> None:
         now = self._now
-        found = (await self._do("commit", final=final)).value
+        found = (await self._do("commit")).value
         for at, (known, told) in enumerate(zip(now.targets, found, strict=True)):
+            if "finished" in known:
+                continue
             # Of what was sent the host does not know whether it came.
             if self._plan.targets[at]["kind"] == "http":
                 known["chunks"], told["bytes"] = self._has[at], known.get("bytes", 0)
             else:
                 known |= {"chunks": self._has[at] if known.get("failed") else told["chunks"], "rows": told["rows"]}
-            known |= {key: told[key] for key in ("paths", "schema") if told.get(key)}
         now.bytes = sum(told["bytes"] for told in found)
         if self._whole and "offset" in now.position:
             now.part = round(min(1.0, now.position["offset"] / self._whole), 4)
@@ -304,9 +305,15 @@ class Move:
     async def _finish(self) -> dict[str, Any]:
         now, entries = self._now, []
         for at, target in enumerate(self._plan.targets):
-            entry: dict[str, Any] = {"kind": target["kind"], "mode": target["mode"]}
-            entry |= await self._finished(at, target)
-            entries.append(entry)
+            known = now.targets[at]
+            found = known.get("finished") or await self._finished(at, target)
+            if "failed" not in known:
+                # First it is recorded, then what it would be known by without that is removed.
+                known["finished"] = found
+                await self._say()
+                await self._do("forget", target=at)
+            told = {key: known[key] for key in ("failed", "error") if key in known}
+            entries.append({"kind": target["kind"], "mode": target["mode"], **found, **told})
         size = sum(entry.get("bytes") or 0 for entry in entries)
         return {"rows": now.rows, "chunks": now.chunks, "bytes": size, "targets": entries}
 
@@ -326,7 +333,7 @@ class Move:
             found |= {"rows": known["rows"], "bytes": known.get("bytes", 0)}
         if found["ref"] is not None:
             found = {**found, "ref": self._world.sealed(found["ref"])}
-        return found | {key: known[key] for key in ("failed", "error") if key in known}
+        return found
 
     async def _give_up(self) -> None:
         """Record what was committed, remove what must not be seen. A crash does neither, and is the same to the targets."""
@@ -344,11 +351,14 @@ class Move:
         await asyncio.wait([tidying], timeout=10)
 
     async def _abort(self) -> None:
-        for at, target in enumerate(self._plan.targets):
+        for at, (target, known) in enumerate(zip(self._plan.targets, self._now.targets, strict=True)):
+            if "finished" in known:
+                continue
+            removed = target["mode"] == "replace"
             with contextlib.suppress(CallFailed):
-                await self._do("abort", target=at)
-            if target["mode"] == "replace":  # nothing of it is left, so the next attempt begins with it anew
-                _forget_failures(self._now.targets[at])
+                removed = (await self._do("abort", target=at)).value
+            if removed:  # so the next attempt begins with it anew
+                _forget(known, "failed", "error")
                 self._now.final = False
 
     async def _removed(self) -> None:
@@ -362,9 +372,14 @@ class Move:
             await self._do("close")
 
 
-def _forget_failures(known: dict[str, Any]) -> None:
-    for key in ("failed", "error"):
+def _forget(known: dict[str, Any], *keys: str) -> None:
+    for key in keys:
         known.pop(key, None)
+
+
+def _had(has: int, known: dict[str, Any]) -> int:
+    """How many chunks a target is not to get: of one that has finished or given up, none that it was offered before."""
+    return max(has, known["chunks"]) if "failed" in known or "finished" in known else has
 
 
 def _changed(source: dict[str, Any]) -> tuple[str, str]:

@@ -65,11 +65,10 @@ class Session:
             config=self.config,
             recorded=recorded.get("chunks", 0),
             rows=recorded.get("rows", 0),
-            final=given["final"],
+            final=given["final"] or "finished" in recorded,
+            finished="finished" in recorded,
             notes=given["notes"][at],
             stream=given["stream"],
-            paths=recorded.get("paths", []),
-            schema=recorded.get("schema"),
         )
 
     # --- the source ------------------------------------------------------------------------------------------------------
@@ -262,14 +261,7 @@ def commit(running: Running, given: dict[str, Any]) -> list[dict[str, Any]]:
     targets: list[Target] = _sessions[given["session"]].targets
     for target in targets:
         target.commit(running)
-    told: list[dict[str, Any]] = [
-        {"chunks": target.chunks, "rows": target.rows, "bytes": target.bytes} for target in targets
-    ]
-    if given["final"]:
-        return [
-            {**one, "paths": target.paths, "schema": target.schema} for one, target in zip(told, targets, strict=True)
-        ]
-    return told
+    return [{"chunks": target.chunks, "rows": target.rows, "bytes": target.bytes} for target in targets]
 
 
 def finish(running: Running, given: dict[str, Any]) -> dict[str, Any]:
@@ -279,9 +271,15 @@ def finish(running: Running, given: dict[str, Any]) -> dict[str, Any]:
     return {"ref": reference, "rows": target.rows, "bytes": target.bytes}
 
 
-def abort(running: Running, given: dict[str, Any]) -> None:
-    """Remove what a target must not show."""
-    _sessions[given["session"]].targets[given["target"]].abort(running)
+def forget(_running: Running, given: dict[str, Any]) -> None:
+    """It is recorded that a target has finished."""
+    _sessions[given["session"]].targets[given["target"]].forget()
+
+
+def abort(running: Running, given: dict[str, Any]) -> bool:
+    """Remove what a target must not show; whether there was anything."""
+    target: Target = _sessions[given["session"]].targets[given["target"]]
+    return target.abort(running)
 
 
 def close(_running: Running, given: dict[str, Any]) -> None:

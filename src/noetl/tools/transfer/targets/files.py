@@ -31,15 +31,13 @@ class Files(Target):
         super().__init__(given, around)
         self._notes = Notes(around.notes)
         self._written: dict[str, Format] = {}
-        self._finished = False
 
     def open(self, running: Running) -> int:
         if not self._notes.load():
-            self._finished = self.around.final
-            if self._finished:
+            if self.around.finished:
                 self.chunks, self.rows = self.around.recorded, self.around.rows
-            elif self.around.recorded and self._appends():
-                raise _unnoted(self.given["path"])
+            elif self.around.recorded and (self._appends() or (self.around.final and self.mode == "append")):
+                raise _unnoted(self.given["path"])  # what was appended may be there, and may not
             return self.chunks
         if not self.around.final and not all(self._format(path).has(note.size) for path, note in self._noted()):
             # What was noted is not there; where it was to be seen, nobody can say what happened to it.
@@ -73,16 +71,6 @@ class Files(Target):
     def heeds_columns(self) -> bool:
         return super().heeds_columns and isinstance(self.given["path"], str)
 
-    @property
-    def paths(self) -> list[str]:
-        """The files, where not the configuration but the chunks say which there are."""
-        return [] if isinstance(self.given["path"], str) else list(self._written)
-
-    @property
-    def schema(self) -> Mapping[str, str] | None:
-        """By column the type of its text, as long as the notes know it."""
-        return schema_of(list(self._written.values())) if self._written else None
-
     def _appends(self) -> bool:
         """Whether what an attempt that failed has written is still there, and meant to be."""
         path = self.given["path"]
@@ -90,7 +78,7 @@ class Files(Target):
         return self.mode == "append" and FORMATS[_format_of(name, self.given.get("format"))].in_place
 
     def restart(self, running: Running) -> bool:  # noqa: ARG002
-        if not self._notes.files and self.chunks:
+        if not self._notes.files and self.chunks and not self.replaces:
             return False
         if not all(self._is_alone(self._format(path), note) for path, note in self._noted()):
             return False
@@ -156,27 +144,28 @@ class Files(Target):
 
     def finish(self, running: Running) -> dict[str, Any] | None:
         path = self.given["path"]
-        if not self._finished:
-            if not self._notes.files and isinstance(path, str):
-                self._begin(path)
-            self._publish(running)
-            self._notes.forget()
-        paths = list(self._written) or ([path] if isinstance(path, str) else list(self.around.paths))
+        if not self._notes.files and isinstance(path, str):
+            self._begin(path)
+        self._publish(running)
+        paths = list(self._written)
         if not paths or not all(Path(one).is_file() for one in paths):
             return None
         self.bytes = sum(Path(one).stat().st_size for one in paths)
         formats = [self._format(one) for one in paths]
-        schema = self.around.schema if self._finished else schema_of(formats)
-        return _reference(paths, self.rows, self.bytes, formats[0].content_type, schema)
+        return _reference(paths, self.rows, self.bytes, formats[0].content_type, schema_of(formats))
 
-    def abort(self, running: Running) -> None:  # noqa: ARG002
+    def forget(self) -> None:
+        self._notes.forget()
+
+    def abort(self, running: Running) -> bool:  # noqa: ARG002
         if self._appends():
             for path, note in self._notes.files.items():  # what is noted stays, and another attempt goes on behind it
                 self._format(path).cut(note.size, self._notes.chunks)
-            return
+            return False
         for path in self._notes.files:
             self._format(path).abandon()
         self._notes.forget()
+        return True
 
 
 def _unnoted(path: Any) -> Failing:

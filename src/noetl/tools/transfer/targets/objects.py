@@ -99,8 +99,6 @@ class Objects(Files):
     # --- the end -------------------------------------------------------------------------------------------------------
 
     def finish(self, running: Running) -> dict[str, Any] | None:
-        if self._finished:
-            return self._seen(running)
         path = self.given["path"]
         if not self._notes.files and isinstance(path, str):
             self._begin(self._place(path))
@@ -113,26 +111,15 @@ class Objects(Files):
         self.bytes = sum(Path(path).stat().st_size for path in paths)
         meta: dict[str, Any] = {"schema": schema_of([self._format(path) for path in paths])}
         meta["sha256"] = digest_of(Path(paths[0])) if len(paths) == 1 else None
-        self._notes.forget()  # first: without notes it is known to be done
-        self._clear()
         return self._reference(addresses, meta) if paths else None
+
+    def forget(self) -> None:
+        super().forget()
+        self._clear()
 
     def _upload(self, path: str, address: Address, running: Running) -> None:
         running.check()
         self._bucket(address).put(address.key, Path(path))
-
-    def _seen(self, running: Running) -> dict[str, Any] | None:
-        """An earlier attempt has done it all, and was not heard of: what is there now."""
-        whole = self._address_of_all()
-        addresses = [whole] if whole is not None else [self._address(path) for path in self.around.paths]
-        try:
-            for address in addresses:
-                running.check()
-                with told(but_absence=True):
-                    self.bytes += self._bucket(address).head(address.key).size
-        except NoObject:
-            return None
-        return self._reference(addresses, {}) if addresses else None
 
     def _reference(self, addresses: list[Address], more: dict[str, Any]) -> dict[str, Any]:
         first = addresses[0]
@@ -155,9 +142,10 @@ class Objects(Files):
         self._clear()
         return True
 
-    def abort(self, running: Running) -> None:
-        super().abort(running)
+    def abort(self, running: Running) -> bool:
+        removed = super().abort(running)
         self._clear()
+        return removed
 
     def _clear(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)

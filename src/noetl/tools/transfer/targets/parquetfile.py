@@ -97,17 +97,27 @@ class Parquet(Format):
         shutil.rmtree(self.work, ignore_errors=True)
 
     def publish(self) -> None:
+        whole = self.work / "whole"
         parts = sorted(self.work.glob("*.parquet")) if self.work.exists() else []
-        if parts:
-            whole = self.work / "whole"
-            first = [self.path] if self.append and self.path.exists() else []
-            if len(parts) == 1 and not first:
-                whole = parts[0]
-            else:
-                _put_together([*first, *parts], whole)
-            settled(whole)
+        if parts and not whole.exists():
+            self._make(whole, parts)
+        # As long as there are parts, somebody who goes on after a crash would put them together again.
+        for part in parts:
+            part.unlink(missing_ok=True)
+        if whole.exists():
             whole.replace(self.path)
         self.abandon()
+
+    def _make(self, whole: Path, parts: list[Path]) -> None:
+        """The file as it will be seen, on the disk when it has its name."""
+        made = self.work / "unfinished"
+        first = [self.path] if self.append and self.path.exists() else []
+        if len(parts) == 1 and not first:
+            made = parts[0]
+        else:
+            _put_together([*first, *parts], made)
+        settled(made)
+        made.replace(whole)
 
 
 def _put_together(parts: list[Path], whole: Path) -> None:

@@ -122,10 +122,11 @@ def is_regular(body: bytes, delimiter: bytes, quote: bytes) -> bool:
 
 def _blocks(body: bytes, quote: bytes) -> Iterator[bytes]:
     """Whole rows, not too many: others want to have their turn in between."""
-    start = end = 0
+    start = end = quotes = 0
     while start < len(body):
-        end = body.find(b"\n", max(end, start + _BLOCK)) + 1 or len(body)
-        if end == len(body) or not body.count(quote, start, end) % 2:
+        seen, end = end, body.find(b"\n", max(end, start + _BLOCK)) + 1 or len(body)
+        quotes += body.count(quote, seen, end)
+        if end == len(body) or not quotes % 2:
             yield body[start:end]
             start = end
 

@@ -61,9 +61,10 @@ class Markers:
         query = f"UPDATE {self._table} SET chunks = $1, total = $2, changed = now() WHERE transfer = $3 AND chunks = $4"
         self._sure(client.do(query, [*now, self._token, before[0]]).rowcount)
 
-    def reset(self, client: Client) -> None:
-        """Note that nothing is in."""
-        client.do(f"UPDATE {self._table} SET chunks = 0, total = 0 WHERE transfer = $1", [self._token])
+    def reset(self, client: Client, before: int) -> bool:
+        """Note that nothing is in; False: another attempt was there meanwhile."""
+        query = f"UPDATE {self._table} SET chunks = 0, total = 0 WHERE transfer = $1 AND chunks = $2"
+        return client.do(query, [self._token, before]).rowcount == 1
 
     def end(self, client: Client) -> None:
         """Forget the transfer: all of it is in. Failing: another attempt was there meanwhile."""
@@ -71,8 +72,12 @@ class Markers:
 
     def _sure(self, changed: int) -> None:
         if changed != 1:
-            message = f"another attempt at this transfer has gone on with it (it is noted in `{self._schema}.{_TABLE}`)"
-            raise Failing("sql", message)
+            raise self.taken()
+
+    def taken(self) -> Failing:
+        """It is another's."""
+        message = f"another attempt at this transfer has gone on with it (it is noted in `{self._schema}.{_TABLE}`)"
+        return Failing("sql", message)
 
     def sweep(self, client: Client) -> None:
         """Remove what transfers left behind that nobody took up again; next time does as well as now."""

@@ -77,18 +77,23 @@ class Postgres(Target):
         if self.chunks and self.mode in ("append", "insert"):
             return False
         with self._told(running):
-            self._start_again()
+            if self._finished:
+                self._marked.begin(self._at, 0, 0)
+            elif not self._start_again():
+                raise self._marked.taken()
+        self._finished = False
         self.chunks = self.rows = 0
         return True
 
-    def _start_again(self) -> None:
-        """Forget what was staged, and that there was anything."""
+    def _start_again(self) -> bool:
+        """Forget what was staged, and that there was anything; False: it is another attempt's by now."""
         self._at.do("BEGIN")
-        if self.replaces:
+        ours = self._marked.reset(self._at, self.chunks)
+        if ours and self.replaces:
             self._at.do(f"DROP TABLE IF EXISTS {name(self._schema)}.{name(self.stage)}")
-        self._marked.reset(self._at)
         self._at.do("COMMIT")
         self._table = None
+        return ours
 
     # --- chunks ----------------------------------------------------------------------------------------------------------
 
@@ -246,13 +251,14 @@ class Postgres(Target):
         self._at.do(pg_tables.insert(final, columns, stage.quoted))
         self._at.do(f"DROP TABLE {stage.quoted}")
 
-    def abort(self, running: Running) -> None:
+    def abort(self, running: Running) -> bool:
         if self._client is None or self._client.lost:
-            return  # the marker and the stage stay, for who goes on
+            return False  # the marker and the stage stay, for who goes on
         self._at.rollback()
-        if self.replaces and not self._finished:
-            with self._told(running):
-                self._start_again()
+        if not self.replaces or self._finished:
+            return False
+        with self._told(running):
+            return self._start_again()
 
     def close(self) -> None:
         if self._client is not None:

@@ -74,7 +74,9 @@ class Table(Target):
         with running.using(self._connection):
             if self.replaces:
                 self._do(f"DROP TABLE IF EXISTS {self._table}")
-            self._do(f"UPDATE {_MARKERS} SET chunks = 0, total = 0 WHERE transfer = $1", [self.around.token])
+            self._do(f"DELETE FROM {_MARKERS} WHERE transfer = $1", [self.around.token])
+            self._do(f"INSERT INTO {_MARKERS} VALUES ($1, 0, 0)", [self.around.token])
+        self._finished = False
         self.chunks, self.rows = self._committed = (0, 0)
         return True
 
@@ -230,12 +232,13 @@ class Table(Target):
         if not _marking[self._file] and self._one(f"SELECT 1 FROM {_MARKERS}") is None:
             self._do(f"DROP TABLE {_MARKERS}")
 
-    def abort(self, running: Running) -> None:
+    def abort(self, running: Running) -> bool:
         self._rollback()
         with _catalogue, running.using(self._connection):
             if self.replaces:
                 self._do(f"DROP TABLE IF EXISTS {self._table}")
             self._do(f"DELETE FROM {_MARKERS} WHERE transfer = $1", [self.around.token])
+        return self.replaces
 
     def close(self) -> None:
         if self._connection is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     notes: str = ""
     #: chunks are handed over row by row
     stream: bool = False
-    #: files that were written, where that was recorded with the last chunk
-    paths: Sequence[str] = ()
-    schema: Mapping[str, str] | None = None
+    #: it is recorded that its rows are visible
+    finished: bool = False
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -77,16 +76,6 @@ class Target:
         """Whether it is worth something to know the columns of rows of which there are none."""
         return not self.projection.per_row
 
-    @property
-    def paths(self) -> list[str]:
-        """What must be known of the files it wrote if a crash comes behind its end."""
-        return []
-
-    @property
-    def schema(self) -> Mapping[str, str] | None:
-        """The types of text in files, for the same case."""
-        return None
-
     def open(self, running: Running) -> int:
         """Find out how many chunks it has from an earlier attempt."""
         raise NotImplementedError
@@ -110,11 +99,15 @@ class Target:
         """Make what was taken durable."""
 
     def finish(self, running: Running) -> dict[str, Any] | None:
-        """All chunks are in: make them visible, forget what was noted. A reference to the whole."""
+        """All chunks are in: make them visible. A reference to the whole. It may come again, until `forget`."""
         raise NotImplementedError
 
-    def abort(self, running: Running) -> None:
-        """It has failed: remove what must not be seen, keep what was committed."""
+    def forget(self) -> None:
+        """It is recorded that all is visible: remove what was noted for whoever would have had to go on."""
+
+    def abort(self, running: Running) -> bool:  # noqa: ARG002
+        """It has failed: remove what must not be seen, keep what was committed; whether anything was removed."""
+        return False
 
     def close(self) -> None:
         """Let go."""
