@@ -123,6 +123,8 @@ class Outpost:
             await self._bus.close()
         await self._keychains.close()
         self._results.close()
+        for link in self.depot.links:
+            link.close()
         if self._session is not None:
             await self._session.close()
 

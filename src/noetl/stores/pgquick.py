@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -52,18 +52,18 @@ class _Known(Gathering):
         names, last = list(self.last), self.last.values()
         before, after = [self._before[name] for name in names], [self.heads[name] for name in names]
         return [
-            _array(_TEXT, map(_text, names)),
-            _array(_INT8, (_int8(seq) for seq, _ in before)),
-            _array(_BYTEA, (digest for _, digest in before)),
-            _array(_TEXT, (_text(one.status) for one in last)),
-            _array(_TEXT, (_text(one.updated_at) for one in last)),
-            _array(_INT8, (_int8(seq) for seq, _ in after)),
-            _array(_BYTEA, (digest for _, digest in after)),
-            _array(_BOOL, (b"\1" if one.status in OVER else b"\0" for one in last)),
-            _array(_TEXT, (_text(event[0]) for event in self.events)),
-            _array(_INT8, (_int8(event[1]) for event in self.events)),
-            _array(_BYTEA, (event[2] for event in self.events)),
-            _array(_BYTEA, (event[3] for event in self.events)),
+            _texts(names),
+            _numbers([seq for seq, _ in before]),
+            _array(_BYTEA, [digest for _, digest in before]),
+            _texts([one.status for one in last]),
+            _texts([one.updated_at for one in last]),
+            _numbers([seq for seq, _ in after]),
+            _array(_BYTEA, [digest for _, digest in after]),
+            _array(_BOOL, [b"\1" if one.status in OVER else b"\0" for one in last]),
+            _texts([event[0] for event in self.events]),
+            _numbers([event[1] for event in self.events]),
+            _array(_BYTEA, [event[2] for event in self.events]),
+            _array(_BYTEA, [event[3] for event in self.events]),
         ]
 
 
@@ -264,19 +264,20 @@ def _name(work: Any) -> str:
     return work.execution_id if isinstance(work, Append) else ""
 
 
-def _array(kind: int, values: Iterable[bytes]) -> bytes:
+def _array(kind: int, values: list[bytes]) -> bytes:
     """A list as PostgreSQL takes it."""
-    parts = [b"", *(part for value in values for part in (_LENGTH.pack(len(value)), value))]
-    parts[0] = _HEAD.pack(1, 0, kind, len(parts) // 2, 1)
+    parts = [_HEAD.pack(1, 0, kind, len(values), 1)]
+    for value in values:
+        parts += (_LENGTH.pack(len(value)), value)
     return b"".join(parts)
 
 
-def _text(value: str) -> bytes:
-    return value.encode()
+def _texts(values: list[str]) -> bytes:
+    return _array(_TEXT, [value.encode() for value in values])
 
 
-def _int8(value: int) -> bytes:
-    return _NUMBER.pack(value)
+def _numbers(values: list[int]) -> bytes:
+    return _array(_INT8, [_NUMBER.pack(value) for value in values])
 
 
 _HEAD, _LENGTH, _NUMBER = struct.Struct("!iiIii"), struct.Struct("!i"), struct.Struct("!q")
