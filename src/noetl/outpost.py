@@ -140,7 +140,8 @@ class Outpost:
         links = {link.url: link for link in self.depot.links}
         while not self.depot.draining:
             if not self.depot.room:
-                await asyncio.sleep(0.005)
+                await self.depot.freed.wait()
+                self.depot.freed.clear()
                 continue
             if bus.trouble:
                 await self._without(bus, list(links.values()))

@@ -11,6 +11,7 @@ from servers import Database
 from noetl.ports import Conflict, StoreFailed
 from noetl.stores.pgquick import Quick
 from noetl.stores.postgres import PostgresLog
+from noetl.stores.verify import verify
 
 
 @pytest.fixture
@@ -60,6 +61,29 @@ async def test_what_goes_on_where_this_process_wrote_last_needs_no_thread(log: P
     summary = log.summary("x")
     assert summary is not None
     assert (summary.status, summary.seq) == ("completed", 5)
+
+
+async def test_executions_begin_without_the_thread_unless_somebody_else_has_begun_them(
+    log: PostgresLog, beside: PostgresLog
+) -> None:
+    await begun(log, "x")
+    await beside.append(events("taken", 1, 1), status="running")
+    real = log._desk._enqueue
+    shut(log)
+    await asyncio.gather(*(log.append(events(name, 1, 2), status="running") for name in ("a", "b")))
+    log._desk._enqueue = real  # type: ignore[method-assign]
+    first, second, third = await asyncio.gather(
+        log.append(events("taken", 1, 3), status="running"),
+        log.append(events("c", 1, 2), status="running"),
+        log.append(events("a", 3, 3), status="running"),
+        return_exceptions=True,
+    )
+    assert isinstance(first, Conflict)
+    assert (second, third) == (None, None)
+    found = {one.execution_id: one.seq for one in log.summaries()}
+    assert found == {"x": 2, "taken": 1, "a": 3, "b": 2, "c": 2}
+    assert log.read("a") == events("a", 1, 3)
+    assert list(verify(log)) == []
 
 
 async def test_appends_to_one_execution_that_come_together_are_written_in_their_order(log: PostgresLog) -> None:
@@ -125,6 +149,8 @@ async def test_a_connection_that_is_cut_is_noticed_and_the_next_append_is_writte
     async with asyncio.timeout(5):
         while not quick.broken:
             await asyncio.sleep(0.01)
+    # Another's socket may have its number by now.
+    assert not asyncio.get_running_loop().remove_reader(quick._socket)
     await log.append(events("x", 4, 4), status="running")
     assert log.read("x") == events("x", 1, 4)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from noetl.ports import OVER, StoreFailed
 from noetl.stores.appends import Append, Gathering, Heads
+from noetl.stores.chain import root
 from noetl.stores.desk import Ticket, settle
 from noetl.stores.pgfiles import explained
 from noetl.stores.queries import queries
@@ -21,8 +22,7 @@ from noetl.stores.queries import queries
 if TYPE_CHECKING:
     import psycopg
 
-_SQL = queries("postgres")["append"].encode()
-_NAME = b"noetl_append"
+_SQL = {name.encode(): queries("postgres")[name].encode() for name in ("append", "open_append")}
 #: more than these, and the thread is as quick: it copies, and others are served meanwhile
 _MOST_EVENTS, _MOST_BYTES = 256, 128 << 10
 _TEXT, _INT8, _BYTEA, _BOOL = 25, 20, 17, 16
@@ -31,8 +31,10 @@ _TEXT, _INT8, _BYTEA, _BOOL = 25, 20, 17, 16
 class _Known(Gathering):
     """Appends that go on where a log is known to end."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, opening: bool) -> None:
         super().__init__()
+        #: whether these are the first appends of executions, or none is
+        self.opening = opening
         self._before: Heads = {}
 
     def has_room_for(self, append: Any) -> bool:
@@ -47,14 +49,11 @@ class _Known(Gathering):
     def _head(self, execution_id: str) -> tuple[int, bytes]:
         return self._before[execution_id]
 
-    def parameters(self) -> list[bytes]:
-        """What the statement is given."""
+    def statement(self) -> tuple[bytes, list[bytes]]:
+        """What is to be executed, and what it is given."""
         names, last = list(self.last), self.last.values()
         before, after = [self._before[name] for name in names], [self.heads[name] for name in names]
-        return [
-            _texts(names),
-            _numbers([seq for seq, _ in before]),
-            _array(_BYTEA, [digest for _, digest in before]),
+        ends = [
             _texts([one.status for one in last]),
             _texts([one.updated_at for one in last]),
             _numbers([seq for seq, _ in after]),
@@ -65,6 +64,10 @@ class _Known(Gathering):
             _array(_BYTEA, [event[2] for event in self.events]),
             _array(_BYTEA, [event[3] for event in self.events]),
         ]
+        if self.opening:
+            return b"open_append", [*(_texts(list(column)) for column in zip(*self.openings, strict=True)), *ends]
+        known = [_numbers([seq for seq, _ in before]), _array(_BYTEA, [digest for _, digest in before])]
+        return b"append", [_texts(names), *known, *ends]
 
 
 class Quick:
@@ -77,10 +80,13 @@ class Quick:
         #: takes what cannot be written here
         self._otherwise = otherwise
         self._pq = connection.pgconn
-        prepared = self._pq.prepare(_NAME, _SQL)
-        if prepared.status != pq.ExecStatus.COMMAND_OK:
-            raise StoreFailed(prepared.get_error_message())
+        for name, sql in _SQL.items():
+            prepared = self._pq.prepare(name, sql)
+            if prepared.status != pq.ExecStatus.COMMAND_OK:
+                raise StoreFailed(prepared.get_error_message())
         self._pq.nonblocking = 1
+        #: kept, for the library forgets it with the connection, and its number is soon another's
+        self._socket = self._pq.socket
         self._loop: asyncio.AbstractEventLoop | None = None
         self._group: _Known | None = None
         self._sent: list[Ticket] = []
@@ -101,7 +107,7 @@ class Quick:
             return False
         if self._loop is not loop:
             try:
-                loop.add_reader(self._pq.socket, self._readable)
+                loop.add_reader(self._socket, self._readable)
             except NotImplementedError:  # not every kind of event loop looks at sockets
                 return False
             self._loop = loop
@@ -129,6 +135,8 @@ class Quick:
         """Where a log is known to end, if something is to go on there that is small and plain."""
         if not isinstance(work, Append) or work.snapshot is not None or work.weight > _MOST_BYTES:
             return None
+        if work.opening is not None:
+            return 0, root(work.execution_id)
         head = self._heads.get(work.execution_id)
         return head if head is not None and work.first == head[0] + 1 else None
 
@@ -140,25 +148,32 @@ class Quick:
     def _send(self) -> None:
         import psycopg
 
-        wanted, self._next, group = self._next, [], _Known()
+        wanted, self._next = self._next, []
+        group = _Known(opening=bool(wanted) and _opens(wanted[0][0]))
         tickets, rest = list[Ticket](), list[Ticket]()
+        waiting: set[str] = set()
         for ticket in wanted:
-            head = self._head(ticket[0])
-            if _name(ticket[0]) in group.last:
+            name, head = _name(ticket[0]), self._head(ticket[0])
+            if name in group.last or name in waiting or _opens(ticket[0]) != group.opening:
+                waiting.add(name)
                 self._next.append(ticket)
             elif head is not None and group.has_room_for(ticket[0]):
                 group.take(ticket[0], head)
                 tickets.append(ticket)
             else:
                 rest.append(ticket)
-        self._names = {_name(ticket[0]) for ticket in (*tickets, *self._next)}
+        self._names = {*group.last, *waiting}
         if rest:
             self._otherwise(rest)
         if not tickets:
-            self.idle.set()
+            if self._next:
+                self._send()
+            else:
+                self.idle.set()
             return
         try:
-            self._pq.send_query_prepared(_NAME, group.parameters(), [1] * 12, 1)
+            statement, given = group.statement()
+            self._pq.send_query_prepared(statement, given, [1] * len(given), 1)
             self._group, self._sent, self._rows = group, tickets, []
             self._flush()
         except (psycopg.Error, ValueError):  # the connection was gone before: nothing was sent
@@ -170,13 +185,13 @@ class Quick:
     def _flush(self) -> None:
         assert self._loop is not None
         if self._pq.flush():
-            self._loop.add_writer(self._pq.socket, self._writable)
+            self._loop.add_writer(self._socket, self._writable)
 
     def _writable(self) -> None:
         import psycopg
 
         assert self._loop is not None
-        self._loop.remove_writer(self._pq.socket)
+        self._loop.remove_writer(self._socket)
         try:
             self._flush()
         except psycopg.Error as error:
@@ -244,9 +259,9 @@ class Quick:
     def close(self) -> None:
         """Let go."""
         if self._loop is not None and not self._loop.is_closed():
-            with suppress(Exception):  # one that is broken has no socket any more
-                self._loop.remove_reader(self._pq.socket)
-                self._loop.remove_writer(self._pq.socket)
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+            self._loop = None
         with suppress(Exception):
             self._connection.close()
 
@@ -264,20 +279,25 @@ def _name(work: Any) -> str:
     return work.execution_id if isinstance(work, Append) else ""
 
 
-def _array(kind: int, values: list[bytes]) -> bytes:
+def _opens(work: Any) -> bool:
+    return isinstance(work, Append) and work.opening is not None
+
+
+def _array(kind: int, values: Sequence[bytes | None]) -> bytes:
     """A list as PostgreSQL takes it."""
-    parts = [_HEAD.pack(1, 0, kind, len(values), 1)]
+    parts = [_HEAD.pack(1, None in values, kind, len(values), 1)]
     for value in values:
-        parts += (_LENGTH.pack(len(value)), value)
+        parts += (_NULL,) if value is None else (_LENGTH.pack(len(value)), value)
     return b"".join(parts)
 
 
-def _texts(values: list[str]) -> bytes:
-    return _array(_TEXT, [value.encode() for value in values])
+def _texts(values: Sequence[str | None]) -> bytes:
+    return _array(_TEXT, [None if value is None else value.encode() for value in values])
 
 
 def _numbers(values: list[int]) -> bytes:
     return _array(_INT8, [_NUMBER.pack(value) for value in values])
 
 
+_NULL = b"\xff\xff\xff\xff"
 _HEAD, _LENGTH, _NUMBER = struct.Struct("!iiIii"), struct.Struct("!i"), struct.Struct("!q")

@@ -40,6 +40,22 @@ WITH wanted AS (
 )
 SELECT execution_id FROM moved;
 
+-- name: open_append
+-- The same for executions that are new; those that somebody else has begun do not come back.
+WITH opened AS (
+    INSERT INTO noetl.execution
+        (execution_id, path, playbook, parent, requested_at, status, updated_at, seq, hash, over)
+    SELECT * FROM unnest(
+        $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bytea[], $10::boolean[])
+    ON CONFLICT (execution_id) DO NOTHING
+    RETURNING execution_id
+), added AS (
+    INSERT INTO noetl.event (execution_id, seq, body, hash)
+    SELECT v.* FROM unnest($11::text[], $12::bigint[], $13::bytea[], $14::bytea[]) AS v (execution_id, seq, body, hash)
+    JOIN opened USING (execution_id)
+)
+SELECT execution_id FROM opened;
+
 -- name: events
 SELECT seq, body, hash FROM noetl.event WHERE execution_id = %s AND seq >= %s ORDER BY seq LIMIT %s;
 
