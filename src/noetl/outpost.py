@@ -123,6 +123,8 @@ class Outpost:
             await self._bus.close()
         await self._keychains.close()
         self._results.close()
+        for link in self.depot.links:
+            link.close()
         if self._session is not None:
             await self._session.close()
 
@@ -138,7 +140,8 @@ class Outpost:
         links = {link.url: link for link in self.depot.links}
         while not self.depot.draining:
             if not self.depot.room:
-                await asyncio.sleep(0.005)
+                await self.depot.freed.wait()
+                self.depot.freed.clear()
                 continue
             if bus.trouble:
                 await self._without(bus, list(links.values()))

@@ -172,7 +172,7 @@ async def test_a_late_report_is_refused_and_recorded_whatever_its_worker_calls_i
 
 async def test_an_answer_that_is_none_is_asked_for_again() -> None:
     class Odd(Link):
-        async def _call(self, *_: Any, **__: Any) -> bytes:
+        async def _said(self, *_: Any, **__: Any) -> bytes:
             return b"<html>"
 
     with pytest.raises(Unreachable, match="something else"):

@@ -28,6 +28,8 @@ from noetl.server.service import Hot, Service
 MOST_TRIES = 5
 #: after so many deaths it is given out to run alone, so that it takes nobody with it who is innocent
 SUSPECT = 2
+#: seconds after which is said again that there is work in a pool, if that is still so when a worker goes
+SAY_AGAIN_S = 0.25
 #: ways to a worker on which one may be lost without being the cause of it
 MOST_WAYS = 100
 
@@ -50,8 +52,8 @@ class Board:
         self.workers: dict[str, Worker] = {}
         self._offers: dict[str, dict[Key, Offer]] = {}
         self._ready: dict[str, list[tuple[int, int, Offer]]] = {}
-        #: pools of which was said that there is work, and nobody has come for it since
-        self._hinted: set[str] = set()
+        #: pools of which was said that there is work, and when; nobody has come for it since
+        self._hinted: dict[str, float] = {}
         #: executions that are being reported on: what follows may be taken by who brings the news, and nobody else is called
         self._attended: Counter[str] = Counter()
         #: executions → workers that know of them
@@ -226,11 +228,14 @@ class Board:
             self._attended = +self._attended
 
     def left(self, worker: Worker, *, came: bool) -> None:
-        """A worker goes, having been given work or having come for some: if there is more, somebody else is called."""
+        """A worker goes, having come for work or with news: if there is more, somebody else is called.
+
+        What was said of a pool waits, where it was said, for somebody who has room; who brings news has not come for that.
+        """
         pools, self._unannounced = {*worker.pools, *self._unannounced}, set()
         for pool in pools:
             if came and pool in worker.pools:
-                self._hinted.discard(pool)
+                self._hinted.pop(pool, None)
             if self._ready.get(pool):
                 self._call_somebody(pool)
 
@@ -349,8 +354,8 @@ class Board:
         waiting = [one for one in self.workers.values() if pool in one.pools and one.free > 0 and one.waits]
         if waiting:
             max(waiting, key=lambda one: one.free).ring()
-        elif pool not in self._hinted:
-            self._hinted.add(pool)
+        elif self._hinted.get(pool, -SAY_AGAIN_S) + SAY_AGAIN_S <= self.now():
+            self._hinted[pool] = self.now()
             self.hint(pool)
 
     def _assign(self, offer: Offer, worker: Worker, fence: str) -> None:

@@ -46,13 +46,11 @@ class Counter:
             for report in message.reports:
                 self._note_stale(report, message.worker)
             return Reply(lost=True)
-        worker, came = self._board.hello(message), True
+        worker = self._board.hello(message)
         try:
-            reply = await self._served(worker, message, gone)
-            came = not message.reports or bool(reply.assignments)
+            return await self._served(worker, message, gone)
         finally:  # however it ends: somebody else may be needed for what is left
-            self._board.left(worker, came=came)
-        return reply
+            self._board.left(worker, came=not message.reports)
 
     async def _served(self, worker: Worker, message: Message, gone: Callable[[], Awaitable[bool]]) -> Reply:
         self._write_lines(message)

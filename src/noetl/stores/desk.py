@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent import futures
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread
+from threading import RLock, Thread
 from typing import Any
 
 from noetl.ports import StoreFailed
@@ -46,7 +46,7 @@ class Desk:
         #: what is wanted in the present turn of an event loop
         self._wanted: dict[asyncio.AbstractEventLoop, list[Ticket]] = {}
         #: to be held for all of the above, and for writing without the thread
-        self._gate = Lock()
+        self._gate = RLock()
         self._thread: Thread | None = None
         self._closed = False
 
@@ -56,9 +56,9 @@ class Desk:
         """Do it, and `answer`; in the thread."""
         raise NotImplementedError
 
-    def _done_at_once(self, tickets: list[Ticket]) -> bool:  # noqa: ARG002
-        """Do it without the thread, if nothing has to be waited for; False: the thread is to do it."""
-        return False
+    def _left_for_thread(self, tickets: list[Ticket], loop: asyncio.AbstractEventLoop) -> list[Ticket]:  # noqa: ARG002
+        """Do what can be done without the thread; what is left is for the thread to do."""
+        return tickets
 
     def _look_around(self) -> None:
         """Do what is due between groups; in the thread."""
@@ -113,9 +113,9 @@ class Desk:
 
     def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._gate:
-            tickets = self._wanted.pop(loop, None)
-            if tickets is not None and not self._done_at_once(tickets):
-                self._enqueue(tickets)
+            left = self._left_for_thread(self._wanted.pop(loop, []), loop)
+            if left:
+                self._enqueue(left)
 
     def _enqueue(self, tickets: list[Ticket]) -> None:
         if self._thread is None:

@@ -70,11 +70,19 @@ class Claims(Desk):
             self._connection.execute(_SQL["enrol"], (self._owner, self._lease_s))
             self._living = Thread(target=self._live, name="noetl-alive", daemon=True)
             self._living.start()
-        with self._connection.transaction():
-            # A claim that is lost with the machine is made again by whoever finds the execution without an owner.
-            self._connection.execute("SET LOCAL synchronous_commit = off")
-            self._connection.execute(_SQL["lock_claims"], (names,))
-            return {row[0] for row in self._connection.execute(_SQL["own"], (names, self._owner)).fetchall()}
+        try:
+            with self._connection.pipeline():  # in one round trip
+                self._connection.execute("BEGIN")
+                # A claim that is lost with the machine is made again by whoever finds the execution without an owner.
+                self._connection.execute("SET LOCAL synchronous_commit = off")
+                self._connection.execute(_SQL["lock_claims"], (names,))
+                owned = self._connection.execute(_SQL["own"], (names, self._owner))
+                self._connection.execute("COMMIT")
+            return {row[0] for row in owned.fetchall()}
+        except BaseException:
+            with suppress(Exception):  # one that is broken cannot, and need not
+                self._connection.rollback()
+            raise
 
     def _live(self) -> None:
         """Show that this process lives, until it resigns."""

@@ -1,11 +1,12 @@
 """What writes to PostgreSQL: whatever waits is one transaction, and the database decides between those who write at once.
 
 A group locks the executions it appends to, in one order, and finds where their logs end; all its events then go in one
-statement. A connection that breaks is made anew for the next group: whoever waited is told that it failed, and looks.
+statement. What is small and goes on where its log is known to end needs no thread (see `pgquick`). A connection that breaks is made anew for the next group: whoever waited is told that it failed, and looks.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from noetl.stores.appends import KEPT_SNAPSHOTS, Append, Gathering, Heads
 from noetl.stores.chain import root
 from noetl.stores.desk import Desk, Ticket, answer
 from noetl.stores.pgfiles import explained
+from noetl.stores.pgquick import Quick, ends
 from noetl.stores.queries import queries
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _SQL = queries("postgres")
 #: so many events are copied, not inserted
 _MANY = 64
+#: logs whose ends are remembered
+_KNOWN = 10_000
 _TYPES = ("text", "int8", "bytea", "bytea")
 
 
@@ -33,6 +37,38 @@ class PgWriter(Desk):
         super().__init__("the database of executions")
         self._connect = connect
         self._connection: psycopg.Connection[Any] | None = None
+        #: where logs end that this process writes to
+        self._heads: Heads = {}
+        self._quick: Quick | None = None
+
+    def _left_for_thread(self, tickets: list[Ticket], loop: asyncio.AbstractEventLoop) -> list[Ticket]:
+        quick = self._quick
+        if quick is None or not quick.takes(loop):
+            return tickets
+        # What was wanted before, and waits for the thread, is done before.
+        behind = self._queued > 0 or any(not isinstance(work, Append) for work, _ in tickets)
+        return quick.take(tickets, behind=behind)
+
+    def _look_around(self) -> None:
+        """Have a connection for what is small, as soon as the database is there; behind the answers, for it takes a while."""
+        if len(self._heads) > _KNOWN:
+            self._heads.clear()
+        if self._connection is not None and self._quick is None:
+            with suppress(Exception):  # the thread writes as well
+                self._quick = Quick(self._connect(), self._heads, self._back)
+
+    def _back(self, tickets: list[Ticket]) -> None:
+        """Have the thread write what could not be written without it."""
+        with self._gate:
+            self._enqueue(tickets)
+
+    async def close(self) -> None:
+        """Do what waits, and end."""
+        if self._quick is not None:
+            await self._quick.settled()
+        await super().close()
+        if self._quick is not None:
+            self._quick.close()
 
     def _write(self, tickets: list[Ticket]) -> None:
         """All in one transaction; if that fails and the fault may be one ticket's, each in its own."""
@@ -49,6 +85,9 @@ class PgWriter(Desk):
         answer([(reply, outcome) for (_, reply), outcome in zip(tickets, outcomes, strict=True)])
 
     def _transaction(self, works: Sequence[Any]) -> list[Any]:
+        if self._quick is not None and self._quick.broken:  # so is this one, most likely
+            self._quick = None
+            self._let_go()
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
         appends = [work for work in works if isinstance(work, Append)]
@@ -61,15 +100,20 @@ class PgWriter(Desk):
                 outcomes = [group.add(work) if isinstance(work, Append) else work(self._connection) for work in works]
                 group.write()
                 self._connection.execute("COMMIT")
+            ends(self._heads, group)
         except BaseException:
             with suppress(Exception):  # one that is broken cannot, and need not
                 self._connection.rollback()
             if self._connection.broken:
-                with suppress(Exception):
-                    self._connection.close()
-                self._connection = None
+                self._let_go()
             raise
         return outcomes
+
+    def _let_go(self) -> None:
+        if self._connection is not None:
+            with suppress(Exception):
+                self._connection.close()
+            self._connection = None
 
     def _failed(self, error: Exception, work: Any) -> Exception:
         import psycopg
@@ -79,8 +123,7 @@ class PgWriter(Desk):
         return StoreFailed(str(error if isinstance(error, StoreFailed) else explained(error)))
 
     def _leave(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        self._let_go()
 
 
 class _Group(Gathering):

@@ -65,7 +65,8 @@ class Depot:
         self.draining = False
         self._pace = Pace()
         self._tasks: set[asyncio.Future[Any]] = set()
-        self.quiet = asyncio.Event()
+        #: set whenever a pipeline is put away; and while there is none
+        self.freed, self.quiet = asyncio.Event(), asyncio.Event()
         self.quiet.set()
         #: answers a question of a server
         self.answer: Callable[[Link, Question], Awaitable[None]]
@@ -278,6 +279,7 @@ class Depot:
         if self.held.get(key) is not holding:
             return
         del self.held[key]
+        self.freed.set()
         if self._alone is holding:
             self._alone = None
             for link in [] if self.draining else self.links:  # all of them were told that there is no room

@@ -11,6 +11,7 @@ import msgspec
 from noetl.errors import NoetlError
 from noetl.model.wire import Answer, Message, Reply, Report, Written, decode_reply, encode
 from noetl.ports import Source
+from noetl.worker.phone import Phone, Unplain
 
 if TYPE_CHECKING:
     import aiohttp
@@ -43,10 +44,13 @@ class Link:
         self.url = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._session = session
+        phone = Phone(self.url, self._headers)
+        #: None: between here and the server is something that answers in more ways than a server does
+        self._phone = phone if phone.is_plain else None
 
     async def exchange(self, message: Message) -> Reply:
         """Say something and hear the answer. Unreachable: it is to be said again."""
-        body = await self._call("POST", "/api/work", encode(message), seconds=message.wait + _ANSWER_S)
+        body = await self._said("/api/work", encode(message), message.wait + _ANSWER_S)
         try:
             return decode_reply(body)
         except msgspec.MsgspecError as error:
@@ -55,6 +59,23 @@ class Link:
     async def source(self, content_hash: str) -> Source:
         """The playbook of a hash."""
         return msgspec.json.decode(await self._call("GET", f"/api/assigned/{content_hash}"), type=Source)
+
+    async def _said(self, path: str, body: bytes, seconds: float) -> bytes:
+        if self._phone is None:
+            return await self._call("POST", path, body, seconds)
+        try:
+            return self._checked(*await self._phone.post(path, body, seconds))
+        except (TimeoutError, OSError) as error:
+            raise self._silent(error) from error
+        except Unplain:
+            self.close()
+            self._phone = None
+            return await self._call("POST", path, body, seconds)  # what was said before may be said again
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._phone is not None:
+            self._phone.close()
 
     async def _call(self, method: str, path: str, body: bytes | None = None, seconds: float = _ANSWER_S) -> bytes:
         import aiohttp
@@ -67,16 +88,22 @@ class Link:
                 headers={**self._headers, "Content-Type": "application/json"},
                 timeout=aiohttp.ClientTimeout(total=seconds),
             ) as answer:
-                said = await answer.read()
-                if answer.status in (401, 403):
-                    raise Refused(f"{self.url} does not admit this worker ({answer.status}): check NOETL_TOKEN")
-                if answer.status in (400, 413):
-                    raise Rejected(f"{self.url} does not take what it is told: {said[:200].decode('utf-8', 'replace')}")
-                if answer.status != 200:
-                    raise Unreachable(f"{self.url} answered {answer.status}: {said[:200].decode('utf-8', 'replace')}")
-                return said
+                return self._checked(answer.status, await answer.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{self.url} does not answer: {str(error) or type(error).__name__}") from error
+            raise self._silent(error) from error
+
+    def _checked(self, status: int, said: bytes) -> bytes:
+        if status == 200:
+            return said
+        words = said[:200].decode("utf-8", "replace")
+        if status in (401, 403):
+            raise Refused(f"{self.url} does not admit this worker ({status}): check NOETL_TOKEN")
+        if status in (400, 413):
+            raise Rejected(f"{self.url} does not take what it is told: {words}")
+        raise Unreachable(f"{self.url} answered {status}: {words}")
+
+    def _silent(self, error: Exception) -> Unreachable:
+        return Unreachable(f"{self.url} does not answer: {str(error) or type(error).__name__}")
 
 
 class Outbox:

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as Mounted
+from starlette.types import Receive, Scope, Send
 
 from noetl.errors import NoetlError, UsageError
 from noetl.server.http import about, events, executions, looking, payloads, starting
@@ -56,10 +57,23 @@ def app(
             f"`noetl token add NAME --role admin` makes one"
         )
     door = Door(tokens, Hosts(host, hosts))
-    mounted = [Mounted(one.path, Guarded(one, desk, door), methods=[one.method]) for one in routes]
-    made = Starlette(routes=mounted, exception_handlers={HTTPException: _told})
+    guarded = [(one, Guarded(one, desk, door)) for one in routes]
+    mounted = [Mounted(one.path, at, methods=[one.method]) for one, at in guarded]
+    made = _Api(routes=mounted, exception_handlers={HTTPException: _told})
+    made.plain = {(one.method, one.path): at for one, at in guarded if "{" not in one.path}
     made.state.desk = desk
     return made
+
+
+class _Api(Starlette):
+    """Routes whose paths are plain are found at once, and not by trying one after the other: workers come often."""
+
+    plain: dict[tuple[str, str], Guarded]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        found = self.plain.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        await (super().__call__ if found is None else found)(scope, receive, send)
 
 
 async def _told(_request: Request, error: Exception) -> Response:

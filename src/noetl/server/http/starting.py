@@ -84,7 +84,9 @@ async def start(desk: Desk, request: Request) -> Response:
         raise Problem(400, "`payload` is a map")
     source, net = await _playbook(desk, wish)
     _check_payload(net, payload)
-    calls = await _calls(desk, wish) or await desk.read(_calls_before, desk.log, wish.path)
+    calls = await _calls(desk, wish)
+    if wish.path is not None and not calls:
+        calls = await desk.read(_calls_before, desk.log, wish.path)
     asked = {"by": caller.name} if caller.name else {}
     key = request.headers.get("idempotency-key")
     if key is None:
@@ -191,10 +193,10 @@ async def _calls(desk: Desk, wish: Start) -> dict[str, str]:
     return found
 
 
-def _calls_before(log: EventLog, path: str | None) -> dict[str, str]:
+def _calls_before(log: EventLog, path: str) -> dict[str, str]:
     """The playbooks that came with what was last run under a path, as far as that is not too long ago."""
     before: str | None = None
-    for _ in range(_PAGES if path is not None else 0):
+    for _ in range(_PAGES):
         page = log.summaries(limit=_PAGE, before=before)
         found = next((one for one in page if one.path == path), None)
         if found is not None:

@@ -20,6 +20,42 @@ FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[], %s::bytea[], %s::b
     AS u (execution_id, status, updated_at, seq, hash, over)
 WHERE e.execution_id = u.execution_id;
 
+-- name: append
+-- All at once, where logs end as is believed: those that were gone on with come back, and nothing is written of the others.
+-- They are locked in one order, so that two who append to the same executions do not wait for each other.
+WITH wanted AS (
+    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::text[], $5::text[], $6::bigint[], $7::bytea[], $8::boolean[])
+        AS u (execution_id, seq_before, hash_before, status, updated_at, seq, hash, over)
+), locked AS (
+    SELECT execution_id FROM noetl.execution WHERE execution_id = ANY($1) ORDER BY execution_id FOR UPDATE
+), moved AS (
+    UPDATE noetl.execution e SET status = u.status, updated_at = u.updated_at, seq = u.seq, hash = u.hash, over = u.over
+    FROM wanted u JOIN locked USING (execution_id)
+    WHERE e.execution_id = u.execution_id AND e.seq = u.seq_before AND e.hash = u.hash_before
+    RETURNING e.execution_id
+), added AS (
+    INSERT INTO noetl.event (execution_id, seq, body, hash)
+    SELECT v.* FROM unnest($9::text[], $10::bigint[], $11::bytea[], $12::bytea[]) AS v (execution_id, seq, body, hash)
+    JOIN moved USING (execution_id)
+)
+SELECT execution_id FROM moved;
+
+-- name: open_append
+-- The same for executions that are new; those that somebody else has begun do not come back.
+WITH opened AS (
+    INSERT INTO noetl.execution
+        (execution_id, path, playbook, parent, requested_at, status, updated_at, seq, hash, over)
+    SELECT * FROM unnest(
+        $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bytea[], $10::boolean[])
+    ON CONFLICT (execution_id) DO NOTHING
+    RETURNING execution_id
+), added AS (
+    INSERT INTO noetl.event (execution_id, seq, body, hash)
+    SELECT v.* FROM unnest($11::text[], $12::bigint[], $13::bytea[], $14::bytea[]) AS v (execution_id, seq, body, hash)
+    JOIN opened USING (execution_id)
+)
+SELECT execution_id FROM opened;
+
 -- name: events
 SELECT seq, body, hash FROM noetl.event WHERE execution_id = %s AND seq >= %s ORDER BY seq LIMIT %s;
 
