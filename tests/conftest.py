@@ -6,6 +6,7 @@ import atexit
 import gc
 from collections.abc import Iterator
 
+import hatchery
 import pytest
 from nursery import Nursery
 from servers import bucket, database, nats, nats_server, postgres_server, s3_server
@@ -15,6 +16,7 @@ __all__ = ["bucket", "database", "nats", "nats_server", "postgres_server", "s3_s
 
 # Commands freeze what they have loaded; a process that runs many of them would never let go of what DuckDB wants back.
 atexit.register(gc.unfreeze)
+hatchery.install()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
