@@ -38,7 +38,7 @@ demo: $(READY)  ## set up, then run, look at and draw an example
 test: $(READY)  ## set up, check the code, run all tests
 	@check=passed; tests=passed; \
 	$(MAKE) --no-print-directory check || check=FAILED; \
-	$(BIN)/python -m pytest -n auto -rfE || tests=FAILED; \
+	$(BIN)/python -m pytest -n auto --dist worksteal -rfE || tests=FAILED; \
 	echo "make check: $$check; tests: $$tests"; [ "$$check $$tests" = 'passed passed' ]
 
 conformance: $(READY)  ## the whole suite as one command, one process, and a cluster (half an hour)
@@ -66,7 +66,8 @@ build/peers-adbc:
 build/peers-duckdb:
 	-$(BIN)/python -m pip install --quiet --target $@ duckdb-extension-postgres-scanner duckdb-extension-httpfs
 
-soak: $(READY)  ## kill processes of a cluster at random, for an hour; SOAK='--kills 60 --executions 1500' is shorter
+soak: $(READY)  ## every generated example, then an hour of killing a cluster's processes; SOAK='--kills 60 --executions 1500' is shorter
+	THOROUGH=1 $(BIN)/python -m pytest -q -n auto tests/lang tests/model
 	$(BIN)/python tests/soak/campaign.py $(SOAK)
 
 docs: $(READY)  ## write the generated pages anew

@@ -13,13 +13,17 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, ClassVar, NoReturn
+
+import hatchery
 
 
 class Born:
@@ -35,7 +39,7 @@ class Born:
             self.returncode = self._nursery.ask({"ended": self.pid})
         return self.returncode
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float = 60) -> int:
         until = time.monotonic() + timeout
         while (code := self.poll()) is None:
             if time.monotonic() >= until:
@@ -51,7 +55,7 @@ class Born:
         """What it has written as messages so far."""
         return self._err.read_text(errors="replace")
 
-    def communicate(self, timeout: float) -> tuple[bytes, bytes]:
+    def communicate(self, timeout: float = 60) -> tuple[bytes, bytes]:
         """What it wrote, when it has ended."""
         self.wait(timeout)
         return self._out.read_bytes(), self._err.read_bytes()
@@ -66,7 +70,7 @@ class Nursery:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._born = 0
-        command = [sys.executable, __file__]
+        command = [sys.executable, __file__, hatchery.hatchery()]
         environment = {name: text for name, text in os.environ.items() if not name.startswith("NOETL_")}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -80,16 +84,18 @@ class Nursery:
         stdin.flush()
         return json.loads(stdout.readline())
 
-    def start(self, *arguments: str, cwd: Path, env: Mapping[str, str]) -> Born:
-        """`noetl ARGUMENTS`, in a folder and with an environment."""
+    def start(self, *arguments: str, cwd: Path, env: Mapping[str, str], program: Path | None = None) -> Born:
+        """`noetl ARGUMENTS`, in a folder and with an environment; or another program, which is a file of Python."""
         self._born += 1
         out, err = (self._folder / f"{self._born}.{kind}" for kind in ("out", "err"))
         given = {"arguments": arguments, "cwd": str(cwd), "env": dict(env), "out": str(out), "err": str(err)}
-        return Born(self, self.ask(given), out, err)
+        return Born(self, self.ask({**given, "program": program and str(program)}), out, err)
 
-    def run(self, *arguments: str, cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, cwd: Path, env: Mapping[str, str], program: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """The same, to its end."""
-        born = self.start(*arguments, cwd=cwd, env=env)
+        born = self.start(*arguments, cwd=cwd, env=env, program=program)
         out, err = born.communicate(timeout=120)
         return subprocess.CompletedProcess(arguments, born.wait(0), out.decode(), err.decode())
 
@@ -120,7 +126,17 @@ def _become(given: Mapping[str, Any]) -> None:
         opened = os.open(path, mode)
         os.dup2(opened, number)
         os.close(opened)
-    sys.argv = ["noetl", *given["arguments"]]
+    sys.argv = [given["program"] or "noetl", *given["arguments"]]
+
+
+def _run(program: str) -> int:
+    sys.path.insert(0, str(Path(program).parent))
+    try:
+        runpy.run_path(program, run_name="__main__")
+    except BaseException:  # noqa: BLE001  it ends as the interpreter would end it
+        traceback.print_exc()
+        return 1
+    return 0
 
 
 def _ended(pid: int) -> int | None:
@@ -149,15 +165,16 @@ def _serve(questions: IO[str], answers: IO[str]) -> None:
             answer = os.fork()
             if answer == 0:
                 _become(question)
-                _leave(main())
+                _leave(main() if question["program"] is None else _run(question["program"]))
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
 
 if __name__ == "__main__":
-    for name in _modules():
+    for name in (*_modules(), "aiohttp.web"):
         with contextlib.suppress(ImportError):  # an extra may be missing
             importlib.import_module(name)
+    hatchery.install(sys.argv[1])
     # Copies that are not the standard streams, which a child has of its own.
     questions, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     gc.freeze()  # a collection in a child would copy all of it

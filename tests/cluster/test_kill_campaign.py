@@ -19,6 +19,7 @@ SLACK_S = 2.0
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_nothing_is_lost_and_no_effect_has_a_second_key_when_anything_is_killed_at_any_time(nursery: Nursery) -> None:
     with TemporaryDirectory(prefix="noetl-arena-") as name, Arena(Path(name), nursery, servers=2, workers=2) as arena:
         load, killer = Load(arena), Killer(arena, SEED, every=(0.4, 1.4))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import up_to
 
 from noetl.lang import load
 from noetl.lang.dump import dump
@@ -208,7 +209,7 @@ WORDS = st.sampled_from(["step", "tool", "next", "loop", "spec", "set", "input",
 
 
 @given(st.lists(st.dictionaries(WORDS, JSON | WORDS | st.dictionaries(WORDS, JSON | WORDS, max_size=3)), max_size=3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=up_to(200, 80), deadline=None)
 def test_whatever_is_planned_is_judged_and_never_breaks(found: list[Any]) -> None:
     made = judged(found)
     assert made.error is None or made.error["kind"] == "plan-invalid"

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from thorough import up_to
 
 from noetl.lang import Loaded, load, load_bytes
 from noetl.lang.formatter import format_text
@@ -152,7 +153,7 @@ def mutated(rng: Random) -> str:
 
 
 def test_any_bytes_are_answered() -> None:
-    for seed in range(8000):
+    for seed in range(up_to(8000, 2500)):
         data = playbooks.noise(Random(seed))
         try:
             answered(load_bytes(data, KINDS))
@@ -161,19 +162,26 @@ def test_any_bytes_are_answered() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "count"), [(wild, 2000), (mutated, 3000), (nearly, 400)])
+@pytest.mark.parametrize(
+    ("make", "count"), [(wild, up_to(2000, 600)), (mutated, up_to(3000, 900)), (nearly, up_to(400, 150))]
+)
 def test_any_text_is_answered(make: Make, count: int) -> None:
     holds(check_load, make, range(count))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "count"), [(wild, 1000), (mutated, 1200), (nearly, 400), (playbooks.wide, 70)])
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [(wild, up_to(1000, 350)), (mutated, up_to(1200, 400)), (nearly, up_to(400, 130)), (playbooks.wide, up_to(70, 30))],
+)
 def test_any_text_is_migrated_once_and_with_its_comments(make: Make, count: int) -> None:
     holds(check_migrate, make, range(50_000, 50_000 + count))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "count"), [(wild, 500), (mutated, 600), (nearly, 200)])
+@pytest.mark.parametrize(
+    ("make", "count"), [(wild, up_to(500, 200)), (mutated, up_to(600, 250)), (nearly, up_to(200, 80))]
+)
 def test_any_text_is_formatted_without_a_change_of_meaning(make: Make, count: int) -> None:
     holds(check_format, make, range(80_000, 80_000 + count))
 

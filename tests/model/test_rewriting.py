@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+from thorough import up_to
 
 from noetl.model import rewriting
 from noetl.model.redaction import MASK, Redactor
@@ -39,7 +40,7 @@ def some_value(chance: random.Random, depth: int = 0) -> Any:
 @pytest.mark.parametrize("size", [1, 3, 17, 100_000])
 def test_blocks_yield_what_the_whole_value_would(size: int) -> None:
     chance = random.Random(size)
-    for _ in range(300):
+    for _ in range(up_to(300, 100)):
         value = [some_value(chance) for _ in range(3)]
         data = json.dumps(value, ensure_ascii=chance.random() < 0.5, indent=chance.choice([None, 1])).encode()
         assert json.loads(through(data, size)) == Redactor(SECRETS).clean(value)[0]

@@ -379,7 +379,7 @@ workflow:
   tool:
     kind: shell
     env: {T: "{{ keychain.api.token }}"}
-    cmd: 'yes "line $T" | head -n 3000; [ -e marker ] || { touch marker; sleep 60; }'
+    cmd: 'yes "line $T" | head -n 1000; [ -e marker ] || { touch marker; sleep 60; }'
 """
 
 

@@ -53,6 +53,30 @@ def test_processes_that_write_at_once_do_not_lose_anything(path: Path) -> None:
     asyncio.run(log.close())
 
 
+KILLED_WHILE_IT_STARTS_A_PROGRAM = """
+import os, time
+await log.claim("x")
+if os.fork() == 0:
+    time.sleep(0.5)  # as on a machine that has too much to do
+    os.execv("/bin/sh", ["sh", "-c", "true"])
+print("forked", flush=True)
+time.sleep(30)
+"""
+
+
+async def test_what_the_dead_owned_is_free_although_a_process_that_they_forked_still_has_the_lock(path: Path) -> None:
+    child = start(KILLED_WHILE_IT_STARTS_A_PROGRAM, path)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "forked\n"
+    log = SqliteLog(path)
+    assert not await log.claim("x")
+    child.kill()
+    child.wait(10)
+    assert await log.claim("x")
+    child.communicate()
+    await log.close()
+
+
 APPEND_FOR_EVER = """
 await log.claim("x0")
 async def one(name):

@@ -243,6 +243,15 @@ async def through(world: Workshop, position: str, value: str) -> Any:
     return await rows(world, guarded, file="guarded.duckdb", **around(guarded, value))
 
 
+async def all_come_back(world: Workshop, position: str, values: list[str]) -> None:
+    # Side by side they share a database that is opened once; but not those who make a thing of the same name.
+    together = 1 if "CREATE" in POSITIONS[position] else 8
+    for start in range(0, len(values), together):
+        some = values[start : start + together]
+        found = await asyncio.gather(*(through(world, position, value) for value in some))
+        assert found == [[{"v": value}] for value in some], position
+
+
 async def untouched(world: Workshop) -> bool:
     """Whether the tables are those that there should be."""
     tables = "SELECT table_name AS name FROM duckdb_tables() WHERE NOT temporary AND table_name <> 'd'"
@@ -252,10 +261,9 @@ async def untouched(world: Workshop) -> bool:
 @pytest.mark.parametrize("position", POSITIONS)
 async def test_hostile_values_come_back_as_they_are(world: Workshop, position: str) -> None:
     await rows(world, "CREATE TABLE canary AS SELECT 1 AS n", file="guarded.duckdb")
-    for value in HOSTILE:
-        if "as json" in position and "\x00" in value:
-            continue  # JSON has it escaped, and DuckDB ends texts there when it takes them out
-        assert await through(world, position, value) == [{"v": value}], (position, value)
+    # JSON has it escaped, and DuckDB ends texts there when it takes them out.
+    values = [value for value in HOSTILE if "as json" not in position or "\x00" not in value]
+    await all_come_back(world, position, values)
     assert await untouched(world)
 
 
@@ -267,8 +275,7 @@ def test_any_text_comes_back_as_it_is(position: str, tmp_path: Path) -> None:
         world = Workshop(tmp_path)
         try:
             await rows(world, "CREATE TABLE canary AS SELECT 1 AS n", file="guarded.duckdb")
-            for value in values:
-                assert await through(world, position, value) == [{"v": value}], (position, value)
+            await all_come_back(world, position, values)
             assert await untouched(world)
         finally:
             await world.close()

@@ -92,6 +92,19 @@ class Owners:
         finally:
             os.close(file)
 
+    def gone(self, owner: str) -> bool:
+        """Whether the process of an owner is nowhere to be seen; one in another container is not, and may well live.
+
+        Its lock can outlast it for a moment: who is forked has it too, until he becomes another program.
+        """
+        try:
+            os.kill(int(owner.partition("-")[0]), 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass
+        return False
+
     def resign(self) -> None:
         """This owner lives no longer."""
         if self._held is not None:

@@ -5,7 +5,9 @@ Beside the file lie `<name>.lock`, held by whoever writes, and `owners/`, a lock
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,8 @@ from noetl.stores.sqllog import SqlLog
 from noetl.stores.writer import Writer
 
 _SQL = queries("sqlite")
+#: how long what belonged to a process that has gone is waited for
+_LETTING_GO_S = 2.0
 
 
 class SqliteLog(SqlLog):
@@ -53,16 +57,21 @@ class SqliteLog(SqlLog):
 
     async def claim(self, execution_id: str) -> bool:
         """See the port. What a process that has died owned is free as soon as that is known."""
-        mine: bool = await self._desk.ask(lambda connection: self._claim(connection, execution_id))
-        return mine
+        give_up = time.monotonic() + _LETTING_GO_S
+        while (owner := await self._desk.ask(lambda connection: self._claim(connection, execution_id))) is not None:
+            if not self._owners.gone(owner) or time.monotonic() > give_up:
+                return False
+            await asyncio.sleep(0.005)
+        return True
 
-    def _claim(self, connection: sqlite3.Connection, execution_id: str) -> bool:
+    def _claim(self, connection: sqlite3.Connection, execution_id: str) -> str | None:
+        """Own an execution; if it cannot be had, who has it."""
         self._owners.enrol()
         row = connection.execute(_SQL["owner"], (execution_id,)).fetchone()
         if row is not None and row[0] != self._owners.id and self._owners.alive(row[0]):
-            return False
+            return str(row[0])
         connection.execute(_SQL["own"], (execution_id, self._owners.id))
-        return True
+        return None
 
     def _alive(self, owners: Iterable[str]) -> set[str]:
         return {owner for owner in owners if self._owners.alive(owner)}

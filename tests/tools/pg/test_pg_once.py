@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from databases import Db, Proxy
+from nursery import Nursery
 
 ADD = "INSERT INTO t VALUES ({{ workload.n }}) RETURNING n, now() AS at"
 
@@ -103,7 +101,7 @@ keychain:
   - {name: db, kind: postgres_credential, from: {env: DATABASE}}
 workflow:
   - step: start
-    loop: {in: "{{ range(12) | list }}", iterator: n, spec: {mode: parallel, max_in_flight: 4}}
+    loop: {in: "{{ range(40) | list }}", iterator: n, spec: {mode: parallel, max_in_flight: 4}}
     tool:
       - kind: postgres
         auth: db
@@ -115,28 +113,28 @@ workflow:
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_at_any_moment_and_resumed_has_each_effect_once(db: Db, tmp_path: Path) -> None:
+def test_a_run_that_is_killed_at_any_moment_and_resumed_has_each_effect_once(
+    db: Db, tmp_path: Path, nursery: Nursery
+) -> None:
     (tmp_path / "once.yaml").write_text(PLAYBOOK)
     environment = {**os.environ, "NOETL_HOME": str(tmp_path / "home"), "DATABASE": db.database.url}
-    command = [sys.executable, "-m", "noetl"]
     kills = 0
     for pause in (0.55, 0.62, 0.7, 0.8):
         arguments = ["run", "once.yaml", "--json"] if not kills else ["resume", "last", "--json"]
-        with subprocess.Popen([*command, *arguments], cwd=tmp_path, env=environment, stdout=subprocess.PIPE) as process:
-            before = len(rows(db))
-            deadline = time.monotonic() + 20
-            while len(rows(db)) < before + 2 and process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.01)
-            time.sleep(pause % 0.07)
-            if process.poll() is not None:
-                break
-            os.kill(process.pid, signal.SIGKILL)
-            kills += 1
+        process = nursery.start(*arguments, cwd=tmp_path, env=environment)
+        before = len(rows(db))
+        deadline = time.monotonic() + 20
+        while len(rows(db)) < before + 2 and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(pause % 0.07)
+        if process.poll() is not None:
+            break
+        process.kill()
+        process.wait()
+        kills += 1
     assert kills > 1
-    done = subprocess.run(
-        [*command, "resume", "last", "--json"], cwd=tmp_path, env=environment, capture_output=True, check=False
-    )
+    done = nursery.run("resume", "last", "--json", cwd=tmp_path, env=environment)
     document = json.loads(done.stdout)
     assert document["status"] == "completed", document
-    assert [part[0]["n"] for part in document["output"]] == list(range(12))
-    assert rows(db) == list(range(12))
+    assert [part[0]["n"] for part in document["output"]] == list(range(40))
+    assert rows(db) == list(range(40))

@@ -6,20 +6,22 @@ import csv
 import gzip
 import io
 import json
-import sys
+import os
 import threading
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
+from nursery import Nursery
 from servers import Bucket
-from test_resume import attempt
+from test_resume import MORTAL, attempt
 from workshop import Workshop
 
 from noetl.tools.buckets import Bucket as Objects
 
 duckdb = pytest.importorskip("duckdb")
+pytestmark = pytest.mark.usefixtures("nursery")
 
 ROWS = [{"id": n, "name": f"n {n}", "part": n / 4} for n in range(10)]
 IDS = list(range(10))
@@ -321,27 +323,20 @@ def test_an_object_that_changed_meanwhile_is_read_from_its_beginning(tmp_path: P
     assert ids(bucket, "out.csv") == [n + 100 for n in IDS]
 
 
-def test_a_transfer_that_is_killed_while_it_uploads_does_so_again(tmp_path: Path, bucket: Bucket) -> None:
-    import signal
-    import subprocess
+def test_a_transfer_that_is_killed_while_it_uploads_does_so_again(
+    tmp_path: Path, bucket: Bucket, nursery: Nursery
+) -> None:
     import time
 
     targets = [s3(bucket, "{{ chunk.index }}.csv")]
     wanted = task(bucket, {"kind": "data", "data": [{"id": n} for n in range(1_000)]}, *targets, size=1)
-    command = [
-        sys.executable,
-        str(Path(__file__).parent / "mortal.py"),
-        str(tmp_path),
-        json.dumps(wanted),
-        "0",
-        "after",
-    ]
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    arguments = (str(tmp_path), json.dumps(wanted), "0", "after")
+    running = nursery.start(*arguments, cwd=tmp_path, env=os.environ, program=MORTAL)
     until = time.monotonic() + 60
     while not keys(bucket):  # the first object is there, most are not
         assert time.monotonic() < until
         time.sleep(0.001)
-    running.send_signal(signal.SIGKILL)
+    running.kill()
     running.wait()
     output = attempt(tmp_path, wanted)
     assert output is not None

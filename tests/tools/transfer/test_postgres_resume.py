@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from nursery import Nursery
 from pgworld import Pg, asked, auths, query, table, told
 from servers import Database
-from test_resume import HERE, attempt
+from test_resume import MORTAL, attempt
+
+pytestmark = pytest.mark.usefixtures("nursery")
 
 IDS = [(n,) for n in range(10)]
 STABLE = table("s", order_by="id")
@@ -107,7 +107,9 @@ def test_without_an_order_upserts_and_replacements_begin_anew(prepared: Database
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert", "replace"])
-def test_a_process_killed_inside_of_a_chunk_leaves_nothing_of_it(prepared: Database, tmp_path: Path, mode: str) -> None:
+def test_a_process_killed_inside_of_a_chunk_leaves_nothing_of_it(
+    prepared: Database, tmp_path: Path, mode: str, nursery: Nursery
+) -> None:
     target = table("slow", mode=mode, **({"key": "id"} if mode == "upsert" else {}))
     told(
         prepared,
@@ -120,14 +122,14 @@ def test_a_process_killed_inside_of_a_chunk_leaves_nothing_of_it(prepared: Datab
         "ALTER TABLE slow ALTER t TYPE slowly",
     )
     given = task(prepared, STABLE, target)
-    command = [sys.executable, str(HERE / "mortal.py"), str(tmp_path), json.dumps(given), "0", "after"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    arguments = (str(tmp_path), json.dumps(given), "0", "after")
+    process = nursery.start(*arguments, cwd=tmp_path, env=os.environ, program=MORTAL)
     sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
     until = time.monotonic() + 30
     while asked(prepared, sleeping) == [(0,)] and time.monotonic() < until:
         time.sleep(0.02)
     assert asked(prepared, sleeping) == [(1,)]
-    os.kill(process.pid, signal.SIGKILL)
+    process.kill()
     process.wait()
     told(prepared, "UPDATE gate SET closed = false", *REORDERED)
     output = attempt(tmp_path, given)

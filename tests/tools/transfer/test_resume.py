@@ -6,8 +6,6 @@ import csv
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,17 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nursery import Born, Nursery
 
 duckdb = pytest.importorskip("duckdb")
 
-HERE = Path(__file__).parent
+pytestmark = pytest.mark.usefixtures("nursery")
+
+MORTAL = Path(__file__).parent / "mortal.py"
 IDS = list(range(10))
 
 
 def attempt(folder: Path, task: dict[str, Any], nth: int = 0, when: str = "after") -> dict[str, Any] | None:
     """Have a process run the transfer; None: it was killed."""
-    command = [sys.executable, str(HERE / "mortal.py"), str(folder), json.dumps(task), str(nth), when]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    arguments = (str(folder), json.dumps(task), str(nth), when)
+    done = Nursery.shared.run(*arguments, cwd=Path.cwd(), env=os.environ, program=MORTAL)
     if done.returncode == -signal.SIGKILL:
         return None
     assert done.returncode == 0, done.stderr
@@ -239,10 +240,9 @@ workflow:
 """
 
 
-def noetl(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def noetl(folder: Path, *arguments: str) -> Born:
     environment = {**os.environ, "NOETL_HOME": str(folder / "home")}
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-m", "noetl", *arguments], cwd=folder, env=environment, **pipes)
+    return Nursery.shared.start(*arguments, cwd=folder, env=environment)
 
 
 def test_a_run_that_is_killed_goes_on_and_brings_each_row_once(tmp_path: Path) -> None:
@@ -342,6 +342,6 @@ def test_a_target_that_failed_is_seen_where_a_run_is_looked_at(tmp_path: Path) -
     (tmp_path / "copy.yaml").write_text(REPLACING)
     _, said = noetl(tmp_path, "run", "copy.yaml", "--set", "url=http://127.0.0.1:9/").communicate(timeout=60)
     shown, _ = noetl(tmp_path, "show", "last").communicate(timeout=60)
-    for text in (said, shown):
+    for text in (said.decode(), shown.decode()):
         assert "⚠ target 2 (http): " in text
         assert "(1 of 1 chunks failed)" in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import pytest
 from pgworld import Pg, data, query, table
 from servers import Database
+
+from noetl.tools.datahost.hosts import Hosts
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -338,15 +339,11 @@ async def test_chunks_are_told_of_in_templates(pg: Pg) -> None:
 # --- much ----------------------------------------------------------------------------------------------------------------
 
 
-def peak(world: Pg) -> int:
+async def peak(world: Pg) -> int:
     """The most memory that a data host has had, in bytes."""
-    found = 0
-    for process in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            if process.name.isdigit() and str(world.folder).encode() in (process / "cmdline").read_bytes():
-                status = (process / "status").read_text()
-                found = max(found, int(status.partition("VmHWM:")[2].split()[0]) * 1024)
-    return found
+    processes = [host.child._process.pid for host in (await Hosts.of(world))._all if host.usable]
+    told = [Path(f"/proc/{process}/status").read_text() for process in processes]
+    return max(int(status.partition("VmHWM:")[2].split()[0]) * 1024 for status in told)
 
 
 @pytest.mark.slow
@@ -366,7 +363,7 @@ async def test_memory_does_not_grow_with_the_rows(pg: Pg, kind: str) -> None:
             source, target = target, table("t", mode="replace")
         told = await pg.move(source, target, key=str(rows))
         assert told["rows"] == rows
-        peaks.append(peak(pg))
+        peaks.append(await peak(pg))
         await pg.close()  # so that the next one has a host of its own
     assert 0 < max(peaks) < 300_000_000
     assert peaks[1] < peaks[0] * 1.4 + 20_000_000, peaks
