@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
+from noetl import collector
 from noetl.cluster_ports import WorkerRegistry
 from noetl.config import Settings, settings
 from noetl.model.net import Net
@@ -29,9 +29,6 @@ from noetl.tools.registry import Kinds
 from noetl.worker.drafts import sweep
 from noetl.worker.local import Running, Workshop
 from noetl.worker.world import LocalWorld
-
-#: after how many new containers the collector looks around: data makes many, and none of it goes round in circles
-_LOOK_FOR_GARBAGE = 10_000
 
 
 def open_log(settings: Settings) -> EventLog:
@@ -112,7 +109,7 @@ class House(Office):
         super().__init__(log, catalog or Catalog(self.kinds), self._gate, nature, alone=alone)
 
     async def __aenter__(self) -> Self:
-        gc.set_threshold(_LOOK_FOR_GARBAGE)
+        collector.calm()
         sweep(self.results.drafts)
         self.open()
         return self

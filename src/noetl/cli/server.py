@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from noetl import collector
 from noetl.cli.daemons import Daemons, verbs
 from noetl.cli.printing import note
 
@@ -69,6 +70,7 @@ async def standing(found: Settings, host: str, port: int, url: str | None = None
     from noetl.server.station import Station
     from noetl.wiring import catalog, open_log, open_registry, open_results
 
+    collector.calm()
     tokens, listening = tokens_of(found), bound(host, port)
     address = (url or address_of(listening)).rstrip("/")
     bus = open_bus(found) if found.bus is not None else None

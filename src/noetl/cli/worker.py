@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from noetl import collector
 from noetl.cli.daemons import Daemons, verbs
 from noetl.cli.executions import json_option
 from noetl.cli.printing import note
@@ -102,6 +103,7 @@ async def _work(found: Settings, urls: tuple[str, ...], pools: tuple[str, ...], 
     from noetl.bus.opening import open_bus
     from noetl.outpost import Outpost
 
+    collector.calm()
     token = found.token.reveal() if found.token is not None else None
     bus = open_bus(found) if found.bus is not None else None
     if not found.polls and bus is None:
