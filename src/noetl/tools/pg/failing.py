@@ -38,6 +38,8 @@ _LATER = frozenset(
 #: what is wrong with a credential, and not with the moment: who, which password, which database
 _CREDENTIAL = frozenset({"28000", "28P01", "3D000"})
 _CANCELED = "57014"
+#: what a server says that goes, or somebody in between
+_GONE = ("08", "57P")
 #: no host has that in its name: a password that holds an `@` ends behind it
 _NO_HOST = re.compile(r"""host (name )?['"][^'"]*@""")
 #: what a server adds to its message, and under which name a failure has it
@@ -71,16 +73,18 @@ def failing(kind: str, message: str, *, code: str | None = None, retryable: bool
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """Whether the connection went away without a word from the server."""
+    """Whether nobody knows what became of what was sent last: the connection went away, with or without a word."""
     import psycopg
 
-    return error.sqlstate is None and isinstance(error, psycopg.OperationalError)
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith(_GONE)
+    return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
 
 
 def of_statement(error: psycopg.Error, **place: Any) -> Failing:
     """What became of a statement; `place` says where in the query it stands, with `shown` for the message."""
     shown = place.pop("shown", "")
-    if is_lost(error):
+    if error.sqlstate is None and is_lost(error):
         return failing("sql", f"the connection to PostgreSQL was lost: {_said(error)}", code=LOST, retryable=True)
     code = error.sqlstate
     message = f"{_said(error)}{shown}"
