@@ -61,9 +61,11 @@ def test_what_could_not_be_brought_leaves_nothing(tmp_path: Path) -> None:
         path.write_bytes(b"half")
         raise ConnectionError
 
+    cache = Cache(tmp_path / "c")
     with pytest.raises(ConnectionError):
-        Cache(tmp_path / "c").get("a", broken)
+        cache.get("a", broken)
     assert list((tmp_path / "c").iterdir()) == []
+    assert cache._coming == {}
 
 
 def test_a_file_that_is_used_keeps_the_time_it_was_written(tmp_path: Path) -> None:

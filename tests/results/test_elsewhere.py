@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from noetl.config import Settings
+from noetl.config import Secret, Settings
 from noetl.errors import UsageError
 from noetl.model.output import JSON, NDJSON, PARQUET
 from noetl.ports import ResultDamaged, ResultGone
@@ -94,6 +94,27 @@ def test_the_key_is_made_once_and_for_its_owner_alone(store: PayloadStore, tmp_p
     again = open_payloads(Settings(tmp_path), {}.get, lambda: 0.0)
     assert store.sealed(made) == again.sealed(made)
     assert (tmp_path / "results" / ".seal").stat().st_mode & 0o077 == 0
+
+
+def keyed(home: Path, key: str | None) -> PayloadStore:
+    return open_payloads(Settings(home, key=Secret(key) if key else None), {}.get, lambda: 0.0)
+
+
+def test_machines_with_one_key_believe_each_others_references(stored: dict[str, Any], tmp_path: Path) -> None:
+    sealed = keyed(tmp_path / "one", "new").sealed(stored)
+    assert keyed(tmp_path / "other", "new")._read(sealed) == ROWS
+    assert keyed(tmp_path / "other", "newer, new")._read(sealed) == ROWS
+    for key in ("another", "another,newer", None):
+        with pytest.raises(UsageError, match="NOETL_KEY"):
+            keyed(tmp_path / "other", key)._read(sealed)
+    assert not (tmp_path / "one" / "results" / ".seal").exists()
+
+
+def test_what_was_sealed_before_there_was_a_shared_key_is_believed_on(stored: dict[str, Any], tmp_path: Path) -> None:
+    sealed = keyed(tmp_path / "one", None).sealed(stored)
+    assert keyed(tmp_path / "one", "new")._read(sealed) == ROWS
+    with pytest.raises(UsageError, match="no transfer on this machine"):
+        keyed(tmp_path / "other", "new")._read(sealed)
 
 
 def test_what_is_gone_is_called_that(tmp_path: Path, store: PayloadStore) -> None:

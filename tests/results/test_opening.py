@@ -89,6 +89,17 @@ def test_a_wrong_password_is_told_by_its_entry_and_never_shown(tmp_path: Path, d
     assert "not-the-password" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "dsn",
+    ["password=correct hushbattery", "postgresql://u:p%zzhush@127.0.0.1/x", "postgresql://u:a@hush@127.0.0.1/x"],
+)
+def test_of_an_address_that_cannot_be_read_nothing_is_shown(tmp_path: Path, dsn: str) -> None:
+    entry = {"kind": "postgres_credential", "dsn": dsn}
+    with pytest.raises(StoreFailed, match=r"\(keychain entry `results`\) has an address that is none") as caught:
+        keep(opened(tmp_path, "postgres", results=entry))
+    assert "hush" not in str(caught.value)
+
+
 def test_a_database_that_is_not_there_is_told_at_once(tmp_path: Path, database: Database) -> None:
     with pytest.raises(StoreFailed, match="does not exist"):
         keep(opened(tmp_path, database.server.url("no_such_database")))

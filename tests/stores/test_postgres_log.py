@@ -56,6 +56,12 @@ async def test_an_event_that_was_tampered_with_is_not_handed_out(log: PostgresLo
     assert [problem.execution_id for problem in verify(log)] == ["x"]
 
 
+def test_of_an_address_that_is_none_nothing_is_shown() -> None:
+    with pytest.raises(StoreFailed, match="has an address that is none") as caught:
+        PostgresLog("postgresql://u:p%zzhush@127.0.0.1/x")
+    assert "hush" not in str(caught.value)
+
+
 def test_of_many_who_come_first_one_makes_the_tables(database: Database) -> None:
     problems: list[BaseException] = []
 

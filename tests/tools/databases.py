@@ -55,6 +55,8 @@ class Proxy:
         self.word: bytes | None = None
         #: whether the word still reaches the server
         self.delivers = True
+        #: the code of an error that is told before the cut
+        self.says: str | None = None
         self.cuts = 0
         self.port = 0
         self._serving: list[asyncio.Future[None]] = []
@@ -87,6 +89,9 @@ class Proxy:
                     if self.delivers:
                         there_writer.write(data)
                         await there_reader.read(65_536)  # it has happened by now
+                    if self.says is not None:
+                        writer.write(_error(self.says))
+                        await writer.drain()
                     return
                 there_writer.write(data)
         except OSError:
@@ -97,6 +102,12 @@ class Proxy:
             there_writer.transport.abort()
             await asyncio.wait([back])
             await asyncio.sleep(0)
+
+
+def _error(code: str) -> bytes:
+    """What a server says that ends a session, in its protocol."""
+    body = f"SFATAL\0VFATAL\0C{code}\0Mthe session is over\0\0".encode()
+    return b"E" + (len(body) + 4).to_bytes(4, "big") + body
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

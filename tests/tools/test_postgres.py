@@ -272,6 +272,7 @@ async def test_a_task_without_a_credential_says_what_it_needs(db: Db) -> None:
         ({"host": "nowhere.invalid"}, "sql", "08001", "nowhere.invalid"),
         ({"dsn": "hush-wrong = = "}, "credential", None, "`dsn`"),
         ({"dsn": "postgresql://u:hush-wrong@[::1/x"}, "credential", None, "`dsn`"),
+        ({"host": None, "dsn": "postgresql://u:a@hush-wrong@127.0.0.1/x"}, "credential", None, "`dsn`"),
         ({"sslmode": "maybe"}, "sql", "08001", "sslmode"),
     ],
 )

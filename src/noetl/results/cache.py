@@ -72,10 +72,12 @@ class Cache:
     def _only_one(self, name: str) -> Iterator[None]:
         with self._lock:
             lock = self._coming.setdefault(name, threading.Lock())
-        with lock:
-            yield
-        with self._lock:
-            self._coming.pop(name, None)
+        try:
+            with lock:
+                yield
+        finally:
+            with self._lock:
+                self._coming.pop(name, None)
 
     def _trim(self, came: int) -> None:
         """Remove what was not used for longest. To look through all of them takes time, so it is done now and then."""

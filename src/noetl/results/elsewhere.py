@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from noetl.config import Secret
 from noetl.errors import UsageError
 from noetl.model.output import JSON, NDJSON, PARQUET
 from noetl.ports import ResultDamaged, ResultGone
@@ -25,6 +26,8 @@ from noetl.results import codec
 
 CSV = "text/csv"
 _SEAL = "seal"
+#: what a key is for that is made of NOETL_KEY: whoever has it cannot read credentials
+_PURPOSE = b"noetl: seals of references"
 #: parts of a locator that those of the result store do not have
 _MARKS = frozenset({"file", "files", "keys", _SEAL})
 #: as `transfer` writes it
@@ -42,33 +45,37 @@ def is_elsewhere(reference: Mapping[str, Any]) -> bool:
 
 
 class Sealer:
-    """Seals references, with a key that lies in the result store."""
+    """Seals references: with a key that is made of NOETL_KEY, which machines can share, else with one that lies in the result
+    store. Of several the first one seals, and each of them is believed, as is what was sealed before NOETL_KEY was set.
+    """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, shared: Sequence[Secret] = ()) -> None:
+        self._file = folder / ".seal"
+        self._shared = [hmac.new(one.reveal().encode(), _PURPOSE, hashlib.sha256).digest() for one in shared]
 
     def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
         """A reference that is going to be believed."""
         if not is_elsewhere(reference) and reference["type"] != "object_store":
             return dict(reference)
-        return {**reference, "locator": {**reference["locator"], _SEAL: self._seal(reference)}}
+        key = self._shared[0] if self._shared else self._own()
+        return {**reference, "locator": {**reference["locator"], _SEAL: _seal(reference, key)}}
 
     def check(self, reference: Mapping[str, Any]) -> None:
         """UsageError: nobody here has made that reference."""
         said = reference["locator"].get(_SEAL)
-        if not isinstance(said, str) or not hmac.compare_digest(said.encode(), self._seal(reference).encode()):
-            raise UsageError("the reference leads to a file, but no transfer on this machine has made it")
+        keys = [*self._shared, *([self._own()] if self._file.exists() or not self._shared else [])]
+        if not isinstance(said, str) or not any(
+            hmac.compare_digest(said.encode(), _seal(reference, key).encode()) for key in keys
+        ):
+            raise UsageError(
+                "the reference leads to a file, but no transfer on this machine has made it, nor on another with its NOETL_KEY"
+            )
 
-    def _seal(self, reference: Mapping[str, Any]) -> str:
-        where = {key: value for key, value in reference["locator"].items() if key != _SEAL}
-        text = msgspec.json.encode([reference.get("type"), where], order="deterministic")
-        return hmac.new(self._key(), text, hashlib.sha256).hexdigest()
-
-    def _key(self) -> bytes:
-        path = self._folder / ".seal"
+    def _own(self) -> bytes:
+        path = self._file
         with contextlib.suppress(FileNotFoundError):
             return path.read_bytes()
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = path.with_name(f".seal-{secrets.token_hex(8)}")
         draft.touch(mode=0o600)
         draft.write_bytes(secrets.token_bytes(32))
@@ -76,6 +83,12 @@ class Sealer:
             os.link(draft, path)
         draft.unlink()
         return path.read_bytes()
+
+
+def _seal(reference: Mapping[str, Any], key: bytes) -> str:
+    where = {name: value for name, value in reference["locator"].items() if name != _SEAL}
+    text = msgspec.json.encode([reference.get("type"), where], order="deterministic")
+    return hmac.new(key, text, hashlib.sha256).hexdigest()
 
 
 def runs(reference: Mapping[str, Any], start: int = 0, fetched: Sequence[Path] | None = None) -> Iterator[list[Any]]:

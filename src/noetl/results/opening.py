@@ -51,7 +51,10 @@ def open_payloads(settings: Settings, credentials: Credentials, clock: Callable[
 
     # What was stored in the home before another place was named can still be read.
     also = [usual] if settings.results else []
-    return PayloadStore(shelves, home / "results", clock=clock, sync=sync, also=also, fetch=fetch)
+    sealing = (
+        [Secret(one) for part in key.reveal().split(",") if (one := part.strip())] if (key := settings.key) else []
+    )
+    return PayloadStore(shelves, home / "results", clock=clock, sync=sync, also=also, fetch=fetch, sealing=sealing)
 
 
 def _places(addresses: Sequence[str]) -> list[str]:

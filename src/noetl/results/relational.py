@@ -16,6 +16,7 @@ from noetl.ports import ResultGone, StoreFailed
 from noetl.results.cache import Cache
 from noetl.results.names import Place, believed, named, place_of
 from noetl.results.shelf import Half, Lying
+from noetl.tools.pg.failing import NO_ADDRESS, is_no_address
 
 T = TypeVar("T")
 
@@ -172,7 +173,12 @@ class Table:
         import psycopg
 
         options = {"connect_timeout": _CONNECT_S, "application_name": "noetl results", **self._options()}
-        connection: Any = psycopg.connect(**options, autocommit=True)
+        try:
+            connection: Any = psycopg.connect(**options, autocommit=True)
+        except (psycopg.Error, UnicodeError) as error:
+            if is_no_address(error):
+                raise StoreFailed(f"{self._whose()} {NO_ADDRESS}") from None
+            raise
         if not self._made:
             if not connection.execute(_THERE).fetchone()[0]:
                 with connection.transaction():
@@ -182,9 +188,11 @@ class Table:
         return connection
 
     def _told(self, error: Exception) -> StoreFailed:
-        whose = f" (keychain entry `{self._entry}`)" if self._entry else ""
         said = " ".join(str(error).split()) or type(error).__name__
-        return StoreFailed(f"the result store {self.name}{whose}: {said}")
+        return StoreFailed(f"{self._whose()}: {said}")
+
+    def _whose(self) -> str:
+        return f"the result store {self.name}" + (f" (keychain entry `{self._entry}`)" if self._entry else "")
 
 
 def _may_pass(error: Any) -> bool:

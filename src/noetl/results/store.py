@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from noetl.config import Secret
 from noetl.errors import UsageError
 from noetl.expr.assign import is_larger
 from noetl.expr.refs import Ref
@@ -80,6 +81,7 @@ class PayloadStore:
         sync: bool = False,
         also: Sequence[Shelf] = (),
         fetch: Fetch | None = None,
+        sealing: Sequence[Secret] = (),
     ) -> None:
         self.folder = folder
         self.clock = clock
@@ -90,7 +92,7 @@ class PayloadStore:
         self._fetch = fetch
         #: several threads read at once
         self._lock = Lock()
-        self._sealer = Sealer(folder)
+        self._sealer = Sealer(folder, sealing)
         #: files whose hash was seen to be right, as they were then
         self._checked: dict[Path, tuple[int, int, str]] = {}
         #: where readers are that take a list from one end to the other

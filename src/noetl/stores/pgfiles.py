@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetl.ports import StoreFailed
 from noetl.stores.queries import schema
+from noetl.tools.pg.failing import NO_ADDRESS, is_no_address
 
 if TYPE_CHECKING:
     import psycopg
@@ -26,7 +27,9 @@ def connect(url: str) -> psycopg.Connection[Any]:
         raise StoreFailed(NOT_INSTALLED) from None
     try:
         return psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_S, application_name="noetl")
-    except psycopg.Error as error:
+    except (psycopg.Error, UnicodeError) as error:
+        if is_no_address(error):
+            raise StoreFailed(f"the database of executions {NO_ADDRESS}") from None
         raise explained(error) from error
 
 

@@ -97,7 +97,7 @@ async def _pool(call: Call, world: World) -> Pool:
     import psycopg
 
     from noetl.tools.pg.connecting import refusal
-    from noetl.tools.pg.failing import failing
+    from noetl.tools.pg.failing import failing, of_connecting
     from noetl.tools.pg.pool import Pool
 
     auth = call.auth
@@ -110,9 +110,8 @@ async def _pool(call: Call, world: World) -> Pool:
         )
     try:
         forbidden = refusal(auth, call.spec)
-    except psycopg.Error:
-        # The message quotes the address, and the address holds the password.
-        raise failing("credential", f"{_credential(call)} has an address that is none (`dsn`)") from None
+    except psycopg.Error as error:
+        raise of_connecting(error, _credential(call)) from None
     if forbidden is not None:
         raise failing("isolation", forbidden)
     size = call.spec.get("pool_size") or _POOL_SIZE

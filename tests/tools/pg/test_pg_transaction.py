@@ -167,6 +167,35 @@ async def test_a_connection_that_is_lost_before_the_end_has_done_nothing(db: Db)
         assert db.ask("SELECT * FROM t") == [(2,)]
 
 
+@pytest.mark.parametrize("code", ["57P01", "57P02", "08006"])
+async def test_a_commit_that_is_answered_by_a_farewell_may_have_happened(db: Db, code: str) -> None:
+    await db.rows("CREATE TABLE t (n int)")
+    proxy = Proxy(db.database)
+    async with proxy.open():
+        through = {**db.credential, "port": proxy.port}
+        proxy.word, proxy.says = b"COMMIT", code
+        output = await db.task("INSERT INTO t VALUES (1); SELECT 1", credential=through)
+        assert (output["pg"]["code"], output["error"]["retryable"]) == ("08007", False)
+        assert "the session is over" in output["error"]["message"]
+        assert db.ask("SELECT * FROM t") == [(1,)]
+        await db.task("SELECT 1", exactly_once=True, key="first")  # the table of markers is there
+        proxy.word = b"COMMIT"
+        await db.rows("INSERT INTO t VALUES (2); SELECT 1", credential=through, exactly_once=True, key="two")
+        assert db.ask("SELECT * FROM t") == [(1,), (2,)]
+
+
+async def test_a_connection_that_is_lost_behind_the_commit_is_no_failure(db: Db) -> None:
+    await db.rows("CREATE TABLE t (n int)")
+    proxy = Proxy(db.database)
+    async with proxy.open():
+        through = {**db.credential, "port": proxy.port}
+        proxy.word = b"DISCARD ALL"
+        query = "SET search_path = public; INSERT INTO t VALUES (1) RETURNING n"
+        assert await db.rows(query, credential=through) == [{"n": 1}]
+        assert proxy.cuts == 1
+        assert await db.rows(query, credential=through) == [{"n": 1}]
+
+
 async def test_a_server_that_goes_away_and_comes_back_is_met_again(world: Workshop) -> None:
     with TemporaryDirectory(prefix="noetl-") as folder, Postgres(Path(folder) / "data", settings=QUICK) as server:
         db = Db(world, Database(server, "postgres"))

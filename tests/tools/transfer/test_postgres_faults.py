@@ -128,6 +128,19 @@ async def test_a_wrong_credential_says_which_and_why_and_does_not_show_it(pg: Pg
     assert "needs a `postgres_credential`; `pg` is of the kind `bearer`" in error["message"]
 
 
+@pytest.mark.parametrize(
+    "dsn",
+    ["password=correct hushbattery", "postgresql://u:p%zzhush@127.0.0.1/x", "postgresql://u:a@hush@127.0.0.1/x"],
+)
+async def test_of_an_address_that_is_none_nothing_is_shown(pg: Pg, dsn: str) -> None:
+    wrong = {"pg": {"kind": "postgres_credential", "dsn": dsn}}
+    for source, target in ((table("s"), {"kind": "file", "path": "o.csv"}), (data({"id": 1}), table("t"))):
+        error = await pg.fail(source, target, auths=wrong)
+        assert (error["kind"], error["retryable"]) == ("credential", False)
+        assert "the credential `pg` has an address that is none (`dsn`)" in error["message"]
+        assert "hush" not in str(error)
+
+
 async def test_a_server_that_is_not_there_may_be_there_later(pg: Pg) -> None:
     error = await pg.fail(data({"id": 1}), table("t"), auths=over(pg.database, 1))
     assert error["retryable"]

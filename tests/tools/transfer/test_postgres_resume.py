@@ -16,6 +16,10 @@ from test_resume import MORTAL, attempt
 
 pytestmark = pytest.mark.usefixtures("nursery")
 
+from noetl.tools.datahost.host import Running
+from noetl.tools.pg.connecting import arguments
+from noetl.tools.transfer.postgres_source import Postgres
+
 IDS = [(n,) for n in range(10)]
 STABLE = table("s", order_by="id")
 EVERYWHERE = [table("a"), table("u", mode="upsert", key="id"), table("r", mode="replace")]
@@ -84,6 +88,44 @@ def test_a_key_of_several_columns_and_of_hostile_text_is_gone_on_behind(database
     assert attempt(tmp_path, given, 3, "after") is None
     assert attempt(tmp_path, given) is not None
     assert ids(database, "a") == IDS
+
+
+@pytest.mark.parametrize(
+    "source", [table("s", order_by=["g", "k"]), query("SELECT * FROM s", order_by=["g", "k"])], ids=["table", "query"]
+)
+@pytest.mark.parametrize("nth", [2, 3, 4])
+def test_rows_whose_key_has_a_null_are_not_lost(
+    database: Database, tmp_path: Path, source: dict[str, Any], nth: int
+) -> None:
+    told(
+        database,
+        "CREATE TABLE s (id int, g int, k text, UNIQUE (g, k))",
+        "INSERT INTO s VALUES (0, 1, 'a'), (1, 1, 'b'), (2, 1, 'c'), (3, 1, NULL), (4, 2, 'a'), (5, 2, 'b'), (6, 2, NULL), "
+        "(7, NULL, 'a'), (8, NULL, 'b'), (9, NULL, NULL)",
+    )
+    given = task(database, source, table("a"))
+    assert attempt(tmp_path, given, nth, "after") is None
+    output = attempt(tmp_path, given)
+    assert output is not None
+    assert output["error"] is None, output["error"]
+    assert ids(database, "a") == IDS
+
+
+@pytest.mark.parametrize(("full", "condition"), [("NOT NULL", "Index Cond"), ("", "Filter")])
+def test_the_index_of_a_table_whose_key_has_no_nulls_finds_the_rows_behind_it(
+    database: Database, tmp_path: Path, full: str, condition: str
+) -> None:
+    told(database, f"CREATE TABLE s (a int {full}, b int {full})", "CREATE INDEX ON s (a, b)")
+    given = {"auth": "pg", "whole": True, "query": ("SELECT * FROM s", []), "order_by": ["a", "b"]}
+    connect = arguments(database.credential)
+    source = Postgres({**given, "connect": connect}, tmp_path, 10, Running(tmp_path))
+    try:
+        statement = source._statement({"rows": 1, "key": ["1", "1"]})
+    finally:
+        source.close()
+    inner = statement.removeprefix("COPY (").removesuffix(") TO STDOUT (FORMAT csv)")
+    told(database, f"ALTER DATABASE {database.name} SET enable_seqscan = off")
+    assert condition in str(asked(database, f"EXPLAIN {inner}"))
 
 
 def test_without_an_order_rows_that_cannot_be_taken_back_are_not_doubled(prepared: Database, tmp_path: Path) -> None:

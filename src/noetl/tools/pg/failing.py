@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from noetl.model.output import Failure, failure
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 NOT_INSTALLED = (
     "PostgreSQL's driver is not installed; it comes with the extra `postgres`: pip install 'noetl[postgres]'"
 )
+NO_ADDRESS = "has an address that is none"
 #: codes of our own choice from the standard's list, where no server has given one
 CANNOT_CONNECT, LOST, UNKNOWN_OUTCOME = "08001", "08006", "08007"
 #: what may go well the next time: conflicts, locks, a server that goes, comes or is full
@@ -36,6 +38,10 @@ _LATER = frozenset(
 #: what is wrong with a credential, and not with the moment: who, which password, which database
 _CREDENTIAL = frozenset({"28000", "28P01", "3D000"})
 _CANCELED = "57014"
+#: what a server says that goes, or somebody in between
+_GONE = ("08", "57P")
+#: no host has that in its name: a password that holds an `@` ends behind it
+_NO_HOST = re.compile(r"""host (name )?['"][^'"]*@""")
 #: what a server adds to its message, and under which name a failure has it
 _DETAILS = {
     "message_detail": "detail",
@@ -67,16 +73,18 @@ def failing(kind: str, message: str, *, code: str | None = None, retryable: bool
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """Whether the connection went away without a word from the server."""
+    """Whether nobody knows what became of what was sent last: the connection went away, with or without a word."""
     import psycopg
 
-    return error.sqlstate is None and isinstance(error, psycopg.OperationalError)
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith(_GONE)
+    return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
 
 
 def of_statement(error: psycopg.Error, **place: Any) -> Failing:
     """What became of a statement; `place` says where in the query it stands, with `shown` for the message."""
     shown = place.pop("shown", "")
-    if is_lost(error):
+    if error.sqlstate is None and is_lost(error):
         return failing("sql", f"the connection to PostgreSQL was lost: {_said(error)}", code=LOST, retryable=True)
     code = error.sqlstate
     message = f"{_said(error)}{shown}"
@@ -86,8 +94,20 @@ def of_statement(error: psycopg.Error, **place: Any) -> Failing:
     return failing("sql", message, code=code, retryable=is_retryable(code), **more)
 
 
+def is_no_address(error: Exception) -> bool:
+    """Whether there is no connection because the address is none. What the driver says then quotes the address, and the
+    address holds the password: it must not be told.
+    """
+    import psycopg
+
+    unread = isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None
+    return unread or isinstance(error, UnicodeError) or _NO_HOST.search(str(error)) is not None
+
+
 def of_connecting(error: Exception, credential: str) -> Failing:
     """Why there is no connection: what is wrong with the credential, or who does not answer."""
+    if is_no_address(error):
+        return failing("credential", f"{credential} {NO_ADDRESS} (`dsn`)")
     code = getattr(error, "sqlstate", None) or _code_in(str(error))
     said = f"no connection to PostgreSQL with {credential}: {_said(error)}"
     if code in _CREDENTIAL:

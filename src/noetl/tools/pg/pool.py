@@ -12,7 +12,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from noetl.tools.pg.connecting import arguments
-from noetl.tools.pg.failing import Failing, failing, of_connecting
+from noetl.tools.pg.failing import Failing, of_connecting
 from noetl.tools.pg.loading import SETTINGS, prepare
 
 #: so many statements are remembered with what was found out about them
@@ -73,10 +73,7 @@ class Pool:
             given["connect_timeout"] = max(1, round(connect_s))
         try:
             made = await AsyncConnection.connect(given.pop("conninfo", ""), autocommit=True, **given)
-        except psycopg.ProgrammingError:
-            # The message quotes the address, and the address holds the password.
-            raise failing("credential", f"{credential} has an address that is none (`dsn`)") from None
-        except (psycopg.Error, OSError) as error:
+        except (psycopg.Error, OSError, UnicodeError) as error:
             raise of_connecting(error, credential) from None
         try:
             await configured(made)

@@ -102,9 +102,6 @@ class _Attempt:
     async def _finished(self, rows: Rows) -> Done:
         try:
             found = await self._transaction(rows)
-            if self._work.plan.lingers:
-                await self._session.command("DISCARD ALL")
-                await configured(self._connection)
         except psycopg.Error as error:
             rows.discard()
             await self._undo()
@@ -118,7 +115,19 @@ class _Attempt:
             rows.discard()
             await self._connection.close()
             raise
+        if self._work.plan.lingers:
+            await self._clean()
         return found
+
+    async def _clean(self) -> None:
+        """Have the session as it was. What was done is done: a connection that cannot be cleaned is only not kept."""
+        try:
+            await self._session.command("DISCARD ALL")
+            await configured(self._connection)
+        except BaseException as error:
+            await self._connection.close()
+            if not isinstance(error, psycopg.Error):
+                raise
 
     async def _undo(self) -> None:
         status = self._connection.info.transaction_status

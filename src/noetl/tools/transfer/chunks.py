@@ -11,6 +11,7 @@ import msgspec
 
 from noetl.rows.duck import literal, name
 from noetl.rows.jsonsql import json_row
+from noetl.tools.transfer.altered import check_unaltered
 from noetl.tools.transfer.sampling import SAMPLE
 
 _AT_ONCE = 10_000
@@ -127,17 +128,38 @@ class Lines(Chunk):
 
     is_json = True
 
-    def __init__(self, path: Path, rows: int, first: int, types: dict[str, str]) -> None:
+    #: whether the types were told from these very rows, so that all of their values fit
+    sampled = True
+
+    def __init__(self, path: Path, rows: int, first: int, types: dict[str, str], given: Iterable[str] = ()) -> None:
         super().__init__(rows, first, path.stat().st_size)
         self.path, self._types = path, types
+        #: columns whose types the author gives: text is to become what they say
+        self._given = set(given)
+        self._fitting: set[tuple[str, str]] = set()
 
     def columns(self) -> dict[str, str]:
         return self._types
 
-    def relation(self, connection: Any, types: Mapping[str, str]) -> str:  # noqa: ARG002
+    def relation(self, connection: Any, types: Mapping[str, str]) -> str:
+        """Failing: a value would be another in the type of its column."""
         wanted = {**self._types, **types}
+        if self.size:
+            self._check(connection, wanted)
+        return self._read_as(wanted)
+
+    def _read_as(self, types: Mapping[str, str]) -> str:
         options = f"format = 'newline_delimited', maximum_object_size = {self._largest}"
-        return f"read_json({literal(str(self.path))}, {options}, columns = {listed(wanted)})"
+        return f"read_json({literal(str(self.path))}, {options}, columns = {listed(types)})"
+
+    def _check(self, connection: Any, wanted: Mapping[str, str]) -> None:
+        """Look at the columns of which nobody knows that they fit: DuckDB changes what does not."""
+        told = {key for key, kind in wanted.items() if self._types.get(key) == kind}
+        unsure = {key: kind for key, kind in wanted.items() if not (self.sampled and key in told)}
+        kinds = {key: kind for key, kind in unsure.items() if (key, kind) not in self._fitting}
+        source = self._read_as(dict.fromkeys(kinds, "JSON"))
+        check_unaltered(connection, source, kinds, told - self._given, self.first)
+        self._fitting |= set(kinds.items())
 
     @property
     def _largest(self) -> int:
@@ -233,6 +255,10 @@ class Bodies(Values):
 
     def rows(self, connection: Any) -> list[Any]:
         return Chunk.rows(self, connection)
+
+    def relation(self, connection: Any, types: Mapping[str, str]) -> str:
+        self._written().sampled = not self._told
+        return super().relation(connection, types)
 
     def bodies(self, connection: Any, chosen: str = "*") -> Sequence[bytes]:  # noqa: ARG002
         return self._bodies

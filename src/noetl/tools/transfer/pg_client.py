@@ -24,8 +24,6 @@ _LOOKING = "SET client_connection_check_interval = '2s'"
 _ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 _CANCEL_S = 2.0
 _FULL = "53100"
-#: what means that nobody knows what became of what was sent last
-_GONE = ("08", "57P")
 
 
 class Client:
@@ -101,12 +99,3 @@ def refusal(error: psycopg.Error, message: str | None = None) -> Failing:
     diag = error.diag
     said = ". ".join(part for part in (said, diag.message_detail, diag.message_hint) if part)
     return Failing(**{**found, "message": said})
-
-
-def is_lost(error: psycopg.Error) -> bool:
-    """Whether it is not known what became of what was sent."""
-    import psycopg
-
-    if error.sqlstate is not None:
-        return error.sqlstate.startswith(_GONE)
-    return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))

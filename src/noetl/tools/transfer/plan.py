@@ -138,6 +138,7 @@ def _source(given: dict[str, Any], world: World) -> dict[str, Any]:
     elif given["kind"] in QUERIED:
         if given["kind"] == "duckdb":
             given["file"] = _path(given["file"], world) if given.get("file") else None
+        given["whole"] = not isinstance(given.get("query"), Query)
         given["query"] = _query(given)
         given["order_by"] = _listed(given.get("order_by"))
     elif given["kind"] == "http":

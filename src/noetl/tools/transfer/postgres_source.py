@@ -27,6 +27,7 @@ _OF_TYPES = (
     "SELECT t.oid, t.typname, format_type(t.oid, $2), t.typcategory = 'A', e.typname "
     "FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE t.oid = $1"
 )
+_FULL = "SELECT count(*) FROM pg_attribute WHERE attrelid = $1 AND attname = ANY($2) AND attnotnull"
 #: what lies in front of precision and scale where PostgreSQL packs them
 _PACKED = 4
 
@@ -40,6 +41,9 @@ class Postgres(Source):
         self._scratch, self._size = scratch, size
         self._order: list[str] = given.get("order_by") or []
         self._interrupted = False
+        self._whole = bool(given.get("whole"))
+        #: the table that the columns are from, where it is one
+        self._origin = 0
         self._client = Client(given)
         try:
             with running.using(self._client):
@@ -63,6 +67,7 @@ class Postgres(Source):
         cursor = self._client.do(f"SELECT * FROM (\n{self._query}\n) AS noetl_rows LIMIT 0")
         result = cursor.pgresult
         assert result is not None
+        self._origin = result.ftable(0) if self._whole and result.nfields else 0
         found = [
             self._column((result.fname(at) or b"").decode(), result.ftype(at), result.fmod(at))
             for at in range(result.nfields)
@@ -122,11 +127,25 @@ class Postgres(Source):
         if not self._order:
             return f"COPY (\n{self._query}\n) TO STDOUT (FORMAT csv)"
         key, rows = position.get("key"), int(position.get("rows", 0))
-        behind = f"WHERE ({names(self._order)}) > ({self._literals(key)})" if key is not None else ""
+        behind = f"WHERE {self._is_behind(key)}" if key is not None else ""
         ordered = f"SELECT * FROM (\n{self._query}\n) AS noetl_rows {behind} ORDER BY {names(self._order)}"
         if key is None and rows:
             ordered += f" OFFSET {rows}"
         return f"COPY ({ordered}) TO STDOUT (FORMAT csv)"
+
+    def _is_behind(self, key: list[str]) -> str:
+        """What is true of the rows behind a key. Nulls come last, and a comparison that meets one is not true but unknown."""
+        behind = f"({names(self._order)}) > ({self._literals(key)})"
+        return f"({behind}) IS NOT FALSE" if self._may_be_null() else behind
+
+    def _may_be_null(self) -> bool:
+        """Whether a key may have a null; asked because no index finds what IS NOT FALSE. Joins in a query make nulls of
+        columns that have none, so only those of a table are known.
+        """
+        if not self._origin:
+            return True
+        (full,) = self._client.one(_FULL, [self._origin, self._order])
+        return bool(full < len(set(self._order)))
 
     def _literals(self, values: list[str]) -> str:
         from psycopg import sql

@@ -136,6 +136,7 @@ class Text(Source):
         self._named = False
         self._one_column = False
         found = self._sample() if self._lines else self._sniff(running, given)
+        self._given: list[str] = list(given.get("columns") or ())
         self._types = typed(found, given.get("columns"), running)
 
     def _sample(self) -> dict[str, str]:
@@ -219,10 +220,12 @@ class Text(Source):
         path = self._scratch / f"chunk-{number % 4}"
         if self._lines:
             path.write_bytes(piece.body)
-            return Lines(path, piece.rows, first, self._types)
-        made = Csv(piece.body, path, piece.rows, first, types=self._types, options=self._options)
-        made.dialect = self._dialect
-        return made
+            made = Lines(path, piece.rows, first, self._types, self._given)
+            made.sampled = first + piece.rows <= SAMPLE
+            return made
+        text = Csv(piece.body, path, piece.rows, first, types=self._types, options=self._options)
+        text.dialect = self._dialect
+        return text
 
 
 class Unsplittable(Exception):

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from noetl.tools.datahost.failing import Failing
+from noetl.tools.pg.failing import is_lost
 from noetl.tools.transfer.mapping import Mapped
-from noetl.tools.transfer.pg_client import is_lost, refusal
+from noetl.tools.transfer.pg_client import refusal
 from noetl.tools.transfer.targets.pg_csv import CopyText
 
 if TYPE_CHECKING:

@@ -14,10 +14,11 @@ from typing import Any
 from noetl.rows.duck import name, names
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
+from noetl.tools.pg.failing import is_lost
 from noetl.tools.transfer.chunks import Chunk
 from noetl.tools.transfer.copied import Copied
 from noetl.tools.transfer.mapping import Mapped
-from noetl.tools.transfer.pg_client import Client, is_lost, refusal
+from noetl.tools.transfer.pg_client import Client, refusal
 from noetl.tools.transfer.targets import pg_tables
 from noetl.tools.transfer.targets.pg_csv import CopyText, copy_text, is_raw, prepared
 from noetl.tools.transfer.targets.pg_markers import Markers
