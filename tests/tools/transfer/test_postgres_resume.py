@@ -14,11 +14,11 @@ from pgworld import Pg, asked, auths, query, table, told
 from servers import Database
 from test_resume import MORTAL, attempt
 
-pytestmark = pytest.mark.usefixtures("nursery")
-
 from noetl.tools.datahost.host import Running
 from noetl.tools.pg.connecting import arguments
 from noetl.tools.transfer.postgres_source import Postgres
+
+pytestmark = pytest.mark.usefixtures("nursery")
 
 IDS = [(n,) for n in range(10)]
 STABLE = table("s", order_by="id")
