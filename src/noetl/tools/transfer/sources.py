@@ -15,7 +15,7 @@ from noetl.rows.duck import literal, names
 from noetl.tools.datahost.databases import opened
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
-from noetl.tools.transfer.chunks import Bodies, Chunk, Csv, Lines, Staged, Values, listed
+from noetl.tools.transfer.chunks import BUFFER, Bodies, Chunk, Csv, Lines, Staged, Values, listed
 from noetl.tools.transfer.diagnosis import unclosed, uneven, unreadable
 from noetl.tools.transfer.exact import exact
 from noetl.tools.transfer.naming import is_zipped
@@ -24,7 +24,7 @@ from noetl.tools.transfer.sampling import SAMPLE, columns_of
 from noetl.tools.transfer.splitting import Piece, Unclosed, pieces
 
 #: what is read at once has so many bytes, or is one chunk; DuckDB is quickest with more rows than it keeps in a group
-FILL = 8 << 20
+FILL = 6 << 20
 #: DuckDB's word for a part of a dialect that was not seen
 _NONE = "(empty)"
 #: how dates are written that everybody reads the same way
@@ -153,7 +153,7 @@ class Text(Source):
             try:
                 found = connection.execute(
                     "SELECT Delimiter, Quote, Escape, NewLineDelimiter, Comment, SkipRows, HasHeader, Columns, DateFormat, "
-                    f"TimestampFormat FROM sniff_csv($1{f', delim = {literal(wanted)}' if wanted else ''})",
+                    f"TimestampFormat FROM sniff_csv($1, {BUFFER}{f', delim = {literal(wanted)}' if wanted else ''})",
                     [str(self._path)],
                 ).fetchone()
             except Exception as error:
@@ -183,7 +183,7 @@ class Text(Source):
             types = {column["name"]: column["type"] for column in columns}
             how = self._options.replace("header = false", f"header = {str(header).lower()}, ignore_errors = true")
             texts = listed(dict.fromkeys(types, "VARCHAR"))
-            return exact(connection, f"read_csv({literal(str(self._path))}, {how}, columns = {texts})", types)
+            return exact(connection, f"read_csv({literal(str(self._path))}, {how}, {BUFFER}, columns = {texts})", types)
 
     def _begins_with(self, mark: bytes) -> bool:
         """Whether a mark was there to be seen, where the dialect was found out."""
