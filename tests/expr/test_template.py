@@ -201,6 +201,12 @@ def test_the_message_of_an_error_quotes_the_expression_alone() -> None:
         evaluate("a long text {{ workload.f }} with {{ workload.n / 0 }} inside")
 
 
+@pytest.mark.parametrize("text", ["{{ now }}", "at {{ now }}", "{{ [now] }}"])
+def test_a_function_that_is_not_called_is_told_of_with_the_way_to_call_it(text: str) -> None:
+    with pytest.raises(TemplateError, match=r"it yields a function, which is not data: write `now\(\)`"):
+        evaluate(text)
+
+
 def test_what_comes_straight_from_the_scopes_is_not_copied() -> None:
     assert evaluate("{{ workload.map }}") is SCOPES["workload"]["map"]
 

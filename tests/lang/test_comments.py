@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from suite import PLAYBOOKS
 
 from noetl.lang import node as nodes
 from noetl.lang.comments import Lay, lay_out, own_column, shift
@@ -29,8 +28,6 @@ from noetl.lang.printer import print_tree, render
 from noetl.lang.reader import read
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.source import Source
-
-CASES = Path(__file__).parents[1] / "conformance" / "cases"
 
 
 def tree(text: str) -> Node:
@@ -590,13 +587,6 @@ def test_tidy_printing_keeps_data_and_comments_and_settles_at_once(random: Rando
     assert plain(back) == plain(root), out
     assert comments(out, back) == comments(text, root), out
     assert print_tree(back, out, tidy=True) == out
-
-
-PLAYBOOKS = [
-    case["playbook"]
-    for path in sorted(CASES.glob("**/*.yaml"))
-    if isinstance(case := yaml.safe_load(path.read_text()), dict) and isinstance(case.get("playbook"), str)
-]
 
 
 @pytest.mark.skipif(not PLAYBOOKS, reason="the conformance cases are not here")

@@ -1,7 +1,6 @@
 """The canonical spelling: how it looks, that it means the same, and that it is its own canonical spelling."""
 
 import textwrap
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite import PLAYBOOKS
 
 from noetl.lang.formatter import format_text
 from noetl.lang.node import plain
@@ -17,7 +17,6 @@ from noetl.model.diagnostics import Diagnostics
 from noetl.model.source import Source
 from noetl.tools.registry import Kinds
 
-CASES = Path(__file__).parents[1] / "conformance" / "cases"
 WORDS = {"name", "kind", "choose", "while", "until", "input", "auth", "output", "set", "spec"}
 
 
@@ -356,13 +355,6 @@ def test_marks_of_the_document_stay() -> None:
 @pytest.mark.parametrize("text", ["a: [", "", "# only\n", "a: 1\na: 2\n", "a: !!str 1\n", "a: *b\n"])
 def test_what_cannot_be_read_without_loss_is_left_alone(text: str) -> None:
     assert format_text(text) is None
-
-
-PLAYBOOKS = [
-    case["playbook"]
-    for path in sorted(CASES.glob("**/*.yaml"))
-    if isinstance(case := yaml.safe_load(path.read_text()), dict) and isinstance(case.get("playbook"), str)
-]
 
 
 @pytest.mark.skipif(not PLAYBOOKS, reason="the conformance cases are not here")

@@ -1,12 +1,11 @@
 """The JSON Schema of playbooks against the conformance suite, and schemas inside of playbooks."""
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
+from suite import cases
 
 from noetl.lang import load
 from noetl.lang.jsonschema import check_schema, schema
@@ -16,8 +15,6 @@ from noetl.model.diagnostics import Diagnostics
 from noetl.model.source import Source
 from noetl.tools.registry import Kinds
 
-ROOT = Path(__file__).parents[2]
-SUITES = (ROOT / "tests/conformance/cases", ROOT.parent / "shared/conformance/cases")
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x}\n"
 #: what a schema can know; the others take knowledge of names, templates and order
 EXPRESSIBLE = {
@@ -51,18 +48,6 @@ def accepts(text: str) -> bool:
     return validator().is_valid(document(text))
 
 
-def cases() -> list[Any]:
-    suite = next((suite for suite in SUITES if suite.exists()), None)
-    if suite is None:
-        return [pytest.param(None, marks=pytest.mark.skip("the conformance suite is not here"))]
-    found = []
-    for path in sorted(suite.rglob("*.yaml")):
-        case = yaml.safe_load(path.read_text())
-        if isinstance(case.get("playbook"), str) and not case.get("legacy"):
-            found.append(pytest.param(case, id=f"{path.parent.name}/{path.stem}"))
-    return found
-
-
 def expected_errors(case: dict[str, Any]) -> set[str]:
     listed = case.get("expect", {}).get("diagnostics") or []
     return {one if isinstance(one, str) else one["code"] for one in listed if not _is_optional(one)}
@@ -72,7 +57,9 @@ def _is_optional(one: Any) -> bool:
     return isinstance(one, dict) and bool(one.get("optional"))
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=name) for name, case in cases().items() if not case.get("legacy")]
+)
 def test_the_schema_agrees_with_the_conformance_suite(case: dict[str, Any]) -> None:
     errors = expected_errors(case)
     if not errors:

@@ -317,7 +317,7 @@ def test_without_a_kind_the_keys_of_every_task_are_still_checked() -> None:
         ("kind: http", "`kind: http` needs `url`"),
         ("kind: python", "`kind: python` needs `code` or `module`"),
         ("kind: wait", "`kind: wait` needs `seconds` or `until` or `signal`"),
-        ("kind: postgres", "`kind: postgres` needs `query` or `command`"),
+        ("kind: duckdb", "`kind: duckdb` needs `query` or `command`"),
         ("kind: shell", "`kind: shell` needs `cmd` or `file`"),
         ("kind: resolve", "`kind: resolve` needs `ref`"),
         ("kind: playbook", "`kind: playbook` needs `path`"),
@@ -357,7 +357,7 @@ def test_the_same_key_beside_kind_and_under_input_is_a_conflict() -> None:
 
 
 def test_an_argument_may_have_the_name_of_a_key() -> None:
-    assert told(task("kind: postgres, query: 'SELECT :query', input: {query: 2}")) == []
+    assert told(task("kind: duckdb, query: 'SELECT $query', input: {query: 2}")) == []
 
 
 def test_in_the_single_shape_a_name_may_be_the_workbooks_or_the_secrets() -> None:

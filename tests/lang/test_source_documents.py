@@ -26,6 +26,7 @@ REFUSED = {
     "000-14": "insert|upsert|replace|append is no mode",
     "000-15": "parquet|json|csv is no format",
     "000-27": "a tool without its kind",
+    "000-28": "targets without their table and their path",
     "000-33": "`file_path` is nobody's name",
     "000-34": "placeholders in angle brackets",
     "000-35": "`score` is nobody's name",

@@ -34,6 +34,11 @@ def told(source: dict[str, object], target: dict[str, object]) -> list[tuple[str
         (GOOD, {"kind": "duckdb", "file": "f"}, "missing-key", "of kind `duckdb` needs `table`"),
         (GOOD, {"kind": "duckdb", "file": "f", "table": "t", "mode": "upsert"}, "missing-key", "with `mode: upsert` needs `key`"),
         (GOOD, {**GOOD, "mode": "upsert"}, "wrong-value", "a transfer's target of kind `file` knows no `mode: upsert`"),
+        (GOOD, {"kind": "postgres", "auth": "{{ workload.db }}"}, "missing-key", "of kind `postgres` needs `table`"),
+        (GOOD, {"kind": "s3"}, "missing-key", "of kind `s3` needs `path`"),
+        (GOOD, {"kind": "file", "path": "out.xlsx"}, "wrong-value", "the format of `out.xlsx` cannot be told by its name"),
+        ({"kind": "s3", "path": "s3://b/a.b/o.txt"}, GOOD, "wrong-value", "the format of `s3://b/a.b/o.txt` cannot be told"),
+        ({**GOOD, "auth": "{{ workload.db }}"}, GOOD, "unknown-key", "`auth` means nothing to a transfer's source of kind `file`"),
         ({**GOOD, "url": "x"}, GOOD, "unknown-key", "`url` means nothing to a transfer's source of kind `file`"),
         (GOOD, {**GOOD, "table": "t"}, "unknown-key", "`table` means nothing to a transfer's target of kind `file`"),
         ({"kind": "data", "data": [], "path": "$.a["}, GOOD, "wrong-value", "`path` is no JSONPath: unexpected end of query"),
@@ -52,12 +57,26 @@ def test_what_examples_of_older_documents_lack_is_a_warning() -> None:
     target = {"kind": "duckdb", "table": "t", "body": "x"}
     found = diagnosed(GOOD, target)
     assert [one.severity for one in found] == ["warning", "warning"]
+    [lacking] = diagnosed({"kind": "postgres", "table": "t"}, GOOD)
+    assert (lacking.severity, lacking.code) == ("warning", "missing-key")
+    assert "of kind `postgres` needs `auth`" in lacking.message
 
 
 def test_what_is_only_known_when_it_runs_is_not_judged_before() -> None:
     assert told({"kind": "data", "data": [], "path": "{{ '$.a[' }}"}, {**GOOD, "mode": "{{ 'x' }}"}) == []
+    for known in ({"path": "{{ 'a.xlsx' }}"}, {"path": "a.xlsx", "format": "csv"}, {"path": "a.JSON.gz"}):
+        assert told(GOOD, {"kind": "file", **known}) == []
+    assert told(GOOD, {"kind": "s3", "path": "a.html", "body": "x"}) == []
     assert told({**GOOD, "format": "csv"}, {"kind": "http", "url": "x", "mapping": {"a": "{{ row.a }}"}}) == []
 
 
 def test_a_misspelt_key_is_one_mistake() -> None:
     assert [code for code, _ in told({"kind": "file", "pth": "x"}, GOOD)] == ["unknown-key"]
+
+
+@pytest.mark.parametrize("word", ["ndjson", "jsonl", "NDJSON"])
+def test_lines_of_json_are_not_mended_into_an_array(word: str) -> None:
+    [found] = diagnosed(GOOD, {"kind": "file", "path": "a.txt", "format": word})
+    assert (found.code, found.edits) == ("wrong-value", ())
+    assert found.fix is not None
+    assert "end in `.ndjson`" in found.fix

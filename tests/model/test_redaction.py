@@ -160,6 +160,131 @@ def test_what_an_address_begins_and_ends_with_is_no_secret_by_itself() -> None:
     assert redactor.text("postgresql://etl:s3cret-pw@ware…") == f"{MASK}…"
 
 
+ADDRESS = "postgresql://postgres:V3ry-S3cret-Pw@127.0.0.1:5432/postgres"
+PASSWORD = "V3ry-S3cret-Pw"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'role "postgres" is missing',
+        "kind `postgres`, scheme 'postgresql', 'postgresql://postgres:'",
+        "it is at …1:5432/postgres",
+        "see postgresql://postgres:…, or postgresql://...",
+        f"{base64.b64encode(b'postgresql://').decode()[:16]}…",
+        "cut …sergtsop",
+    ],
+)
+def test_what_is_open_of_an_address_is_left_wherever_it_is_quoted_or_cut_off(said: str) -> None:
+    redactor = Redactor([ADDRESS, PASSWORD])
+    assert redactor.clean({"driver": "postgres", "why": said}) == ({"driver": "postgres", "why": said}, False)
+
+
+SETTINGS = f"host=db.example.org password={PASSWORD} dbname=analytics"
+
+
+@pytest.mark.parametrize("said", ["dbname=analytics", "look at host=db.example.org", 'in "host=db.exa"'])
+def test_what_is_open_of_settings_is_left_as_well(said: str) -> None:
+    redactor = Redactor([SETTINGS, PASSWORD])
+    assert redactor.text(said) == said
+    assert redactor.text(f"<{SETTINGS}>") == f"<{MASK}>"
+
+
+@pytest.mark.parametrize("address", [ADDRESS, SETTINGS], ids=["address", "settings"])
+@pytest.mark.parametrize("by_itself", [True, False], ids=["with the password", "alone"])
+@pytest.mark.parametrize("size", range(1, len(PASSWORD) + 1))
+def test_an_address_that_is_cut_off_within_its_password_is_found_in_every_spelling(
+    address: str, size: int, by_itself: bool
+) -> None:
+    redactor = Redactor([address, PASSWORD] if by_itself else [address])
+    begin = address.index(PASSWORD)
+    head, tail = address[: begin + size], address[begin + len(PASSWORD) - size :]
+    for left in (head, json.dumps(head)[1:-1], quote(head, safe=""), head.encode().hex()):
+        assert redactor.text(f"it was '{left}'") == f"it was '{MASK}'"
+        assert redactor.text(f"it was {left}… so") == f"it was {MASK}… so"
+    for left in (tail, quote(tail, safe=""), tail.encode().hex()):
+        assert redactor.text(f"it was …{left}, so") == f"it was …{MASK}, so"
+    assert redactor.text(f"'{tail[::-1]}'") == f"'{MASK}'"
+
+
+@pytest.mark.parametrize("begins", ["", "x", "xy"])
+def test_base64_of_an_address_shows_nothing_of_its_password_wherever_it_was_cut_off(begins: str) -> None:
+    redactor = Redactor([ADDRESS, PASSWORD])
+    encoded = base64.b64encode((begins + ADDRESS).encode()).decode()
+    known = len(begins + ADDRESS[: ADDRESS.index(PASSWORD)])
+    for size in range((known * 4 + 2) // 3 + 1, len(encoded)):
+        assert MASK in redactor.text(f"it was {encoded[:size]}…"), size
+
+
+SERVICE_ACCOUNT = json.dumps(
+    {
+        "type": "service_account",
+        "project_id": "p",
+        "private_key": "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" * 20,
+        "token_uri": "https://oauth2.googleapis.com/token",
+    }
+)
+GITHUB = "ghp_AbCdEfGhIjKlMnOpQrStUvWx0123456789"
+
+
+@pytest.mark.parametrize("mark", ["…", "...", "'"])
+@pytest.mark.parametrize(
+    ("secret", "size"),
+    [
+        (f"https://{GITHUB}@github.com/org/repo.git", 30),
+        (f"https://{GITHUB}:@github.com/org/repo.git", 30),
+        (f"https://{GITHUB}:x-oauth-basic@github.com/org/repo.git", 30),
+        (f"https://{GITHUB}@github.com/org/repo.git\n", 30),
+        ("nats://ab/S3cr3tT0ken@nats.example.com:4222", 16),
+        ("nats://S3cr3tT0ken@nats.example.com:4222", 14),
+        ("https://s3cret-host.example.com/", 20),
+        (SERVICE_ACCOUNT, 300),
+        ("Bearer abcDEF123456ghiJKL https://x", 20),
+        ("host=h token=S3cr3tT0ken password=Tr0ub4dor", 20),
+        ("host=h S3cr3tT0ken password=Tr0ub4dor", 15),
+    ],
+)
+def test_a_secret_that_is_or_only_holds_an_address_shows_no_token_where_it_was_cut_off(
+    secret: str, size: int, mark: str
+) -> None:
+    assert Redactor([secret]).text(f"it said {secret[:size]}{mark}") == f"it said {MASK}{mark}"
+
+
+@pytest.mark.parametrize(
+    ("secret", "size"),
+    [
+        ("host=db user=etl password=Tr0ub4dor&3 dbname=x", 36),
+        ("host=db user=etl password=a://Tr0ub4dor dbname=x", 36),
+        ("Bearer abcDEF123456ghiJKL https://x", 20),
+        (SERVICE_ACCOUNT, 300),
+    ],
+)
+def test_what_is_no_address_as_a_whole_is_found_at_the_end_of_a_text_without_a_mark(secret: str, size: int) -> None:
+    assert Redactor([secret]).text(f"it said {secret[:size]}") == f"it said {MASK}"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "postgresql://postgres:PassW0rd-1@host/db",
+        "postgresql://postgres@host/db?password=PassW0rd-1",
+        "postgresql://postgres:PassW0rd-1@host/db\n",
+        "postgresql://postgres:a://PassW0rd-1@host/postgres",
+    ],
+)
+def test_the_scheme_of_an_address_is_no_secret_in_quotes_or_alone(secret: str) -> None:
+    redactor = Redactor([secret])
+    for said in ("\"postgres\" 'postgresql' `postgresql`", "postgresql", "a postgres"):
+        assert redactor.text(said) == said
+
+
+def test_an_address_whose_secret_is_its_path_is_found_by_that_and_not_by_its_host() -> None:
+    redactor = Redactor(["https://hooks.example.com/services/T0/B0/XyzXyzXyz"])
+    assert redactor.text("'https://' 'https://hooks.example.com'") == "'https://' 'https://hooks.example.com'"
+    assert redactor.text("'https://hooks.example.com/services/T0'") == f"'{MASK}'"
+    assert redactor.text("…/B0/XyzXyzXyz") == f"…{MASK}"
+
+
 @pytest.mark.parametrize(
     ("secret", "written"),
     [

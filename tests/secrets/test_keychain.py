@@ -11,9 +11,10 @@ from secrets_desk import Desk
 from services import TokenStandIn, VaultStandIn, serving
 
 from noetl.config import Secret
-from noetl.lang.grammar_keychain import CREDENTIAL_KINDS
+from noetl.lang.grammar_keychain import CREDENTIAL, CREDENTIAL_KINDS
 from noetl.model.redaction import MASK
 from noetl.ports import NoCredential
+from noetl.secrets.household import stored
 from noetl.secrets.keychain import variables
 from noetl.secrets.kinds import KINDS
 from noetl.secrets.sources import Vault
@@ -101,6 +102,66 @@ async def test_a_postgres_address_is_taken_apart_and_only_its_secrets_are_secret
     assert found["password"] == "p@ss/word"
     said = keychain.redactor.text("etl at db.local: p@ss/word, p%40ss%2Fword, sales")
     assert said == f"etl at db.local: {MASK}, {MASK}, sales"
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://u:p@VerySecret/word#1@127.0.0.1:5432/db", "postgresql://u:p/VerySecret@h/db", "VerySecret"])  # fmt: skip
+async def test_an_address_with_a_password_that_is_not_written_as_an_address_has_it_is_refused_with_a_hint(
+    desk: Desk, dsn: str
+) -> None:
+    desk.environment["DSN"] = dsn
+    desk.store().add("stored", "postgres_credential", {"dsn": dsn})
+    said = str(await desk.keychain("- {name: pg, kind: postgres_credential, from: {env: DSN}}").check())
+    assert "`pg`: it has an address that is none (`dsn`); write postgresql://USER:PASSWORD@HOST:5432/DATABASE" in said
+    assert "@ / # % are written %40 %2F %23 %25" in said
+    with pytest.raises(NoCredential) as caught:
+        stored(desk.store(), "stored")
+    assert "verysecret" not in (said + str(caught.value)).lower()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        ("postgres_credential", '{"host":"h","user":"u","passwort":"hush-hush"}', "`passwort` is no part of a `postgres_credential`: did you mean `password`?"),
+        ("s3_credential", '{"access_key":"a","secret_key":"hush-hush","regoin":"x"}', "did you mean `region`?"),
+        ("s3_credential", '{"access_key_id":"a","secret_acces_key":"hush-hush"}', "needs `secret_access_key`; there is no `secret_acces_key` (did you mean"),
+        ("s3_credential", "not json hush-hush", '`IT` is no JSON map, as a `s3_credential` is: {"access_key_id": "…", "secret_access_key": "…"}'),
+        ("s3_credential", '{"access_key_id": "hush-hush"', "`IT` is no JSON map"),
+        ("basic", "hush-hush", '`IT` is no JSON map, as a `basic` is: {"username": "…", "password": "…"}, or USER:PASSWORD'),
+    ],
+)  # fmt: skip
+async def test_a_value_with_a_misspelt_part_or_none_at_all_is_told_with_what_is_meant(
+    desk: Desk, kind: str, value: str, said: str
+) -> None:
+    desk.environment["IT"] = value
+    told = str(await desk.keychain(f"- {{name: it, kind: {kind}, from: {{env: IT}}}}").check())
+    assert said in told
+    assert "hush" not in told
+
+
+async def test_every_part_of_a_kind_may_stand_in_the_entry_itself(desk: Desk) -> None:
+    desk.environment["RAW"] = "pw-of-ann"
+    desk.environment["REST"] = '{"password": "pw-of-eve"}'
+    keychain = desk.keychain(
+        """- {name: raw, kind: generic, from: {env: RAW}}
+- {name: db, kind: postgres_credential, host: 127.0.0.1, port: 5432, database: x, user: ann, sslmode: require, password: "{{ keychain.raw.value }}"}
+- {name: lake, kind: s3_credential, access_key_id: a, secret_access_key: "{{ keychain.raw.value }}", endpoint: "http://h", region: r, bucket: b}
+- {name: rest, kind: postgres_credential, host: h, user: eve, from: {env: REST}}"""
+    )
+    assert await keychain.check() is None
+    assert keychain.scope["db"] == {
+        "host": "127.0.0.1", "port": 5432, "database": "x", "user": "ann", "sslmode": "require", "password": "pw-of-ann"
+    }  # fmt: skip
+    assert keychain.scope["lake"]["endpoint"] == "http://h"
+    assert keychain.scope["rest"] == {"host": "h", "user": "eve", "password": "pw-of-eve"}
+    known = {part for kind in KINDS.values() for part in (*kind.required, *kind.optional)}
+    assert known <= set(CREDENTIAL.keys)
+
+
+async def test_parts_go_by_the_names_that_others_give_them_and_others_may_stand_beside_them(desk: Desk) -> None:
+    desk.environment["PG"] = '{"hostname":"h","username":"u","pwd":"pw-of-u","dbname":"d","team":"x","sslrootcert":"c"}'
+    found = await desk.keychain("- {name: pg, kind: postgres_credential, from: {env: PG}}").credential("pg")
+    assert (found["host"], found["user"], found["password"], found["database"]) == ("h", "u", "pw-of-u", "d")
+    assert found["team"] == "x"
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_a_nats_client_with_another_password_is_refused(nats: Subjects) -> None:
 
     wrong = address_of(nats.url.replace(nats.server.password, "another"), "X")
     with pytest.raises(NatsFailed, match="refuses the user and password") as caught:
-        asyncio.run(connected(wrong, lambda: None))
+        asyncio.run(connected(wrong))
     assert not caught.value.retryable
     assert "another" not in str(caught.value)
 

@@ -21,7 +21,7 @@ class Db:
         self.credential = {"kind": "postgres_credential", **database.credential}
 
     async def task(self, query: str, **task: Any) -> Any:
-        return await self.world.task(kind="postgres", query=query, **{"credential": self.credential, **task})
+        return await self.world.task(kind="postgres", auth="db", query=query, **{"credential": self.credential, **task})
 
     async def rows(self, query: str, **task: Any) -> Any:
         output = await self.task(query, **task)

@@ -201,3 +201,22 @@ def test_a_server_that_goes_and_comes_back_gets_the_whole_object(tmp_path: Path)
         Bucket("s3", "b", given).get("large", back)
         going.join()
     assert back.read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "why"),
+    [
+        ("http://127.0.0.1:1", "http://127.0.0.1:1 does not answer: Connection refused"),
+        ("http://no-such-host.invalid", "http://no-such-host.invalid does not answer: failed to lookup address"),
+    ],
+)
+def test_a_service_that_is_not_there_is_named_with_the_reason(
+    endpoint: str, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(buckets, "PATIENCE_S", 0.0)
+    (tmp_path / "f").write_text("x")
+    given = {"access_key_id": "key", "secret_access_key": "very-secret-indeed", "endpoint": endpoint}
+    with pytest.raises(BucketFailed) as caught:
+        Bucket("s3", "b", given, "lake").put("k", tmp_path / "f")
+    assert str(caught.value).startswith(f"s3://b/k (keychain entry `lake`): {why}")
+    assert caught.value.retryable

@@ -43,6 +43,13 @@ async def error(world: Workshop, query: str, **task: Any) -> dict[str, Any]:
     return dict(output["error"])
 
 
+async def test_an_error_shows_the_line_of_the_author_and_nothing_of_what_is_around_it(world: Workshop) -> None:
+    for query in ("SELECT wrong FROM range(3)", "SELECT 1;\nSELECT 2,\n  wrong FROM range(3)"):
+        told = (await error(world, query))["message"]
+        assert "noetl_result" not in told
+        assert f"LINE {query.split(';')[-1].strip().count(chr(10)) + 1}:" in told, told
+
+
 async def test_values_of_every_type_become_json_by_the_rules_of_all_tools(world: Workshop) -> None:
     (row,) = await rows(world, EVERY_TYPE)
     zoned = row.pop("zoned")

@@ -11,7 +11,7 @@ from servers import Subjects, standing_in
 
 from noetl.config import Secret
 from noetl.errors import UsageError
-from noetl.tools.jetstream import Address, NatsFailed, address_of, connected, let_go, minded, token_of
+from noetl.tools.jetstream import Address, NatsFailed, address_of, broken, connected, let_go, minded, token_of
 
 
 def test_servers_are_separated_with_commas_and_share_one_user() -> None:
@@ -23,7 +23,10 @@ def test_a_name_alone_is_a_token() -> None:
     assert address_of("tls://s3cr3t@[::1]:7/p", "X") == Address(("tls://[::1]:7",), "p", token=Secret("s3cr3t"))
 
 
-@pytest.mark.parametrize("text", ["nats://", "http://me:hush@x", "nats://me:hush@x:port", ",", "nats://h/a,nats://h/b"])
+@pytest.mark.parametrize(
+    "text",
+    ["nats://", "http://me:hush@x", "nats://me:hush@x:port", "nats://me:12/hush@x", ",", "nats://h/a,nats://h/b"],
+)
 def test_what_is_no_address_is_told_without_its_password(text: str) -> None:
     with pytest.raises(UsageError, match=r"^X (is no address|names)") as caught:
         address_of(text, "X")
@@ -48,7 +51,7 @@ def test_a_server_that_is_too_old_is_refused(version: str) -> None:
     async def scenario() -> None:
         async with standing_in(version) as url:
             with pytest.raises(NatsFailed, match=r"is version [\d.]+; 2\.10\.23 or later is needed") as caught:
-                await connected(address_of(url, "X"), lambda: None)
+                await connected(address_of(url, "X"))
             assert not caught.value.retryable
 
     asyncio.run(scenario())
@@ -58,26 +61,42 @@ def test_a_server_that_is_too_old_is_refused(version: str) -> None:
 def test_a_server_that_is_new_enough_is_not(version: str) -> None:
     async def scenario() -> None:
         async with standing_in(version) as url:
-            await let_go(await connected(address_of(url, "X"), lambda: None))
+            await let_go(await connected(address_of(url, "X")))
 
     asyncio.run(scenario())
 
 
 def test_a_server_that_is_away_is_passed_over(nats: Subjects) -> None:
     async def scenario() -> None:
-        gone = asyncio.Event()
         address = address_of(f"nats://127.0.0.1:1,{nats.url}", "X")
-        client = await connected(address, gone.set)
+        client = await connected(address)
         assert client.is_connected
         await let_go(client)
-        await asyncio.wait_for(gone.wait(), 5)
+        await asyncio.wait_for(broken(client), 5)
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_breaks_with_something_still_to_be_written_is_missed() -> None:
+    import nats.errors
+
+    async def scenario() -> None:
+        async with standing_in("2.11.0", resets=True) as url:
+            client = await connected(address_of(url, "X"))
+            noticed = asyncio.create_task(broken(client))
+            with contextlib.suppress(nats.errors.Error, OSError):
+                while True:
+                    await client.publish("x", b"y" * 100)
+                    await asyncio.sleep(0)
+            await asyncio.wait_for(noticed, 5)
+            await let_go(client)
 
     asyncio.run(scenario())
 
 
 def test_no_server_at_all_may_be_there_later() -> None:
     with pytest.raises(NatsFailed, match=r"127\.0\.0\.1:1 cannot be reached") as caught:
-        asyncio.run(connected(address_of("nats://me:hush@127.0.0.1:1", "X"), lambda: None))
+        asyncio.run(connected(address_of("nats://me:hush@127.0.0.1:1", "X")))
     assert caught.value.retryable
     assert "hush" not in str(caught.value)
 
@@ -95,7 +114,7 @@ def test_a_server_that_says_nothing_is_away(monkeypatch: pytest.MonkeyPatch) -> 
         server = await asyncio.start_server(silent, "127.0.0.1", 0)
         async with server:
             with pytest.raises(NatsFailed, match="cannot be reached: TimeoutError"):
-                await connected(address_of(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", "X"), lambda: None)
+                await connected(address_of(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", "X"))
 
     asyncio.run(scenario())
 
@@ -103,7 +122,7 @@ def test_a_server_that_says_nothing_is_away(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_has_to_be_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nats.aio.client", None)
     with pytest.raises(NatsFailed, match=r"pip install 'noetl\[nats\]'") as caught:
-        asyncio.run(connected(address_of("127.0.0.1:1", "X"), lambda: None))
+        asyncio.run(connected(address_of("127.0.0.1:1", "X")))
     assert not caught.value.retryable
 
 

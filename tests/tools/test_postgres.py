@@ -250,6 +250,7 @@ async def test_an_error_has_its_code_and_what_the_server_says_of_it(db: Db) -> N
     assert "(n)=(1)" in output["error"]["detail"]
     assert (output["pg"]["code"], output["pg"]["sqlstate"], output["pg"]["rowcount"]) == ("23505", "23505", None)
     assert "duplicate key" in output["pg"]["message"]
+    assert "(Key (n)=(1) already exists.)" in output["error"]["message"]
     assert (await db.error("INSERT INTO t VALUES (2, NULL)"))["column"] == "m"
 
 
@@ -273,6 +274,8 @@ async def test_a_task_without_a_credential_says_what_it_needs(db: Db) -> None:
         ({"dsn": "hush-wrong = = "}, "credential", None, "`dsn`"),
         ({"dsn": "postgresql://u:hush-wrong@[::1/x"}, "credential", None, "`dsn`"),
         ({"host": None, "dsn": "postgresql://u:a@hush-wrong@127.0.0.1/x"}, "credential", None, "`dsn`"),
+        ({"kind": "generic", "host": None, "dsn": "postgresql://u:pa@hush@db/x"}, "credential", None, "`dsn`"),
+        ({"kind": "secret_manager", "host": None, "dsn": "postgresql://u:pa@hush/b@db/x"}, "credential", None, "`dsn`"),
         ({"sslmode": "maybe"}, "sql", "08001", "sslmode"),
     ],
 )

@@ -6,7 +6,7 @@ from enum import Enum
 from functools import cache
 from typing import Final
 
-from noetl.expr.vocabulary import FUNCTIONS
+from noetl.expr.vocabulary import FUNCTIONS, OWN_FUNCTIONS
 
 
 class Boundary(Enum):
@@ -51,7 +51,7 @@ class Boundary(Enum):
 
 
 #: known everywhere; that `keychain` may not be used everywhere is for another check to say
-_EVERYWHERE: Final = frozenset({"workload", "keychain", "execution_id", "now", "uuid"}) | FUNCTIONS
+_EVERYWHERE: Final = frozenset({"workload", "keychain", "execution_id"}) | OWN_FUNCTIONS | FUNCTIONS
 _EXECUTION: Final = frozenset({"ctx", "steps"})
 #: helpers over `steps`
 STEP_HELPERS: Final = frozenset({"done", "ok", "fail", "running", "loop_done", "all_done", "any_done"})

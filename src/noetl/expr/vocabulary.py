@@ -19,5 +19,7 @@ TESTS: Final = frozenset(
     iterable le lessthan lower lt mapping ne none number odd sameas sequence string test true undefined upper
     == != > >= < <=""".split()  # noqa: SIM905  a list of words reads better so
 )
+#: the language's own functions that are there in every template; they are called with nothing
+OWN_FUNCTIONS: Final = frozenset({"now", "uuid"})
 #: functions of Jinja2 that are there in every template
 FUNCTIONS: Final = frozenset({"range", "dict", "lipsum", "cycler", "joiner", "namespace"})

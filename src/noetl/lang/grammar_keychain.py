@@ -1,6 +1,6 @@
 """What a keychain entry may say."""
 
-from noetl.lang.grammar_spec import MAP, NAME, TEMPLATE, TEXT
+from noetl.lang.grammar_spec import COUNT, MAP, NAME, TEMPLATE, TEXT
 from noetl.model.shape import Key, ListOf, OneOf, Record, Word
 
 CREDENTIAL_KINDS = (
@@ -44,7 +44,20 @@ CREDENTIAL = Record(
         "audience": Key(TEMPLATE, "oauth2: the audience asked for."),
         "token": Key(TEMPLATE, "bearer: the token."),
         "username": Key(TEMPLATE, "basic: the user."),
-        "password": Key(TEMPLATE, "basic: the password."),
+        "password": Key(TEMPLATE, "basic, postgres_credential: the password."),
+        "value": Key(TEMPLATE, "header, generic: the value."),
+        "dsn": Key(TEMPLATE, "postgres_credential: the address, in place of its parts."),
+        "host": Key(TEMPLATE, "postgres_credential: the host."),
+        "port": Key(COUNT, "postgres_credential: the port."),
+        "database": Key(TEMPLATE, "postgres_credential: the database."),
+        "user": Key(TEMPLATE, "postgres_credential: the user."),
+        "sslmode": Key(TEMPLATE, "postgres_credential: `require`, `verify-full` …"),
+        "access_key_id": Key(TEMPLATE, "s3_credential: the access key."),
+        "secret_access_key": Key(TEMPLATE, "s3_credential: its secret."),
+        "session_token": Key(TEMPLATE, "s3_credential: the token of a session."),
+        "region": Key(TEMPLATE, "s3_credential: the region."),
+        "endpoint": Key(TEMPLATE, "s3_credential: the address of a service that is not Amazon's."),
+        "bucket": Key(TEMPLATE, "s3_credential: the bucket, where a task names none."),
         "options": Key(MAP, "Further settings, by kind."),
     },
 )

@@ -307,7 +307,9 @@ class _ShapeCheck(Complaints):
         if value is None:
             self.wrong_type(node, name, "text")
             return
+        instead = shape.instead.get(value.lower())
         meant = shape.words[0] if len(shape.words) == 1 else nearest_word(value, shape.words, self.hints)
+        meant = None if instead else meant
         known = ", ".join(shape.words)
         self.problems.error(
             "wrong-value",
@@ -315,7 +317,7 @@ class _ShapeCheck(Complaints):
             if len(shape.words) > 1
             else f"{name} must be `{known}`",
             span(node),
-            fix=f"write `{meant}`" if meant else f"write one of: {known}",
+            fix=instead or (f"write `{meant}`" if meant else f"write one of: {known}"),
             edits=self.replacing(node, meant) if len(shape.words) > 1 or value.lower() == known.lower() else (),
         )
 

@@ -9,6 +9,9 @@ from noetl.lang.node import MapNode, Scalar
 from noetl.lang.sorts import is_template
 from noetl.model.shape import Record, Variant
 
+#: what says what is in a file, in place of its name
+_TELLING = ("format", "body")
+
 
 class VariantCheck:
     """One map, held against what its kind asks for."""
@@ -27,6 +30,7 @@ class VariantCheck:
             self._check_surplus(variant, title)
             self._check_words(variant, title)
             self._check_paths(variant)
+            self._check_name(variant, meant)
         for key, word, needed in self._shape.implied:
             told = self._text(key) == word and (variant is None or word in variant.words.get(key, (word,)))
             if told and needed not in self._node and needed not in meant:
@@ -68,6 +72,15 @@ class VariantCheck:
             if node is not None and problem is not None:
                 message = f"`{key}` is no JSONPath: {problem}"
                 self._problems.error("wrong-value", message, span(node), fix="write one such as `$.items`")
+
+    def _check_name(self, variant: Variant, meant: set[str]) -> None:
+        node, path = self._node.get("path"), self._text("path")
+        if not variant.endings or not path or any(key in self._node or key in meant for key in _TELLING):
+            return
+        parts = path.rpartition("/")[2].lower().split(".")[1:]  # none: older documents write a folder
+        if node is not None and parts and not any(f".{part}" in variant.endings for part in parts):
+            message, endings = f"the format of `{path}` cannot be told by its name", ", ".join(variant.endings)
+            self._problems.error("wrong-value", message, span(node), fix=f"add `format`, or let it end in {endings}")
 
     def _doc(self, key: str, kind: str = "") -> str:
         """What a key is to a kind; a sentence that is not for all kinds begins with those that it is for."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from enum import Enum
 from typing import Final, NamedTuple
 
 #: forms have at least so many characters; by so many at either end they are found
@@ -24,14 +23,14 @@ _RAREST: Final = len(_COMMON) + 1
 _FOLD: Final = re.compile(r"[=\\]?(?:\\[rn]|[\r\n])(?:\\[rn]|[\r\n\t ])*")
 
 
-class Cut(Enum):
-    """Whether parts of a form are looked for, too."""
+class Cut(NamedTuple):
+    """How much of a form is enough where it was cut off."""
 
-    NEVER = 0
-    #: where something says that it was cut off there
-    MARKED = 1
-    #: also where the text itself begins or ends
-    ANYWHERE = 2
+    #: so many characters of its beginning, or of its end
+    head: int = PART
+    tail: int = PART
+    #: only where something says that it was cut off there; else also where the text itself begins or ends
+    marked: bool = False
 
 
 class Run(NamedTuple):
@@ -39,7 +38,8 @@ class Run(NamedTuple):
 
     start: int
     end: int
-    cut: Cut = Cut.NEVER
+    #: None: it is whole
+    cut: Cut | None = None
     #: of what was cut off: it is the beginning of a form, and not its end
     is_head: bool = False
 
@@ -48,15 +48,15 @@ class _Lead(NamedTuple):
     """A form of which some characters were seen, and where they stand in it: counted from its beginning, or its end."""
 
     form: str
-    cut: Cut
+    cut: Cut | None
     at: int
     is_head: bool
 
 
 class Finder:
-    """Finds forms: each with whether its parts count."""
+    """Finds forms: each with how much of it is enough; None: all of it."""
 
-    def __init__(self, forms: Mapping[str, Cut]) -> None:
+    def __init__(self, forms: Mapping[str, Cut | None]) -> None:
         self._leads: dict[str, list[_Lead]] = {}
         self._beginnings: frozenset[str] = frozenset(form[:size] for form in forms for size in range(1, PART))
         self.longest = max(map(len, forms), default=0)
@@ -64,7 +64,7 @@ class Finder:
         for form, cut in sorted(forms.items(), key=lambda one: -len(one[0])):
             at = _rarest(form[:PART])
             self._leads.setdefault(form[at : at + GRAM], []).append(_Lead(form, cut, at, is_head=True))
-            if cut is not Cut.NEVER:
+            if cut is not None:
                 at = _rarest(form[-PART:])
                 self._leads.setdefault(form[-PART:][at : at + GRAM], []).append(
                     _Lead(form, cut, PART - at, is_head=False)
@@ -174,17 +174,21 @@ def _from(text: str, start: int, lead: _Lead) -> Run | None:
     form = lead.form
     if text.startswith(form, start):
         return Run(start, start + len(form))
-    size = _alike(text[start : start + len(form)], form) if lead.cut is not Cut.NEVER else 0
-    return Run(start, start + size, lead.cut, is_head=True) if size >= PART else None
+    if lead.cut is None:
+        return None
+    size = alike(text[start : start + len(form)], form)
+    return Run(start, start + size, lead.cut, is_head=True) if size >= lead.cut.head else None
 
 
 def _up_to(text: str, end: int, lead: _Lead) -> Run | None:
     form = lead.form
-    size = _alike(text[max(0, end - len(form)) : end][::-1], form[::-1])
-    return Run(end - size, end, lead.cut) if PART <= size < len(form) else None
+    if lead.cut is None:
+        return None
+    size = alike(text[max(0, end - len(form)) : end][::-1], form[::-1])
+    return Run(end - size, end, lead.cut) if lead.cut.tail <= size < len(form) else None
 
 
-def _alike(one: str, other: str) -> int:
+def alike(one: str, other: str) -> int:
     """How many characters two texts have in common from their beginnings on."""
     low, high = 0, min(len(one), len(other))
     while low < high:

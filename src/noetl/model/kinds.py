@@ -51,6 +51,8 @@ class ToolKind(msgspec.Struct, frozen=True):
     binds: frozenset[str] = frozenset()
     #: kinds of sources and targets of a transfer that lie behind a network
     remote: frozenset[str] = frozenset()
+    #: kinds of keychain entries without one of which it cannot run, nor an end of a transfer that is of this kind
+    opened_by: frozenset[str] = frozenset()
     #: it is put away until what it waits for has come, which only a task of a step can be
     suspends: bool = False
     #: other values than `spec` gives it when nobody says otherwise

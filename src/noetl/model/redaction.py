@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from noetl.model.addresses import Shared, begins_like_one, with_another_secret
 from noetl.model.finding import FOLDABLE, PART, Cut, Finder, Run, flat, unfolded
 from noetl.model.sieve import Sieve
 from noetl.model.spellings import SHORTEST, spellings
@@ -35,8 +36,8 @@ class Redactor:
     """The secrets that are known, and what is left of things without them."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        #: secret → its spellings, and whether parts of those count
-        self._forms: dict[str, dict[str, Cut]] = {}
+        #: secret → its spellings, and how much of each is enough
+        self._forms: dict[str, dict[str, Cut | None]] = {}
         #: too short to be looked for in other text
         self._short: set[str] = set()
         self._texts: Finder | None = None
@@ -72,7 +73,7 @@ class Redactor:
     def _json_finder(self) -> Finder:
         if self._encoded is None:
             every = chain.from_iterable(forms.items() for forms in self._forms.values())
-            self._encoded = Finder({_in_json(form): cut for form, cut in every})
+            self._encoded = Finder({_in_json(form): cut and _cut_in_json(form, cut) for form, cut in every})
             self._sieve = Sieve(needle.encode("latin-1") for needle in self._encoded.needles())
         return self._encoded
 
@@ -231,23 +232,39 @@ def _merged(spans: Spans) -> Spans:
     return made
 
 
-def _cuts(secret: str) -> dict[str, Cut]:
-    """The spellings of a secret, and whether parts of them are looked for."""
-    # What an address begins and ends with, a host and a database, stands elsewhere, too.
-    cut = Cut.NEVER if len(secret) < _LONG else Cut.MARKED if "://" in secret else Cut.ANYWHERE
-    return {form: cut if len(form) >= _LONG else Cut.NEVER for form in spellings(secret)}
+def _cuts(secret: str) -> dict[str, Cut | None]:
+    """The spellings of a secret, and how much of each is enough where it was cut off."""
+    forms = spellings(secret)
+    if len(secret) < _LONG:
+        return dict.fromkeys(forms)
+    marked = begins_like_one(secret)
+    other = with_another_secret(secret)
+    ahead = Shared(spellings(other)) if other else None
+    behind = Shared(form[::-1] for form in spellings(other)) if other else None
+
+    def cut(form: str) -> Cut:
+        if ahead is None or behind is None:
+            return Cut(marked=marked)
+        # What it shares with the other one, a scheme, a user, a host, stands elsewhere, too.
+        return Cut(max(PART, ahead.with_(form) + 1), max(PART, behind.with_(form[::-1]) + 1), marked=marked)
+
+    return {form: cut(form) if len(form) >= _LONG else None for form in forms}
 
 
 def _counts(run: Run, text: str, *, begins: bool, ends: bool) -> bool:
     """Whether this is a secret, or was one before it was cut off."""
-    if run.cut is Cut.NEVER:
+    if run.cut is None:
         return True
     if run.is_head:
         at_an_end = ends and run.end == len(text)
-        return (at_an_end and run.cut is Cut.ANYWHERE) or _CUT_BEHIND.match(text, run.end) is not None
+        return (at_an_end and not run.cut.marked) or _CUT_BEHIND.match(text, run.end) is not None
     at_an_end = begins and run.start == 0
     before = text[max(0, run.start - _NEAR) : run.start]
-    return (at_an_end and run.cut is Cut.ANYWHERE) or _CUT_BEFORE.search(before) is not None
+    return (at_an_end and not run.cut.marked) or _CUT_BEFORE.search(before) is not None
+
+
+def _cut_in_json(form: str, cut: Cut) -> Cut:
+    return cut._replace(head=len(_in_json(form[: cut.head])), tail=len(_in_json(form[-cut.tail :])))
 
 
 def _in_json(text: str) -> str:

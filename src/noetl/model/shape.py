@@ -46,6 +46,8 @@ class Word(Shape, frozen=True):
 
     words: tuple[str, ...]
     templated: bool = False
+    #: words that are not known, and what to write for what they mean: the nearest known one means something else
+    instead: Mapping[str, str] = {}
 
 
 class Condition(Shape, frozen=True):
@@ -101,6 +103,8 @@ class Variant(msgspec.Struct, frozen=True):
     takes: tuple[str, ...] = ()
     #: keys that hold a JSONPath
     finds: tuple[str, ...] = ()
+    #: endings of names of files, of which `path` has one unless `format` or `body` says what is in the file
+    endings: tuple[str, ...] = ()
     #: keys that may have fewer words than elsewhere
     words: Mapping[str, tuple[str, ...]] = {}
 

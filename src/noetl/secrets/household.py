@@ -13,9 +13,9 @@ from noetl.model.net import Net
 from noetl.model.output import Failure, failure
 from noetl.model.playbook import Playbook
 from noetl.model.scope import merged
-from noetl.ports import Source
+from noetl.ports import NoCredential, Source
 from noetl.secrets.keychain import ExecutionKeychain, variables
-from noetl.secrets.kinds import completed
+from noetl.secrets.kinds import completed, problem_in
 from noetl.secrets.master import Master
 from noetl.secrets.sources import Sources, Vault
 from noetl.secrets.store import Store
@@ -41,8 +41,12 @@ def stored(store: Store, name: str) -> dict[str, Any] | None:
     """A credential of the store for use by this process itself; None: there is none. NoCredential: it cannot be read."""
     if name not in store.all():
         return None
-    kind, fields = store.get(name)
-    return {**completed(kind, fields), "kind": kind}
+    kind, stored = store.get(name)
+    fields = completed(kind, stored)
+    problem = problem_in(kind, fields)
+    if problem is not None:
+        raise NoCredential(f"the credential `{name}` of the store cannot be used: {problem}")
+    return {**fields, "kind": kind}
 
 
 def _dump_no_core() -> None:

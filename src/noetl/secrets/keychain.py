@@ -13,7 +13,7 @@ from noetl.model.playbook import Credential, Playbook
 from noetl.model.redaction import Redactor
 from noetl.model.spellings import SHORTEST
 from noetl.ports import NoCredential
-from noetl.secrets.kinds import completed, fields_of, missing_in, secrets_in
+from noetl.secrets.kinds import completed, fields_of, form_of, missing_in, problem_in, secrets_in
 from noetl.secrets.sources import Sources
 from noetl.secrets.tokens import Tokens
 from noetl.secrets.web import Web
@@ -154,6 +154,8 @@ class ExecutionKeychain:
         found = _picked(found, given.get("key"), secret)
         fields = fields_of(entry.kind, found)
         self._know(secrets_in(entry.kind, fields))
+        if isinstance(found, str) and found in fields.values() and missing_in(entry.kind, {**fields, **given}):
+            raise NoCredential(f"`{secret}` is no JSON map, as a `{entry.kind}` is: {form_of(entry.kind)}")
         return fields
 
     async def _from_store(self, name: str) -> None:
@@ -166,10 +168,9 @@ class ExecutionKeychain:
     def _keep(self, name: str, kind: str, fields: Mapping[str, Any]) -> None:
         fields = completed(kind, fields)
         self._know(secrets_in(kind, fields))
-        lacking = missing_in(kind, fields)
-        if lacking:
-            names = ", ".join(f"`{part}`" for part in lacking)
-            raise NoCredential(f"it is a `{kind}` and has no {names}")
+        problem = problem_in(kind, fields)
+        if problem is not None:
+            raise NoCredential(problem)
         self._kinds[name] = kind
         self.scope[name] = fields
         if kind == _OAUTH:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
+from noetl.model import pgaddress
+from noetl.model.nearest import nearest
 from noetl.model.spellings import SHORTEST
 
 
@@ -48,6 +49,10 @@ _ALSO: Final = {
     "db": "database",
     "username": "user",
     "endpoint_url": "endpoint",
+    "hostname": "host",
+    "pass": "password",
+    "passwd": "password",
+    "pwd": "password",
 }
 #: parts that say where and as whom: taking them out of every text would take out half of what it says
 _OPEN: Final = frozenset(
@@ -85,11 +90,6 @@ _OPEN: Final = frozenset(
 _SURELY: Final = re.compile(
     r"(^|[_-])(token|pass(word|wd|code|phrase)?|pw|pin|secret|value|(access|api|private)?_?key)$", re.IGNORECASE
 )
-#: in an address: the password before the host, and parameters; and settings that are no address
-_LOGIN: Final = re.compile(r"://[^:/?#@]*:(.*)@")
-_PARAMETER: Final = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
-_PARAMETERS: Final = frozenset({"user", "password", "sslmode", "sslpassword"})
-_SETTING: Final = re.compile(r"(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|[^\s']\S*)")
 _EMPTY: Final = (None, "")
 
 
@@ -120,45 +120,8 @@ def completed(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         also = _ALSO.get(name, name)
         made[also if name not in known and also in known and also not in fields else name] = value
     if kind == "postgres_credential" and isinstance(made.get("dsn"), str):
-        made = {**_parts_of_address(made["dsn"]), **made}
+        made = {**{_ALSO.get(name, name): value for name, value in pgaddress.parts_of(made["dsn"]).items()}, **made}
     return made
-
-
-def _parts_of_address(dsn: str) -> dict[str, Any]:
-    """The parts of `postgresql://user:password@host:port/database?…`, or of `host=… password=…`."""
-    if "://" not in dsn:
-        given = {
-            _ALSO.get(name, name): re.sub(r"\\(.)", r"\1", value.strip("'")) for name, value in _SETTING.findall(dsn)
-        }
-        return {name: value for name, value in given.items() if value}
-    try:
-        parts = urlsplit(dsn)
-        port = parts.port
-    except ValueError:
-        return {}
-    if not parts.scheme.startswith("postgres"):
-        return {}
-    made = {
-        "host": parts.hostname,
-        "port": port,
-        "user": unquote(parts.username) if parts.username else None,
-        "password": unquote(parts.password) if parts.password else None,
-        "database": unquote(parts.path.lstrip("/")) or None,
-        **{name: value for name, value in parse_qsl(parts.query) if name in _PARAMETERS},
-    }
-    return {name: value for name, value in made.items() if value is not None}
-
-
-def _passwords_in(dsn: str) -> Iterator[str]:
-    """The passwords of an address, decoded and as they stand in it, which may be another spelling."""
-    yield from (str(value) for name, value in _parts_of_address(dsn).items() if "password" in name)
-    yield from (value for name, value in _PARAMETER.findall(dsn) if "password" in name)
-    try:
-        password = urlsplit(dsn).password
-    except ValueError:  # it is no address that anybody could use, and still there is a password in it
-        found = _LOGIN.search(dsn)
-        password = found[1] if found else None
-    yield from [password, unquote(password)] if password else []
 
 
 def missing_in(kind: str, fields: Mapping[str, Any]) -> list[str]:
@@ -172,6 +135,45 @@ def missing_in(kind: str, fields: Mapping[str, Any]) -> list[str]:
     return lacking
 
 
+def problem_in(kind: str, fields: Mapping[str, Any]) -> str | None:
+    """Why these parts cannot be used as such a credential; None: they can. Nothing of what they hold is told."""
+    lacking = missing_in(kind, fields)
+    if lacking:
+        return f"a `{kind}` needs {', '.join(f'`{part}`' for part in lacking)}{_strangers(kind, fields)}"
+    dsn = fields.get("dsn")
+    if kind == "postgres_credential" and isinstance(dsn, str) and dsn and not pgaddress.is_address(dsn):
+        return f"it has an address that is none (`dsn`); {pgaddress.HINT}"
+    return _misspelt(kind, fields)
+
+
+def _misspelt(kind: str, fields: Mapping[str, Any]) -> str | None:
+    """A part that nobody looks at, beside one of nearly that name that is not there."""
+    known = [*KINDS[kind].required, *KINDS[kind].optional]
+    absent = [name for name in known if fields.get(name) in _EMPTY]
+    for name in fields:
+        meant = nearest(name, absent) if name not in known else None
+        if meant:
+            return f"`{name}` is no part of a `{kind}`: did you mean `{meant}`? Its parts are {', '.join(known)}"
+    return None
+
+
+def form_of(kind: str) -> str:
+    """How the value of a credential is written that has several parts."""
+    parts = ", ".join(f'"{name}": "…"' for name in KINDS[kind].required)
+    return f"{{{parts}}}{', or USER:PASSWORD' if kind == 'basic' else ''}"
+
+
+def _strangers(kind: str, fields: Mapping[str, Any]) -> str:
+    """What was given in place of something that is missing, perhaps."""
+    known = (*KINDS[kind].required, *KINDS[kind].optional)
+    others = [name for name in fields if name not in known]
+    if not others or not known:
+        return ""
+    guesses = {name: nearest(name, known) for name in others}
+    told = [f"`{name}`{f' (did you mean `{meant}`?)' if meant else ''}" for name, meant in guesses.items()]
+    return f"; there is no {', '.join(told)} in it, but {', '.join(known)}"
+
+
 def secrets_in(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
     """The texts that must not be shown."""
     alone = kind == "basic" and fields.get("password") in _EMPTY
@@ -181,7 +183,7 @@ def secrets_in(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
     if kind == "basic":
         yield f"{fields.get('username', '')}:{fields.get('password', '')}"
     if kind == "postgres_credential" and isinstance(fields.get("dsn"), str):
-        yield from _passwords_in(fields["dsn"])
+        yield from pgaddress.passwords_in(fields["dsn"])
 
 
 def is_open(name: str) -> bool:

@@ -22,10 +22,10 @@ _END_S = 10
 class Nats(LocalServer):
     """One server over a folder; a folder that was used before keeps its streams."""
 
-    def __init__(self, folder: Path, *, settings: str = "") -> None:
+    def __init__(self, folder: Path, *, settings: str = "", port: int = 0, password: str = "") -> None:
         self.folder = folder
-        self.port = free_port()
-        self.password = secrets.token_urlsafe(18)
+        self.port = port or free_port()
+        self.password = password or secrets.token_urlsafe(18)
         #: more of its configuration, as its file has it
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None

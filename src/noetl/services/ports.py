@@ -47,12 +47,17 @@ def free_port() -> int:
         return port
 
 
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
 def wait_for(port: int, within: float, what: str) -> None:
     """Wait until somebody listens. NotStarted: nobody does."""
     until = time.monotonic() + within
     while time.monotonic() < until:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+        if not is_free(port):
+            return
         time.sleep(_BETWEEN_S)
     raise NotStarted(f"{what} did not listen on port {port} within {within:g} s")

@@ -20,7 +20,9 @@ _OPEN, _CLOSED = (f"host all all 127.0.0.1/32 {method}\n" for method in ("trust"
 class Postgres(LocalServer):
     """One server with its data in a folder; a folder that was used before keeps its databases."""
 
-    def __init__(self, folder: Path, *, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, settings: dict[str, str] | None = None, port: int = 0, password: str = ""
+    ) -> None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -29,8 +31,8 @@ class Postgres(LocalServer):
         except ImportError:
             raise NotStarted(NOT_INSTALLED) from None
         self.folder = folder
-        self.port = free_port()
-        self.password = secrets.token_urlsafe(18)
+        self.port = port or free_port()
+        self.password = password or secrets.token_urlsafe(18)
         self._settings = settings or {}
         folder.parent.mkdir(parents=True, exist_ok=True)
         self._wheel: Any = get_server(folder, cleanup_mode=None, start=False)

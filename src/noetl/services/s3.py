@@ -22,11 +22,11 @@ _MOMENT_S = 0.2
 class S3(LocalServer):
     """One server over a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, port: int = 0, access_key: str = "", secret_key: str = "") -> None:
         self.folder = folder
-        self.port = free_port()
-        self.access_key = "noetl-" + secrets.token_hex(4)
-        self.secret_key = secrets.token_hex(20)
+        self.port = port or free_port()
+        self.access_key = access_key or "noetl-" + secrets.token_hex(4)
+        self.secret_key = secret_key or secrets.token_hex(20)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

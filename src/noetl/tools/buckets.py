@@ -32,6 +32,9 @@ _QUICK: dict[str, Any] = {"max_retries": 2, "retry_timeout": timedelta(seconds=1
 
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _STATUS = re.compile(r"status code: (\d{3})")
+#: of a request that nobody answered: whom it was sent to, and why, which obstore tells in the last of its many lines
+_ASKED = re.compile(r"performing \w+ (\w+://[^/\s?@]+)(?=[/\s?])")
+_REASON = re.compile(r'(?:message|error): "([^"]+)"')
 #: what services call it when a token is too old
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
 _DENIED = {
@@ -187,8 +190,7 @@ class Bucket:
             return self._absent(key)
         # Whatever has no status has not been answered.
         passing = code in _PASSING or status is None or status[0] == "5" or status in ("408", "429")
-        first = said.splitlines()[0].partition(" - ")
-        what = f"it answers {code or status}" if code or status else (first[2] or first[0])
+        what = f"it answers {code or status}" if code or status else _unanswered(said)
         kind = "http-transport" if passing else "fail"
         return BucketFailed(f"{self}/{key}{self._as()}: {what}", kind=kind, retryable=passing)
 
@@ -207,6 +209,14 @@ class Bucket:
 def _found(pattern: re.Pattern[str], text: str) -> str | None:
     match = pattern.search(text)
     return match[1] if match else None
+
+
+def _unanswered(said: str) -> str:
+    """What became of a request without an answer."""
+    first = said.splitlines()[0].partition(" - ")
+    reasons = _REASON.findall(said)
+    asked = _found(_ASKED, first[0])
+    return f"{asked} does not answer: {reasons[-1]}" if asked and reasons else first[2] or first[0]
 
 
 def _seen(meta: Mapping[str, Any]) -> Seen:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -27,6 +27,8 @@ _PORT = 4222
 _CONNECT_S = 3
 #: a server that says nothing for two of these is taken for dead
 _PING_S = 5
+#: how soon a broken connection is noticed
+_LOOK_S = 0.1
 _DENIED = re.compile(r"authoriz|authentic|permission|user credentials", re.IGNORECASE)
 _TOKEN = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -81,7 +83,8 @@ def address_of(text: str, setting: str) -> Address:
 def _split(one: str, setting: str) -> SplitResult:
     parts = urlsplit(one if "://" in one else f"nats://{one}")
     try:
-        usable = bool(parts.hostname) and parts.port != 0
+        # What stands before an `@` behind a `/` is the rest of a password, and the path is shown.
+        usable = bool(parts.hostname) and parts.port != 0 and "@" not in parts.path
     except ValueError:
         usable = False
     if not usable or parts.scheme not in SCHEMES:
@@ -99,12 +102,12 @@ def token_of(name: str) -> str:
     return _TOKEN.sub(lambda found: "".join(f"={byte:02X}" for byte in found[0].encode()), name) or "="
 
 
-async def connected(address: Address, closed: Callable[[], None]) -> Any:
-    """A connection to the first server that has one; `closed` hears when it is gone. NatsFailed: none has."""
+async def connected(address: Address) -> Any:
+    """A connection to the first server that has one. NatsFailed: none has."""
     failed: NatsFailed | None = None
     for server in address.servers:
         try:
-            return await _insistently(server, address, closed)
+            return await _insistently(server, address)
         except NatsFailed as error:
             # One that would do if it were there is worth more than one that will not do.
             failed = error if failed is None or error.retryable else failed
@@ -112,26 +115,22 @@ async def connected(address: Address, closed: Callable[[], None]) -> Any:
     raise failed
 
 
-async def _insistently(server: str, address: Address, closed: Callable[[], None]) -> Any:
+async def _insistently(server: str, address: Address) -> Any:
     """A server that refuses somebody hangs up, often before its reason was read. Then it is asked to be verbose, so that
     the library waits for what it says."""
     try:
-        return await _connected(server, address, closed)
+        return await _connected(server, address)
     except _HungUp:
-        return await _connected(server, address, closed, verbose=True)
+        return await _connected(server, address, verbose=True)
 
 
-async def _connected(server: str, address: Address, closed: Callable[[], None], *, verbose: bool = False) -> Any:
+async def _connected(server: str, address: Address, *, verbose: bool = False) -> Any:
     try:
         from nats.aio.client import Client
         from nats.errors import Error
     except ImportError:
         raise NatsFailed(MISSING, retryable=False) from None
-    client, said, in_use = Client(), list[Exception](), False
-
-    async def gone() -> None:
-        if in_use:
-            closed()
+    client, said = Client(), list[Exception]()
 
     async def wrong(error: Exception) -> None:
         said.append(error)
@@ -149,7 +148,6 @@ async def _connected(server: str, address: Address, closed: Callable[[], None], 
             ping_interval=_PING_S,
             verbose=verbose,
             error_cb=wrong,
-            closed_cb=gone,
             **options,
         )
         _check(client, server)
@@ -159,8 +157,13 @@ async def _connected(server: str, address: Address, closed: Callable[[], None], 
     except BaseException:
         await let_go(client)
         raise
-    in_use = True
     return client
+
+
+async def broken(client: Any) -> None:
+    """Wait until a connection is gone. The library tells nobody of it when it breaks with something still to be written."""
+    while not client.is_closed:  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_S)
 
 
 def _check(client: Any, server: str) -> None:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from noetl.tools.pg.pool import Pool
     from noetl.tools.pg.transaction import Work
 
+#: kinds of keychain entries that may say where a database is
+FITTING = frozenset({"postgres_credential", "generic", "secret_manager"})
+
 KIND = ToolKind(
     name="postgres",
     doc="Runs SQL on PostgreSQL, in one transaction. Templates in the SQL are bound, never spliced.",
@@ -27,10 +30,10 @@ KIND = ToolKind(
     one_of=(("query", "command"),),
     sql=frozenset({"query", "command"}),
     keeps_network=True,
+    opened_by=FITTING,
 )
 
 _POOL_SIZE = 10
-_FITTING = frozenset({"postgres_credential", "generic", "secret_manager"})
 
 
 async def run(call: Call, world: World) -> Output:
@@ -97,20 +100,20 @@ async def _pool(call: Call, world: World) -> Pool:
     import psycopg
 
     from noetl.tools.pg.connecting import refusal
-    from noetl.tools.pg.failing import failing, of_connecting
+    from noetl.tools.pg.failing import NoAddress, failing, of_connecting
     from noetl.tools.pg.pool import Pool
 
     auth = call.auth
     if auth is None:
         said = "`kind: postgres` needs to know where and as whom: `auth` names an entry of the keychain, a `postgres_credential`"
         raise failing("credential", said)
-    if auth.get("kind") not in _FITTING:
+    if auth.get("kind") not in FITTING:
         raise failing(
             "credential", f"{_credential(call)} is a `{auth.get('kind')}`, and PostgreSQL needs a `postgres_credential`"
         )
     try:
         forbidden = refusal(auth, call.spec)
-    except psycopg.Error as error:
+    except (psycopg.Error, NoAddress) as error:
         raise of_connecting(error, _credential(call)) from None
     if forbidden is not None:
         raise failing("isolation", forbidden)

@@ -328,7 +328,7 @@ def test_reading_the_whole_of_ctx_is_no_read_of_a_key() -> None:
         ("kind: python, input: {x: 1}, module: m, callable: f", True),
         ("kind: shell, input: {x: 1}, cmd: ls", True),
         ("kind: playbook, input: {x: 1}, path: p", True),
-        ("kind: postgres, input: {x: 1}, query: 'SELECT :x'", True),
+        ("kind: postgres, auth: '{{ workload.db }}', input: {x: 1}, query: 'SELECT :x'", True),
         ("kind: http, input: {url: u}", True),
     ],
 )
@@ -370,9 +370,9 @@ def test_an_input_that_a_condition_of_sugar_reads_is_used() -> None:
 @pytest.mark.parametrize(
     ("keys", "code"),
     [
-        ("kind: postgres, query: 'SELECT {{ workload.c | sql }}'", "sql-unbound"),
+        ("kind: postgres, auth: '{{ workload.db }}', query: 'SELECT {{ workload.c | sql }}'", "sql-unbound"),
         ("kind: duckdb, command: 'SELECT {{ workload.c | sql }}'", "sql-unbound"),
-        ("kind: transfer, source: {kind: postgres, query: '{{ workload.q | sql }}'}, targets: [{kind: file, path: x}]", "sql-unbound"),
+        ("kind: transfer, source: {kind: postgres, auth: '{{ workload.db }}', query: '{{ workload.q | sql }}'}, targets: [{kind: file, path: x}]", "sql-unbound"),
         ("kind: shell, cmd: 'ls {{ workload.d | raw }}'", "shell-unquoted"),
         ("kind: shell, cmd: ['ls {{ workload.d | raw }}']", "shell-unquoted"),
     ],
@@ -383,7 +383,10 @@ def test_text_that_is_spliced_in_is_told(keys: str, code: str) -> None:
 
 @pytest.mark.parametrize(
     "keys",
-    ["kind: postgres, query: 'SELECT {{ workload.c }}'", "kind: shell, cmd: 'ls {{ workload.d }}'"],
+    [
+        "kind: postgres, auth: '{{ workload.db }}', query: 'SELECT {{ workload.c }}'",
+        "kind: shell, cmd: 'ls {{ workload.d }}'",
+    ],
 )
 def test_what_is_bound_or_quoted_is_not_told(keys: str) -> None:
     assert codes(f"{{step: a, tool: {{{keys}}}}}") == []

@@ -465,6 +465,23 @@ def test_the_ends_of_a_transfer_name_credentials_of_the_keychain() -> None:
         ]
 
 
+def test_a_credential_that_cannot_open_a_database_is_told_where_it_is_named() -> None:
+    root = "keychain: [{name: lake, kind: s3_credential}, {name: any, kind: generic}]\n"
+    source, table = "{kind: postgres, auth: lake, query: SELECT 1}", "{kind: postgres, auth: any, table: t}"
+    assert marked(f"{{step: a, tool: {{kind: transfer, source: {source}, targets: [{table}]}}}}", root=root) == [
+        ("wrong-value", "lake")
+    ]
+    assert marked("{step: a, tool: {kind: postgres, auth: lake, query: SELECT 1}}", root=root) == [
+        ("wrong-value", "lake")
+    ]
+    for auth in ("any", "'{{ workload.db }}'"):
+        assert codes(f"{{step: a, tool: {{kind: postgres, auth: {auth}, query: SELECT 1}}}}", root=root) == []
+
+
+def test_sql_for_postgres_that_says_of_no_database_is_an_error() -> None:
+    assert codes("{step: a, tool: {kind: postgres, query: SELECT 1}}") == ["missing-key"]
+
+
 def test_set_under_the_spec_of_an_arc_is_refused_though_that_spec_is_reserved() -> None:
     assert marked("{step: a, next: {arcs: [{step: a, when: false, spec: {set: {ctx.a: 1}}}]}}") == [
         ("set-under-spec", "set")

@@ -50,9 +50,12 @@ def test_a_transfer_over_a_network_that_is_forbidden_is_an_error(executor: str, 
 def test_requests_to_some_hosts_can_be_kept_and_connections_to_some_cannot() -> None:
     hosts = ", spec: {allow_hosts: [a.example]}"
     assert told(TRANSFER % ("http, url: x", "file, path: o.json", hosts)) == []
-    assert [code for code, _ in told(TRANSFER % ("postgres, query: SELECT 1", "file, path: o.json", hosts))] == [
-        "not-kept"
-    ]
+    assert [
+        code
+        for code, _ in told(
+            TRANSFER % ("postgres, auth: '{{ workload.db }}', query: SELECT 1", "file, path: o.json", hosts)
+        )
+    ] == ["not-kept"]
     assert told(TRANSFER % ("http, url: x", "file, path: o.json", ", spec: {isolation: strict, network: 'on'}")) == []
 
 

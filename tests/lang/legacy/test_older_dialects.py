@@ -326,22 +326,26 @@ OLDER = [
             tool: {kind: http, url: "{{ iter.x }}"}
         """, "iterator loop-collection loop-element bare-name"),
     Row("elements of nested loops, in SQL with white space control", """
+        keychain: [{name: pg, kind: postgres_credential}]
         workload: {a: [], tbl: t}
         workflow:
           - step: a
             loop: {in: "{{ workload.a }}", iterator: x, loop: {in: "{{ x.ys }}", iterator: y}}
             tool:
               kind: postgres
+              auth: pg
               query: |
                 SELECT {{ y.id }} FROM {{ tbl }}
                 WHERE x = '{{ x.id }}' {%- if y.ok -%} AND a {%- endif %}
         """, """
+        keychain: [{name: pg, kind: postgres_credential}]
         workload: {a: [], tbl: t}
         workflow:
           - step: a
             loop: {in: "{{ workload.a }}", iterator: x, loop: {in: "{{ iter.x.ys }}", iterator: y}}
             tool:
               kind: postgres
+              auth: pg
               query: |
                 SELECT {{ iter.y.id }} FROM {{ workload.tbl }}
                 WHERE x = '{{ iter.parent.x.id }}' {%- if iter.y.ok -%} AND a {%- endif %}

@@ -636,3 +636,11 @@ async def test_a_transfer_that_is_cancelled_twice_leaves_no_error_that_nobody_he
         await asyncio.sleep(0.1)
     gc.collect()
     assert unheard == []
+
+
+async def test_a_row_for_which_the_mapping_has_no_value_is_told(world: Workshop) -> None:
+    rows = [{"name": "a b"}, {"name": None}]
+    mapping = {"first": "{{ row.name.split(' ')[0] }}"}
+    output = await world.task(kind="transfer", source=data(rows), targets=[{"kind": "file", "path": "o.csv", "mapping": mapping}])  # fmt: skip
+    assert output["error"]["kind"] == "template"
+    assert "row 2: " in output["error"]["message"]

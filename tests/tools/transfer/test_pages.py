@@ -395,6 +395,7 @@ async def test_a_source_that_nobody_calls_stable_does_not_double_rows_after_a_cr
         recorded = await interrupted(world, source, 5)
         found = await failing(world, source, APPEND, progress=recorded, chunk={"size": 3})
         assert found["kind"] == "not-resumable"
+        assert "`source.order_by` if it sorts by them, or use the mode upsert or replace" in found["message"]
 
 
 async def test_a_secret_in_an_address_is_not_recorded(world: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:

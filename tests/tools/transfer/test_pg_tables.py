@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from servers import Database
 
+from noetl.tools.datahost.failing import Failing
 from noetl.tools.transfer.pg_client import Client
+from noetl.tools.transfer.targets.pg_markers import Markers
 from noetl.tools.transfer.targets.pg_tables import make
 
 
@@ -19,3 +22,15 @@ def test_many_who_make_the_same_table_at_once_do_not_get_in_each_others_way(data
     finally:
         for client in clients:
             client.close()
+
+
+def test_of_two_who_begin_the_same_transfer_one_is_told(database: Database) -> None:
+    client = Client({"connect": {"conninfo": database.url}, "auth": "db"})
+    try:
+        markers = Markers("public", "one")
+        assert markers.found(client) is None
+        markers.begin(client, 0, 0)
+        with pytest.raises(Failing, match="another attempt"):
+            markers.begin(client, 0, 0)
+    finally:
+        client.close()

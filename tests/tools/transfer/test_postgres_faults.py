@@ -130,10 +130,16 @@ async def test_a_wrong_credential_says_which_and_why_and_does_not_show_it(pg: Pg
 
 @pytest.mark.parametrize(
     "dsn",
-    ["password=correct hushbattery", "postgresql://u:p%zzhush@127.0.0.1/x", "postgresql://u:a@hush@127.0.0.1/x"],
+    [
+        "password=correct hushbattery",
+        "postgresql://u:p%zzhush@127.0.0.1/x",
+        "postgresql://u:a@hush@127.0.0.1/x",
+        "postgresql://u:pa@hush/b@db/x",
+    ],
 )
-async def test_of_an_address_that_is_none_nothing_is_shown(pg: Pg, dsn: str) -> None:
-    wrong = {"pg": {"kind": "postgres_credential", "dsn": dsn}}
+@pytest.mark.parametrize("kind", ["postgres_credential", "generic", "secret_manager"])
+async def test_of_an_address_that_is_none_nothing_is_shown(pg: Pg, dsn: str, kind: str) -> None:
+    wrong = {"pg": {"kind": kind, "dsn": dsn}}
     for source, target in ((table("s"), {"kind": "file", "path": "o.csv"}), (data({"id": 1}), table("t"))):
         error = await pg.fail(source, target, auths=wrong)
         assert (error["kind"], error["retryable"]) == ("credential", False)

@@ -230,7 +230,7 @@ async def test_a_table_in_another_schema_is_made_with_it(pg: Pg) -> None:
     told = await pg.move(data({"id": 1}), table("lake.people"))
     assert pg.ask("SELECT id FROM lake.people") == [(1,)]
     ref = told["targets"][0]["ref"]
-    assert (ref["type"], ref["locator"]["table"], ref["auth_reference"]) == ("relational", "lake.people", "pg")
+    assert (ref["type"], ref["locator"]["table"], ref["auth_reference"]) == ("relational", "lake.people", "keychain/pg")
 
 
 # --- names, values, mappings --------------------------------------------------------------------------------------------

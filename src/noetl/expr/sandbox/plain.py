@@ -99,7 +99,7 @@ def _other(run: Run, value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, (bool, int, float)):
         return value
-    raise unfit(value)
+    raise unfit(value, run)
 
 
 def bounded_list(run: Run, value: Any) -> list[Any]:

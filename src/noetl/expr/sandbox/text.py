@@ -10,6 +10,7 @@ from typing import Any, Final
 from noetl.errors import TemplateError
 from noetl.expr.sandbox.run import Run, checked_float, checked_int, weigh
 from noetl.expr.sandbox.undefined import refuse_missing
+from noetl.expr.vocabulary import OWN_FUNCTIONS
 
 #: as Jinja2's `tojson` writes them, so that the text is safe inside HTML as well
 _HTML_SAFE: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "'": "\\u0027"})
@@ -44,12 +45,17 @@ def _other_text(run: Run, value: Any) -> str:
         return value.isoformat()
     if isinstance(value, (Mapping, list, tuple, range)):
         return tojson(run, value)
-    raise unfit(value)
+    raise unfit(value, run)
 
 
-def unfit(value: Any) -> TemplateError:
+def unfit(value: Any, run: Run | None = None) -> TemplateError:
     """The error of a value that is not data, a function for instance."""
-    error = TemplateError(f"it yields a {type(value).__name__}, which is not data")
+    what, way_out = type(value).__name__, ""
+    if callable(value):
+        what = "function"
+        scopes = run.scopes if run is not None else {}
+        way_out = "".join(f": write `{name}()`" for name in OWN_FUNCTIONS if scopes.get(name) is value)
+    error = TemplateError(f"it yields a {what}, which is not data{way_out}")
     error.kind = "type"
     return error
 

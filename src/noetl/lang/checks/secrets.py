@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from noetl.expr.scopes import Boundary
 from noetl.lang.checks.subject import Subject, all_tasks
 from noetl.lang.node import ListNode, MapNode, Node, Scalar, plain, walk
 from noetl.lang.sorts import is_template
 from noetl.model.diagnostics import Where
+from noetl.model.playbook import Task
 
 _MAY_READ = frozenset({Boundary.TASK_CONFIG, Boundary.TASK_INPUT, Boundary.KEYCHAIN})
 _SECRET_NAME = re.compile(
@@ -62,9 +63,7 @@ def check(subject: Subject) -> None:
             elif len(read.path) > 2:
                 _field(subject, declared[read.path[1]], read.path[2], subject.where_path(site, read, 3))
     for _step, task in all_tasks(subject.playbook):
-        name = task.auth.tree if task.auth is not None and task.auth.constant else None
-        if isinstance(name, str) and name not in declared:
-            _undeclared(subject, name, declared, task.auth_at)
+        _of_task(subject, task, declared)
     if any(task.kind == "transfer" for _step, task in all_tasks(subject.playbook)):
         _in_transfers(subject, declared)
     _in_plain(subject, subject.root, "")
@@ -99,7 +98,36 @@ def _providers(subject: Subject) -> None:
             )
 
 
-def _in_transfers(subject: Subject, declared: Collection[str]) -> None:
+def _of_task(subject: Subject, task: Task, declared: Mapping[str, str]) -> None:
+    name = task.auth.tree if task.auth is not None and task.auth.constant else None
+    if isinstance(name, str):
+        _named(subject, name, declared, task.auth_at, task.kind)
+    elif task.auth is None and _opened_by(subject, task.kind):
+        subject.problems.error(
+            "missing-key", f"`kind: {task.kind}` needs `auth` (the keychain entry to use)", task.at, fix="add `auth`"
+        )
+
+
+def _named(subject: Subject, name: str, declared: Mapping[str, str], at: Where, kind: str) -> None:
+    """An `auth` of a task, or of an end of a transfer, of some kind."""
+    fitting = _opened_by(subject, kind)
+    if name not in declared:
+        _undeclared(subject, name, declared, at)
+    elif fitting and declared[name] not in fitting:
+        subject.problems.error(
+            "wrong-value",
+            f"`{name}` is a `{declared[name]}`, and `kind: {kind}` needs a `{kind}_credential`",
+            at,
+            fix=f"name a keychain entry of one of these kinds: {', '.join(sorted(fitting))}",
+        )
+
+
+def _opened_by(subject: Subject, kind: str) -> frozenset[str]:
+    known = subject.kinds.get(kind)
+    return known.opened_by if known is not None else frozenset()
+
+
+def _in_transfers(subject: Subject, declared: Mapping[str, str]) -> None:
     """A transfer's source and targets name their own credentials."""
     for block in ("workflow", "workbook"):
         root = subject.root.get(block)
@@ -108,8 +136,9 @@ def _in_transfers(subject: Subject, declared: Collection[str]) -> None:
                 for end in _ends(node):
                     auth = end.get("auth")
                     name = plain(auth)
-                    if auth is not None and isinstance(name, str) and not is_template(name) and name not in declared:
-                        _undeclared(subject, name, declared, auth.alias or (auth.start, auth.end))
+                    if auth is not None and isinstance(name, str) and not is_template(name):
+                        at = auth.alias or (auth.start, auth.end)
+                        _named(subject, name, declared, at, str(plain(end.get("kind"))))
 
 
 def _ends(transfer: MapNode) -> Iterator[MapNode]:

@@ -18,6 +18,8 @@ _KINDS = {
     "duckdb": "duckdb_credential", "s3": "s3_credential", "gcs": "s3_credential", "hmac": "s3_credential",
 }  # fmt: skip
 _RENAMED = {"endpoint": "token_url", "url": "token_url", "user": "username"}
+#: where such a name is a part of the credential itself
+_OWN = {"user": "postgres_credential", "endpoint": "s3_credential"}
 #: how long and for whom a runtime kept a credential: this one sees to it by itself
 _KEPT = ("auto_renew", "cache", "ttl")
 _KEPT_FOR = frozenset({"global", "local", "shared", "catalog", "execution"})
@@ -97,7 +99,12 @@ def _of_environment(doc: Lowering, item: MapNode) -> None:
 def _has_habits(item: MapNode) -> bool:
     if text_of(item, "scope") in _KEPT_FOR or any(env_of(item.get(word)) for word in _SECRETS):
         return True
-    return any(word in item for word in (*_OLDER, *_RENAMED, *_KEPT))
+    return any(word in item for word in (*_OLDER, *_renamed(item), *_KEPT))
+
+
+def _renamed(item: MapNode) -> dict[str, str]:
+    """Names that are others in this entry."""
+    return {old: new for old, new in _RENAMED.items() if _OWN.get(old) != text_of(item, "kind")}
 
 
 def _place(item: MapNode, name: str, keychain: Entry) -> Entry | None:
@@ -137,7 +144,7 @@ def _oauth(doc: Lowering, item: MapNode) -> None:
             item.put(one)
         data.value.take("grant_type")
         item.take("data") if not data.value.entries else None
-    for old, new in _RENAMED.items():
+    for old, new in _renamed(item).items():
         found = item.entry(old)
         if found is not None and new not in item:
             doc.found("habit", f"`{old}` of a keychain entry", f"`{new}`", found.key)

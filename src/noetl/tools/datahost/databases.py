@@ -20,6 +20,8 @@ _PATIENCE_S = 30.0
 MUCH = "50%"
 #: a database that rows only pass through needs little, unless they are long
 LITTLE, LITTLE_BYTES = "80MB", 80_000_000
+#: what is left to a database of the pages of its file, when nobody will read them again
+_PAGES_BYTES = 8_000_000
 #: how often rows are in memory while they are read, sorted out and written
 _TIMES = 8
 #: what is set when a database is open; DuckDB minds the order, but not when it opens one
@@ -88,15 +90,27 @@ class _Open:
         """Let it use the memory that all of its users need; it only ever grows."""
         self.room = _roomier(self.connection, self.config, self.room, self.users, size)
 
+    def let_pages_go(self) -> None:
+        """Free the pages that are on disk too: DuckDB keeps what it wrote until its memory is full. One user only."""
+        if self.users == 1 and _may_set(self.config):
+            with contextlib.suppress(duckdb().OutOfMemoryException):  # what is not on disk stays, and is more
+                self.connection.execute(f"SET memory_limit = '{_PAGES_BYTES} bytes'")
+            self.connection.execute(f"SET memory_limit = '{self.room} bytes'")
+
 
 def _roomier(connection: Any, config: Mapping[str, Any], room: int, users: int, size: int) -> int:
     """Raise the limit of a database that has little, if so many users and bytes of rows need more; what it is now."""
     # Readers take 32 MB each as soon as they begin, whatever there is to read, and now and then twice.
     needed = users * LITTLE_BYTES + max(0, _TIMES * size - LITTLE_BYTES // 2)
-    if needed <= room or config.get("memory_limit") != LITTLE or "lock_configuration" in config:
+    if needed <= room or not _may_set(config):
         return room
     connection.execute(f"SET memory_limit = '{needed} bytes'")
     return needed
+
+
+def _may_set(config: Mapping[str, Any]) -> bool:
+    """Whether it is ours to say how much memory a database has."""
+    return config.get("memory_limit") == LITTLE and "lock_configuration" not in config
 
 
 class Database:
@@ -122,6 +136,11 @@ class Database:
         else:
             with _opening:
                 _open[self._file].make_room(size)
+
+    def let_pages_go(self) -> None:
+        """Free what it keeps of a file's pages, where nobody else uses the file."""
+        with _opening:
+            _open[self._file].let_pages_go()
 
     def close(self) -> None:
         """Let go; a file is closed with its last user."""

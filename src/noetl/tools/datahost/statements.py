@@ -20,6 +20,7 @@ _ALONE = frozenset({"TRANSACTION", "ATTACH", "DETACH", "VACUUM", "LOAD", "SET", 
 _COUNTS = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE_INTO", "CREATE", "COPY"})
 #: into the very file that was given, which may be one without a name
 _AS_IT_IS = "FORMAT parquet, USE_TMP_FILE false"
+_LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
 _RETURNING = re.compile(r"\bRETURNING\b", re.IGNORECASE)
 
 
@@ -60,7 +61,11 @@ def _rows(
     if statement.type.name != "SELECT" or verb not in _TABULAR:
         return {}, _fetched(connection, statement, params, given["limit"])
     # The result becomes a table first: it may be too large to be held, and can be asked for its size in there.
-    connection.execute(f"CREATE TEMP TABLE noetl_result AS {statement.query}", params)
+    try:
+        connection.execute(f"CREATE TEMP TABLE noetl_result AS\n{statement.query}", params)
+    except duckdb().Error as error:
+        # It is told of with the author's lines alone, and those are counted without ours.
+        raise type(error)(_LINE.sub(lambda found: f"LINE {int(found[1]) - 1}:", str(error))) from None
     return _result(connection, given)
 
 

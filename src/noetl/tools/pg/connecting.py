@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from noetl.model.pgaddress import is_address
+from noetl.tools.pg.failing import NoAddress
+
 _PARTS = {
     "host": "host",
     "hostaddr": "hostaddr",
@@ -21,16 +24,21 @@ _CONNECT_S = 10
 
 
 def arguments(auth: Mapping[str, Any]) -> dict[str, Any]:
-    """What `psycopg.connect` takes, of a `postgres_credential`: its address, and the parts that are given beside it."""
+    """What `psycopg.connect` takes, of a credential of any kind that fits: its address, and the parts that are given beside it.
+
+    NoAddress: its address is none, of which the driver would take a part of the password for a host, look for it, and show it.
+    """
     named = {ours: auth[theirs] for theirs, ours in _PARTS.items() if auth.get(theirs) not in (None, "")}
     address = {"conninfo": str(auth["dsn"])} if auth.get("dsn") else {}
+    if address and not is_address(address["conninfo"]):
+        raise NoAddress
     return {"fallback_application_name": "noetl", "connect_timeout": _CONNECT_S, **address, **named}
 
 
 def hosts(auth: Mapping[str, Any]) -> list[str]:
     """The hosts that a connection may go to, in lower case; one that is not named is the empty text.
 
-    psycopg.Error: its address is none, and what it holds must not be told.
+    NoAddress, psycopg.Error: its address is none, and what it holds must not be told.
     """
     from psycopg.conninfo import conninfo_to_dict
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from noetl.model.output import Failure, failure
+from noetl.model.pgaddress import HINT
 
 if TYPE_CHECKING:
     import psycopg
@@ -52,6 +53,13 @@ _DETAILS = {
 }
 
 
+class NoAddress(ValueError):
+    """The address of a credential is none. Nothing of it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the credential {NO_ADDRESS}")
+
+
 class Failing(Exception):
     """A failure that a task is to show, with what `output.pg` says of it."""
 
@@ -87,7 +95,8 @@ def of_statement(error: psycopg.Error, **place: Any) -> Failing:
     if error.sqlstate is None and is_lost(error):
         return failing("sql", f"the connection to PostgreSQL was lost: {_said(error)}", code=LOST, retryable=True)
     code = error.sqlstate
-    message = f"{_said(error)}{shown}"
+    detail = error.diag.message_detail
+    message = f"{_said(error)}{f' ({detail})' if detail else ''}{shown}"
     more = {name: value for part, name in _DETAILS.items() if (value := getattr(error.diag, part, None))} | place
     if code == _CANCELED and "timeout" in message.lower():
         return failing("timeout", message, code=code, retryable=True, **more)
@@ -98,6 +107,8 @@ def is_no_address(error: Exception) -> bool:
     """Whether there is no connection because the address is none. What the driver says then quotes the address, and the
     address holds the password: it must not be told.
     """
+    if isinstance(error, NoAddress):
+        return True
     import psycopg
 
     unread = isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None
@@ -107,12 +118,17 @@ def is_no_address(error: Exception) -> bool:
 def of_connecting(error: Exception, credential: str) -> Failing:
     """Why there is no connection: what is wrong with the credential, or who does not answer."""
     if is_no_address(error):
-        return failing("credential", f"{credential} {NO_ADDRESS} (`dsn`)")
-    code = getattr(error, "sqlstate", None) or _code_in(str(error))
+        return failing("credential", f"{credential} {NO_ADDRESS} (`dsn`); {HINT}")
+    code = _code_of(error)
     said = f"no connection to PostgreSQL with {credential}: {_said(error)}"
-    if code in _CREDENTIAL:
+    if is_denied(error):
         return failing("credential", said, code=code)
     return failing("sql", said, code=code or CANNOT_CONNECT, retryable=True)
+
+
+def is_denied(error: Exception) -> bool:
+    """Whether a server will not have somebody, however often that is tried: who, which password, which database."""
+    return _code_of(error) in _CREDENTIAL
 
 
 def is_retryable(code: str | None) -> bool:
@@ -139,6 +155,10 @@ _REFUSALS = (
     ("remaining connection slots", "53300"),
     ("the database system is", "57P03"),
 )
+
+
+def _code_of(error: Exception) -> str | None:
+    return getattr(error, "sqlstate", None) or _code_in(str(error))
 
 
 def _code_in(said: str) -> str | None:

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from noetl.tools.pg.connecting import arguments
-from noetl.tools.pg.failing import Failing, of_connecting
+from noetl.tools.pg.failing import Failing, NoAddress, of_connecting
 from noetl.tools.pg.loading import SETTINGS, prepare
 
 #: so many statements are remembered with what was found out about them
@@ -68,12 +68,12 @@ class Pool:
         return None
 
     async def _made(self, credential: str, connect_s: float | None) -> AsyncConnection[Any]:
-        given = arguments(self._auth)
-        if connect_s is not None:
-            given["connect_timeout"] = max(1, round(connect_s))
         try:
+            given = arguments(self._auth)
+            if connect_s is not None:
+                given["connect_timeout"] = max(1, round(connect_s))
             made = await AsyncConnection.connect(given.pop("conninfo", ""), autocommit=True, **given)
-        except (psycopg.Error, OSError, UnicodeError) as error:
+        except (psycopg.Error, OSError, UnicodeError, NoAddress) as error:
             raise of_connecting(error, credential) from None
         try:
             await configured(made)

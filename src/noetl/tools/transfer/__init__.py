@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Anything, Key, ListOf, MapOf, Number, OneOf, Record, Text, Variant, Word
+from noetl.tools.transfer.naming import ENDINGS
 
 if TYPE_CHECKING:
     from noetl.model.output import Output
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 REMOTE = frozenset({"http", "postgres", "s3"})
 _TEXT = Text(templated=True)
 _MAP = OneOf((MapOf(Anything()), _TEXT))
-_FORMAT = Word(("parquet", "json", "csv"), templated=True)
+_LINES = "let the name of the file end in `.ndjson` or `.jsonl`: then `json` is a row a line"
+_FORMAT = Word(("parquet", "json", "csv"), templated=True, instead=dict.fromkeys(("ndjson", "jsonl"), _LINES))
 
 _OF_FILES = ("format", "columns", "delimiter", "encoding")
 #: in a file no row can be updated
@@ -68,15 +70,15 @@ _SOURCE = Record(
         "data": Key(Anything(), "data: a value in hand."),
     },
     variants={
-        "postgres": Variant(needs=(("query", "table"),), takes=("params", "order_by")),
+        "postgres": Variant(needs=(("query", "table"),), wants=("auth",), takes=("params", "order_by")),
         "duckdb": Variant(needs=(("query", "table"),), takes=("params", "order_by", "file")),
         "http": Variant(
             needs=(("url",),),
-            takes=("method", "params", "headers", "json", "body", "path", "next", "page", "order_by"),
+            takes=("method", "params", "headers", "json", "body", "path", "next", "page", "order_by", "auth"),
             finds=("path", "next"),
         ),
-        "file": Variant(needs=(("path",),), takes=_OF_FILES),
-        "s3": Variant(needs=(("path",),), takes=(*_OF_FILES, "bucket")),
+        "file": Variant(needs=(("path",),), takes=_OF_FILES, endings=ENDINGS),
+        "s3": Variant(needs=(("path",),), takes=(*_OF_FILES, "bucket", "auth"), endings=ENDINGS),
         "data": Variant(needs=(("data",),), takes=("path",), finds=("path",)),
     },
 )
@@ -101,11 +103,11 @@ _TARGET = Record(
         "on_error": Key(Word(("fail", "warn")), "What a failure of this target means.", default="fail"),
     },
     variants={
-        "postgres": Variant(wants=("table",), takes=("key",)),
+        "postgres": Variant(needs=(("table",),), wants=("auth",), takes=("key",)),
         "duckdb": Variant(needs=(("table",),), wants=("file",), takes=("key",)),
-        "file": Variant(needs=(("path",),), takes=("format",), words=_WRITTEN),
-        "s3": Variant(wants=("path",), takes=("format", "bucket", "body"), words=_WRITTEN),
-        "http": Variant(needs=(("url",),), takes=("method", "headers", "body")),
+        "file": Variant(needs=(("path",),), takes=("format",), endings=ENDINGS, words=_WRITTEN),
+        "s3": Variant(needs=(("path",),), takes=("format", "bucket", "body", "auth"), endings=ENDINGS, words=_WRITTEN),
+        "http": Variant(needs=(("url",),), takes=("method", "headers", "body", "auth")),
     },
     implied=(("mode", "upsert", "key"),),
 )

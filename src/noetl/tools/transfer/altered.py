@@ -5,15 +5,12 @@ It rounds numbers and takes truth for one, without a word.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from noetl.rows.duck import name
 from noetl.tools.datahost.failing import Failing
-
-_WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER")
-_NUMBER = re.compile(r"FLOAT|DOUBLE|DECIMAL\b.*")
+from noetl.tools.transfer.faithful import altered
 
 
 def check_unaltered(connection: Any, source: str, kinds: Mapping[str, str], strict: set[str], first: int) -> None:
@@ -48,10 +45,9 @@ def _odd(column: str, kind: str, *, strict: bool) -> str | None:
     if kind == "BOOLEAN":
         exact = f"{sort} NOT IN ('BOOLEAN', 'NULL', 'VARCHAR'){is_text}"
         return f"({written} NOT IN ('true', 'false') AND ({exact}))"
-    if _WHOLE.fullmatch(kind):
-        back = f"CAST(TRY_CAST({text} AS {kind}) AS DOUBLE)"
-        rounded = f"{sort} IN ('DOUBLE', 'VARCHAR') AND TRY_CAST({text} AS DOUBLE) IS DISTINCT FROM {back}"
-        return f"(regexp_matches({written}, '[^-0-9]') AND ({sort} = 'BOOLEAN'{is_text} OR ({rounded})))"
-    if _NUMBER.fullmatch(kind):
-        return f"({written}[1] IN ('t', 'f', '\"') AND ({sort} = 'BOOLEAN'{is_text}))"
+    other = f"{sort} = 'BOOLEAN'{is_text}"
+    if (rounded := altered(text, kind)) and kind != "DATE":
+        return f"(regexp_matches({written}, '[^-0-9]') AND ({other} OR {rounded}))"
+    if kind in ("FLOAT", "DOUBLE"):
+        return f"({written}[1] IN ('t', 'f', '\"') AND ({other}))"
     return None

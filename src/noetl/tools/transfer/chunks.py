@@ -12,6 +12,7 @@ import msgspec
 from noetl.rows.duck import literal, name
 from noetl.rows.jsonsql import json_row
 from noetl.tools.transfer.altered import check_unaltered
+from noetl.tools.transfer.faithful import of_text, of_value
 from noetl.tools.transfer.sampling import SAMPLE
 
 _AT_ONCE = 10_000
@@ -27,6 +28,8 @@ class Chunk:
     #: whether SQL can read it without help from Python, and whether its rows are JSON already
     in_sql = True
     is_json = False
+    #: whether `relation` leaves columns in the types of the source, whatever is wanted
+    keeps_types = False
 
     def __init__(self, rows: int, first: int, size: int) -> None:
         self.size = rows
@@ -115,12 +118,29 @@ class Csv(Chunk):
         return self._types
 
     def relation(self, connection: Any, types: Mapping[str, str]) -> str:  # noqa: ARG002
-        wanted = {**self._types, **types}
-        chosen = listed({key: wanted[key] for key in self._types})
-        return f"read_csv({literal(str(self._file.path()))}, {self._options}, {BUFFER}, columns = {chosen})"
+        wanted = {key: types.get(key, kind) for key, kind in self._types.items()}
+        made = {key: text for key, kind in wanted.items() if (text := self._made(key, kind))}
+        return replaced(self._read({**wanted, **{key: self._raw(key) for key in made}}), made)
 
-    def doubtful(self, connection: Any, column: str) -> tuple[str, str]:
-        return self.relation(connection, dict.fromkeys(self._types, "VARCHAR")), name(column)
+    def _made(self, column: str, wanted: str) -> str | None:
+        """What makes of a column as it is read what is wanted; None: it is that."""
+        kind = self._types[column]
+        if wanted == "DATE" and kind.startswith("TIMESTAMP"):
+            return of_value(name(column), kind, wanted)
+        if wanted == "DATE" and "dateformat" in self._options:
+            return None  # what is not written that way is refused
+        return of_text(name(column), wanted)
+
+    def _raw(self, column: str) -> str:
+        kind = self._types[column]
+        return kind if kind.startswith("TIMESTAMP") else "VARCHAR"
+
+    def _read(self, types: Mapping[str, str]) -> str:
+        path = literal(str(self._file.path()))
+        return f"read_csv({path}, {self._options}, {BUFFER}, columns = {listed(types)})"
+
+    def doubtful(self, connection: Any, column: str) -> tuple[str, str]:  # noqa: ARG002
+        return self._read(dict.fromkeys(self._types, "VARCHAR")), name(column)
 
 
 class Lines(Chunk):
@@ -267,6 +287,8 @@ class Bodies(Values):
 class Staged(Chunk):
     """A range of a table in a database of its own, which any connection may attach to read."""
 
+    keeps_types = True
+
     def __init__(self, stage: Path, first: int, rows: int, size: int, types: dict[str, str]) -> None:
         super().__init__(rows, first, size)
         self._stage, self._types = stage, types
@@ -286,6 +308,13 @@ class Staged(Chunk):
 
 def _row_with(column: str, rows: Iterable[Any], first: int) -> int | None:
     return next((number for number, row in enumerate(rows, first + 1) if isinstance(row, dict) and column in row), None)
+
+
+def replaced(source: str, made: Mapping[str, str]) -> str:
+    """The same rows with some columns made anew, as what stands behind FROM."""
+    if not made:
+        return source
+    return f"(SELECT * REPLACE ({', '.join(f'{text} AS {name(key)}' for key, text in made.items())}) FROM {source})"
 
 
 def listed(types: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from noetl.rows.duck import literal, name
-from noetl.tools.transfer.chunks import BUFFER, Chunk, OnDisk
+from noetl.tools.transfer.chunks import BUFFER, Chunk, OnDisk, replaced
 
 #: DuckDB makes room for lines of twice as many bytes, unless it is told of longer ones
 _LINE = 1_000_000
@@ -67,6 +67,8 @@ class PgColumn(NamedTuple):
 class Copied(Chunk):
     """Rows of a query of PostgreSQL."""
 
+    keeps_types = True
+
     def __init__(self, blocks: Sequence[bytes], rows: int, first: int, columns: Sequence[PgColumn], path: Path) -> None:
         super().__init__(rows, first, sum(map(len, blocks)))
         #: the text, in pieces that may end anywhere
@@ -77,9 +79,9 @@ class Copied(Chunk):
     def columns(self) -> dict[str, str]:
         return {key: one.duck for key, one in self.pg.items()}
 
-    def relation(self, connection: Any, types: Mapping[str, str]) -> str:  # noqa: ARG002
+    def relation(self, connection: Any, types: Mapping[str, str]) -> str:  # noqa: ARG002  they are what they are
         made = {key: text for key, one in self.pg.items() if (text := _made(one))}
-        read = {key: "VARCHAR" if key in made else types.get(key, one.duck) for key, one in self.pg.items()}
+        read = {key: "VARCHAR" if key in made else one.duck for key, one in self.pg.items()}
         return self._read(read, made)
 
     def as_text(self) -> str:
@@ -109,10 +111,7 @@ class Copied(Chunk):
         else:
             options += f", {BUFFER}"
         found = f"read_csv({literal(str(self._file.path()))}, {options}, columns = {{{columns}}})"
-        if not made:
-            return found
-        replaced = ", ".join(f"{text} AS {name(key)}" for key, text in made.items())
-        return f"(SELECT * REPLACE ({replaced}) FROM {found})"
+        return replaced(found, made)
 
     def forget(self) -> None:
         self._file.forget()

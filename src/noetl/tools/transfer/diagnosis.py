@@ -11,6 +11,7 @@ from typing import Any
 from noetl.rows.duck import name
 from noetl.tools.datahost.failing import Failing, failure_of
 from noetl.tools.transfer.chunks import Chunk
+from noetl.tools.transfer.faithful import altered
 from noetl.tools.transfer.splitting import Unclosed
 
 _RAGGED = re.compile(
@@ -36,7 +37,7 @@ def explained(error: Exception, chunk: Chunk, connection: Any, wanted: Mapping[s
         place = place or _unfit(chunk, connection, column, kind)
     if place is None and (line := _LINE.search(said)):
         row = chunk.first + int(line[1])
-        place = _of_source(f"row {row:,} cannot be read: {line[3]}", row)
+        place = of_source(f"row {row:,} cannot be read: {line[3]}", row)
     if place is not None:
         return place
     rows = f"rows {chunk.first + 1:,} to {chunk.first + chunk.size:,}"
@@ -52,16 +53,16 @@ def unreadable(error: Exception, path: Path) -> Failing:
     place = _encoding(str(error), 0)
     if place is not None:
         return place
-    return _of_source(f"`{path}` cannot be read as CSV: {' '.join(str(error).splitlines()[:2])}", None)
+    return of_source(f"`{path}` cannot be read as CSV: {' '.join(str(error).splitlines()[:2])}", None)
 
 
 def unclosed(error: Unclosed, first: int) -> Failing:
     """A quote that nothing closes."""
     row, shown = first + error.rows + 1, error.text[:80].decode("utf-8", "replace")
-    return _of_source(f"row {row:,} opens a quote that is never closed: {shown!r}", row)
+    return of_source(f"row {row:,} opens a quote that is never closed: {shown!r}", row)
 
 
-def _of_source(message: str, row: int | None) -> Failing:
+def of_source(message: str, row: int | None) -> Failing:
     """No target can do anything about it."""
     return Failing("type", f"the source: {message}", row=row, at="source")
 
@@ -72,7 +73,7 @@ def _encoding(said: str, first: int) -> Failing | None:
     line = _LINE.search(said)
     row = first + int(line[1]) if line else None
     where = f"row {row:,}" if row else "the file"
-    return _of_source(f"{where} is not UTF-8; say in `source.encoding` what it is, such as latin-1 or utf-16", row)
+    return of_source(f"{where} is not UTF-8; say in `source.encoding` what it is, such as latin-1 or utf-16", row)
 
 
 def misfit(chunk: Chunk, connection: Any, column: str, kind: str) -> Failing | None:
@@ -89,21 +90,6 @@ def misfit(chunk: Chunk, connection: Any, column: str, kind: str) -> Failing | N
     return Failing("type", message, column=column, row=at, value=value)
 
 
-def uneven(path: Path, header: str) -> Failing | None:
-    """The first row of a CSV file that has not as many columns as its header; DuckDB takes such a file for one column."""
-    delimiter = next((one for one in ",;\t|" if one in header), None)
-    if delimiter is None:
-        return None
-    with path.open(newline="", encoding="utf-8", errors="replace") as file:
-        reader = csv.reader(file, delimiter=delimiter)
-        wanted = len(next(reader, []))
-        for number, row in enumerate((one for one in reader if one), 1):
-            if len(row) != wanted:
-                shown = delimiter.join(row)[:200]
-                return _of_source(f"row {number:,} has {len(row)} columns, the others have {wanted}: {shown!r}", number)
-    return None
-
-
 def _ragged(said: str, chunk: Chunk) -> Failing | None:
     match = _RAGGED.search(said)
     if match is None:
@@ -115,7 +101,7 @@ def _ragged(said: str, chunk: Chunk) -> Failing | None:
     message = (
         f"row {row:,} has {max(int(match[4]), len(fields))} columns, the others have {match[3]}: {match[2][:200]!r}"
     )
-    return _of_source(message, row)
+    return of_source(message, row)
 
 
 def _open(said: str, chunk: Chunk) -> Failing | None:
@@ -123,7 +109,7 @@ def _open(said: str, chunk: Chunk) -> Failing | None:
     if match is None:
         return None
     row = chunk.first + int(match[1])
-    return _of_source(f"row {row:,} opens a quote that is not closed where the field ends: {match[2][:80]!r}", row)
+    return of_source(f"row {row:,} opens a quote that is not closed where the field ends: {match[2][:80]!r}", row)
 
 
 def _null(said: str, chunk: Chunk, connection: Any) -> Failing | None:
@@ -138,11 +124,15 @@ def _null(said: str, chunk: Chunk, connection: Any) -> Failing | None:
 
 def _unfit(chunk: Chunk, connection: Any, column: str, kind: str) -> Failing | None:
     source, text = _look(chunk, connection, column)
-    row = _first(connection, source, text, f"v IS NOT NULL AND TRY_CAST(v AS {kind}) IS NULL")
+    changed = f" OR {condition}" if (condition := altered("CAST(v AS VARCHAR)", kind)) else ""
+    row = _first(connection, source, text, f"v IS NOT NULL AND (TRY_CAST(v AS {kind}) IS NULL{changed})")
     if row is None:
         return None
     number, value = chunk.first + row[0], str(row[1])[:200]
-    message = f"column `{column}`, row {number:,}: {value!r} is not of type {kind}"
+    message = (
+        f"column `{column}`, row {number:,}: {value!r} is not of type {kind}, which it has by earlier rows, by the table or by "
+        "what was said; `source.columns` or `mapping` can give it another"
+    )
     return Failing("type", message, column=column, row=number, value=value)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from noetl.errors import TemplateError
 from noetl.expr import Template
 from noetl.expr.value import value
 from noetl.tools.datahost.failing import Failing
@@ -93,7 +94,10 @@ class Projection:
         made = []
         for number, row in enumerate(rows, chunk.first + 1):
             scopes["row"] = row
-            found = self._whole.evaluate(scopes)
+            try:
+                found = self._whole.evaluate(scopes)
+            except TemplateError as error:
+                raise Failing(error.kind, f"the `mapping`, row {number:,}: {error.message}", row=number) from None
             if not isinstance(found, dict):
                 raise Failing("type", f"the `mapping` must yield a map, not {type(found).__name__} (row {number:,})")
             made.append(found)

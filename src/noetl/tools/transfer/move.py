@@ -28,8 +28,8 @@ from noetl.tools.transfer.unfinished import Unfinished
 
 _SESSION = "noetl.tools.transfer.session"
 #: chunks are committed and recorded together, after so many seconds or rows; what goes over a network at once
-_EVERY_S = 0.25
-_EVERY_ROWS = 100_000
+_EVERY_S = 0.5
+_EVERY_ROWS = 150_000
 
 
 async def transfer(call: Call, world: World) -> Output:
@@ -387,7 +387,7 @@ def _changed(source: dict[str, Any]) -> tuple[str, str]:
     modes = "use the mode upsert or replace"
     if source["kind"] in ("file", "s3"):
         return f"`{source['path']}` has changed since it began", f"bring it back as it was, or {modes}"
-    if source["kind"] == "http":
-        return "the API may bring other rows than before", modes
     order = "name unique columns in `source.order_by`"
+    if source["kind"] == "http":
+        return "the API may bring other rows than before", f"{order} if it sorts by them, or {modes}"
     return "its query may bring other rows than before, or in another order", f"{order}, or {modes}"

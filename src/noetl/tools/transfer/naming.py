@@ -13,6 +13,7 @@ _BY_SUFFIX = {
     ".jsonl": "ndjson",
     ".parquet": "parquet",
 }
+ENDINGS = tuple(_BY_SUFFIX)
 
 
 class Nameless(Exception):

@@ -16,7 +16,10 @@ from noetl.expr.value import value
 from noetl.ports import Call, World
 from noetl.tools.datahost.binding import rendered
 from noetl.tools.datahost.databases import LITTLE, config_of
+from noetl.tools.datahost.hosts import CallFailed
 from noetl.tools.pg.connecting import arguments
+from noetl.tools.pg.failing import NoAddress, of_connecting
+from noetl.tools.postgres import FITTING
 from noetl.tools.transfer.naming import Nameless, format_of
 
 _SIZE = 10_000
@@ -124,9 +127,12 @@ def _connected(given: dict[str, Any], what: str, call: Call) -> dict[str, Any]:
     auth = call.auths.get(str(given["auth"]))
     if auth is None:
         raise Unfit(f"the {what} of kind `postgres` needs `auth`: the name of a `postgres_credential` of the keychain")
-    if auth.get("kind") not in (None, "postgres_credential", "generic"):
+    if auth.get("kind") not in (None, *FITTING):
         raise Unfit(f"the {what} needs a `postgres_credential`; `{given['auth']}` is of the kind `{auth['kind']}`")
-    return {**given, "connect": arguments(auth)}
+    try:
+        return {**given, "connect": arguments(auth)}
+    except NoAddress as error:
+        raise CallFailed(of_connecting(error, f"the credential `{given['auth']}`").failure) from None
 
 
 def _source(given: dict[str, Any], world: World) -> dict[str, Any]:

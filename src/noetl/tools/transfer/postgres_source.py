@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,12 @@ from noetl.tools.transfer.sources import FILL, Read, Source
 if TYPE_CHECKING:
     import psycopg
 
+#: what the driver says when the next row has not come
+_NOT_YET = (0, b"")
 #: rows are put together before they are too many objects
 _BLOCK = 1 << 18
+#: the driver reads as much at once as its buffer takes, 16 kB, and makes that larger only for a message that is
+_WIDEN = f"SELECT repeat('x', {_BLOCK})"
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _OF_TYPES = (
     "SELECT t.oid, t.typname, format_type(t.oid, $2), t.typcategory = 'A', e.typname "
@@ -48,6 +53,7 @@ class Postgres(Source):
         try:
             with running.using(self._client):
                 self._client.do(_SNAPSHOT)
+                self._client.do(_WIDEN)
                 self._query = self._bound(*given["query"])
                 self._columns = self._described()
         except psycopg.Error as error:
@@ -155,7 +161,7 @@ class Postgres(Source):
     def _portions(self, statement: str, fill: int) -> Iterator[tuple[list[bytes], int, bytes]]:
         """Blocks of whole rows, how many rows they are, and the last one of them."""
         size, held = self._size, []
-        rows = length = 0
+        rows = length = given = 0
         last_row = b""
         for some in self._rows(statement):
             at = 0
@@ -165,9 +171,10 @@ class Postgres(Source):
                 held.append(b"".join(part))
                 length += len(held[-1])
                 last_row = part[-1]
-                if rows % size == 0 and length >= fill:
+                # The first two are small: the targets have something to begin with while more is read.
+                if rows % size == 0 and length >= (fill if given > 1 else 0):
                     yield held, rows, bytes(last_row)
-                    held, rows, length = [], 0, 0
+                    held, rows, length, given = [], 0, 0, given + 1
         if rows:
             yield held, rows, bytes(last_row)
 
@@ -190,23 +197,23 @@ class Postgres(Source):
             pass
 
     def _received(self) -> Iterator[list[Any]]:
-        receive = self._client.connection.pgconn.get_copy_data
+        take = partial(self._client.connection.pgconn.get_copy_data, 1)
         got: list[Any] = []
         size = 0
         while True:
-            length, row = receive(1)
-            if length > 0:
+            before, length = len(got), 0
+            for length, row in iter(take, _NOT_YET):
+                if length < 0:
+                    break
                 got.append(row)
-                size += length
-            elif length < 0:
-                break
-            if size >= _BLOCK or (not length and len(got) >= self._size):
+            size += sum(map(len, got[before:]))
+            over = length < 0
+            if got and (over or size >= _BLOCK or len(got) >= self._size):
                 yield got
                 got, size = [], 0
-            if not length:
-                self._wait()
-        if got:
-            yield got
+            if over:
+                return
+            self._wait()
 
     def _answer(self) -> Any:
         pg = self._client.connection.pgconn

@@ -135,7 +135,7 @@ class Session:
             try:
                 return target.write(running, given)
             except Exception as error:
-                raise explained(error, self.now.chunk, connection, {}) from error
+                raise explained(error, chunk, connection, chunk.columns()) from error
 
     def _about(self, at: int, connection: Any) -> Mapping[str, Any]:
         """What templates know as `chunk`; its rows only if they ask for them."""

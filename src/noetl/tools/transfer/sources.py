@@ -11,16 +11,18 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from noetl.rows.duck import literal, names
+from noetl.rows.duck import literal, name, names
 from noetl.tools.datahost.databases import opened
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
-from noetl.tools.transfer.chunks import BUFFER, Bodies, Chunk, Csv, Lines, Staged, Values, listed
-from noetl.tools.transfer.diagnosis import unclosed, uneven, unreadable
+from noetl.tools.transfer.chunks import BUFFER, Bodies, Chunk, Csv, Lines, Staged, Values, listed, replaced
+from noetl.tools.transfer.diagnosis import unclosed, unreadable
 from noetl.tools.transfer.exact import exact
+from noetl.tools.transfer.faithful import of_value
 from noetl.tools.transfer.naming import is_zipped
 from noetl.tools.transfer.rewriting import in_utf8, one_a_line, open_text
 from noetl.tools.transfer.sampling import SAMPLE, columns_of
+from noetl.tools.transfer.sniffing import sniffed, uneven
 from noetl.tools.transfer.splitting import Piece, Unclosed, pieces
 
 #: what is read at once has so many bytes, or is one chunk; DuckDB is quickest with more rows than it keeps in a group
@@ -151,22 +153,16 @@ class Text(Source):
         wanted = given.get("delimiter")
         with opened(running, None, {}) as connection:
             try:
-                found = connection.execute(
-                    "SELECT Delimiter, Quote, Escape, NewLineDelimiter, Comment, SkipRows, HasHeader, Columns, DateFormat, "
-                    f"TimestampFormat FROM sniff_csv($1, {BUFFER}{f', delim = {literal(wanted)}' if wanted else ''})",
-                    [str(self._path)],
-                ).fetchone()
+                delimiter, quote, escape, newline, comment, skipped, header, columns, dates, times = sniffed(
+                    connection, self._path, wanted
+                )
             except Exception as error:
-                raise unreadable(error, self._path) from error
-            delimiter, quote, escape, newline, comment, skipped, header, columns, dates, times = found
-            problem = None
-            if len(columns) == 1 and not wanted and not is_zipped(self._path):
-                problem = uneven(self._path, columns[0]["name"])
-            if problem is not None:
+                raise uneven(self._path, wanted) or unreadable(error, self._path) from error
+            if len(columns) == 1 and not wanted and (problem := uneven(self._path, None)):
                 raise problem
             quote, escape = (None if part in (_NONE, None, "") else part for part in (quote, escape))
             if comment not in (_NONE, None, "") or skipped or escape not in (None, quote) or newline == "\\r":
-                raise Unsplittable
+                raise Unsplittable(skipped)
             quote = quote or ("" if self._begins_with(b'"') else '"')
             self._quote, self._delimiter = quote.encode() or None, delimiter.encode()
             options = [
@@ -229,7 +225,11 @@ class Text(Source):
 
 
 class Unsplittable(Exception):
-    """A dialect of CSV whose rows only DuckDB can tell apart."""
+    """A dialect of CSV whose rows only DuckDB can tell apart, below so many lines of a title."""
+
+    def __init__(self, skipped: int) -> None:
+        super().__init__()
+        self.skipped = skipped
 
 
 class Query(Source):
@@ -291,26 +291,36 @@ def _of_file(path: Path, running: Running, given: Mapping[str, Any], *, scratch:
     try:
         kind = "csv" if given["format"] == "csv" else "ndjson"
         return Text({**given, "path": str(path), "format": kind}, scratch, size, running)
-    except Unsplittable:
-        options = [f"delim = {literal(given['delimiter'])}"] if given.get("delimiter") else []
-        options += [f"types = {listed(given['columns'])}"] if given.get("columns") else []
-        query = f"FROM read_csv({', '.join([literal(str(path)), *options])})"
-        return Query(query, [], running, given=given, size=size)
+    except Unsplittable as found:
+        options = [f"skip = {found.skipped}"]  # else it would look for them anew
+        options += [f"delim = {literal(given['delimiter'])}"] if given.get("delimiter") else []
+        kinds = _spelled(given["columns"], running) if given.get("columns") else {}
+        options += [f"types = {listed(dict.fromkeys(kinds, 'VARCHAR'))}"] if kinds else []
+        read = f"read_csv({', '.join([literal(str(path)), *options])})"
+        made = {key: of_value(name(key), "VARCHAR", kind) for key, kind in kinds.items()}
+        return Query(f"FROM {replaced(read, made)}", [], running, given=given, size=size)
 
 
 def typed(found: dict[str, str], given: Any, running: Running) -> dict[str, str]:
     """The types of columns, some of which the author gives. Failing: there is no such column or type."""
-    for column, kind in (given or {}).items():
+    for column in given or ():
         if column not in found:
             has = ", ".join(f"`{key}`" for key in found) or "no columns"
             raise Failing("type", f"`source.columns` names `{column}`, the file has {has}")
-        with opened(running, None, {}) as connection:
+    return {**found, **(_spelled(given, running) if given else {})}
+
+
+def _spelled(given: Mapping[str, Any], running: Running) -> dict[str, str]:
+    """Types as DuckDB spells them, whatever authors call them. Failing: there is no such type."""
+    made: dict[str, str] = {}
+    with opened(running, None, {}) as connection:
+        for column, kind in given.items():
             try:
-                connection.execute(f"SELECT CAST(NULL AS {kind})")
+                made[column] = str(connection.execute(f"SELECT CAST(NULL AS {kind})").description[0][1])
             except Exception as error:
                 said = str(error).splitlines()[0].partition(": ")[2]
                 raise Failing("type", f"`source.columns.{column}`: {said}") from error
-    return {**found, **(given or {})}
+    return made
 
 
 def identity_of(path: Path) -> list[int]:

@@ -53,8 +53,9 @@ class Markers:
         return Failing("sql", message, code="42501")
 
     def begin(self, client: Client, chunks: int, rows: int) -> None:
-        """Note that there is a transfer."""
-        client.do(f"INSERT INTO {self._table} VALUES ($1, $2, $3)", [self._token, chunks, rows])
+        """Note that there is a transfer. Failing: another attempt has just done so."""
+        query = f"INSERT INTO {self._table} VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+        self._sure(client.do(query, [self._token, chunks, rows]).rowcount)
 
     def advance(self, client: Client, before: tuple[int, int], now: tuple[int, int]) -> None:
         """Note what comes in with this transaction. Failing: another attempt was there meanwhile."""

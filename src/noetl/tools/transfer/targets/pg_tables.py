@@ -58,6 +58,7 @@ _TYPES = {
     "BLOB": "bytea",
     "BIT": "bit varying",
 }
+_ALL_DIGITS = "38"
 _DECIMAL = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
 _NESTED = ("STRUCT(", "MAP(", "UNION(")
 
@@ -154,7 +155,10 @@ def _type(duck: str) -> str:
     if duck.startswith(_NESTED) or duck.endswith("]"):
         return "jsonb"
     decimal = _DECIMAL.fullmatch(duck)
-    return f"numeric({decimal[1]},{decimal[2]})" if decimal else _TYPES.get(duck, "text")
+    if decimal is None:
+        return _TYPES.get(duck, "text")
+    # As many digits as there can be were guessed from some rows, and PostgreSQL would round those of later ones.
+    return "numeric" if decimal[1] == _ALL_DIGITS else f"numeric({decimal[1]},{decimal[2]})"
 
 
 def make(client: Client, schema: str, table: str, types: Mapping[str, str], keys: Sequence[str] = ()) -> None:

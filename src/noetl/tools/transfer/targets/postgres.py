@@ -233,7 +233,8 @@ class Postgres(Target):
                 self._marked.sweep(self._at)
         locator = {"table": f"{self._schema}.{self._name}"}
         meta = {"content_type": "application/vnd.postgresql", "rows": self.rows}
-        return {"type": "relational", "locator": locator, "auth_reference": self.given["auth"], "meta": meta}
+        auth = f"keychain/{self.given['auth']}"
+        return {"type": "relational", "locator": locator, "auth_reference": auth, "meta": meta}
 
     def _swap(self) -> None:
         """Put the new rows in place of the old ones; the table stays the same, with all that was said of it."""

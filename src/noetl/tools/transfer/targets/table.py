@@ -16,6 +16,7 @@ from noetl.tools.datahost.databases import Database
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
 from noetl.tools.transfer.diagnosis import explained
+from noetl.tools.transfer.faithful import of_value
 from noetl.tools.transfer.mapping import Column, Mapped
 from noetl.tools.transfer.targets.target import Given, Surroundings, Target
 
@@ -147,7 +148,9 @@ class Table(Target):
         columns = mapped.columns
         wanted = {one.source: types[one.name] for one in columns if one.source}
         source = mapped.chunk.relation(self._connection, wanted)
-        chosen = ", ".join(f"CAST({_expression(one)} AS {types[one.name]}) AS {name(one.name)}" for one in columns)
+        known = mapped.chunk.columns() if mapped.chunk.keeps_types else {}
+        casts = [of_value(_expression(one), known.get(one.source or "", ""), types[one.name]) for one in columns]
+        chosen = ", ".join(f"{cast} AS {name(one.name)}" for cast, one in zip(casts, columns, strict=True))
         select = f"SELECT {chosen} FROM {source}"
         if self.mode == "upsert":
             self._upsert(select, [one.name for one in columns], mapped)
@@ -183,6 +186,7 @@ class Table(Target):
         if self._in_transaction:
             with running.using(self._connection):
                 self._do("COMMIT")
+                self._database.let_pages_go()
             self._in_transaction = False
             self._committed = (self.chunks, self.rows)
 

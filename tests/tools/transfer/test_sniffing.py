@@ -1,0 +1,75 @@
+"""CSV files whose rows have not all as many columns: nothing of them is lost without a word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from workshop import Workshop
+
+duckdb = pytest.importorskip("duckdb")
+
+_GOOD = "id,name,city\n" + "".join(f"{n},n{n},c{n}\n" for n in range(1, 101))
+
+
+async def _moved(world: Workshop, text: str, **more: Any) -> dict[str, Any]:
+    (world.folder / "in.csv").write_text(text)
+    source = {"kind": "file", "path": "in.csv", **more}
+    return dict(await world.task(kind="transfer", source=source, targets=[{"kind": "file", "path": "o.parquet"}]))
+
+
+@pytest.mark.parametrize("more", [{}, {"delimiter": ","}])
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        (_GOOD + "101,x,y,z\n", 101),
+        (_GOOD + "101,x,y,z\n102,x,y,z\n", 101),
+        (_GOOD * 30 + "101,x,y,z\n", 3030),
+        ("id,name\n1,a\n2,b\n3,c,extra\n", 3),
+        ("id,name,x\n1,a,b\n2,c\n3,d,e,f\n", 2),
+        (_GOOD + "".join(f"{n},a,b,c\n" for n in range(100)), 101),
+    ],
+)
+async def test_a_row_with_other_columns_is_told(world: Workshop, text: str, row: int, more: dict[str, Any]) -> None:
+    output = await _moved(world, text, **more)
+    assert output["error"]["row"] == row
+    assert f"row {row:,} has " in output["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Report of 2024\n\nid,name\n1,a\n2,b\n", "\n\nid,name\n1,a\n2,b\n", "# made today\nid,name\n1,a\n2,b\n"],
+)
+async def test_a_title_above_the_columns_is_passed_over(world: Workshop, text: str) -> None:
+    output = await _moved(world, text)
+    assert output["error"] is None
+    with duckdb.connect() as connection:
+        found = connection.execute(f"SELECT id, name FROM '{world.folder / 'o.parquet'}'").fetchall()
+    assert found == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("id\n1\n2\n3,4\n", 3),
+        ("address\nBerlin\nParis\nLondon, UK\nRome, Italy\n", 4),
+        ("message\n" + "Berlin\n" * 50 + "foo, bar\n", 51),
+        ("message\nfoo; bar\nfoo; baz\n", 2),
+    ],
+)
+async def test_a_delimiter_in_the_only_column_is_text(world: Workshop, text: str, rows: int) -> None:
+    output = await _moved(world, text)
+    assert output["data"]["rows"] == rows
+    with duckdb.connect() as connection:
+        found = connection.execute(f"FROM '{world.folder / 'o.parquet'}'").description
+    assert len(found) == 1
+
+
+async def test_a_title_is_passed_over_where_the_delimiter_is_given(world: Workshop) -> None:
+    output = await _moved(world, "Report, 2024\n\na;b;c\n1;2;3\n", delimiter=";")
+    assert output["data"]["rows"] == 1
+
+
+async def test_a_field_that_is_longer_than_can_be_looked_at_does_not_hide_what_is_wrong(world: Workshop) -> None:
+    output = await _moved(world, f"a,b\n1,{'x' * 200_000}\n" + "2,3,4\n")
+    assert output["error"]["kind"] == "type"
