@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -127,8 +129,8 @@ def nats(nats_server: Nats) -> Subjects:
 
 
 @asynccontextmanager
-async def standing_in(version: str) -> AsyncIterator[str]:
-    """A NATS server that says what version it is, and accepts anybody; its address."""
+async def standing_in(version: str, *, resets: bool = False) -> AsyncIterator[str]:
+    """A NATS server that says what version it is, and accepts anybody; its address. It may reset whoever publishes."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         told = {"server_id": "x", "version": version, "max_payload": 1 << 20, "headers": True, "proto": 1}
@@ -136,6 +138,10 @@ async def standing_in(version: str) -> AsyncIterator[str]:
         while line := await reader.readline():
             if line.startswith(b"PING"):
                 writer.write(b"PONG\r\n")
+            elif resets and line.startswith(b"PUB"):
+                at_once = struct.pack("ii", 1, 0)
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+                break
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)

@@ -76,7 +76,7 @@ def run(coroutine: Any) -> Any:
             "jump-limit",
             "more than 50 times",
         ),
-        ("- {step: a, tool: {kind: postgres, query: SELECT 1}}", "credential", "needs to know where and as whom"),
+        ('- {step: a, tool: {kind: postgres, auth: "{{ workload.db }}", query: SELECT 1}}', "credential", "needs to know where and as whom"),
         ("- {step: a, tool: {kind: wait, until: tomorrow}}", "type", "cannot wait so"),
         ("- {step: a, tool: {kind: wait, seconds: '{{ workload.n * 1e12 }}'}}", "type", "beyond the year 9999"),
         ("- {step: a, tool: {kind: wait, signal: s, timeout: '{{ 10 ** 400 }}'}}", "type", "cannot wait so"),
@@ -84,7 +84,7 @@ def run(coroutine: Any) -> Any:
     ids=["undefined", "no list", "no playbook", "calls itself", "explodes", "endless jump", "no credential", "no time", "too late", "no number"],
 )  # fmt: skip
 def test_what_cannot_work_ends_in_an_error_that_names_the_step(site: Site, steps: str, kind: str, said: str) -> None:
-    state = run(site.run(steps, n=1))
+    state = run(site.run(steps, n=1, db=""))
     assert state.status == "failed"
     assert state.error is not None
     assert (state.error["kind"], state.error["step"]) == (kind, "a")
@@ -179,6 +179,21 @@ def test_a_paused_run_starts_nothing_new_until_it_is_resumed(site: Site) -> None
             assert hot.state.status == "completed"
 
     run(main())
+
+
+def test_a_pause_that_ends_before_a_pipeline_has_said_anything_makes_it_run_once(site: Site) -> None:
+    steps = "- {step: a, tool: {kind: shell, cmd: 'echo once >> marks'}, next: {arcs: [{step: b}]}}\n"
+    file = site.write("main", steps + "- {step: b, tool: {kind: shell, cmd: 'sleep 0.3'}}\n")
+
+    async def go() -> None:
+        async with site.house() as house:
+            hot = await site.start(house, file)
+            await house.service.record(hot.id, [Pause(), Resume()])
+            await asyncio.wait_for(hot.finished, 20)
+            assert hot.state.status == "completed"
+
+    asyncio.run(go())
+    assert (site.folder / "marks").read_text() == "once\n"
 
 
 def test_a_pipeline_stops_between_two_tasks_when_it_is_paused_and_goes_on_behind_them(site: Site) -> None:

@@ -22,6 +22,9 @@ class WorkerRegistry(Protocol):
     async def knows(self, worker: str) -> bool:
         """Whether a worker has said that it lives, and has not been given up."""
 
+    async def leave(self, worker: str) -> None:
+        """Hear that a worker ends, in good order: it is known no longer, as if it were given up."""
+
     async def give_up(self) -> list[str]:
         """Give up those who have not been heard of for too long, for ever, and name all that were lately."""
 
@@ -32,7 +35,7 @@ class WorkerRegistry(Protocol):
         """Keep who has what, for servers that take executions over."""
 
     def workers(self) -> list[dict[str, Any]]:
-        """Those who live: `worker`, `until`, and what they said of themselves."""
+        """Those who live: `worker`, `heard_s_ago`, and what they said of themselves."""
 
     async def bury(self, held: Held, why: str) -> None:
         """Keep that a pipeline was given out as often as it may be, and what became of it the last time."""
@@ -77,6 +80,9 @@ class Bus(Protocol):
 
     def listen(self, worker: str, heard: Callable[[bytes], None]) -> None:
         """Hear what that worker is told from now on."""
+
+    def ignore(self, worker: str) -> None:
+        """Hear that no longer."""
 
     async def close(self) -> None:
         """Let go. What was just said is said first, if that takes no time."""

@@ -74,7 +74,7 @@ class Outpost:
         self._bus, self._polls = bus, polls
         #: hears what the person who started it should know
         self.say: Callable[[str], None] = lambda _said: None
-        self._deaf = self._lonely = False
+        self._deaf, self._lonely, self._leaving = False, "", False
         self._pulse: Pulse | None = None
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -88,7 +88,7 @@ class Outpost:
         self._pulse = Pulse(
             self._urls, self._token, self._settings.worker_lease_s, self._holding, self._felt, self._missed
         )
-        self._pulse.alone = self._heard_by
+        self._pulse.alone = self._alone
         self._pulse.start()
         for link, outbox in self.depot.outboxes.items():
             self._tasks.append(asyncio.create_task(outbox.run()))
@@ -118,7 +118,9 @@ class Outpost:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.shop.close()
         if self._pulse is not None:
-            await asyncio.to_thread(self._pulse.stop)
+            # What it did not finish is handed out when it is missed: who is in a hurry may have left tools behind.
+            self._leaving = self.depot.draining and not self.depot.held
+            await asyncio.to_thread(self._pulse.stop, leaving=self._leaving)
         if self._bus is not None:
             await self._bus.close()
         await self._keychains.close()
@@ -164,12 +166,11 @@ class Outpost:
             self._deaf = False
             self.say("NATS answers again")
 
-    def _heard_by(self, nobody: bool) -> None:  # noqa: FBT001  a thread calls it
-        """Say once that no server answers, and that one does again."""
-        if nobody != self._lonely:
-            self._lonely = nobody
-            asked = ", ".join(self._urls)
-            self.say(f"no server answers at {asked}; trying on" if nobody else f"a server answers at {asked}")
+    def _alone(self, why: str) -> None:
+        """Say once why no server hears this worker, and that one does again."""
+        if why != self._lonely:
+            self._lonely = why
+            self.say(why or f"a server answers at {', '.join(self._urls)}")
 
     def _meant(self, links: dict[str, Link], url: str) -> list[Link]:
         """The server that a hint names; a worker may know it under another name, then all are asked."""
@@ -201,8 +202,15 @@ class Outpost:
 
     def _missed(self) -> None:
         """This worker is taken for dead: what it has is others' by now."""
+        if self._leaving:  # one server says what it was told by another
+            return
+        before, had = self.depot.name, len(self.depot.held)
         self.depot.lose(_new_name())
+        self.say(
+            f"{before} was given up; what it had, {had} at the time, is others' now. It goes on as {self.depot.name}"
+        )
         if self._bus is not None:
+            self._bus.ignore(before)
             self._bus.listen(self.depot.name, self._told)
         self._doubt()
 

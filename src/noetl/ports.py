@@ -27,6 +27,14 @@ class StoreFailed(NoetlError):
     """The store cannot write or read (disk full, no permission, corrupted). What was durable before still is."""
 
 
+class Unreachable(StoreFailed):
+    """The store does not answer now; it may later."""
+
+
+class Damaged(StoreFailed):
+    """What a store has of one execution cannot be read, however often that is tried."""
+
+
 class ResultGone(NoetlError):
     """A payload was removed: its time had run out."""
 
@@ -60,6 +68,13 @@ class Summary(msgspec.Struct, frozen=True):
     owner: str | None = None
     #: whether that process is alive
     alive: bool = False
+    #: whether it only waits, in nobody's memory, and there is somebody who wakes it
+    dormant: bool = False
+
+    @property
+    def minded(self) -> bool:
+        """Whether somebody goes on with it: it is run, or is woken when what it waits for comes."""
+        return self.alive or self.dormant
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -111,6 +126,9 @@ class EventLog(Protocol):
 
     def summary(self, execution_id: str) -> Summary | None:
         """One execution; None: there is none. A beginning of an id is enough; UsageError: it fits several."""
+
+    def under_way(self, execution_ids: Collection[str]) -> set[str]:
+        """Those of these executions that are there and not over; all in one question."""
 
     @property
     def me(self) -> str:

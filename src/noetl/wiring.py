@@ -107,6 +107,7 @@ class House(Office):
         self.keychains = Keychains(settings, clock=clock, new_id=nature.new_id)
         self._gate = _Gate(self.shop)
         super().__init__(log, catalog or Catalog(self.kinds), self._gate, nature, alone=alone)
+        self.shop.again = self._again
 
     async def __aenter__(self) -> Self:
         collector.calm()
@@ -176,6 +177,10 @@ class House(Office):
         seen, hidden = self.keychains.environment, [self.settings.home]
         restrict = hot.state.restrict
         return LocalWorld(folder, seen, self._log_line, self.results, keychain, hidden=hidden, restrict=restrict)
+
+    def _again(self, execution_id: str, order: RunPipeline) -> RunPipeline | None:
+        hot = self.service.hot.get(execution_id)
+        return self.service.again(hot, order) if hot is not None else None
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
         stamp = datetime.fromtimestamp(self.nature.clock(), UTC).isoformat(timespec="milliseconds")

@@ -184,6 +184,28 @@ def test_a_worker_is_told_alone(nats: Subjects) -> None:
     run(nats.url, scenario)
 
 
+def test_who_is_ignored_is_not_heard_and_nothing_is_left_of_it(nats: Subjects) -> None:
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        server, worker = await opened(), await opened()
+        heard: list[bytes] = []
+        for name in ("old", "older"):
+            worker.listen(name, heard.append)
+        worker.ignore("older")  # before it was listened to at all
+        await asyncio.sleep(0.2)
+        worker.ignore("old")
+        worker.ignore("nobody")
+        worker.listen("new", heard.append)
+        await asyncio.sleep(0.2)
+        for name in ("old", "older", "new"):
+            await server.tell(name, name.encode())
+        await asyncio.sleep(0.5)
+        assert heard == [b"new"]
+        assert list(worker._heard) == list(worker._ears) == ["new"]
+        assert len(worker._client._subs) == 1
+
+    run(nats.url, scenario)
+
+
 def test_what_was_said_last_is_said_before_the_end(nats: Subjects) -> None:
     async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
         worker, brief = await opened(), await opened()
@@ -318,6 +340,28 @@ def test_a_server_that_is_away_at_the_start_is_used_when_it_comes(tmp_path: Path
         run(nats.url("x"), scenario)
     finally:
         nats.stop()
+
+
+def test_whatever_goes_wrong_with_a_connection_there_is_another_one(
+    nats: Subjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connected, wrong = bus_module.connected, [True]
+
+    async def connecting(address: Any) -> Any:
+        if wrong:
+            raise ValueError("something that nobody has thought of")
+        return await connected(address)
+
+    monkeypatch.setattr(bus_module, "connected", connecting)
+
+    async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
+        bus = await opened()
+        assert "nobody has thought of" in bus.trouble
+        wrong.clear()
+        await woken(bus, bus)
+        assert bus.trouble == ""
+
+    run(nats.url, scenario)
 
 
 def test_a_server_that_is_too_old_is_told_at_the_start() -> None:

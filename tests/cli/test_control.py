@@ -36,7 +36,7 @@ def test_a_signal_reaches_a_running_execution_of_another_process(noetl: Noetl, s
     running = waiting(start)
     said = noetl("signal", "last", "ok", '{"by": "ann"}')
     assert said.code == 0
-    assert "by the process that runs it" in said.err
+    assert f"by process {running.process.pid};" in said.err
     assert running.end().code == 0
     assert shown(noetl)["output"] == {"by": "ann"}
 

@@ -106,8 +106,11 @@ def test_signals_pauses_and_cancellations_reach_what_a_server_runs(there: Noetl)
     assert "it is paused" in there("pause", execution_id).err
     assert "it was so already" in there("pause", execution_id).err
     assert "it is running" in there("unpause", execution_id).err
-    assert "by the process that runs it" in there("signal", execution_id, "ok", '{"by": "ann"}').err
+    runs = f"process {shown(there, execution_id)['owner'].partition('-')[0]}"
+    assert f"run by     {runs}\n" in there("show", execution_id).out
+    assert f"by {runs};" in there("signal", execution_id, "ok", '{"by": "ann"}').err
     assert there("events", execution_id, "--follow").code == 0
+    assert "run by" not in there("show", execution_id).out  # though the server lives
     assert shown(there, execution_id)["output"] == {"by": "ann"}
     other = there("run", "approval.yaml", "--detach", "--json")
     other_id = json.loads(other.out)["execution_id"]

@@ -256,7 +256,7 @@ def test_a_transfer_that_was_killed_goes_on_after_a_late_gc_without_a_row_twice(
     import os
 
     pytest.importorskip("duckdb")
-    (folder / "in.csv").write_text("id\n" + "".join(f"{n}\n" for n in range(300_000)))
+    (folder / "in.csv").write_text("id\n" + "".join(f"{n}\n" for n in range(120_000)))
     target = '{kind: file, path: "out.csv", mode: append, mapping: {id: "{{ row.id ~ \'\' }}"}}'
     move = f"source: {{kind: file, path: in.csv}}, chunk: {{size: 1000}}, targets: [{target}]"
     (folder / "move.yaml").write_text(f"{HEAD}  - {{step: move, tool: {{kind: transfer, {move}}}}}\n")

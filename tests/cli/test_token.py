@@ -23,7 +23,10 @@ def test_a_token_is_made_listed_and_removed(noetl: Noetl, home: Path) -> None:
     assert token not in listed
     assert "12 h" in listed or "11 h 59 min" in listed
     assert [one["role"] for one in json.loads(noetl("token", "list", "--json").out)] == ["viewer"]
-    assert noetl("token", "remove", "ann").code == 0
+    assert noetl("token", "add", "bob", "--role", "viewer").code == 0
+    assert "it was the last" not in noetl("token", "remove", "bob").err
+    removed = noetl("token", "remove", "ann")
+    assert (removed.code, "asked for tokens does so until it is started anew" in removed.err) == (0, True)
     assert noetl("token", "remove", "ann").code == 2
     assert "there are none" in noetl("token", "list").err
     assert (home / "tokens.json").is_file()
@@ -33,3 +36,8 @@ def test_a_token_is_made_listed_and_removed(noetl: Noetl, home: Path) -> None:
 def test_how_long_a_token_holds_is_a_number_and_a_unit(noetl: Noetl, home: Path, span: str) -> None:
     assert noetl("token", "add", "ann", "--role", "viewer", f"--expires={span}").code == 2
     assert not (home / "tokens.json").exists()
+
+
+def test_the_first_token_says_that_whoever_has_none_is_refused_from_now_on(noetl: Noetl, home: Path) -> None:
+    assert "from now on servers ask everybody for a token" in noetl("token", "add", "ann", "--role", "admin").err
+    assert "from now on" not in noetl("token", "add", "bob", "--role", "worker").err

@@ -59,8 +59,8 @@ async def serving(
 
 
 @contextlib.asynccontextmanager
-async def working(urls: Sequence[str], home: Path, **more: object) -> AsyncIterator[Outpost]:
-    """A worker."""
-    settings = Settings(home=home, lease_s=2.0, worker_lease_s=2.0, environment={"PATH": "/usr/bin:/bin"})
+async def working(urls: Sequence[str], home: Path, *, lease_s: float = 2.0, **more: object) -> AsyncIterator[Outpost]:
+    """A worker; it shows that it lives three times in a lease."""
+    settings = Settings(home=home, lease_s=2.0, worker_lease_s=lease_s, environment={"PATH": "/usr/bin:/bin"})
     async with Outpost(settings, urls, **more) as outpost:  # type: ignore[arg-type]
         yield outpost

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -65,6 +65,13 @@ PLAYBOOKS = {
   next: {{arcs: [{{step: after}}]}}
 - {{step: after, tool: {{{EFFECT % "after"}, output: "{{{{ output.data.label }}}}"}}}}
 """,
+    "ask": f"""
+- step: ask
+  tool: {{kind: wait, signal: answer}}
+  set: {{ctx.answer: "{{{{ output.data }}}}"}}
+  next: {{arcs: [{{step: heard}}]}}
+- {{step: heard, tool: {{{EFFECT % "heard"}, output: "{{{{ ctx.answer }}}}"}}}}
+""",
 }
 CHILD = f"""
 - step: inside
@@ -78,6 +85,7 @@ LABELS = {
     "loop": ["each0", "each1", "each2", "each3"],
     "parent": ["child", "end"],
     "wait": ["before", "after"],
+    "ask": ["heard"],
 }
 #: runs of one kind and number end alike
 NUMBERS = 3
@@ -92,6 +100,11 @@ class Run(NamedTuple):
     @property
     def n(self) -> int:
         return self.number % NUMBERS
+
+    @property
+    def patience(self) -> float:
+        """How long it waits for its signal: some are out of all memories by then."""
+        return self.number % 10 / 4
 
 
 def runs(first: int, count: int) -> list[Run]:
@@ -110,20 +123,34 @@ class Load:
         self._open: dict[str, asyncio.Event] = {}
         self._turn = 0
 
-    async def run(self, wanted: Iterable[Run], *, at_once: int = 40, within: float = 200.0) -> None:
-        """Start executions, so many at a time, and wait for their ends."""
+    async def run(
+        self, wanted: list[Run], *, at_once: int = 40, within: float = 200.0, pace: Callable[[], float] | None = None
+    ) -> None:
+        """Start executions, so many at a time, and wait for their ends. `pace` says what share of them may have begun."""
         queue = iter(wanted)
+        begun = len(self.started)
+
+        def may_start() -> bool:
+            return pace is None or len(self.started) - begun <= pace() * len(wanted)
+
         async with asyncio.timeout(within), aiohttp.ClientSession() as session:
             watch = asyncio.create_task(self._watch())
             try:
-                await asyncio.gather(*(self._one_by_one(session, queue) for _ in range(at_once)))
+                await asyncio.gather(*(self._one_by_one(session, queue, may_start) for _ in range(at_once)))
             finally:
                 watch.cancel()
 
-    async def _one_by_one(self, session: aiohttp.ClientSession, queue: Iterator[Run]) -> None:
+    async def _one_by_one(
+        self, session: aiohttp.ClientSession, queue: Iterator[Run], may_start: Callable[[], bool]
+    ) -> None:
         for one in queue:
+            while not may_start():
+                await asyncio.sleep(0.05)
             self.started[one] = execution_id = await self.start(session, one)
             ended = self._open[execution_id] = asyncio.Event()
+            if one.kind == "ask":
+                await asyncio.sleep(one.patience)
+                await self._answer(session, one, execution_id)
             await ended.wait()
 
     async def _watch(self) -> None:
@@ -143,19 +170,28 @@ class Load:
             "payload": {"run": run.number, "n": run.n, "ledger": ledger},
             "calls": [called] if run.kind == "parent" else [],
         }
+        said = await self._insist(session, "/api/executions", wish, (200, 201), f"run-{run.number}")
+        return str(said["execution_id"])
+
+    async def _answer(self, session: aiohttp.ClientSession, run: Run, execution_id: str) -> None:
+        """Send the signal; it may be over already if a server died before it could say that it has heard it."""
+        wish = {"name": "answer", "data": {"n": run.n}}
+        await self._insist(session, f"/api/executions/{execution_id}/signal", wish, (200, 409), f"answer-{run.number}")
+
+    async def _insist(
+        self, session: aiohttp.ClientSession, path: str, wish: dict[str, Any], done: tuple[int, ...], key: str
+    ) -> dict[str, Any]:
+        """Ask one server after the other until one says that it has done it."""
         while True:
             self._turn += 1
             url = self.arena.urls[self._turn % len(self.arena.urls)]
             try:
                 async with session.post(
-                    f"{url}/api/executions",
-                    json=wish,
-                    headers={"Idempotency-Key": f"run-{run.number}"},
-                    timeout=aiohttp.ClientTimeout(total=5),
+                    url + path, json=wish, headers={"Idempotency-Key": key}, timeout=aiohttp.ClientTimeout(total=5)
                 ) as answer:
-                    said = await answer.json(content_type=None)
-                    if answer.status in (200, 201):
-                        return str(said["execution_id"])
+                    said: dict[str, Any] = await answer.json(content_type=None)
+                    if answer.status in done:
+                        return said
                     assert answer.status in (500, 503), said
             except (aiohttp.ClientError, TimeoutError, ConnectionError):
                 pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from fleet import Server, serving, working
 
 from noetl.model.requests import Cancel, Pause, Resume
-from noetl.model.wire import Holding, Message
+from noetl.model.wire import Held, Holding, Message, Reply
 from noetl.outpost import Outpost
+from noetl.ports import Summary
 from noetl.server.registry import MemoryRegistry
 from noetl.server.service import Hot
 from noetl.stores.memory import MemoryLog
@@ -59,7 +61,7 @@ async def vanish(outpost: Outpost) -> None:
 
 async def test_what_a_dead_worker_had_is_run_by_another(tmp_path: Path) -> None:
     async with (
-        serving(MemoryLog(), MemoryRegistry(1.0), tmp_path, lease_s=0.6) as server,
+        serving(MemoryLog(), MemoryRegistry(2.0), tmp_path, lease_s=0.6) as server,
         working([server.url], tmp_path / "a") as first,
     ):
         hot = await start(server, tmp_path, marking(tmp_path, 3))
@@ -73,7 +75,11 @@ async def test_what_a_dead_worker_had_is_run_by_another(tmp_path: Path) -> None:
 
 async def test_what_a_worker_says_that_was_given_up_is_refused_and_recorded(tmp_path: Path) -> None:
     log, registry = MemoryLog(), MemoryRegistry(30.0)
-    async with serving(log, registry, tmp_path) as server, working([server.url], tmp_path / "w") as outpost:
+    async with (
+        serving(log, registry, tmp_path) as server,
+        # It shows so seldom that it lives that it hears of nothing before it says anything.
+        working([server.url], tmp_path / "w", lease_s=30.0) as outpost,
+    ):
         hot = await start(server, tmp_path, marking(tmp_path, 0.4))
         await until(lambda: marks(tmp_path) == ["begun"])
         (offer,) = server.station.board.held()
@@ -111,6 +117,42 @@ async def test_a_worker_that_was_given_up_must_begin_anew(tmp_path: Path) -> Non
         assert (await server.station.counter.alive(Holding("w"))).lost
         assert (await server.station.counter.serve(Message("w", room=1))).lost
         assert not (await server.station.counter.alive(Holding("w-again"))).lost
+
+
+class Asked(MemoryLog):
+    """A log that knows how often it was asked what became of executions."""
+
+    def __init__(self, beside: MemoryLog) -> None:
+        super().__init__(beside)
+        self.questions = 0
+
+    def summary(self, execution_id: str) -> Summary | None:
+        self.questions += 1
+        return super().summary(execution_id)
+
+    def under_way(self, execution_ids: Collection[str]) -> set[str]:
+        self.questions += 1
+        return super().under_way(execution_ids)
+
+
+async def test_a_server_asks_once_for_all_that_a_worker_has_from_others(tmp_path: Path) -> None:
+    log, registry = MemoryLog(), MemoryRegistry(30.0)
+    asked = Asked(log)
+    workflow = "workflow:\n- step: a\n  tool: {kind: wait, signal: go}\n"
+    async with serving(log, registry, tmp_path) as server, serving(asked, registry, tmp_path) as other:
+        async with working([server.url], tmp_path / "w"):
+            going, over = await start(server, tmp_path, workflow), await start(server, tmp_path, workflow)
+            server.station.service.post(over.id, [Cancel("the test says so")])
+            await over.finished
+        has = [Held(name, "a-1", index, "1-1") for name in (going.id, over.id, "nobody") for index in range(100)]
+        await other.station.counter.serve(Message("w", room=0))
+        await other.station.counter.alive(Holding("w"))
+        await other.station.counter.serve(Message("w", room=0))
+        asked.questions = 0
+        reply = await other.station.counter.alive(Holding("w", held=has))
+        assert {key[0] for key in reply.stops} == {over.id, "nobody"}
+        assert len(reply.stops) == 200
+        assert asked.questions == 1
 
 
 async def test_a_step_runs_in_its_pool_alone(tmp_path: Path) -> None:
@@ -168,6 +210,84 @@ async def test_a_paused_execution_begins_nothing_until_it_goes_on(tmp_path: Path
         await server.station.service.record(hot.id, [Resume()])
         await hot.finished
     assert hot.state.status == "completed"
+
+
+def four(folder: Path, seconds: float) -> str:
+    """Four tasks, each of which marks that it begins."""
+    return "".join(
+        f"\n    - {{name: {task}, kind: shell, cmd: 'echo {task} >> {folder}/marks; sleep {seconds}'}}"
+        for task in "abcd"
+    )
+
+
+async def test_a_pause_is_heard_by_all_pipelines_that_came_with_a_new_execution(tmp_path: Path) -> None:
+    workflow = (
+        "workflow:\n- step: each\n  loop: {in: [1, 2, 3, 4], iterator: n, spec: {mode: parallel, max_in_flight: 4}}\n"
+        f"  tool:{four(tmp_path, 0.3)}\n"
+    )
+    async with (
+        serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server,
+        working([server.url], tmp_path / "a") as outpost,
+    ):
+        hot = await start(server, tmp_path, workflow)
+        await until(lambda: marks(tmp_path) == ["a"] * 4)
+        await server.station.service.record(hot.id, [Pause()])
+        await until(lambda: not outpost.depot.held)
+        assert "d" not in marks(tmp_path)
+        await server.station.service.record(hot.id, [Resume()])
+        await hot.finished
+    assert hot.state.status == "completed"
+    assert sorted(marks(tmp_path)) == sorted("abcd" * 4)
+
+
+async def test_an_answer_to_a_paused_execution_lets_nothing_else_of_it_go_on(tmp_path: Path) -> None:
+    from noetl.model.requests import Signal
+
+    workflow = (
+        "workflow:\n- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: ask}, {step: slow}]}}\n"
+        f"- {{step: ask, tool: {{kind: wait, signal: ok}}}}\n- step: slow\n  tool:{four(tmp_path, 0.6)}\n"
+    )
+    async with (
+        serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server,
+        working([server.url], tmp_path / "a") as outpost,
+    ):
+        hot = await start(server, tmp_path, workflow)
+        await until(lambda: marks(tmp_path) == ["a"] and hot.state.listeners.get("ok"))
+        await server.station.service.record(hot.id, [Pause()])
+        await until(lambda: outpost.depot.remotes[hot.id].state.paused)
+        run, paused = outpost.shop.run, []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(outpost.shop, "run", lambda it, order: (paused.append(it.state.paused), run(it, order)))
+            await server.station.service.record(hot.id, [Signal("ok")])
+            await until(lambda: not outpost.depot.held)
+        assert paused == [True]
+        assert marks(tmp_path) == ["a", "b"]
+        await server.station.service.record(hot.id, [Resume()])
+        await hot.finished
+    assert hot.state.status == "completed"
+    assert marks(tmp_path) == [*"abcd"]
+
+
+async def test_what_was_handed_out_and_has_not_begun_is_given_back_while_it_is_paused(tmp_path: Path) -> None:
+    workflow = (
+        "workflow:\n- step: each\n  loop: {in: [1, 2, 3, 4, 5, 6], iterator: n, spec: {mode: parallel, max_in_flight: 6}}\n"
+        f"  tool:{four(tmp_path, 0.2)}\n"
+    )
+    async with (
+        serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server,
+        working([server.url], tmp_path / "a", slots=2) as outpost,
+    ):
+        outpost.depot._pace.ahead = lambda _slots: 4  # type: ignore[method-assign]
+        hot = await start(server, tmp_path, workflow)
+        await until(lambda: len(outpost.depot.held) == 6 and marks(tmp_path) == ["a"] * 2)
+        await server.station.service.record(hot.id, [Pause()])
+        await until(lambda: not outpost.depot.held)
+        assert marks(tmp_path).count("a") == 2
+        assert outpost.depot._running == 0
+        await server.station.service.record(hot.id, [Resume()])
+        await hot.finished
+    assert hot.state.status == "completed"
+    assert sorted(marks(tmp_path)) == sorted("abcd" * 6)
 
 
 async def test_a_worker_that_drains_finishes_what_it_has_and_gives_back_the_rest(tmp_path: Path) -> None:
@@ -272,8 +392,8 @@ async def test_slots_are_counted_right_after_a_report_had_to_be_told_again(tmp_p
 
 
 async def test_a_request_for_an_execution_that_was_lost_is_heard_when_it_is_back(tmp_path: Path) -> None:
-    from noetl.errors import NoetlError
     from noetl.model.requests import Signal, encode_request
+    from noetl.ports import StoreFailed
 
     workflow = "workflow:\n- {step: ask, tool: {kind: wait, signal: ok}}\n"
     log = MemoryLog()
@@ -283,9 +403,44 @@ async def test_a_request_for_an_execution_that_was_lost_is_heard_when_it_is_back
     ):
         hot = await start(server, tmp_path, workflow)
         await until(lambda: hot.state.listeners.get("ok"))
-        server.station.service.give_up(hot.id, NoetlError("the store was away"))
+        server.station.service.give_up(hot.id, StoreFailed("the store was away"))
         log.post(hot.id, encode_request(Signal("ok")))
         await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
+
+
+async def test_workers_keep_nothing_of_an_execution_that_sleeps(tmp_path: Path) -> None:
+    from noetl.model.requests import Signal, encode_request
+
+    workflow = "workflow:\n- {step: ask, tool: [{kind: wait, signal: ok}, {kind: noop}]}\n"
+    log = MemoryLog()
+    async with (
+        serving(log, MemoryRegistry(5.0), tmp_path, lease_s=0.6) as server,
+        working([server.url], tmp_path / "a") as outpost,
+    ):
+        hot = await start(server, tmp_path, workflow)
+        await until(lambda: hot.state.listeners.get("ok") and not outpost.depot.held)
+        assert hot.id in outpost.shop.worlds
+        board = server.station.board
+        server.station.service.let_go(hot)
+        await until(lambda: not outpost.depot.remotes and not outpost.shop.worlds, 5)
+        assert hot.id not in board._knowing
+        assert not any(hot.id in worker.knows for worker in board.workers.values())
+        log.post(hot.id, encode_request(Signal("ok")))
+        await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
+        await until(lambda: not outpost.depot.remotes and not outpost.shop.worlds, 5)
+
+
+async def test_a_server_that_lays_an_execution_down_ends_nothing_that_another_has_given(tmp_path: Path) -> None:
+    async with (
+        serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server,
+        working([server.url], tmp_path / "a") as outpost,
+    ):
+        hot = await start(server, tmp_path, marking(tmp_path, 0.4))
+        await until(lambda: marks(tmp_path) == ["begun"])
+        outpost.depot.heard(outpost.depot.links[0], Reply(ended=[hot.id]))
+        await hot.finished
+        await until(lambda: not outpost.depot.remotes and not outpost.shop.worlds, 5)
+    assert marks(tmp_path) == ["begun", "ended"]
 
 
 async def test_a_message_that_a_server_cannot_take_holds_up_no_other(tmp_path: Path) -> None:

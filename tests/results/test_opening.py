@@ -70,6 +70,7 @@ def test_a_database_may_be_named_whole_or_by_its_entry(tmp_path: Path, database:
     for address, credentials, entry in (
         (database.url, {}, None),
         ("postgres", {"results": given}, "keychain/results"),
+        ("postgres?auth=wh", {"wh": given}, "keychain/wh"),
         (f"postgresql://{at.host}:{at.port}/{database.name}?auth=pg", {"pg": {"kind": "postgres_credential", "user": at.user, "password": at.password}}, "keychain/pg"),
         ("postgresql://?auth=pg", {"pg": {"kind": "postgres_credential", "dsn": database.url}}, "keychain/pg"),
     ):  # fmt: skip
@@ -79,6 +80,25 @@ def test_a_database_may_be_named_whole_or_by_its_entry(tmp_path: Path, database:
 def test_a_database_without_an_address_needs_an_entry(tmp_path: Path) -> None:
     with pytest.raises(StoreFailed, match="must have an entry `results`"):
         keep(opened(tmp_path, "postgres"))
+
+
+def test_an_entry_of_another_kind_is_told_by_its_kind(tmp_path: Path) -> None:
+    lake = {"kind": "s3_credential", "access_key_id": "a", "secret_access_key": "b"}
+    with pytest.raises(
+        StoreFailed, match=r"`results`, a `postgres_credential` .* the one that it has is a `s3_credential`"
+    ):
+        keep(opened(tmp_path, "postgres", results=lake))
+    with pytest.raises(StoreFailed, match=r"the credential `lake` is a `s3_credential`; .* a `postgres_credential`"):
+        keep(opened(tmp_path, "postgres?auth=lake", lake=lake))
+
+
+def test_a_reference_to_a_store_that_is_not_named_here_says_where_to_name_it(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    with pytest.raises(
+        UsageError, match=r"`relational` leads to a store that is not here; .* set NOETL_RESULTS as it was"
+    ):
+        store.find({"type": "relational", "locator": {"path": "x"}})
+    store.close()
 
 
 def test_a_wrong_password_is_told_by_its_entry_and_never_shown(tmp_path: Path, database: Database) -> None:
@@ -91,12 +111,24 @@ def test_a_wrong_password_is_told_by_its_entry_and_never_shown(tmp_path: Path, d
 
 @pytest.mark.parametrize(
     "dsn",
-    ["password=correct hushbattery", "postgresql://u:p%zzhush@127.0.0.1/x", "postgresql://u:a@hush@127.0.0.1/x"],
+    [
+        "password=correct hushbattery",
+        "postgresql://u:p%zzhush@127.0.0.1/x",
+        "postgresql://u:a@hush@127.0.0.1/x",
+        "postgresql://u:pa@hush/b@db/x",
+    ],
 )
-def test_of_an_address_that_cannot_be_read_nothing_is_shown(tmp_path: Path, dsn: str) -> None:
-    entry = {"kind": "postgres_credential", "dsn": dsn}
+@pytest.mark.parametrize("kind", ["postgres_credential", "generic"])
+def test_of_an_address_that_cannot_be_read_nothing_is_shown(tmp_path: Path, dsn: str, kind: str) -> None:
+    entry = {"kind": kind, "dsn": dsn}
     with pytest.raises(StoreFailed, match=r"\(keychain entry `results`\) has an address that is none") as caught:
         keep(opened(tmp_path, "postgres", results=entry))
+    assert "hush" not in str(caught.value)
+
+
+def test_a_password_that_is_not_written_as_an_address_has_it_is_not_shown(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"NOETL_RESULTS is no address of PostgreSQL; .* %2F") as caught:
+        opened(tmp_path, "postgresql://me:one/hush@127.0.0.1/x")
     assert "hush" not in str(caught.value)
 
 

@@ -26,10 +26,12 @@ from load import Load, runs  # noqa: E402
 from nursery import Nursery  # noqa: E402
 
 PAGE = _TESTS.parent / "docs" / "reliability.md"
-UNDISTURBED = 12
+UNDISTURBED = 15
 
 
-async def restart_services(arena: Arena, chance: random.Random, over: asyncio.Event) -> dict[str, int]:
+async def restart_services(
+    arena: Arena, chance: random.Random, over: asyncio.Event, database_back: list[float]
+) -> dict[str, int]:
     """PostgreSQL every 5 to 40 seconds as if the power had gone, NATS as often, and its store is wiped every other time."""
     done = {"postgres": 0, "nats": 0}
     while not over.is_set():
@@ -38,6 +40,7 @@ async def restart_services(arena: Arena, chance: random.Random, over: asyncio.Ev
         except TimeoutError:
             await asyncio.to_thread(arena.postgres.stop, at_once=True)
             await asyncio.to_thread(arena.postgres.start)
+            database_back.append(time.time())
             done["postgres"] += 1
             assert arena.nats is not None
             await asyncio.to_thread(arena.nats.kill)
@@ -52,10 +55,12 @@ async def campaign(arena: Arena, load: Load, killer: Killer, wanted: argparse.Na
     """All of it; how often services were restarted."""
     over = asyncio.Event()
     await load.run(runs(0, UNDISTURBED))
-    services = asyncio.create_task(restart_services(arena, random.Random(wanted.seed), over))
+    services = asyncio.create_task(restart_services(arena, random.Random(wanted.seed), over, killer.database_back))
     within = wanted.hours * 3600
     rest = runs(UNDISTURBED, wanted.executions - UNDISTURBED)
-    await asyncio.gather(load.run(rest, within=within, at_once=60), killer.run(wanted.kills))
+    await asyncio.gather(
+        load.run(rest, within=within, at_once=60, pace=killer.pace(wanted.kills)), killer.run(wanted.kills)
+    )
     over.set()
     return await services
 
@@ -76,6 +81,7 @@ def row(told: dict[str, Any], services: dict[str, int], wanted: argparse.Namespa
         0,
         "clean",
         f"{told['recovery p50']} / {told['p99']} / {told['longest']} s",
+        f"{told['still']} s",
         f"{minutes:.1f}",
         f"{os.cpu_count()} cores, {platform.machine()}, shared",
     )
@@ -94,7 +100,7 @@ def main() -> None:
     with TemporaryDirectory(prefix="noetl-soak-") as name, TemporaryDirectory() as born:
         nursery = Nursery(Path(born))
         with Arena(Path(name), nursery) as arena:
-            load, killer = Load(arena), Killer(arena, wanted.seed, every=(0.5, 2.5))
+            load, killer = Load(arena), Killer(arena, wanted.seed, every=(0.2, 1.0))
             try:
                 services = asyncio.run(campaign(arena, load, killer, wanted))
             except TimeoutError:

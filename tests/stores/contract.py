@@ -170,6 +170,12 @@ class EventLogContract:
         assert [one.execution_id for one in log.summaries(parent="a", unfinished=True)] == ["a2"]
         assert log.summaries(parent="a1") == []
 
+    async def test_those_that_are_under_way_are_told_from_those_that_are_not(self, log: EventLog) -> None:
+        for name, status in (("a", "running"), ("ab", "completed"), ("b", "paused"), ("c", "failed"), ("d", "running")):
+            await log.append(events(name, 1, 1), status=status)
+        assert log.under_way(["a", "ab", "b", "c", "x", "", 'q"\\']) == {"a", "b"}
+        assert log.under_way([]) == set()
+
     async def test_the_beginning_of_an_id_is_enough_if_it_fits_one(self, log: EventLog) -> None:
         for name in ("abc1", "abc", "abd", "b%"):
             await log.append(events(name, 1, 1), status="running")

@@ -32,5 +32,8 @@ class LocalBus:
     def listen(self, worker: str, heard: Callable[[bytes], None]) -> None:
         """There is nothing to hear."""
 
+    def ignore(self, worker: str) -> None:
+        """There is nothing to hear."""
+
     async def close(self) -> None:
         """There is nothing to let go of."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from noetl.bus.inbox import Inbox, Vanished
 from noetl.cluster_ports import HINT_BYTES, Hint
-from noetl.tools.jetstream import Address, NatsFailed, connected, in_words, let_go, minded, token_of
+from noetl.tools.jetstream import Address, NatsFailed, broken, connected, in_words, let_go, minded, token_of
 
 PREFIX = "noetl"
 _CONSUMER = "workers"
@@ -66,6 +66,8 @@ class NatsBus:
         self._saying: dict[str | None, asyncio.Task[None]] = {}
         self._closed = False
         self._heard: dict[str, Callable[[bytes], None]] = {}
+        #: the subscriptions of this connection, by worker
+        self._ears: dict[str, Any] = {}
         self._asking: set[Inbox] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -119,6 +121,8 @@ class NatsBus:
             except NatsFailed as error:
                 self.trouble = str(error)
                 refused = None if error.retryable else error
+            except Exception as error:  # noqa: BLE001  whatever it is: nobody else connects again
+                self.trouble = f"{self.address}: {in_words(error)}"
             if not first.done():
                 first.set_result(refused)
             if loop.time() - since > _LONGEST_WAIT_S:
@@ -129,22 +133,22 @@ class NatsBus:
 
     async def _use(self, first: asyncio.Future[NatsFailed | None]) -> None:
         """Have one connection, until it breaks."""
-        gone = asyncio.Event()
-        client = await connected(self.address, gone.set)
+        client = await connected(self.address)
         try:
             self._client, self.trouble = client, ""
             with self._passing():
-                for worker in self._heard:
+                for worker in list(self._heard):  # more may come meanwhile, and attend to themselves
                     await self._attend(worker)
             self._there.set()
             if not first.done():
                 first.set_result(None)
-            await gone.wait()
+            await broken(client)
             self.trouble = f"the connection to {self.address} is broken"
         finally:
             self._client = None
             self._there.clear()
             self._made.clear()
+            self._ears.clear()
             for inbox in self._asking:
                 inbox.put(None)
             await let_go(client)
@@ -266,15 +270,34 @@ class NatsBus:
         if is_new and self._client is not None:
             self._start(self._attending(worker))
 
+    def ignore(self, worker: str) -> None:
+        """Hear that no longer."""
+        self._heard.pop(worker, None)
+        ear = self._ears.pop(worker, None)
+        if ear is not None:
+            self._start(self._ignoring(ear))
+
     async def _attending(self, worker: str) -> None:
         with self._passing():
             await self._attend(worker)
 
     async def _attend(self, worker: str) -> None:
         async def hear(message: Any) -> None:
-            self._heard[worker](message.data)
+            if worker in self._heard:
+                self._heard[worker](message.data)
 
-        await minded(self._client.subscribe(self._ear(worker), cb=hear))
+        client = self._client
+        if client is None:
+            return  # the next one attends to all
+        ear = await minded(client.subscribe(self._ear(worker), cb=hear))
+        if worker not in self._heard:
+            await minded(ear.unsubscribe())
+        elif client is self._client:
+            self._ears[worker] = ear
+
+    async def _ignoring(self, ear: Any) -> None:
+        with self._passing():
+            await minded(ear.unsubscribe())
 
     async def next(self, pools: Sequence[str], most: int, timeout: float) -> list[Hint]:  # noqa: ASYNC109  the port's
         """Ask the streams of these pools."""

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from noetl.cli.executions import catalog, find, net_of, opened_log, way_on
+from noetl.cli.executions import catalog, find, net_of, opened_log, runner, way_on
 from noetl.cli.printing import as_json, note, out
 from noetl.errors import NoetlError
 from noetl.ports import OVER
@@ -42,7 +42,7 @@ def act(
         summary = find(log, given)
         if summary.status in OVER:
             raise NoetlError(f"{summary.execution_id} is over: it is {summary.status}")
-        done = None if summary.alive else asyncio.run(_at_once(log, summary, request, event))
+        done = None if summary.minded else asyncio.run(_at_once(log, summary, request, event))
         by, seq = done or _through_its_process(log, summary, request, event)
         now = log.summary(summary.execution_id) or summary
         more = list(remarks(log, state_at(log, now.execution_id, upto=seq))) if remarks is not None and seq else []
@@ -57,11 +57,13 @@ def act(
 
 def _said(now: Summary, event: str, by: str, seq: int | None) -> str:
     if by == "itself":
-        return f"{now.execution_id}: {event} recorded as event {seq}, by the process that runs it; it is {now.status}"
+        who = runner(now) or "the process that runs it"
+        return f"{now.execution_id}: {event} recorded as event {seq}, by {who}; it is {now.status}"
     if by == "nobody":
         return f"{now.execution_id}: it was so already; it is {now.status}"
     if by == "left":
-        return f"{now.execution_id}: left for the process that runs it, which has not answered yet"
+        who = "server that wakes it" if now.dormant else "process that runs it"
+        return f"{now.execution_id}: left for the {who}, which has not answered yet"
     goes_on = "" if now.status in OVER else f"; {way_on(now)}" if now.status == "paused" else _RESUME % now.execution_id
     return f"{now.execution_id}: no process runs it; {event} recorded as event {seq}, it is {now.status}{goes_on}"
 

@@ -135,7 +135,7 @@ def rotate(*, name: str | None, given: tuple[str, ...], file: str | None, as_dat
 
 def _values(kind: str, given: tuple[str, ...], file: str | None) -> dict[str, Any]:
     """The fields of a credential: from the command line, from a file, from stdin, or typed in unseen."""
-    from noetl.secrets.kinds import completed, fields_of, missing_in
+    from noetl.secrets.kinds import completed, fields_of, problem_in
 
     fields: dict[str, Any] = {}
     if file is not None:
@@ -147,25 +147,10 @@ def _values(kind: str, given: tuple[str, ...], file: str | None) -> dict[str, An
         if not name or not equals:
             raise UsageError("--set wants FIELD=VALUE")  # what was given may be the value itself
         fields[name] = value
-    lacking = missing_in(kind, completed(kind, fields))
-    if lacking:
-        needs = f"a `{kind}` needs {', '.join(f'`{name}`' for name in lacking)}"
-        raise UsageError(f"{needs}{_strangers(kind, fields)}")
+    problem = problem_in(kind, completed(kind, fields))
+    if problem is not None:
+        raise UsageError(problem)
     return fields
-
-
-def _strangers(kind: str, fields: dict[str, Any]) -> str:
-    """What was given in place of something that is missing, perhaps."""
-    from noetl.model.nearest import nearest
-    from noetl.secrets.kinds import KINDS
-
-    known = (*KINDS[kind].required, *KINDS[kind].optional)
-    others = [name for name in fields if name not in known]
-    if not others or not known:
-        return ""
-    guesses = {name: nearest(name, known) for name in others}
-    told = [f"`{name}`{f' (did you mean `{meant}`?)' if meant else ''}" for name, meant in guesses.items()]
-    return f"; there is no {', '.join(told)} in it, but {', '.join(known)}"
 
 
 def _whole(text: str) -> str:

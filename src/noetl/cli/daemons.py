@@ -17,7 +17,10 @@ from noetl.cli.printing import note, out
 from noetl.errors import NoetlError, UsageError
 
 #: seconds that a process is given to begin, and to end
-_BEGIN_S, _END_S = 1.0, 40.0
+_BEGIN_S, _END_S = 15.0, 40.0
+_LOOK_S = 0.05
+#: how the line begins by which each kind says that it is ready
+_READY = {"server": "listening on ", "worker": "worker "}
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -54,8 +57,15 @@ class Daemons:
             path.unlink(missing_ok=True)
         return found
 
-    def start(self, arguments: list[str]) -> Entry:
-        """Start one."""
+    def start(self, arguments: list[str], number: int = 1) -> None:
+        """Start some, and wait until each says that it is ready."""
+        begun = [self._begun(arguments) for _ in range(number)]
+        troubles = [trouble for one in begun if (trouble := self._awaited(*one)) is not None]
+        self.running()
+        if troubles:
+            raise NoetlError("\n".join(troubles))
+
+    def _begun(self, arguments: list[str]) -> tuple[Entry, subprocess.Popen[bytes]]:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         stamp = f"{self.kind}-{time.time_ns()}"
         log = self._folder / f"{stamp}.log"
@@ -65,18 +75,30 @@ class Daemons:
             process = subprocess.Popen(  # noqa: S603  our own program
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
             )
-        since = _since(process.pid)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_BEGIN_S)
-            said = log.read_text(encoding="utf-8", errors="replace").strip()
-            raise NoetlError(f"the {self.kind} ended at once: {said[-500:] or f'exit code {process.returncode}'}")
-        entry = Entry(process.pid, since or 0, arguments, str(log))
+        entry = Entry(process.pid, _since(process.pid) or 0, arguments, str(log))
         path = self._folder / f"{stamp}.json"
         path.write_bytes(msgspec.json.encode(entry))
         path.chmod(0o600)
+        return entry, process
+
+    def _awaited(self, entry: Entry, process: subprocess.Popen[bytes]) -> str | None:
+        """Wait until one is ready; what is wrong, if it is not."""
+        end = time.monotonic() + _BEGIN_S  # of each in turn: many that start together take longer
+        while True:
+            ended = process.poll()  # before its log is read, which then is all that it said
+            said = Path(entry.log).read_text(encoding="utf-8", errors="replace").splitlines()
+            last = next((line.strip().removeprefix("noetl: ") for line in reversed(said) if line.strip()), "")
+            if ended is not None:
+                return f"the {self.kind} has ended: {last or f'exit code {ended}'}; it wrote to {entry.log}"
+            ready = any(line.startswith(_READY[self.kind]) for line in said)
+            if ready or time.monotonic() > end:
+                break
+            time.sleep(_LOOK_S)
         process.returncode = 0  # it lives on without us, which is no mistake
-        note(f"{self.kind} {process.pid} runs; it writes to {log}")
-        return entry
+        if ready:
+            note(f"{self.kind} {entry.pid} runs; it writes to {entry.log}")
+            return None
+        return f"{self.kind} {entry.pid} runs, but is not ready yet: {last or 'it has said nothing'}; it writes to {entry.log}"
 
     def stop(self, entries: list[Entry] | None = None, wait_s: float | None = _END_S) -> None:
         """Ask some of them to end, or all, and wait until they have."""
@@ -100,15 +122,15 @@ class Daemons:
         found = self.running()
         if len(found) > number:
             self.stop(found[number:], wait_s=None)
-        for _ in range(number - len(found)):
-            self.start(arguments)
+        self.start(arguments, number - len(found))
 
     def status(self, *, as_data: bool) -> int:
         """Tell of them; 1 when there are none."""
         found = self.running()
         for entry in found:
             told = {"kind": self.kind, **msgspec.to_builtins(entry)}
-            out(f"{msgspec.json.encode(told).decode()}\n" if as_data else f"{self.kind} {entry.pid}  {entry.log}\n")
+            line = f"{self.kind} {entry.pid}  {' '.join(entry.arguments)}  {entry.log}"
+            out(f"{msgspec.json.encode(told).decode()}\n" if as_data else f"{line}\n")
         if not found and not as_data:
             note(f"no {self.kind} was started here")
         return 0 if found else 1
@@ -120,8 +142,8 @@ def verbs(group: click.Group, daemons: Daemons) -> None:
     @group.command("start", help=f"Start a {daemons.kind} in the background, with the options given before `start`.")
     @click.pass_obj
     def start(arguments: list[str]) -> None:
-        if daemons.kind == "server" and daemons.running():
-            raise UsageError("a server runs already; `noetl server stop` ends it")
+        if daemons.kind == "server":
+            _beside(daemons.running(), arguments)
         daemons.start(arguments)
 
     @group.command("stop", help=f"End every {daemons.kind} that was started here, when it has finished what it does.")
@@ -132,6 +154,26 @@ def verbs(group: click.Group, daemons: Daemons) -> None:
     @click.option("--json", "as_data", is_flag=True, help="Print a JSON document a line.")
     def status(*, as_data: bool) -> int:
         return daemons.status(as_data=as_data)
+
+
+def _beside(running: list[Entry], arguments: list[str]) -> None:
+    """UsageError: such a server cannot run beside those that do."""
+    from noetl.config import settings
+
+    if running and settings().store is None:
+        raise UsageError(
+            "a server runs already; `noetl server stop` ends it. Servers share a PostgreSQL database, which NOETL_STORE names; "
+            "one apart from it wants a NOETL_HOME of its own"
+        )
+    port = _port(arguments)
+    if port != "0" and any(_port(entry.arguments) == port for entry in running):
+        raise UsageError(
+            f"a server runs already on port {port}; `noetl server stop` ends it, --port names another port"
+        )
+
+
+def _port(arguments: list[str]) -> str:
+    return arguments[arguments.index("--port") + 1]
 
 
 def _since(pid: int) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -125,12 +124,10 @@ class Elsewhere:
 
     async def _say_why(self, hot: Hot) -> None:
         """Nothing has happened for a while: say what is waited for, if that is nothing of the execution's own."""
-        with contextlib.suppress(NoetlError):
-            answer = await asyncio.to_thread(self._remote.client.get, f"/api/executions/{hot.id}/waits")
-            for said in msgspec.json.decode(answer.body)["waits"]:
-                if said not in self._said:
-                    self._said.add(said)
-                    note(said)
+        for said in await asyncio.to_thread(self._remote.waits, hot.id):
+            if said not in self._said:
+                self._said.add(said)
+                note(said)
 
     async def _page(self, hot: Hot) -> Page:
         """The next events; a server that is started anew is waited for."""

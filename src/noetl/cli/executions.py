@@ -93,8 +93,8 @@ def find(log: EventLog, given: str) -> Summary:
 
 
 def is_left(summary: Summary) -> bool:
-    """Whether nobody runs it, though it is not over."""
-    return summary.status not in OVER and not summary.alive
+    """Whether nobody goes on with it, though it is not over."""
+    return summary.status not in OVER and not summary.minded
 
 
 def shown_status(summary: Summary) -> str:
@@ -102,6 +102,25 @@ def shown_status(summary: Summary) -> str:
     if not is_left(summary):
         return summary.status
     return "paused, interrupted" if summary.status == "paused" else "interrupted"
+
+
+def waits_for(log: EventLog, summary: Summary) -> list[str]:
+    """What it waits for that is no part of it, such as workers, in words; only the server that runs it knows."""
+    from noetl.cli.where import servers
+
+    if summary.status in OVER or not servers():
+        return []
+    from noetl.remote.log import RemoteLog
+
+    return log.waits(summary.execution_id) if isinstance(log, RemoteLog) else []
+
+
+def runner(summary: Summary) -> str:
+    """Who runs it, or did last; nothing if that is not known. Where processes share a database, machines are told too."""
+    if summary.owner is None:
+        return ""
+    host, _, process = summary.owner.rpartition("-")[0].rpartition("-")
+    return f"process {process} on {host}" if host else f"process {process}"
 
 
 def way_on(summary: Summary) -> str:

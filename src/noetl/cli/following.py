@@ -42,11 +42,11 @@ def follow(log: EventLog, summary: Summary, tell: Callable[[], bool], *, go_on: 
             gone = False
         elif now is None or now.status in OVER:
             return 0
-        elif not now.alive and gone:
+        elif not now.minded and gone:
             note(f"{now.execution_id}: {way_on(now)}")
             return 1
         else:
             # It may have ended well between the two things that were looked at: so look once more.
-            gone = not now.alive
+            gone = not now.minded
             time.sleep(_POLL)
     return 0

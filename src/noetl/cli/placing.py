@@ -11,8 +11,11 @@ if TYPE_CHECKING:
 
 
 def placed(error: dict[str, Any] | None, source: Source | None) -> dict[str, Any] | None:
-    """The same error with `file`, `line` and, where a template failed, the `key` that holds it."""
-    if error is None or source is None or not error.get("step") or "line" in error:
+    """The same error with `file`, `line` and, where a template failed, the `key` that holds it.
+
+    An error of SQL has a `line` of its own, which is one of the query: it becomes `query_line`.
+    """
+    if error is None or source is None or not error.get("step") or "file" in error:
         return error
     from noetl.lang.places import place_of, workbook_place
 
@@ -22,12 +25,14 @@ def placed(error: dict[str, Any] | None, source: Source | None) -> dict[str, Any
     place = place or place_of(source.text, error["step"], error.get("task"), error.get("expression"))
     if place is None:
         return error
-    return {**error, "file": near(source.file), "line": place.line, **({"key": place.key} if place.key else {})}
+    own = {"query_line": error["line"]} if "line" in error else {}
+    where = {"file": near(source.file), "line": place.line, **({"key": place.key} if place.key else {})}
+    return {**error, **own, **where}
 
 
 def place_line(error: dict[str, Any] | None, source: Source | None) -> str:
     """`at orders.yaml:12, input.url`; empty where it is not known."""
     found = placed(error, source)
-    if found is None or "line" not in found:
+    if found is None or "file" not in found:
         return ""
     return f"at {found['file']}:{found['line']}{', `' + found['key'] + '`' if 'key' in found else ''}"

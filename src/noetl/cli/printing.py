@@ -22,6 +22,13 @@ def note(text: str) -> None:
         sys.stderr.write(f"{text}\n")
 
 
+def stamped(text: str) -> None:
+    """The same of a process that runs for long, with the time in front."""
+    import time
+
+    note(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}")
+
+
 def as_json(data: Any) -> str:
     """A JSON document with a line break at its end."""
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"

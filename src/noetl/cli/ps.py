@@ -58,7 +58,7 @@ def _table(shown: list[Summary], origins: dict[str, dict[str, Any] | None]) -> s
 
     rows = [("ID", "STATUS", "STARTED", "TOOK", "EVENTS", "PLAYBOOK")]
     for one in shown:
-        end = time.time() if one.status not in OVER and one.alive else seconds_of(one.updated_at)
+        end = time.time() if one.status not in OVER and one.minded else seconds_of(one.updated_at)
         origin = origins[one.execution_id]
         began = origin["at"] if origin is not None else one.requested_at
         took, status, started = duration(end - seconds_of(began)), shown_status(one), local_time(began)

@@ -211,7 +211,7 @@ def _plan(
         forkplan.under_way(state) if seq else [forkplan.Again(state.entry_step or net.start, "starts")],
         forkplan.effects(events, seq, kinds.of, kinds.effect_free),
         list(changes("workload", events[0].payload["workload"], state.workload)) if changed else [],
-        [*forkplan.notes(state, alive=summary.alive), *_edited(source, changed=changed)],
+        [*forkplan.notes(state, alive=summary.minded), *_edited(source, changed=changed)],
     )
 
 

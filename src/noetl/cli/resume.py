@@ -42,6 +42,8 @@ async def _resume(given: str | None, *, as_document: bool) -> int:
         if not chosen:
             note("nothing to resume: no execution is interrupted that is not paused")
             return 0
+        for one in chosen:
+            _refuse_if_dormant(one)
         with progress(house.service.watchers, quiet=as_document) as shown:
             for one in chosen:
                 if one.status in OVER and not as_document:
@@ -53,6 +55,16 @@ async def _resume(given: str | None, *, as_document: bool) -> int:
                     note(f"{one.execution_id} is paused; `noetl unpause {one.execution_id}` lets it go on")
             interrupted = await follow(house, shown)
         return await ended(house, shown.roots, interrupted=interrupted, as_document=as_document)
+
+
+def _refuse_if_dormant(summary: Summary) -> None:
+    """One that only waits is woken by a server: gone on with here, it would be taken from the workers it is meant for."""
+    execution_id = summary.execution_id
+    if summary.dormant:
+        raise UsageError(
+            f"{execution_id} is not interrupted: it only waits (`noetl show {execution_id}` says for what), and a server goes on "
+            f"with it when that comes; should there be none, `noetl server` starts one"
+        )
 
 
 def _tell_if_edited(log: EventLog, summary: Summary) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from noetl import collector
 from noetl.cli.daemons import Daemons, verbs
-from noetl.cli.printing import note
+from noetl.cli.printing import note, stamped
+from noetl.ports import Unreachable
 
 if TYPE_CHECKING:
     import socket
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
     from noetl.config import Settings
     from noetl.server.station import Station
 
+T = TypeVar("T")
+
 _PORT = 8090
+_PATIENCE_S, _PAUSE_S = 60.0, 0.3
 
 
 @click.group(invoke_without_command=True)
@@ -63,7 +68,7 @@ class Standing(NamedTuple):
 async def standing(found: Settings, host: str, port: int, url: str | None = None) -> AsyncIterator[Standing]:
     """All of a server but that it listens."""
     from noetl.bus.opening import open_bus
-    from noetl.cli.serving import address_of, bound, kept_in, tokens_of
+    from noetl.cli.serving import address_of, bound, kept_in, tokens_of, woken_by
     from noetl.results.sending import Sender
     from noetl.server.http.app import app
     from noetl.server.http.work import routes
@@ -75,20 +80,35 @@ async def standing(found: Settings, host: str, port: int, url: str | None = None
     address = (url or address_of(listening)).rstrip("/")
     bus = open_bus(found) if found.bus is not None else None
     with contextlib.closing(listening):
-        log, results = open_log(found), open_results(found)
+        log, results = await _patiently(open_log, found), open_results(found)
         beds: Any = log if found.store is not None else None
-        registry = open_registry(found)
+        registry = await _patiently(open_registry, found)
         async with Station(log, catalog(), registry, lease_s=found.lease_s, bus=bus, url=address, beds=beds) as station:
+            station.counter.roll.say = stamped
             if bus is not None:
                 await bus.open()
             more = routes(station.counter)
             api = app(station, tokens=tokens, host=host, hosts=found.hosts, results=Sender(results), more=more)
-            yield Standing(
-                station, api, listening, address, f"listening on {address}; executions are kept in {kept_in(found)}"
-            )
+            told = f"listening on {address}; executions are kept in {kept_in(found)}{woken_by(found)}"
+            yield Standing(station, api, listening, address, told)
         results.close()
         if bus is not None:
             await bus.close()
+
+
+async def _patiently(opening: Callable[[Settings], T], found: Settings) -> T:
+    """Open what is in the database, which may be starting as well, or again."""
+    until, told = time.monotonic() + _PATIENCE_S, False
+    while True:
+        try:
+            return opening(found)
+        except Unreachable as error:
+            if time.monotonic() > until:
+                raise
+            if not told:
+                note(f"{error}; it is asked again for {_PATIENCE_S:g} s")
+                told = True
+        await asyncio.sleep(_PAUSE_S)
 
 
 async def _serve(found: Settings, host: str, port: int, url: str | None) -> None:

@@ -72,6 +72,11 @@ def kept_in(found: Settings) -> str:
     return "PostgreSQL" if found.store is not None else str(found.home)
 
 
+def woken_by(found: Settings) -> str:
+    """How workers hear of work, if not by asking servers; to be said behind something else."""
+    return "; workers are woken by NATS" if found.bus is not None else ""
+
+
 def address_of(listening: socket.socket) -> str:
     """What clients call it."""
     host, port = listening.getsockname()[:2]

@@ -14,7 +14,9 @@ from noetl.cli.executions import (
     json_option,
     net_of,
     opened_log,
+    runner,
     shown_status,
+    waits_for,
     way_on,
 )
 from noetl.cli.files import near
@@ -42,6 +44,7 @@ def command(*, execution: str, as_data: bool) -> None:
         source = log.source(summary.playbook)
         children = _children(log, summary.execution_id)
         below = waiting_below(log, state) if not as_data else ""
+        below += "".join(f"{line}\n" for line in waits_for(log, summary)) if not as_data else ""
         stalls = list(stall_lines(log, state, net_of(log, summary))) if state.stalled and not as_data else []
     if as_data:
         out(as_json(_document(summary, state, source, children)))
@@ -76,6 +79,7 @@ def _document(summary: Summary, state: Execution, source: Source | None, childre
         "children": [one.execution_id for one in children],
         "owner": summary.owner,
         "alive": summary.alive,
+        "dormant": summary.dormant,
         "waiting": waiting,
         "parked": held_tokens(state),
     }
@@ -84,7 +88,7 @@ def _document(summary: Summary, state: Execution, source: Source | None, childre
 def _text(
     summary: Summary, state: Execution, source: Source | None, children: list[Summary], below: str, stalls: list[str]
 ) -> str:
-    """All of it; `below` is what children wait for, `stalls` tells of steps that never ran."""
+    """All of it; `below` is what children wait for, and what is no part of any, `stalls` tells of steps that never ran."""
     import time
 
     from noetl.cli.telling import parked, steps, waiting
@@ -92,7 +96,7 @@ def _text(
     colour = in_colour(sys.stdout)
     rows = [(name, text) for name, text in _head(summary, state, source, colour=colour) if text]
     blocks = ["".join(f"{name:10} {text}\n" for name, text in rows)]
-    alive = time.time() if summary.alive else None
+    alive = time.time() if summary.minded else None
     blocks.append(steps(state, alive, left=is_left(summary), colour=colour))
     blocks.append(f"{waiting(state)}{below}{parked(state)}")
     blocks.append("".join(f"child {one.execution_id}  {shown_status(one)}  {one.path}\n" for one in children[:20]))
@@ -117,7 +121,7 @@ def _head(
         ("playbook", f"{summary.path}{f' ({near(source.file)})' if source is not None else ''}"),
         ("status", painted(status, status, colour=colour)),
         ("started", f"{local_time(began)}, {took} up to the last of {count(summary.seq, 'event')}"),
-        ("run by", f"process {summary.owner.partition('-')[0]}" if summary.owner and summary.alive else ""),
+        ("run by", _run_by(summary)),
         ("child of", summary.parent or ""),
         ("rerun of", origin_words(state.origin) if state.origin is not None else ""),
         ("error", error_words(state.error) if state.error else ""),
@@ -126,6 +130,12 @@ def _head(
         ("stalled", ", ".join(state.stalled)),
         ("output", output_line(state) if summary.status in OVER and state.output is not None else ""),
     ]
+
+
+def _run_by(summary: Summary) -> str:
+    if summary.status in OVER:
+        return ""
+    return "a server, when what it waits for comes" if summary.dormant else runner(summary) if summary.alive else ""
 
 
 def _hints(summary: Summary, state: Execution) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: as `server.tokens.ROLES`, which is not imported for the help
 _ROLES = ("viewer", "operator", "author", "admin", "worker")
+_NONE_LEFT = "a server answers its own machine alone; one that has asked for tokens does so until it is started anew"
 _SPAN = re.compile(r"(\d+)([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -44,9 +45,16 @@ def add(*, name: str, role: str, expires: str | None) -> None:
     """
     from noetl.server.tokens import ROLES
 
-    made = _tokens().add(name, ROLES[_ROLES.index(role)], lasts=_span(expires))
+    tokens = _tokens()
+    is_first = not tokens.all()
+    made = tokens.add(name, ROLES[_ROLES.index(role)], lasts=_span(expires))
     out(f"{made}\n")
     note(f"this is all of {name} that is ever shown; clients have it in NOETL_TOKEN")
+    if is_first:
+        note(
+            "it is the first: from now on servers ask everybody for a token. Workers that run without one are refused, "
+            "and others begin anew what those have under way; start them with the NOETL_TOKEN of a `worker`"
+        )
 
 
 @command.command(name="list")
@@ -64,9 +72,7 @@ def list_(*, as_data: bool) -> None:
         out(as_json(told))
         return
     if not found:
-        note(
-            "there are none: a server answers its own machine alone; one that has asked for tokens does so until it is started anew"
-        )
+        note(f"there are none: {_NONE_LEFT}")
         return
     rows = [("NAME", "ROLE", "TOKEN", "MADE", "HOLDS")]
     rows += [(one.name, one.role, f"…{one.hint}", local_time(one.created_at), _holds(one.expires)) for one in found]
@@ -77,9 +83,12 @@ def list_(*, as_data: bool) -> None:
 @click.argument("name")
 def remove(*, name: str) -> None:
     """Remove a token; it holds no longer, at once."""
-    if _tokens().remove(name) is None:
+    tokens = _tokens()
+    if tokens.remove(name) is None:
         raise UsageError(f"there is no token {name!r}; `noetl token list` lists them")
     note(f"{name} is removed")
+    if not tokens.all():
+        note(f"it was the last: {_NONE_LEFT}")
 
 
 def _tokens() -> Tokens:

@@ -15,6 +15,7 @@ from noetl.cli.executions import (
     offered_steps,
     opened_log,
     shown_status,
+    waits_for,
     whole_net,
 )
 from noetl.cli.printing import as_json, in_colour, out
@@ -22,6 +23,10 @@ from noetl.cli.printing import as_json, in_colour, out
 if TYPE_CHECKING:
     from noetl.model.state import Execution
     from noetl.server.why import Answer
+
+
+#: of a step that may wait for something outside of the execution
+_WAITING = ("scheduled", "running")
 
 
 @click.command()
@@ -47,16 +52,20 @@ def command(*, execution: str, step: str | None, as_data: bool) -> None:
         watched: Any = Watched(log, summary.seq)
         answers = explain(net, state, events_of(watched, summary.execution_id), step)
         watched.done()
+        waits = waits_for(log, summary) if not as_data else []
     if as_data:
         out(as_json({"execution_id": summary.execution_id, "status": summary.status, "steps": answers}))
     else:
-        out(_text(state, shown_status(summary), answers, one=step is not None))
+        out(_text(state, shown_status(summary), answers, waits, one=step is not None))
 
 
-def _text(state: Execution, status: str, answers: list[Answer], *, one: bool) -> str:
+def _text(state: Execution, status: str, answers: list[Answer], waits: list[str], *, one: bool) -> str:
     from noetl.cli.why_text import answer_text, ending_text, overview
 
     colour = in_colour(sys.stdout)
     if one:
-        return answer_text(answers[0], state, colour=colour)
-    return f"{ending_text(state, status, colour=colour)}\n{overview(answers, state, colour=colour)}"
+        told = answer_text(answers[0], state, colour=colour)
+        # Which of its steps waits is not said there: of those that are over none does.
+        return told + "".join(f"   now  {line}\n" for line in waits if answers[0].status in _WAITING)
+    head = ending_text(state, status, colour=colour) + "".join(f"{line}\n" for line in waits)
+    return f"{head}\n{overview(answers, state, colour=colour)}"

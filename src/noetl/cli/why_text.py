@@ -61,8 +61,7 @@ def _decisive(reasons: list[Reason]) -> Reason:
 def answer_text(answer: Answer, state: Execution, *, colour: bool) -> str:
     """All there is to say about one step."""
     if answer.runs:
-        times = "once" if answer.runs == 1 else f"{answer.runs} times"
-        head = f"{answer.step} ran {times}; it is {painted(answer.status, answer.status, colour=colour)}"
+        head = f"{_how_often(answer)}; it is {painted(answer.status, answer.status, colour=colour)}"
     else:
         head = f"{answer.step} {painted('did not run', 'never ran', colour=colour)}"
     lines = [head]
@@ -76,6 +75,11 @@ def answer_text(answer: Answer, state: Execution, *, colour: bool) -> str:
         lines.append(f"        {_nobody_came(answer, state)}")
     lines += [f"   now  {line}" for line in _now(answer, state)]
     return "\n".join(lines) + "\n"
+
+
+def _how_often(answer: Answer) -> str:
+    ran = answer.runs - (answer.status == "scheduled")  # a worker says when it begins
+    return f"{answer.step} {'has not begun' if not ran else 'ran once' if ran == 1 else f'ran {ran} times'}"
 
 
 def _nobody_came(answer: Answer, state: Execution) -> str:
@@ -161,9 +165,13 @@ def _rules(rules: list[dict[str, Any]]) -> Iterator[str]:
         yield from (f"  {line}" for line in _values(rule["saw"]))
 
 
-def _fired(reason: Reason, _answer: Answer, _state: Execution) -> Iterator[str]:
+def _fired(reason: Reason, answer: Answer, state: Execution) -> Iterator[str]:
+    # Of several runs, the status is that of the latest.
+    latest = next(one for one in reversed(answer.reasons) if one.what == "fired")
+    waits = answer.status == "scheduled" and reason is latest and not state.over
+    what = ", and waits for a worker" if waits else " and ran"
     tokens = f", with the {'tokens' if len(reason.sources) > 1 else 'token'} from {', '.join(reason.sources)}"
-    yield f"it {'joined' if reason.join else 'was admitted'} and ran{tokens if reason.sources else ''}"
+    yield f"it {'joined' if reason.join else 'was admitted'}{what}{tokens if reason.sources else ''}"
     yield from _rules(reason.rules)
 
 

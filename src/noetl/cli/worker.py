@@ -12,7 +12,7 @@ import click
 from noetl import collector
 from noetl.cli.daemons import Daemons, verbs
 from noetl.cli.executions import json_option
-from noetl.cli.printing import note
+from noetl.cli.printing import note, stamped
 from noetl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,11 +35,13 @@ def command(context: click.Context, *, pools: tuple[str, ...], slots: int, grace
     It has no port and needs no database; credentials are looked up where it runs. Ctrl-C or SIGTERM: it takes nothing more,
     finishes what it has or gives it back, and ends.
     """
+    from noetl.cli.where import given_server, servers
+
     if context.invoked_subcommand is not None:
+        named = ["--server", ",".join(given_server())] if given_server() else []
         chosen = [word for pool in pools for word in ("--pool", pool)]
-        context.obj = [*chosen, "--slots", str(slots), "--grace", str(grace)]
+        context.obj = [*named, *chosen, "--slots", str(slots), "--grace", str(grace)]
         return
-    from noetl.cli.where import servers
     from noetl.config import settings
 
     asyncio.run(_work(settings(), servers() or (_SERVER,), pools or ("default",), slots, grace))
@@ -67,7 +69,9 @@ def scale(arguments: list[str], number: int) -> None:
 @json_option
 def listed(*, as_data: bool) -> None:
     """List the workers that the server knows, wherever they run."""
-    _told("/api/workers", "workers", ("worker", "pools", "slots", "running", "draining"), as_data=as_data)
+    _told(
+        "/api/workers", "workers", ("worker", "pools", "slots", "running", "draining", "heard_s_ago"), as_data=as_data
+    )
 
 
 @command.command("dead")
@@ -109,8 +113,9 @@ async def _work(found: Settings, urls: tuple[str, ...], pools: tuple[str, ...], 
     if not found.polls and bus is None:
         raise UsageError("NOETL_POLL is off and NOETL_BUS names no NATS: this worker would never hear of any work")
     async with Outpost(found, urls, token=token, pools=pools, slots=slots, bus=bus, polls=found.polls) as outpost:
-        outpost.say = note
-        note(f"worker {outpost.depot.name} of {', '.join(pools)}: {slots} slots, servers {', '.join(urls)}")
+        outpost.say = stamped
+        woken = "; woken by NATS" if bus is not None else ""
+        note(f"worker {outpost.depot.name} of {', '.join(pools)}: {slots} slots, servers {', '.join(urls)}{woken}")
         working = asyncio.ensure_future(outpost.run())
         await _until_told(outpost, working, grace)
     note("ended")
@@ -131,7 +136,7 @@ async def _until_told(outpost: Outpost, working: asyncio.Future[None], grace: fl
     waiting.cancel()
     if working.done() and working.exception() is not None:
         working.result()
-    note(f"finishing what is under way, for {grace:g} s at most")
+    stamped(f"draining: finishing what is under way, for {grace:g} s at most")
     draining = asyncio.ensure_future(outpost.drain(grace))
     ends = [draining, asyncio.ensure_future(now.wait())]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

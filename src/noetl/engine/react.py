@@ -55,6 +55,8 @@ def happen(turn: Turn, one: Fact | Request) -> None:
 def settle(turn: Turn) -> None:
     """Route what has ended, and end the execution when nothing is left."""
     state = turn.state
+    if state.runs and not state.boundaries and state.terminated is None:
+        return  # as it is most of the time: something is under way, and nothing of it has ended
     while state.boundaries and not state.paused and not state.over:
         if state.terminated is not None:
             break

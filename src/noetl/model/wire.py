@@ -117,9 +117,9 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     shared: dict[str, dict[str, Any]] = {}
     #: pipelines that are to end at once
     stops: list[Key] = []
-    #: executions of which nothing more will come
+    #: executions of which nothing more will come, or not soon: what is kept for them is put away, unless there is more to do
     ended: list[str] = []
-    #: of the executions reported on, those that are paused
+    #: of the executions reported on or assigned, those that are paused
     paused: list[str] = []
     questions: list[Question] = []
     #: the worker is taken for dead, and what it had is others' by now
@@ -152,6 +152,8 @@ class Holding(msgspec.Struct, frozen=True):
     every: float = 10.0
     #: for lists of workers: pools, slots, machine
     about: dict[str, Any] = {}
+    #: it has nothing any more, and this is the last that is heard of it
+    leaving: bool = False
 
 
 def lighten(

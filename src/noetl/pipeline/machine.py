@@ -9,6 +9,7 @@ before the effect; that is the driver's duty. What was recorded is enough to sta
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -147,9 +148,14 @@ def _judge(frame: Frame, output: Output, moment: Moment, recorded: Output | None
         return _fail(frame, problem, [done_fact(frame, payload)])
 
 
+@lru_cache(maxsize=16)
+def _stamp(milliseconds: int) -> str:
+    """A time as outputs show it; many short tasks share one."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
 def _with_meta(frame: Frame, output: Output, moment: Moment) -> Output:
-    started = datetime.fromtimestamp(frame.since or moment.now, UTC).isoformat(timespec="milliseconds")
-    finished = datetime.fromtimestamp(moment.now, UTC).isoformat(timespec="milliseconds")
+    started, finished = _stamp(int((frame.since or moment.now) * 1000)), _stamp(int(moment.now * 1000))
     took = int((moment.now - (frame.since or moment.now)) * 1000)
     meta = {"attempt": frame.attempt, "duration_ms": took, "started_at": started, "finished_at": finished}
     return {**output, "meta": {**meta, **output.get("meta", {})}}

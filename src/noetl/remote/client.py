@@ -49,9 +49,10 @@ class Answer(msgspec.Struct, frozen=True):
 class Client:
     """Calls one of some servers. Each thread has a connection of its own."""
 
-    def __init__(self, servers: tuple[str, ...], token: Secret | None) -> None:
+    def __init__(self, servers: tuple[str, ...], token: Secret | None, patience: float = _PATIENCE) -> None:
         self._servers = servers
         self._token = token
+        self._patience = patience
         self._at = 0
         self._kept = local()
         #: those of all threads
@@ -61,6 +62,10 @@ class Client:
     def server(self) -> str:
         """The address of the server that answered last."""
         return self._servers[self._at % len(self._servers)]
+
+    def others(self, patience: float) -> list[Client]:
+        """A client for each of the other servers, which have so many seconds for an answer."""
+        return [Client((one,), self._token, patience) for one in self._servers if one != self.server]
 
     def get(self, path: str, query: Mapping[str, Any] | None = None, *, wait: float = 0.0) -> Answer:
         """Ask for something; Refused: it is not to be had."""
@@ -112,7 +117,7 @@ class Client:
         for turn in range(2 * len(self._servers)):
             fresh = turn % 2 == 1 or not again
             try:
-                connection = self._connection(fresh=fresh, timeout=_PATIENCE + wait)
+                connection = self._connection(fresh=fresh, timeout=self._patience + wait)
                 connection.request(method, path, body, headers)
                 return connection.getresponse()
             except (OSError, http.client.HTTPException) as error:

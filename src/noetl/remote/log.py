@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
@@ -11,11 +11,13 @@ import msgspec
 from noetl.errors import NoetlError, UsageError
 from noetl.model.events import Event
 from noetl.model.requests import Cancel, Pause, Signal, decode_request
-from noetl.ports import EventLog, Line, Source, Summary
+from noetl.ports import OVER, EventLog, Line, Source, Summary
 from noetl.remote.client import Client, Refused
 
 _PAGE: Final = 10_000
 _LIST: Final = 1_000
+#: seconds that servers have that need not be there
+_OTHERS_S: Final = 2.0
 
 
 class Page(msgspec.Struct):
@@ -44,6 +46,14 @@ class _Lines(msgspec.Struct):
 
 _page, _list, _lines = msgspec.json.Decoder(Page), msgspec.json.Decoder(_List), msgspec.json.Decoder(_Lines)
 _summary, _source = msgspec.json.Decoder(Summary), msgspec.json.Decoder(Source)
+
+
+def _waits(client: Client, execution_id: str) -> list[str]:
+    try:
+        found: list[str] = msgspec.json.decode(client.get(f"{_one(execution_id)}/waits").body)["waits"]
+    except NoetlError:  # it is said beside something else, which is told all the same
+        return []
+    return found
 
 
 class RemoteLog(EventLog):
@@ -97,6 +107,19 @@ class RemoteLog(EventLog):
         body = self._there(_one(execution_id), {"view": "summary"}) if execution_id else None
         found: Summary | None = None if body is None else _summary.decode(body)
         return found
+
+    def waits(self, execution_id: str) -> list[str]:
+        """What an execution waits for that is no part of it, in words. Only the server that runs it knows."""
+        found = _waits(self.client, execution_id)
+        for client in self.client.others(_OTHERS_S) if not found else ():
+            found = found or _waits(client, execution_id)
+            client.close()
+        return found
+
+    def under_way(self, execution_ids: Collection[str]) -> set[str]:
+        """See the port. From elsewhere it is one question each."""
+        found = (self.summary(name) for name in execution_ids)
+        return {one.execution_id for one in found if one is not None and one.status not in OVER} & set(execution_ids)
 
     def source(self, content_hash: str) -> Source | None:
         """See the port."""

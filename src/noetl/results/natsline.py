@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from threading import Event, Lock, Thread
 from typing import Any, TypeVar
 
-from noetl.tools.jetstream import MISSING, Address, NatsFailed, connected, in_words, let_go
+from noetl.tools.jetstream import MISSING, Address, NatsFailed, broken, connected, in_words, let_go
 
 T = TypeVar("T")
 
@@ -28,7 +28,6 @@ class Line:
         self._lock = Lock()
         self._life: _Life | None = None
         self._ready = False
-        self._gone = asyncio.Event()
 
     def run(self, action: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         """Do something with JetStream, and wait for it. NatsFailed: it did not work."""
@@ -57,7 +56,7 @@ class Line:
         try:
             async with life.turn:
                 client = await self._connected()
-            return await _unless_gone(action(client.jetstream(timeout=ANSWER_S)), self._gone)
+            return await _unless_broken(client, action(client.jetstream(timeout=ANSWER_S)))
         except (APIError, NoStreamResponseError) as error:
             # The bucket may be gone: it is made again.
             self._ready = False
@@ -69,12 +68,10 @@ class Line:
 
     async def _connected(self) -> Any:
         if self.client is None or self.client.is_closed:
-            gone = asyncio.Event()
-            self.client = await connected(self._address(), gone.set)
-            self._gone, self._ready = gone, False
+            self.client, self._ready = await connected(self._address()), False
         client = self.client
         if not self._ready:
-            await _unless_gone(self._prepare(client.jetstream(timeout=ANSWER_S)), self._gone)
+            await _unless_broken(client, self._prepare(client.jetstream(timeout=ANSWER_S)))
             self._ready = True
         return client
 
@@ -84,9 +81,9 @@ class Line:
             await let_go(client)
 
 
-async def _unless_gone(work: Coroutine[Any, Any, T], gone: asyncio.Event) -> T:
+async def _unless_broken(client: Any, work: Coroutine[Any, Any, T]) -> T:
     """Have something done. The library lets those wait whose connection breaks, until their time is over."""
-    doing, breaking = asyncio.ensure_future(work), asyncio.ensure_future(gone.wait())
+    doing, breaking = asyncio.ensure_future(work), asyncio.ensure_future(broken(client))
     try:
         await asyncio.wait({doing, breaking}, return_when=asyncio.FIRST_COMPLETED)
         if doing.done():

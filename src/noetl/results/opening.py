@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from noetl.config import Secret, Settings
 from noetl.errors import UsageError
+from noetl.model.pgaddress import HINT, is_address
 from noetl.ports import NoCredential, StoreFailed
 from noetl.results.cache import Cache
 from noetl.results.files import Folder
@@ -68,7 +69,7 @@ def _shelf(address: str, credentials: Credentials, brought: Cache, *, sync: bool
     scheme, has_scheme, _ = address.partition("://")
     if scheme in _OBJECTS and has_scheme:
         return _objects(address, credentials, brought)
-    if scheme in _POSTGRES:
+    if address.partition("?")[0] in _POSTGRES or (scheme in _POSTGRES and has_scheme):
         return _table(address, credentials, brought)
     if address.startswith(_NATS):
         return _nats(address, credentials, brought)
@@ -101,6 +102,10 @@ def _objects(address: str, credentials: Credentials, brought: Cache) -> Shelf:
 def _table(address: str, credentials: Credentials, brought: Cache) -> Shelf:
     from noetl.results.relational import Table
 
+    if "://" in address and not is_address(
+        address
+    ):  # the rest of a password would be taken for a place, which is shown
+        raise UsageError(f"NOETL_RESULTS is no address of PostgreSQL; {HINT}")
     parts = urlsplit(address)
     entry, found = ("", lambda: None) if parts.password else _entry("relational", parts.query, credentials)
     keys = ("dsn", "host", "port", "user", "password", "sslmode")
@@ -111,10 +116,7 @@ def _table(address: str, credentials: Credentials, brought: Cache) -> Shelf:
         except NoCredential as error:
             raise StoreFailed(f"the result store: {error}") from None
         if not parts.netloc and not given:
-            raise StoreFailed(
-                f"NOETL_RESULTS is {address!r}, so the credential store must have an entry `{entry or ENTRY}` that says "
-                f"where the database is; or write postgresql://host/database"
-            )
+            raise StoreFailed(_nowhere(address, credentials(ENTRY)))
         if given.get("dsn"):
             return {"conninfo": str(given["dsn"])}
         more = {key: given[key] for key in keys if given.get(key) not in (None, "")}
@@ -123,6 +125,15 @@ def _table(address: str, credentials: Credentials, brought: Cache) -> Shelf:
 
     host = f"{parts.hostname or ''}{parts.path}"
     return Table(options, f"postgresql://{host}" if parts.netloc else "postgresql", cache=brought, entry=entry)
+
+
+def _nowhere(address: str, other: Mapping[str, Any] | None) -> str:
+    """What to say of a database that neither an address nor a credential names."""
+    but = f", and the one that it has is a `{other['kind']}`" if other is not None else ""
+    return (
+        f"NOETL_RESULTS is {address!r}, so the credential store must have an entry `{ENTRY}`, a `postgres_credential` that says "
+        f"where the database is{but}; or name another entry, postgres?auth=NAME, or write postgresql://host/database"
+    )
 
 
 def _nats(address: str, credentials: Credentials, brought: Cache) -> Shelf:
@@ -154,11 +165,18 @@ def _nats(address: str, credentials: Credentials, brought: Cache) -> Shelf:
 def _entry(kind: str, query: str, credentials: Credentials) -> tuple[str, Callable[[], Mapping[str, Any] | None]]:
     """The credential of an address: the one that `?auth=NAME` names has to be there, `results` may be."""
     if named := dict(parse_qsl(query)).get("auth"):
-        return named, cache(lambda: there(named, credentials))
+        return named, cache(lambda: _fitting(kind, named, there(named, credentials)))
     found = credentials(ENTRY)
     if found is None or found["kind"] not in _FITTING[kind]:
         return "", lambda: None
     return ENTRY, lambda: found
+
+
+def _fitting(kind: str, name: str, found: Mapping[str, Any]) -> Mapping[str, Any]:
+    if found["kind"] not in _FITTING[kind]:
+        kinds = " or ".join(f"`{one}`" for one in _FITTING[kind])
+        raise NoCredential(f"the credential `{name}` is a `{found['kind']}`; NOETL_RESULTS needs a {kinds} there")
+    return found
 
 
 def there(name: str, credentials: Credentials) -> Mapping[str, Any]:

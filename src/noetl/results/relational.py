@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
+from noetl.model.pgaddress import HINT, is_address
 from noetl.ports import ResultGone, StoreFailed
 from noetl.results.cache import Cache
 from noetl.results.names import Place, believed, named, place_of
@@ -173,11 +174,13 @@ class Table:
         import psycopg
 
         options = {"connect_timeout": _CONNECT_S, "application_name": "noetl results", **self._options()}
+        if options.get("conninfo") and not is_address(options["conninfo"]):
+            raise StoreFailed(f"{self._whose()} {NO_ADDRESS}; {HINT}")
         try:
             connection: Any = psycopg.connect(**options, autocommit=True)
         except (psycopg.Error, UnicodeError) as error:
             if is_no_address(error):
-                raise StoreFailed(f"{self._whose()} {NO_ADDRESS}") from None
+                raise StoreFailed(f"{self._whose()} {NO_ADDRESS}; {HINT}") from None
             raise
         if not self._made:
             if not connection.execute(_THERE).fetchone()[0]:

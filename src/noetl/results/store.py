@@ -302,7 +302,8 @@ class PayloadStore:
                 return shelf, place
         here = " and ".join(f"`{one}`" for one in sorted({shelf.kind for shelf in self._readable}))
         if not shelves:
-            raise UsageError(f"a reference of type `{kind}` leads to a store that is not here; this one has {here}")
+            said = f"a reference of type `{kind}` leads to a store that is not here; this one has {here}"
+            raise UsageError(f"{said}: set NOETL_RESULTS as it was where the payload was stored")
         where = str(reference.get("locator"))[:200]
         raise UsageError(f"the reference leads to another store of type `{kind}` than NOETL_RESULTS names: {where}")
 

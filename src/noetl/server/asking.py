@@ -109,5 +109,13 @@ def displaced(cap: Cap | None) -> Failure:
     return failure("concurrency", said, on_limit="cancel_running", **more)
 
 
-def _shown(cap: Cap) -> str:
-    return cap.key.partition(":")[2]
+def held_up_by(ask: Ask) -> str:
+    """The limits before which a pipeline waits, in words."""
+    cap, pace = ask.cap, ask.pace
+    parts = [f"a slot (`concurrency.limit: {cap.limit}` of `{_shown(cap)}`)"] if cap is not None else []
+    parts += [f"its turn (`rate`: {pace.limit} in {pace.per_s:g} s of `{_shown(pace)}`)"] if pace is not None else []
+    return " and ".join(parts)
+
+
+def _shown(limit: Cap | Pace) -> str:
+    return limit.key.partition(":")[2]

@@ -59,7 +59,7 @@ class Board:
         #: executions → workers that know of them
         self._knowing: dict[str, set[str]] = {}
         #: what was held when this server took an execution over
-        self._inherited: dict[Key, Held] = {}
+        self.inherited: dict[Key, Held] = {}
         #: pools of what was offered while whoever caused it was still here
         self._unannounced: set[str] = set()
         self._questions: dict[int, Question] = {}
@@ -73,22 +73,22 @@ class Board:
 
     def inherit(self, execution_id: str, kept: Iterable[Held]) -> None:
         """Know, before an execution is taken over, who has its pipelines: as it was kept, and as it was when it was here last."""
-        for key in [one for one in self._inherited if one[0] == execution_id]:
-            if self._inherited[key].worker not in self.workers:
-                del self._inherited[key]
-        self._inherited.update({held.key: held for held in kept})
+        for key in [one for one in self.inherited if one[0] == execution_id]:
+            if self.inherited[key].worker not in self.workers:
+                del self.inherited[key]
+        self.inherited.update({held.key: held for held in kept})
 
     def forget_heirs(self, execution_id: str) -> None:
         """An execution has been taken over: what workers have beyond what is to be run is over."""
-        for key in [one for one in self._inherited if one[0] == execution_id]:
-            held = self._inherited.pop(key)
+        for key in [one for one in self.inherited if one[0] == execution_id]:
+            held = self.inherited.pop(key)
             if held.worker is not None:
                 self._stop_at(self._worker(held.worker), key)
 
     def run(self, hot: Hot, order: RunPipeline) -> None:
         """Offer a pipeline."""
         key = (hot.id, order.step_run_id, order.iteration)
-        held = self._inherited.pop(key, None)
+        held = self.inherited.pop(key, None)
         mine = self._offers.setdefault(hot.id, {})
         offer = mine.get(key)
         if offer is not None and offer.worker is not None:
@@ -116,15 +116,18 @@ class Board:
     def under_way(self, key: Key) -> bool:
         """Whether a worker has a pipeline, or had it when its execution was taken over."""
         offer = self._offers.get(key[0], {}).get(key)
-        return key in self._inherited or (offer is not None and offer.worker is not None)
+        return key in self.inherited or (offer is not None and offer.worker is not None)
 
     def ended(self, hot: Hot) -> None:
-        """Nothing of an execution is to go on; one that was lost may, with whoever takes it over."""
+        """Nothing of an execution is to go on here; one that sleeps or was lost may, with whoever takes it over.
+
+        Workers that have nothing of it need not keep its secrets and processes until then; those that have do not heed it.
+        """
         if hot.lost:
             self._leave(hot.id)
-            return
-        for key in list(self._offers.get(hot.id, ())):
-            self._withdraw(key)
+        else:
+            for key in list(self._offers.get(hot.id, ())):
+                self._withdraw(key)
         for name in self._knowing.pop(hot.id, ()):
             worker = self.workers.get(name)
             if worker is not None:
@@ -137,7 +140,7 @@ class Board:
         for key in list(self._offers.get(execution_id, ())):
             offer = self._forget(key)
             if offer is not None and offer.worker is not None:
-                self._inherited[key] = Held(*key, offer.fence, offer.worker, offer.tries)
+                self.inherited[key] = Held(*key, offer.fence, offer.worker, offer.tries)
 
     def _withdraw(self, key: Key) -> None:
         offer = self._forget(key)
@@ -171,11 +174,19 @@ class Board:
         return offer
 
     def release(self, offer: Offer) -> None:
-        """A worker is done with a pipeline; if more was ordered meanwhile, that is offered."""
-        following = offer.next
+        """A worker is done with a pipeline; if more was ordered meanwhile, that is offered as far as it is still wanted."""
+        following = offer.next if offer.hot.id in self.service.hot else None
         self._forget(offer.key)
-        if following is not None and offer.hot.id in self.service.hot:
-            self.run(offer.hot, following)
+        # What was ordered at the end of a pause may have been done since by the worker, which had never stopped.
+        order = self.service.again(offer.hot, following) if following is not None else None
+        if order is not None:
+            self.run(offer.hot, order)
+
+    def overtaken(self, key: Key) -> None:
+        """Something was recorded of a pipeline by one who has it no longer: if that was its end, nobody is to run it again."""
+        offer = self._offers.get(key[0], {}).get(key)
+        if offer is not None and self.service.again(offer.hot, offer.next or offer.order) is None:
+            self._withdraw(key)
 
     def gave(self, fence: str) -> bool:
         """Whether a fence is of this board, and not of another server's."""
@@ -269,6 +280,13 @@ class Board:
     def pools(self) -> list[str]:
         """The pools in which pipelines may wait."""
         return [pool for pool, ready in self._ready.items() if ready]
+
+    def tidy(self) -> None:
+        """Let go of what was withdrawn, where no worker comes who would notice."""
+        still = {pool: [one for one in ready if self._is_open(one[2])] for pool, ready in self._ready.items()}
+        self._ready = {pool: ready for pool, ready in still.items() if ready}
+        for ready in self._ready.values():
+            heapq.heapify(ready)
 
     def waiting(self, pools: Iterable[str]) -> int:
         """How many pipelines wait for workers of these pools, at most."""

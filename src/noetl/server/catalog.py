@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from noetl.lang import Loaded, load_bytes
+from noetl.lately import TEXT, Lately
 from noetl.model.kinds import ToolKind
 from noetl.model.net import Net
 from noetl.model.plans import Plan
@@ -23,7 +24,7 @@ class Catalog:
     def __init__(self, kinds: Mapping[str, ToolKind]) -> None:
         self.kinds = kinds
         #: what was read before, by its content: whoever is called a thousand times is compiled once
-        self._loaded: dict[tuple[str, bool], Loaded] = {}
+        self._loaded: Lately[tuple[str, bool], Loaded] = Lately(TEXT)
         self._folders: dict[Path, dict[str, Path]] = {}
 
     def read(self, file: Path, data: bytes | None = None, *, legacy: bool = False) -> tuple[Source, Loaded]:
@@ -40,7 +41,7 @@ class Catalog:
         known = self._loaded.get((source.hash, source.legacy))
         if known is None:
             known = load_bytes(data, self.kinds, name=source.file, legacy=source.legacy)
-            self._loaded[source.hash, source.legacy] = known
+            self._loaded.put((source.hash, source.legacy), known, len(data))
         return known
 
     # --- steps that executions plan (`Planner`) ------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from noetl.ports import OVER, Line
 from noetl.server.board import Board
 from noetl.server.offers import Offer, Worker
 from noetl.server.office import Office
+from noetl.server.roll import Roll
 from noetl.server.service import Hot
 
 #: nobody is kept waiting for longer, so that proxies do not lose patience
@@ -32,6 +33,7 @@ class Counter:
 
     def __init__(self, office: Office, board: Board, registry: WorkerRegistry) -> None:
         self._office, self._board, self._registry = office, board, registry
+        self.roll = Roll()
         self._draining = False
 
     def drain(self) -> None:
@@ -82,7 +84,7 @@ class Counter:
         stops, worker.stops = worker.stops, []
         ended, worker.ended = worker.ended, []
         hot = self._office.service.hot
-        spoken_of = {report.execution_id for report in message.reports}
+        spoken_of = {report.execution_id for report in message.reports} | {offer.hot.id for offer in offers}
         paused = [name for name in spoken_of if (found := hot.get(name)) is not None and found.state.paused]
         new = {
             offer.hot.id: offer for offer in offers if offer.hot.id not in worker.knows or offer.hot.state.synthesized
@@ -124,8 +126,8 @@ class Counter:
                 again.extend(at for at, _, _ in mine)
                 return
             worker.knows.add(execution_id)
-            for _, report, offer in mine:
-                self._settle(worker, report, offer)
+            for _, report, _ in mine:
+                self._settle(worker, report)
 
         if len(taken) == 1:
             await take_in(*taken.popitem())
@@ -142,8 +144,13 @@ class Counter:
             if hot.lost:
                 raise NoetlError("the execution is no longer here")
 
-    def _settle(self, worker: Worker, report: Report, offer: Offer) -> None:
+    def _settle(self, worker: Worker, report: Report) -> None:
         """What a report means to whoever is to run the pipeline."""
+        offer = self._board.check(report, worker.name)
+        if offer is None:
+            # While it was written, its double was settled, or the worker given up: others may have it by now.
+            self._board.overtaken(report.key)
+            return
         if any(fact.name == "task.done" for fact in report.facts):
             offer.tries = 0  # it has come on: who dies with it now does so for another reason
         if report.broken is not None:
@@ -180,9 +187,15 @@ class Counter:
 
     async def alive(self, holding: Holding) -> Reply:
         """A worker lives: what it has and what it should have are brought together."""
+        if holding.leaving:
+            await self._registry.leave(holding.worker)
+            self.roll.left(holding.worker)
+            self.give_up(holding.worker)
+            return Reply()
         if not await self._registry.renew(holding.worker, holding.about):
-            self._board.died(holding.worker)
+            self.give_up(holding.worker)
             return Reply(lost=True)
+        self.roll.came(holding.worker, holding.about)
         worker = self._board.workers.get(holding.worker)
         if worker is None:
             return Reply()
@@ -193,11 +206,20 @@ class Counter:
         for key, offer in list(worker.held.items()):
             if (key, offer.fence) not in has and offer.since < early:
                 self._board.astray(offer)
-        return Reply(stops=[key for key, fence in has - known if await self._is_over(key, fence)])
+        return Reply(stops=await self._over(has - known))
 
-    async def _is_over(self, key: Key, fence: str) -> bool:
-        """Whether nobody wants any more what a worker has and is not known here; of executions that are elsewhere, others know."""
-        if key[0] in self._office.service.hot:
-            return self._board.gave(fence)
-        summary = await asyncio.to_thread(self._office.log.summary, key[0])
-        return summary is None or summary.status in OVER
+    def give_up(self, name: str) -> None:
+        """A worker lives no longer: what it had is handed out again."""
+        worker = self._board.workers.get(name)
+        had = len(worker.held) if worker is not None else 0
+        self._board.died(name)
+        self.roll.given_up(name, had)
+
+    async def _over(self, unknown: set[tuple[Key, str]]) -> list[Key]:
+        """What nobody wants any more of that which a worker has and is not known here; of executions that are elsewhere, others know."""
+        elsewhere = {key[0] for key, _ in unknown} - self._office.service.hot.keys()
+        # Of all at once: a worker may hold thousands, and takes a server that does not answer in time for gone.
+        going = await asyncio.to_thread(self._office.log.under_way, elsewhere) if elsewhere else set()
+        return [
+            key for key, fence in unknown if (key[0] not in going if key[0] in elsewhere else self._board.gave(fence))
+        ]

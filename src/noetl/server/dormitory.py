@@ -9,18 +9,20 @@ from noetl.engine.react import slumber
 from noetl.model.events import Event
 from noetl.server.children import Taken
 from noetl.server.office import Office
+from noetl.server.refusals import Refusals
 from noetl.server.service import Hot
 
 #: seconds for which an execution must have been still; and what it waits for must be further away
 _STILL_S, _FAR_S = 1.0, 5.0
 #: seconds before it is due that one is woken, and how many at a time
 _AHEAD_S, _MOST, _AT_ONCE = 0.5, 500, 32
-#: seconds until one that could not be gone on with is tried again
-_LATER_S = 60.0
 
 
 class Beds(Protocol):
     """Where it is kept who sleeps; the database of executions, which all servers share."""
+
+    async def attend(self) -> None:
+        """Be known as one who wakes executions: where there is nobody, those that sleep count as left."""
 
     async def lay_down(self, sleepers: list[tuple[str, float | None]]) -> None:
         """Keep executions with the times at which they are due, and own them no longer."""
@@ -32,12 +34,11 @@ class Beds(Protocol):
 class Dormitory:
     """Lays executions of an office down, and wakes any that are due."""
 
-    def __init__(self, office: Office, beds: Beds) -> None:
-        self._office, self._beds = office, beds
+    def __init__(self, office: Office, beds: Beds, refusals: Refusals) -> None:
+        self._office, self._beds, self._refusals = office, beds, refusals
         #: executions of which something was heard → when
         self._touched: dict[str, float] = {}
-        #: executions that could not be gone on with → when that is tried again
-        self._refused: dict[str, float] = {}
+        self._attends = False
         office.service.watchers.append(self.heard)
 
     def heard(self, hot: Hot, _events: tuple[Event, ...]) -> None:
@@ -52,7 +53,7 @@ class Dormitory:
         """Lay down all that have been still for a while."""
         now = self._office.nature.clock()
         still = [name for name, when in self._touched.items() if when <= now - _STILL_S]
-        going: list[tuple[Hot, float | None]] = []
+        going: list[tuple[Hot, int, float | None]] = []
         for name in still:
             del self._touched[name]
             hot = self._office.service.hot.get(name)
@@ -60,24 +61,29 @@ class Dormitory:
                 continue  # a child is waited for here
             sleeps, due = slumber(hot.state)
             if sleeps and (due is None or due > now + _FAR_S):
-                going.append((hot, due))
+                going.append((hot, hot.state.seq, due))
         if not going:
             return
-        await self._beds.lay_down([(hot.id, due) for hot, due in going])
-        for hot, _ in going:
-            if hot.busy or hot.mail:  # something came on the way: it is claimed again, and goes on
+        await self._beds.lay_down([(hot.id, due) for hot, _, due in going])
+        stirred: list[Hot] = []
+        for hot, seq, _ in going:  # without a pause: what is still now is so no longer when another has been claimed
+            if hot.busy or hot.mail or hot.state.seq != seq:
                 self._touched[hot.id] = now
-                if not await self._office.log.claim(hot.id):
-                    self._office.service.give_up(hot.id, Taken(f"another server goes on with {hot.id}"))
+                stirred.append(hot)
             else:
                 self._office.service.let_go(hot)
+        for hot in stirred:  # something came on the way: it is claimed again, and goes on
+            if not await self._office.log.claim(hot.id):
+                self._office.service.give_up(hot.id, Taken(f"another server goes on with {hot.id}"))
 
     async def wake(self) -> None:
         """Wake those that are due."""
-        now = self._office.nature.clock()
-        self._refused = {name: until for name, until in self._refused.items() if until > now}
-        due = await asyncio.to_thread(self._beds.to_wake, _AHEAD_S, _MOST + len(self._refused))
-        found = [name for name in due if name not in self._refused]
+        if not self._attends:
+            await self._beds.attend()
+            self._attends = True
+        refused = self._refusals.now()
+        due = await asyncio.to_thread(self._beds.to_wake, _AHEAD_S, _MOST + len(refused))
+        found = [name for name in due if name not in refused]
         gate = asyncio.Semaphore(_AT_ONCE)
         await asyncio.gather(*(self._wake(name, gate) for name in found))
 
@@ -86,7 +92,5 @@ class Dormitory:
             try:
                 if execution_id not in self._office.service.hot:
                     await self._office.resume(execution_id)
-            except Taken:  # another server was quicker
-                pass
-            except Exception:  # noqa: BLE001  it cannot be gone on with now, and must not keep others asleep
-                self._refused[execution_id] = self._office.nature.clock() + _LATER_S
+            except Exception as error:  # noqa: BLE001  it cannot be gone on with now, and must not keep others asleep
+                self._refusals.add(execution_id, error)

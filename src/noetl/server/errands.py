@@ -10,6 +10,9 @@ from typing import Protocol
 from noetl.model.orders import HoldChild, Order, RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
 from noetl.server.service import Hot
 
+#: so many times of executions that are gone may lie around
+_STALE = 1_000
+
 
 class Crew(Protocol):
     """Who runs pipelines: in this process, or in others."""
@@ -46,6 +49,9 @@ class Errands:
     def __init__(self, crew: Crew, office: Office, clock: Callable[[], float]) -> None:
         self._crew, self._office, self._clock = crew, office, clock
         self._times: list[tuple[float, str]] = []
+        #: the executions in memory that are to be told, and when; whatever else is in the list is stale
+        self._minded: dict[str, tuple[Hot, set[float]]] = {}
+        self._stale = 0
         self._alarm: asyncio.TimerHandle | None = None
 
     def give(self, hot: Hot, orders: Iterable[Order]) -> None:
@@ -56,7 +62,7 @@ class Errands:
             elif isinstance(order, StopPipelines):
                 self._crew.stop(hot.id, order)
             elif isinstance(order, WakeAt):
-                self.wake_at(order.at, hot.id)
+                self._wake_at(order.at, hot)
             elif isinstance(order, StartChild):
                 self._office.start_child(hot, order)
             elif isinstance(order, StopChild):
@@ -67,13 +73,31 @@ class Errands:
     def ended(self, hot: Hot) -> None:
         """Let go of what was kept for an execution."""
         self._crew.ended(hot)
+        minded = self._minded.get(hot.id)
+        if minded is None or minded[0] is not hot:  # it may have come back already
+            return
+        del self._minded[hot.id]
+        self._stale += len(minded[1])
+        # It may be far from due, and have the same times again whenever it comes back.
+        if self._stale > max(_STALE, len(self._times) // 2):
+            self._times = [(at, name) for name, (_, times) in self._minded.items() for at in times]
+            heapq.heapify(self._times)
+            self._stale = 0
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def wake_at(self, at: float, execution_id: str) -> None:
+    def _wake_at(self, at: float, hot: Hot) -> None:
         """Say that a time has come, when it has."""
-        heapq.heappush(self._times, (at, execution_id))
-        self._set_alarm()
+        if hot.lost:
+            return
+        before, times = self._minded.get(hot.id, (hot, set[float]()))
+        if before is not hot:
+            self._stale, times = self._stale + len(times), set()
+        self._minded[hot.id] = hot, times
+        if at not in times:
+            times.add(at)
+            heapq.heappush(self._times, (at, hot.id))
+            self._set_alarm()
 
     def _set_alarm(self) -> None:
         if self._alarm is not None:
@@ -88,7 +112,19 @@ class Errands:
         now = self._clock()
         rung: set[str] = set()
         while self._times and self._times[0][0] <= now:
-            rung.add(heapq.heappop(self._times)[1])
+            at, execution_id = heapq.heappop(self._times)
+            if self._is_told(at, execution_id):
+                rung.add(execution_id)
         for execution_id in rung:
             self._office.due(execution_id)
         self._set_alarm()
+
+    def _is_told(self, at: float, execution_id: str) -> bool:
+        _, times = self._minded.get(execution_id, (None, set[float]()))
+        if at not in times:
+            self._stale -= 1
+            return False
+        times.remove(at)
+        if not times:
+            del self._minded[execution_id]
+        return True

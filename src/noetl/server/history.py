@@ -15,6 +15,8 @@ from noetl.ports import EventLog
 PAGE = 10_000
 #: what snapshots begin with; to be changed with what they hold
 _FORMAT = b"noetl state 2\n"
+#: how many events are read at once on the way back through a pipeline: at first, and at most where all are its own
+_STEP, _LONGEST_STEP = 8, 1024
 
 
 def state_at(log: EventLog, execution_id: str, *, upto: int | None = None) -> Execution:
@@ -51,3 +53,24 @@ def events_of(log: EventLog, execution_id: str, *, after: int = 0) -> Iterator[E
     while page := log.read(execution_id, after=after, limit=PAGE):
         yield from page
         after = page[-1].seq
+
+
+def back_through(log: EventLog, execution_id: str, since: int, last: int) -> list[Event] | None:
+    """What a pipeline has recorded behind the event that began it, up to its last; None: the log does not have it all.
+
+    Each of its events is the cause of the next. So what many others recorded meanwhile is not read.
+    """
+    found: list[Event] = []
+    at, step = last, _STEP
+    while at > since:
+        before, had = max(since, at - step), len(found)
+        page = log.read(execution_id, after=before, limit=at - before)
+        while at > before:
+            event = page[at - before - 1] if len(page) >= at - before else None
+            cause = int(event.parent_id.rpartition("-")[2]) if event is not None and event.parent_id else at
+            if event is None or cause >= at:
+                return None
+            found.append(event)
+            at = cause
+        step = min(2 * step, _LONGEST_STEP) if 2 * (len(found) - had) >= step else _STEP
+    return found[::-1] if at == since else None

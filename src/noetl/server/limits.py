@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -21,7 +22,7 @@ from noetl.model.output import Failure, failure
 from noetl.model.requests import Denied
 from noetl.model.state import Path, label_of, parse_label
 from noetl.model.wire import Key
-from noetl.server.asking import ask_of, displaced, has_limits, refused
+from noetl.server.asking import ask_of, displaced, has_limits, held_up_by, refused
 from noetl.server.service import Hot
 from noetl.slots import ASK_AGAIN_S, Answer, Ask, Slots
 
@@ -150,6 +151,12 @@ class Limits:
     def under_way(self, key: Key) -> bool:
         """See `Crew`."""
         return self._crew.under_way(key)
+
+    def waits(self, execution_id: str) -> list[str]:
+        """What pipelines of an execution wait for here, in words."""
+        mine = (one for one in self._waiting.values() if one.hot.id == execution_id and not one.ask.sure)
+        found = Counter(f"{one.order.step} waits for {held_up_by(one.ask)}" for one in mine)
+        return [said if many == 1 else f"{said}, {many} of its iterations or runs" for said, many in found.items()]
 
     def close(self) -> None:
         """Hand nothing more on."""

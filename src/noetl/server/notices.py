@@ -51,7 +51,7 @@ class Notices:
     def __init__(
         self, clock: Callable[[], float], new_id: Callable[[], str], warn: Callable[[str], None] | None = None
     ) -> None:
-        self._warn = warn or _say
+        self._warn = warn or say
         #: what templates know everywhere
         self._functions = {"now": lambda: datetime.fromtimestamp(clock(), UTC).isoformat(), "uuid": new_id}
         self._under_way: set[asyncio.Task[None]] = set()
@@ -94,7 +94,7 @@ class Notices:
         return url, {name: as_text(value) for name, value in headers.items() if value is not None}
 
 
-def _say(warning: str) -> None:
+def say(warning: str) -> None:
     """A line for whoever looks on; nobody has to."""
     with suppress(OSError):
         sys.stderr.write(f"warning: {warning}\n")

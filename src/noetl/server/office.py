@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from noetl.errors import NoetlError
+from noetl.lately import TEXT, Lately
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline
@@ -85,12 +86,14 @@ class Office:
         self.service.watchers += [self.limits.heard] if alone else [self.limits.heard, self.notices.heard]
         #: nobody outside asks for anything, so nobody looks for it, or is told of anything
         self._alone = alone
-        #: the playbooks that were run here, by their hash
-        self._sources: dict[str, Source] = {}
+        #: the playbooks that were run here lately, by their hash; the log has them all
+        self._sources: Lately[str, Source] = Lately(TEXT)
         self._tasks: set[asyncio.Future[Any]] = set()
         self._poller: asyncio.Task[None] | None = None
         #: asked for by other processes, of executions that are not in memory now
         self._requests: list[tuple[int, str, bytes]] = []
+        #: when it is looked next whether these are over
+        self._next_look = 0.0
         self._news = asyncio.Event()
         #: claimed, not loaded yet: requests for them have to wait
         self._coming: set[str] = set()
@@ -133,9 +136,9 @@ class Office:
         """Those who carry out what is decided here, and are no part of this process."""
         return []
 
-    def waits(self, execution_id: str) -> list[str]:  # noqa: ARG002
+    def waits(self, execution_id: str) -> list[str]:
         """What an execution waits for that is no part of it, in words."""
-        return []
+        return self.limits.waits(execution_id)
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """Pipelines that nobody brought to an end; where there are no workers apart, there are none."""
@@ -158,9 +161,9 @@ class Office:
 
     async def keep(self, source: Source) -> None:
         """Keep the text of a playbook that is run here, or called."""
-        if source.hash not in self._sources:
+        if self._sources.get(source.hash) is None:
             await self.log.keep_source(source)
-            self._sources[source.hash] = source
+            self._sources.put(source.hash, source, len(source.text))
 
     async def resume(self, execution_id: str) -> Hot:
         """Go on with an execution that was interrupted."""
@@ -171,7 +174,7 @@ class Office:
         net = self.catalog.net(source)
         if net is None:
             raise NoetlError(f"the playbook of {summary.execution_id} can no longer be read: {source.file}")
-        self._sources[source.hash] = source
+        self._sources.put(source.hash, source, len(source.text))
         while summary.execution_id in self._coming:  # noqa: ASYNC110  somebody here is about to do the same
             await asyncio.sleep(POLL)
         if (found := self.service.hot.get(summary.execution_id)) is not None:
@@ -235,12 +238,16 @@ class Office:
 
     def source(self, content_hash: str) -> Source:
         """A playbook that was run here."""
-        return self._sources[content_hash]
+        found = self._sources.get(content_hash) or self.log.source(content_hash)
+        if found is None:
+            raise NoetlError(f"there is no playbook {content_hash}")
+        self._sources.put(content_hash, found, len(found.text))
+        return found
 
     def file(self, state: Execution) -> Path:
         """The file of an execution's playbook."""
         # The same text may lie in several folders; the execution knows from which it was run.
-        return Path(state.file or self._sources[state.playbook].file).absolute()
+        return Path(state.file or self.source(state.playbook).file).absolute()
 
     # --- other processes ---------------------------------------------------------------------------------------------
 
@@ -249,9 +256,23 @@ class Office:
             # A store that cannot be read now may be able to later; whoever writes to it hears of it anyway.
             with contextlib.suppress(StoreFailed):
                 self._requests += await self.collect()
-                asked, self._requests = self._requests, []
-                self._requests += [one for one in asked if not self._handed_on(*one)]
+                self._hand_on()
             await self._rest(waiting=bool(self._requests))
+
+    def _hand_on(self) -> None:
+        """Hand on what can be, in the order of numbers: one that comes behind a higher one is taken for handled."""
+        now = asyncio.get_running_loop().time()
+        look = bool(self._requests) and now >= self._next_look
+        if look:
+            self._next_look = now + HEARING_POLL
+        asked, self._requests = sorted(self._requests), []
+        try:
+            while asked:
+                if not self._handed_on(*asked[0], look=look):
+                    self._requests.append(asked[0])
+                del asked[0]
+        finally:
+            self._requests += asked  # the log gives them to nobody here a second time
 
     async def _rest(self, *, waiting: bool) -> None:
         """Wait until somebody says that there is something, or long enough that it could have been missed."""
@@ -264,12 +285,12 @@ class Office:
         """What others ask for."""
         return self.log.collect()
 
-    def _handed_on(self, number: int, execution_id: str, body: bytes) -> bool:
-        """Hand a request on; False: its execution is not in memory, and may come."""
+    def _handed_on(self, number: int, execution_id: str, body: bytes, *, look: bool) -> bool:
+        """Hand a request on; False: its execution is not in memory, and may come. `look`: whether it is over."""
         if execution_id in self.service.hot:
             self.later(self._request(number, execution_id, body))
             return True
-        summary = self.log.summary(execution_id) if execution_id not in self._coming else None
+        summary = self.log.summary(execution_id) if look and execution_id not in self._coming else None
         if summary is not None and summary.status in OVER:
             self.log.settle(number)
             return True
@@ -301,7 +322,7 @@ async def resume_left(office: Office) -> list[tuple[str, NoetlError]]:
     unresumed: list[tuple[str, NoetlError]] = []
     found = await asyncio.to_thread(office.log.summaries, limit=1_000_000, unfinished=True)
     for one in reversed(found):
-        if not one.alive and (one.parent is None or is_orphan(office.log, one)):
+        if not one.minded and (one.parent is None or is_orphan(office.log, one)):
             try:
                 await office.resume(one.execution_id)
             except NoetlError as error:

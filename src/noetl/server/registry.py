@@ -34,6 +34,12 @@ class MemoryRegistry(WorkerRegistry):
         """See the port."""
         return worker in self._until
 
+    async def leave(self, worker: str) -> None:
+        """See the port."""
+        self._until.pop(worker, None)
+        self._about.pop(worker, None)
+        self._given_up.add(worker)
+
     async def give_up(self) -> list[str]:
         """See the port."""
         now = monotonic()
@@ -54,7 +60,7 @@ class MemoryRegistry(WorkerRegistry):
         """See the port."""
         now = monotonic()
         return [
-            {"worker": worker, "lives_for_s": round(until - now, 1), **self._about[worker]}
+            {"worker": worker, "heard_s_ago": round(now - until + self._lease_s, 1), **self._about[worker]}
             for worker, until in self._until.items()
         ]
 

@@ -10,24 +10,28 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from noetl.engine.find import find_pipe
 from noetl.engine.outlook import Outlook
 from noetl.engine.react import again, pending, react
 from noetl.engine.react import open as open_execution
 from noetl.engine.turn import Decision
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, in_words
+from noetl.lately import Lately
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import Order, RunPipeline
 from noetl.model.plans import Planner
 from noetl.model.requests import Due, Open, Request
-from noetl.model.state import Execution
+from noetl.model.state import Execution, parse_label
 from noetl.ports import EventLog
-from noetl.server.history import snapshot_of, state_at
+from noetl.server.history import back_through, snapshot_of, state_at
 
 #: a snapshot is written whenever so many events have come since the last
 SNAPSHOT_EVERY = 5_000
 #: of snapshots, at most so many bytes are written for each event
 BYTES_PER_EVENT = 50
+#: nets of which is remembered what was worked out, besides those of executions in memory
+_OUTLOOKS = 100
 
 Happening = Fact | Request
 
@@ -85,10 +89,12 @@ class Service:
         self.new_id = new_id
         self.hot: dict[str, Hot] = {}
         #: by the identity of their nets, which they keep alive
-        self._outlooks: dict[int, Outlook] = {}
+        self._outlooks: Lately[int, Outlook] = Lately(_OUTLOOKS)
         self._tasks: set[asyncio.Future[None]] = set()
         #: those who follow along: called with the events of each decision, once they are durable
         self.watchers: list[Callable[[Hot, tuple[Event, ...]], None]] = []
+        #: hears of each execution that was lost, and why
+        self.lost: Callable[[str, NoetlError], None] = lambda _execution_id, _error: None
 
     async def start(self, net: Net, request: Open) -> Hot:
         """Start an execution; durable when this returns."""
@@ -109,7 +115,8 @@ class Service:
     def _outlook(self, net: Net) -> Outlook:
         known = self._outlooks.get(id(net))
         if known is None:
-            known = self._outlooks[id(net)] = Outlook(net, self.planner)
+            known = Outlook(net, self.planner)
+            self._outlooks.put(id(net), known)
         return known
 
     async def take_over(self, execution_id: str, net: Net) -> Hot:
@@ -137,8 +144,14 @@ class Service:
         return again(hot.outlook, hot.state, order, self.clock())
 
     def recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
-        """What the log has of the order's pipeline."""
-        events = self.log.read(execution_id, after=order.since - 1)
+        """What the log has of the tasks of the order's pipeline."""
+        hot = self.hot.get(execution_id)
+        pipe = find_pipe(hot.state, order.step_run_id, parse_label(order.iteration)) if hot is not None else None
+        found = back_through(self.log, execution_id, order.since, pipe.seq) if pipe is not None else None
+        if found is not None:
+            return found
+        # The last of it may still be on its way into the log: whoever goes on does so from what is there.
+        events = self.log.read(execution_id, after=order.since)
         return [e for e in events if e.step_run_id == order.step_run_id and e.iteration == order.iteration]
 
     # --- the mailbox -----------------------------------------------------------------------------------------------
@@ -241,6 +254,7 @@ class Service:
         """What was decided could not be written: forget the state, which is ahead of the log now."""
         hot.lost = True
         self.hot.pop(hot.id, None)
+        self.lost(hot.id, error)
         waiting, hot.mail = [*mail, *hot.mail], []
         for _, done in waiting:
             if done is not None and not done.done():
@@ -254,7 +268,7 @@ class Service:
 def _ours(error: BaseException) -> NoetlError:
     if isinstance(error, NoetlError):
         return error
-    made = NoetlError(f"{type(error).__name__}: {error}")
+    made = NoetlError(in_words(error))
     made.__cause__ = error
     return made
 

@@ -17,7 +17,7 @@ from noetl.model.net import Net
 from noetl.model.output import Failure
 from noetl.model.scope import merged
 from noetl.model.wire import Brief, Held, Key
-from noetl.ports import EventLog, Source
+from noetl.ports import EventLog, Source, StoreFailed
 from noetl.server import dormitory
 from noetl.server.board import Board
 from noetl.server.catalog import Catalog
@@ -25,6 +25,7 @@ from noetl.server.children import Taken
 from noetl.server.counter import Counter
 from noetl.server.dormitory import Dormitory
 from noetl.server.office import Nature, Office
+from noetl.server.refusals import Refusals
 
 #: what a worker has had for so many seconds is kept for other servers; what is shorter is as soon run again
 _KEEP_AFTER_S = 0.5
@@ -73,8 +74,10 @@ class Station(Office):
             me = url.encode()
             self.board.hint = lambda pool: self.later(bus.wake(pool, me))
             self.board.tell = lambda worker: self.later(bus.tell(worker, me))
+        self._refusals = Refusals(nature.clock)
+        self.service.lost = self._refusals.add
         self._beds = beds
-        self._dormitory = Dormitory(self, beds) if beds is not None else None
+        self._dormitory = Dormitory(self, beds, self._refusals) if beds is not None else None
         self._kept: dict[tuple[Key, str], Held] = {}
         self._loops: list[asyncio.Task[None]] = []
 
@@ -108,7 +111,7 @@ class Station(Office):
 
     def waits(self, execution_id: str) -> list[str]:
         """What an execution waits for that is no part of it."""
-        return self.board.waits(execution_id)
+        return [*super().waits(execution_id), *self.board.waits(execution_id)]
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """Pipelines that nobody brought to an end, the latest first."""
@@ -127,12 +130,21 @@ class Station(Office):
         """Somebody says through the store that there is something; what a server has left is taken over at once."""
         super().heard(what)
         if what == "left":
-            self.later(_in_peace(self._sweep))
+            self.later(self._in_peace(self._sweep))
 
     async def _every(self, seconds: float, do: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await _in_peace(do)
+            await self._in_peace(do)
             await asyncio.sleep(seconds)
+
+    async def _in_peace(self, do: Callable[[], Awaitable[None]]) -> None:
+        """Do something that is done again soon: a database may be away, and no execution may keep others from being minded."""
+        try:
+            await do()
+        except StoreFailed:
+            pass
+        except Exception as error:  # noqa: BLE001  a mistake of ours
+            self._refusals.tell("executions are not minded as they should be", error)
 
     async def problem(self, execution_id: str, net: Net, source: Source, payload: dict[str, Any]) -> Failure | None:
         """Why an execution cannot begin: a worker says that a credential is not there."""
@@ -149,13 +161,24 @@ class Station(Office):
 
     async def _sweep(self) -> None:
         for worker in await self.registry.give_up():
-            self.board.died(worker)
+            self.counter.give_up(worker)
+        self.board.tidy()
         for pool in self.board.pools():
             self.board.hint(pool)  # a hint may have been lost
         await self._let_go_of_others()
         left = await asyncio.to_thread(self._left)
+        refused = self._refusals.now()
         gate = asyncio.Semaphore(_AT_ONCE)
-        await asyncio.gather(*(self._adopt(one, gate) for one in left if self._is_free(one)))
+        free = [one for one in left if one not in refused and self._is_free(one)]
+        self.counter.roll.taken_over(sum(await asyncio.gather(*(self._adopt(one, gate) for one in free))))
+        await self._forget_ended()
+
+    async def _forget_ended(self) -> None:
+        """Remember no longer who had what of executions that others have gone on with, and that are over."""
+        left = {key[0] for key in self.board.inherited}
+        if left:
+            for execution_id in left - await asyncio.to_thread(self.log.under_way, left):
+                self.board.forget_heirs(execution_id)
 
     async def _let_go_of_others(self) -> None:
         """Forget executions that another server has taken over meanwhile, without anything having been written here."""
@@ -175,12 +198,16 @@ class Station(Office):
     def _is_free(self, execution_id: str) -> bool:
         return execution_id not in self.service.hot and execution_id not in self._coming
 
-    async def _adopt(self, execution_id: str, gate: asyncio.Semaphore) -> None:
+    async def _adopt(self, execution_id: str, gate: asyncio.Semaphore) -> bool:
+        """Go on with an execution; whether that was done."""
         async with gate:
-            # Another server was quicker, or it cannot be gone on with: it stays as it is, and the others come on.
-            with contextlib.suppress(Exception):
+            try:
                 if self._is_free(execution_id):
                     await self.resume(execution_id)
+                    return True
+            except Exception as error:  # noqa: BLE001  it stays as it is, and the others come on
+                self._refusals.add(execution_id, error)
+            return False
 
     def inherit(self, execution_id: str) -> None:
         """Know what workers have of an execution that is being taken over."""
@@ -215,9 +242,3 @@ class Station(Office):
     def _lost_here(self) -> set[str]:
         """Executions that others mind, or will: what is kept of them is theirs."""
         return {at[0][0] for at in self._kept if at[0][0] not in self.service.hot}
-
-
-async def _in_peace(do: Callable[[], Awaitable[None]]) -> None:
-    """Do something that is done again soon: a database may be away, and no execution may keep others from being minded."""
-    with contextlib.suppress(Exception):
-        await do()

@@ -113,5 +113,11 @@ class Tokens:
         draft.replace(self.path)
 
 
+def who_may(permission: Permission) -> str:
+    """The roles that may do something, in words."""
+    *most, last = [f"`{role}`" for role in ROLES if permission in MAY[role]]
+    return f"{', '.join(most)} and {last} may" if most else f"{last} may"
+
+
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from typing import Any
@@ -92,6 +92,11 @@ class MemoryLog(EventLog):
         if len(found) > 1 and found[0] != execution_id:
             raise UsageError(f"{execution_id} is the beginning of several executions: {', '.join(found)}")
         return self._owned(self._shelf.summaries[found[0]]) if found else None
+
+    def under_way(self, execution_ids: Collection[str]) -> set[str]:
+        """See the port."""
+        found = self._shelf.summaries
+        return {name for name in execution_ids if name in found and found[name].status not in OVER}
 
     def _owned(self, summary: Summary) -> Summary:
         owner = self._shelf.owners.get(summary.execution_id)

@@ -50,15 +50,17 @@ class Claims(Desk):
         mine: bool = await self.ask(Claim(execution_id))
         return mine
 
-    def _write(self, tickets: list[Ticket]) -> None:
-        import psycopg
+    async def appear(self) -> None:
+        """Be known to live, without owning anything."""
+        await self.ask(Claim(""))
 
+    def _write(self, tickets: list[Ticket]) -> None:
         wanted = [work.execution_id if isinstance(work, Claim) else "" for work, _ in tickets]
         outcomes: list[Any]
         try:
             mine = self._decided(sorted({name for name in wanted if name}))
             outcomes = [name in mine for name in wanted]
-        except (psycopg.Error, StoreFailed) as error:
+        except Exception as error:  # noqa: BLE001  whatever it is: callers wait, and the thread must live
             failure = error if isinstance(error, StoreFailed) else explained(error)
             outcomes = [StoreFailed(*failure.args) for _ in tickets]
         answer([(reply, outcome) for (_, reply), outcome in zip(tickets, outcomes, strict=True)])
@@ -70,6 +72,8 @@ class Claims(Desk):
             self._connection.execute(_SQL["enrol"], (self._owner, self._lease_s))
             self._living = Thread(target=self._live, name="noetl-alive", daemon=True)
             self._living.start()
+        if not names:
+            return set()
         try:
             with self._connection.pipeline():  # in one round trip
                 self._connection.execute("BEGIN")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from noetl.ports import StoreFailed
+from noetl.model.pgaddress import HINT, is_address
+from noetl.ports import StoreFailed, Unreachable
 from noetl.stores.queries import schema
-from noetl.tools.pg.failing import NO_ADDRESS, is_no_address
+from noetl.tools.pg.failing import NO_ADDRESS, is_denied, is_no_address
 
 if TYPE_CHECKING:
     import psycopg
@@ -16,7 +17,16 @@ VERSION: Final = 5
 NOT_INSTALLED: Final = "the driver for PostgreSQL is not installed; it comes with: pip install 'noetl[postgres]'"
 #: only one process at a time makes tables: "NoET"
 _MAKING: Final = 0x4E6F4554
-_CONNECT_S: Final = 10
+#: what an address does not say otherwise. A server that is gone without a word is found out before claims lapse: else whoever
+#: waits for an answer waits as long as the kernel does, a quarter of an hour
+_SETTLED: Final = {
+    "connect_timeout": 10,
+    "application_name": "noetl",
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
 
 
 def connect(url: str) -> psycopg.Connection[Any]:
@@ -25,11 +35,14 @@ def connect(url: str) -> psycopg.Connection[Any]:
         import psycopg
     except ImportError:
         raise StoreFailed(NOT_INSTALLED) from None
+    if not is_address(url):
+        raise StoreFailed(f"the database of executions {NO_ADDRESS}; {HINT}")
     try:
-        return psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_S, application_name="noetl")
+        where: dict[str, Any] = {**_SETTLED, **psycopg.conninfo.conninfo_to_dict(url)}
+        return psycopg.connect(**where, autocommit=True)
     except (psycopg.Error, UnicodeError) as error:
         if is_no_address(error):
-            raise StoreFailed(f"the database of executions {NO_ADDRESS}") from None
+            raise StoreFailed(f"the database of executions {NO_ADDRESS}; {HINT}") from None
         raise explained(error) from error
 
 
@@ -69,5 +82,8 @@ def _one_version_on(connection: psycopg.Connection[Any]) -> bool:
 
 def explained(error: Exception) -> StoreFailed:
     """What PostgreSQL reports, as the port does; an address with a password is no part of it."""
+    import psycopg
+
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return StoreFailed(f"the database of executions cannot be used: {first}")
+    passing = isinstance(error, psycopg.OperationalError) and not is_denied(error)
+    return (Unreachable if passing else StoreFailed)(f"the database of executions cannot be used: {first}")

@@ -80,6 +80,11 @@ class PgRegistry(WorkerRegistry):
         else:
             self._known.pop(worker, None)
 
+    async def leave(self, worker: str) -> None:
+        """See the port."""
+        await self._ask(lambda it: it.execute(_SQL["leave_worker"], (worker,)))
+        self._know(worker, known=False)
+
     async def give_up(self) -> list[str]:
         """See the port."""
         if monotonic() - self._trouble < self._lease_s:
@@ -99,8 +104,8 @@ class PgRegistry(WorkerRegistry):
 
     def workers(self) -> list[dict[str, Any]]:
         """See the port."""
-        rows = self._do(lambda it: it.execute(_SQL["workers"]).fetchall())
-        return [{"worker": name, "until": until.isoformat(), **about} for name, until, about in rows]
+        rows = self._do(lambda it: it.execute(_SQL["workers"], (self._lease_s,)).fetchall())
+        return [{"worker": name, "heard_s_ago": round(ago, 1), **about} for name, ago, about in rows]
 
     # --- who has what ------------------------------------------------------------------------------------------------
 

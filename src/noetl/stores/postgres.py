@@ -80,6 +80,16 @@ class PostgresLog(SqlLog):
         """See the port."""
         return await self._claims.claim(execution_id)
 
+    def post(self, execution_id: str, body: bytes) -> None:
+        """See the port. Not along with what else is written: who waits for the lock of an inbox must hold no other."""
+        import psycopg
+
+        self._rows("moment")  # finds out whether the connection still stands: behind a request nobody could tell
+        try:
+            self._reader().execute(_SQL["add_request"], (execution_id, body))
+        except psycopg.Error as error:
+            raise explained(error) from error
+
     def _alive(self, owners: Iterable[str]) -> set[str]:
         wanted = list(owners)
         return {row[0] for row in self._rows("alive", wanted)} if wanted else set()
@@ -97,6 +107,10 @@ class PostgresLog(SqlLog):
         self._ears = Ears(lambda: connect(self._url), heard)
 
     # --- executions that nobody has in memory (see `server.dormitory.Beds`) ------------------------------------------------
+
+    async def attend(self) -> None:
+        """Be known as one who wakes executions, also while owning none."""
+        await self._claims.appear()
 
     async def lay_down(self, sleepers: list[tuple[str, float | None]]) -> None:
         """Keep executions with the times at which they are due, and own them no longer."""

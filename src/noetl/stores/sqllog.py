@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from noetl.errors import UsageError
 from noetl.model.events import Event, decode
-from noetl.ports import EventLog, Line, Source, StoreFailed, Summary
+from noetl.ports import Damaged, EventLog, Line, Source, Summary
 from noetl.stores.appends import append_of
 from noetl.stores.chain import link, root
 from noetl.stores.desk import Desk, Job, nothing
@@ -65,7 +65,7 @@ class SqlLog(EventLog):
         for expected, (seq, body, digest_there) in enumerate(rows[:limit], after + 1):
             digest = link(digest, body)
             if seq != expected or digest != digest_there:
-                raise StoreFailed(f"the log of {execution_id} is damaged at event {expected}: see `noetl fsck`")
+                raise Damaged(f"the log of {execution_id} is damaged at event {expected}: see `noetl fsck`")
             events.append(_event(body))
         return events
 
@@ -90,9 +90,13 @@ class SqlLog(EventLog):
             raise UsageError(f"{execution_id} is the beginning of several executions: {names}")
         return self._summaries(found[:1])[0] if found else None
 
+    def under_way(self, execution_ids: Collection[str]) -> set[str]:
+        """See the port."""
+        return {row[0] for row in self._rows("under_way", msgspec.json.encode(list(execution_ids)).decode())}
+
     def _summaries(self, rows: list[tuple[Any, ...]]) -> list[Summary]:
         alive = self._alive({row[8] for row in rows if row[8] is not None})
-        return [msgspec.structs.replace(Summary(*row), alive=row[8] in alive) for row in rows]
+        return [msgspec.structs.replace(Summary(*row[:9]), alive=row[8] in alive, dormant=bool(row[9])) for row in rows]
 
     # --- playbooks ---------------------------------------------------------------------------------------------------
 
@@ -171,7 +175,7 @@ def _event(body: bytes) -> Event:
     try:
         return decode(body)
     except msgspec.MsgspecError as error:
-        raise StoreFailed(f"an event is of a shape this version does not know ({error}): use a later one") from error
+        raise Damaged(f"an event is of a shape this version does not know ({error}): use a later one") from error
 
 
 def _source(rows: list[tuple[Any, ...]]) -> Source | None:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, in_words
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.wire import Answer, Brief, Held, Key, Message, Question, Reply, Report, Written, complete
 from noetl.ports import Line, Source
-from noetl.worker.holding import Holding, Pace, Remote, Sources
-from noetl.worker.link import Link, Outbox, Refused
+from noetl.worker.holding import Holding, Pace, Remote, Remotes, Sources
+from noetl.worker.link import LONGEST_PAUSE_S, PAUSE_S, Link, Outbox, Refused
 
 if TYPE_CHECKING:
     from noetl.worker.local import Workshop
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 _WAIT_S, _FULL_WAIT_S = 20.0, 1.0
 #: seconds that a pipeline which has to run alone waits for those that run already
 _ALONE_S = 10.0
-_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+#: seconds that servers are given at the end
+_FAREWELL_S = 2.0
 _REJECTED = "no server takes its report, which is too large"
 #: pipelines that are begun in one turn of the event loop
 _AT_ONCE = 32
@@ -60,8 +61,7 @@ class Depot:
         self._pumping = False
         #: what may have killed other workers, and has this one for itself
         self._alone: Holding | None = None
-        self.remotes: dict[str, Remote] = {}
-        self.sources = Sources()
+        self.remotes, self.sources = Remotes(), Sources()
         self.draining = False
         self._pace = Pace()
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -96,21 +96,21 @@ class Depot:
 
     async def poll(self, link: Link) -> None:
         """Ask a server for work, again and again."""
-        pause = _PAUSE_S
+        pause = PAUSE_S
         while not self.draining:
             try:
                 room = self._room_of(link)
                 wait = _WAIT_S if room else _FULL_WAIT_S
                 reply = await link.exchange(Message(self.name, pools=self.pools, room=room, wait=wait))
-                pause = _PAUSE_S
+                pause = PAUSE_S
             except Refused:
                 raise
             except NoetlError:
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
                 continue
             if self.heard(link, reply):
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(PAUSE_S)
 
     async def ask(self, link: Link) -> None:
         """Ask a server once, because somebody said that there is something."""
@@ -123,9 +123,7 @@ class Depot:
         """Do what a server says; whether it does not know this worker."""
         for key in reply.stops:
             self.drop(key)
-        for execution_id in reply.paused:
-            if execution_id in self.remotes:
-                self.remotes[execution_id].state.paused_by = ["request"]
+        self.remotes.hear((one.execution_id for one in reply.assignments), reply.paused)
         for assignment in reply.assignments:
             name = assignment.execution_id
             self._take(Holding(link, assignment, reply.briefs.get(name), reply.shared.get(name, {})))
@@ -159,7 +157,7 @@ class Depot:
         """Run a pipeline when everything else has ended or was given back; should it kill this worker, it takes nobody along."""
         until = asyncio.get_running_loop().time() + _ALONE_S
         while self._running and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110  rare, and short
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(PAUSE_S)
         await self._said_all(_ALONE_S)
         if self.held.get(holding.assignment.key) is holding:
             self._start(holding)
@@ -202,7 +200,7 @@ class Depot:
 
     def _begin(self, holding: Holding) -> None:
         remote, brief = self.remotes.get(holding.assignment.execution_id), holding.brief
-        if remote is not None and (brief is None or len(remote.brief.synthesized) == len(brief.synthesized)):
+        if remote is not None and remote.covers(brief):
             self._run(holding, remote)
         elif brief is not None:
             self.later(self._prepare(holding, brief))
@@ -212,21 +210,25 @@ class Depot:
     async def _prepare(self, holding: Holding, brief: Brief) -> None:
         key = holding.assignment.key
         try:
-            source = await self.sources.fetched(holding.link, brief.playbook)
-            net = self._net_of(source, brief.synthesized)
+            net = self._net_of(await self.sources.fetched(holding.link, brief.playbook), brief.synthesized)
         except Exception as error:  # noqa: BLE001  whatever it is, the server must hear of it
             self.broken(key, error)
             return
         if self.held.get(key) is holding:
-            remote = self.remotes[key[0]] = Remote(key[0], net, brief)
-            self._run(holding, remote)
+            self._run(holding, self.remotes.made(key[0], net, brief))
 
     def _run(self, holding: Holding, remote: Remote) -> None:
-        remote.state.paused_by = []
-        self.shop.run(remote, complete(holding.assignment.order, holding.shared, remote.brief.workload))
+        order = holding.assignment.order
+        if remote.state.paused and order.answer is None and order.gather is None:
+            self._give_back(holding)  # it was paused before this began, and is handed out anew when it goes on
+            self._pump()
+        else:
+            self.shop.run(remote, complete(order, holding.shared, remote.brief.workload))
 
     def _end(self, execution_id: str) -> None:
-        remote = self.remotes.pop(execution_id, None)
+        if any(key[0] == execution_id and (one.following or not one.said_last) for key, one in self.held.items()):
+            return  # another server goes on with it, and has given more of it meanwhile
+        remote = self.remotes.forget(execution_id)
         if remote is not None:
             self.shop.ended(remote)
 
@@ -258,7 +260,7 @@ class Depot:
         self.draining = True
         self._return_queue()
         with contextlib.suppress(TimeoutError):  # servers that had a question of it waiting would give it more
-            await asyncio.wait_for(asyncio.gather(*map(self.ask, self.links)), _LONGEST_PAUSE_S)
+            await asyncio.wait_for(asyncio.gather(*map(self.ask, self.links)), _FAREWELL_S)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.quiet.wait(), grace_s)
         for holding in list(self.held.values()):
@@ -267,10 +269,10 @@ class Depot:
             self.shop.stop(key[0], StopPipelines(key[1], key[2]))
             await self.shop.stopped(key)
             self._give_back(holding)
-        await self._said_all(max(grace_s, _LONGEST_PAUSE_S))
+        await self._said_all(max(grace_s, _FAREWELL_S))
 
     def _give_back(self, holding: Holding) -> None:
-        self.outboxes[holding.link].add(self._report(holding, returned=True))
+        self.outboxes[holding.link].add(holding.report(returned=True))
         holding.said_last = True
         self._forget(holding)
 
@@ -293,19 +295,16 @@ class Depot:
 
     # --- the office of the workshop ----------------------------------------------------------------------------------
 
-    def _report(self, holding: Holding, **more: Any) -> Report:
-        return Report(*holding.assignment.key, holding.fence, **more)
-
     async def report(self, execution_id: str, facts: list[Fact], *, last: bool) -> None:
         """Tell facts; returns when they are durable. Whoever is refused is stopped here, and never returns."""
         holding = self.held.get((execution_id, facts[0].step_run_id, facts[0].iteration))
         if holding is None:
             raise asyncio.CancelledError
-        pause = _PAUSE_S
-        while (fate := await self.outboxes[holding.link].add(self._report(holding, facts=facts, last=last))) == "again":
+        pause = PAUSE_S
+        while (fate := await self.outboxes[holding.link].add(holding.report(facts=facts, last=last))) == "again":
             self._turn_to_another(holding)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
         if fate == "rejected":
             raise NoetlError(_REJECTED)
         if fate == "refused":
@@ -319,14 +318,14 @@ class Depot:
         holding = self.held.get((execution_id, facts[0].step_run_id, facts[0].iteration))
         if holding is not None:
             holding.said_last = True
-            told = self.outboxes[holding.link].add(self._report(holding, facts=facts, last=True))
+            told = self.outboxes[holding.link].add(holding.report(facts=facts, last=True))
             told.add_done_callback(lambda it: self._posted(holding, facts, it))
 
     def _posted(self, holding: Holding, facts: list[Fact], told: asyncio.Future[str]) -> None:
         if not told.cancelled() and told.result() == "again":
             self.later(self._post_again(holding, facts))
         elif not told.cancelled() and told.result() == "rejected":
-            self.outboxes[holding.link].add(self._report(holding, broken=_REJECTED))
+            self.outboxes[holding.link].add(holding.report(broken=_REJECTED))
 
     async def _post_again(self, holding: Holding, facts: list[Fact]) -> None:
         key = holding.assignment.key
@@ -351,10 +350,10 @@ class Depot:
     async def _say_last(self, holding: Holding) -> None:
         fate = "again"
         while fate == "again" and self.held.get(holding.assignment.key) is holding:
-            fate = await self.outboxes[holding.link].add(self._report(holding, last=True))
+            fate = await self.outboxes[holding.link].add(holding.report(last=True))
             if fate == "again":
                 self._turn_to_another(holding)
-                await asyncio.sleep(_LONGEST_PAUSE_S)
+                await asyncio.sleep(LONGEST_PAUSE_S)
         self._put_away(holding)
 
     def _turn_to_another(self, holding: Holding) -> None:
@@ -377,8 +376,7 @@ class Depot:
         """A pipeline broke in a way that no fact tells: it is for the server to say what follows."""
         holding = self.held.get(key)
         if holding is not None:
-            said = f"{type(error).__name__}: {error}"
-            self.outboxes[holding.link].add(self._report(holding, broken=said))
+            self.outboxes[holding.link].add(holding.report(broken=in_words(error)))
             holding.said_last = True
             self._put_away(holding)
 

@@ -16,8 +16,8 @@ from noetl.worker.phone import Phone, Unplain
 if TYPE_CHECKING:
     import aiohttp
 
-#: seconds until a server that did not answer is asked again, at first and at most
-_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+#: seconds until a server that did not answer is asked again, at first and at most: who waits longer misses who takes over
+PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.5
 _ANSWER_S = 60.0
 #: reports and lines that go in one message, so that none of them grows without bound
 _REPORTS, _LINES = 500, 2_000
@@ -142,7 +142,7 @@ class Outbox:
 
     async def run(self) -> None:
         """Send, for ever."""
-        pause = _PAUSE
+        pause = PAUSE_S
         while True:
             await self._something.wait()
             self._something.clear()
@@ -153,7 +153,7 @@ class Outbox:
                 self._something.set()
             try:
                 reply = await self.link.exchange(self._message([report for report, _ in reports], lines, answers))
-                pause = _PAUSE
+                pause = PAUSE_S
             except Rejected:
                 # One of them is the culprit: they go one by one, and it is given up; what tools wrote is not worth more.
                 self._most = 1
@@ -163,7 +163,7 @@ class Outbox:
                 self._lines = [*lines, *self._lines][-_KEPT_LINES:]
                 _settle(reports, dict.fromkeys(range(len(reports)), "again"))
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
                 if self._lines:
                     self._something.set()
             else:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, in_words
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline, StopPipelines
@@ -72,6 +72,8 @@ class Workshop:
         self.clock = clock
         self.moment = moment
         self.office: Office
+        #: an order that waited for its pipeline to stop, as it is to be given now; None: it is no longer wanted
+        self.again: Callable[[str, RunPipeline], RunPipeline | None] = lambda _, order: order
         #: by execution
         self.tasks: dict[str, dict[Key, asyncio.Task[None]]] = {}
         self.next: dict[Key, tuple[Running, RunPipeline]] = {}
@@ -140,7 +142,10 @@ class Workshop:
             self.tasks.pop(key[0], None)
         following = self.next.pop(key, None)
         if following is not None and not done.cancelled() and key[0] in self.worlds:
-            self.run(*following)
+            # What was ordered at the end of a pause may have been done since by the pipeline, which had never stopped.
+            order = self.again(key[0], following[1])
+            if order is not None:
+                self.run(following[0], order)
         if not done.cancelled() and (error := done.exception()) is not None:
             self._broken(key, error)
         else:
@@ -150,7 +155,7 @@ class Workshop:
         """Tell of a pipeline that broke; not in the words of an exception that knows a secret."""
         world, said = self.worlds.get(key[0]), str(error)
         if world is not None and world.keychain.redactor.text(said) != said:
-            error = NoetlError(f"{type(error).__name__}: {world.keychain.redactor.text(said)}")
+            error = NoetlError(world.keychain.redactor.text(in_words(error)))
         self.office.broken(key, error)
 
     def stop(self, execution_id: str, order: StopPipelines) -> None:

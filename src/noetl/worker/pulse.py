@@ -6,15 +6,17 @@ import asyncio
 import http.client
 import urllib.parse
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from threading import Event, Lock, Thread
 from time import monotonic
 
-import msgspec
+from msgspec.structs import replace
 
 from noetl.model.wire import Holding, Reply, decode_reply, encode
 
 _TIMEOUT_S = 5.0
 _STORE_AWAY = 503
+_REFUSALS = (401, 403)
 
 
 class Pulse:
@@ -36,15 +38,16 @@ class Pulse:
         self._holding, self._heard, self._missed = holding, heard, missed
         self._loop = asyncio.get_running_loop()
         self._over = Event()
+        self._leaving = False
         #: of each server: beat now
         self._now = [Event() for _ in self._urls]
         #: when somebody last heard of this worker
         self._last = monotonic()
         self._gate = Lock()
-        #: which servers answer
-        self._answers = dict.fromkeys(self._urls, True)
-        #: called with whether none does
-        self.alone: Callable[[bool], None] = lambda _alone: None
+        #: with what status each server answers; 0: it does not
+        self._answers = dict.fromkeys(self._urls, 200)
+        #: called with why none hears this worker; nothing: one does
+        self.alone: Callable[[str], None] = lambda _why: None
         # A thread for each: one that stands still must not keep the others from hearing that this worker lives.
         self._threads = [
             Thread(target=self._run, args=(url, now), name="noetl-pulse", daemon=True)
@@ -64,8 +67,9 @@ class Pulse:
         for now in self._now:
             now.set()
 
-    def stop(self) -> None:
-        """End."""
+    def stop(self, *, leaving: bool = False) -> None:
+        """End; `leaving`: and say so, in a last beat."""
+        self._leaving = leaving
         self._over.set()
         self.beat()
         for thread in self._threads:
@@ -73,16 +77,18 @@ class Pulse:
 
     def _run(self, url: str, now: Event) -> None:
         while not self._over.is_set():
-            heard = self._say(url)
-            self._answers[url] = heard
-            self._loop.call_soon_threadsafe(self.alone, not any(self._answers.values()))
-            if heard:
+            status = self._say(url)
+            self._answers[url] = status
+            self._loop.call_soon_threadsafe(self.alone, self._why_alone())
+            if _is_heard(status):
                 self._last = monotonic()
                 self._loop.call_soon_threadsafe(self.first.set)
             elif self._is_missed():
                 self._loop.call_soon_threadsafe(self._missed)
             now.wait(self._lease_s / 3)
             now.clear()
+        if self._leaving:
+            self._say(url)
 
     def _is_missed(self) -> bool:
         """Whether nobody has heard of this worker for so long that it is taken for dead; said once, by one of the threads."""
@@ -92,26 +98,37 @@ class Pulse:
                 self._last = monotonic()
             return missed
 
-    def _say(self, url: str) -> bool:
-        """Whether a server has heard it."""
+    def _why_alone(self) -> str:
+        answers = dict(self._answers)
+        if any(map(_is_heard, answers.values())):
+            return ""
+        refusals = [
+            f"{url} does not admit this worker ({status})" for url, status in answers.items() if status in _REFUSALS
+        ]
+        if refusals:
+            return f"{', '.join(refusals)}: check NOETL_TOKEN"
+        return f"no server answers at {', '.join(self._urls)}; trying on"
+
+    def _say(self, url: str) -> int:
+        """With what status a server answers; 0: it does not."""
+        try:
+            return self._said(url)
+        except Exception:  # noqa: BLE001  whatever it is: were this thread to end, the worker would be given up
+            return 0
+
+    def _said(self, url: str) -> int:
         parts = urllib.parse.urlsplit(url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=min(_TIMEOUT_S, self._lease_s))
-        try:
-            holding = self._holding()
+        with closing(kind(parts.hostname or "", parts.port, timeout=min(_TIMEOUT_S, self._lease_s))) as connection:
+            holding = replace(self._holding(), leaving=self._leaving)
             connection.request("POST", f"{parts.path.rstrip('/')}/api/pulse", encode(holding), self._headers)
             answer = connection.getresponse()
             body = answer.read()
-            if answer.status == _STORE_AWAY:
-                return (
-                    True  # it is there and its database is not: nobody is given up until some time after that is back
-                )
-            if answer.status != 200:
-                return False
-            reply = decode_reply(body)
-        except (OSError, http.client.HTTPException, msgspec.MsgspecError):
-            return False
-        finally:
-            connection.close()
-        self._loop.call_soon_threadsafe(self._heard, url, holding.worker, reply)
-        return True
+        if answer.status == 200:
+            self._loop.call_soon_threadsafe(self._heard, url, holding.worker, decode_reply(body))
+        return answer.status
+
+
+def _is_heard(status: int) -> bool:
+    # Where its database is away, nobody is given up until some time after that is back.
+    return status in (200, _STORE_AWAY)

@@ -7,6 +7,7 @@ its facts wait for the next report.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -32,6 +33,7 @@ from noetl.worker.world import LocalWorld
 
 #: facts that may wait for a later report
 _PATIENCE = 64
+_is_coroutine = lru_cache(iscoroutinefunction)
 _NO_SECRETS_IN_PAYLOADS = (
     "the `input` of a child playbook is recorded, and this one holds a secret: "
     "declare the credential in the child's own `keychain` instead"
@@ -289,7 +291,7 @@ class Runner:
             not kind.effect_free
             or run is None
             or move.task.auth is not None
-            or iscoroutinefunction(run)
+            or _is_coroutine(run)
             or "timeout" in move.task.spec
             or (not kind.keeps_network and self.caller.is_held(move.task))
         ):

@@ -100,9 +100,31 @@ def test_an_operator_starts_what_was_run_before_and_nothing_else(api: Api) -> No
     api.run(DOUBLE)
     token = api.tokens.add("olga", "operator")
     answer = api.call("POST", "/api/executions", {"playbook": DOUBLE}, token)
-    assert (answer.status, "author" in answer.data["detail"] or "path" in answer.data["detail"]) == (403, True)
+    assert (answer.status, "but no other playbook; `author` and `admin` may" in answer.data["detail"]) == (403, True)
     assert answer.headers["content-type"] == "application/problem+json"
     assert api.call("POST", "/api/executions", {"path": "double"}, token).status == 201
+
+
+@pytest.mark.parametrize(
+    ("role", "method", "path", "told"),
+    [
+        (
+            "viewer",
+            "POST",
+            "/api/executions",
+            "the role `viewer` may not do this; `operator`, `author` and `admin` may",
+        ),
+        (
+            "worker",
+            "GET",
+            "/api/executions",
+            "the role `worker` may not do this; `viewer`, `operator`, `author` and `admin` may",
+        ),
+    ],
+)
+def test_who_may_not_is_told_which_roles_may(api: Api, role: Role, method: str, path: str, told: str) -> None:
+    token = api.tokens.add("ann", role)
+    assert api.call(method, path, token=token).data["detail"] == told
 
 
 def test_without_any_token_this_machine_may_do_everything_until_there_is_one(api: Api) -> None:
@@ -116,11 +138,33 @@ def test_without_any_token_this_machine_may_do_everything_until_there_is_one(api
     assert api.get("/api/executions").status == 401
 
 
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"])
+def test_what_a_proxy_passes_on_needs_a_token_even_if_the_proxy_is_on_this_machine(api: Api, header: str) -> None:
+    sent = {header: "127.0.0.1"}
+    answer = api.get("/api/executions", **sent)
+    assert answer.status == 401
+    assert "noetl token add" in answer.data["detail"]
+    assert api.get("/health", **sent).status == 200
+    token = api.tokens.add("ann", "viewer")
+    assert api.call("GET", "/api/executions", token=token, **sent).status == 200
+
+
 @pytest.mark.parametrize("header", ["Bearer", "Bearer nonsense", "Basic eDp5", "noetl_x", "Bearer noetl_\xe9"])
 def test_what_is_no_token_is_refused(api: Api, header: str) -> None:
     api.tokens.add("ann", "admin")
     answer = api.get("/api/executions", Authorization=header)
     assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert "set NOETL_TOKEN; `noetl token add NAME --role ROLE` at the server makes one" in answer.data["detail"]
+
+
+def test_while_the_tokens_cannot_be_read_nobody_is_to_blame_and_may_come_again(api: Api) -> None:
+    token = api.tokens.add("w", "worker")
+    kept = api.tokens.path.read_bytes()
+    api.tokens.path.write_bytes(kept[:-9])
+    answer = api.call("GET", "/api/executions", token=token)
+    assert (answer.status, answer.headers.get("retry-after")) == (503, "1")
+    api.tokens.path.write_bytes(kept)
+    assert api.call("GET", "/api/executions", token=token).status == 403
 
 
 def test_a_token_that_has_expired_holds_no_longer(tmp_path: Path) -> None:

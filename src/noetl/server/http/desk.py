@@ -54,6 +54,8 @@ class Desk:
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="noetl-api")
         self._bells: dict[str, set[asyncio.Event]] = {}
         self._alone: dict[str, asyncio.Lock] = {}
+        #: how many have a lock, or wait for it
+        self._asking: Counter[str] = Counter()
         office.service.watchers.append(self._heard)
 
     @property
@@ -116,7 +118,11 @@ class Desk:
     async def alone(self, name: str) -> AsyncIterator[None]:
         """One after the other, of those in this process that ask for the same name."""
         lock = self._alone.setdefault(name, asyncio.Lock())
-        async with lock:
-            yield
-        if not lock.locked():
-            self._alone.pop(name, None)
+        self._asking[name] += 1
+        try:
+            async with lock:
+                yield
+        finally:  # not by whether it is locked: it is free for a moment when the next one is about to have it
+            self._asking[name] -= 1
+            if not self._asking[name]:
+                del self._alone[name], self._asking[name]

@@ -13,14 +13,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, UsageError
 from noetl.server.http.desk import Desk
 from noetl.server.http.problems import Problem, problem_of
 from noetl.server.http.routes import Route
-from noetl.server.tokens import MAY, Permission, Token, Tokens
+from noetl.server.tokens import MAY, Permission, Token, Tokens, who_may
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _EVERYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  compared with, not bound to
+#: what proxies add: whoever is behind one seems to be on this machine
+_PASSED_ON = ("forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
+_WAY_IN = "set NOETL_TOKEN; `noetl token add NAME --role ROLE` at the server makes one"
 #: who calls without a token, where that is allowed
 NOBODY = Token("", "admin", "", "", "")
 
@@ -78,23 +81,31 @@ class Door:
             raise Problem(403, "pages of another site may not call this server")
         if permission == "open":
             return NOBODY
-        who = self._caller(request)
+        try:
+            who = self._caller(request)
+        except UsageError as error:  # the tokens cannot be read: that is no fault of the request, which may come again
+            raise Problem(503, str(error), {"Retry-After": "1"}) from None
         if permission not in MAY[who.role]:
-            raise Problem(403, f"the role {who.role!r} may not do this: it needs {permission!r}")
+            raise Problem(403, f"the role `{who.role}` may not do this; {who_may(permission)}")
         return who
 
     def _caller(self, request: Request) -> Token:
         self._unlocked = self._unlocked and not self._tokens.all()
         if self._unlocked:
+            if any(name in request.headers for name in _PASSED_ON):
+                raise _unknown(
+                    "without a token this server answers its own machine alone, and nothing that a proxy passes on; "
+                    "`noetl token add NAME --role admin` makes one"
+                )
             if request.client is not None and is_loopback(request.client.host):
                 return NOBODY
             raise _unknown("without a token this server answers its own machine alone")
         scheme, _, presented = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not presented.strip():
-            raise _unknown("this server wants a token: Authorization: Bearer …")
+            raise _unknown(f"this server wants a token (Authorization: Bearer …): {_WAY_IN}")
         found = self._tokens.of(presented.strip())
         if found is None:
-            raise _unknown("the token is not known, or holds no longer")
+            raise _unknown(f"the token is not known, or holds no longer: {_WAY_IN}")
         return found
 
 

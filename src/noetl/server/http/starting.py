@@ -24,7 +24,7 @@ from noetl.server.http.desk import Desk
 from noetl.server.http.problems import Problem
 from noetl.server.http.routes import Route, json
 from noetl.server.office import keyed_id
-from noetl.server.tokens import MAY, Token
+from noetl.server.tokens import MAY, Token, who_may
 
 #: how long is waited for another server that is starting the same, in seconds
 _PATIENCE = 5.0
@@ -77,7 +77,8 @@ async def start(desk: Desk, request: Request) -> Response:
         raise Problem(400, "give either `playbook`, its text, or `path`, that of one that was run before")
     if (wish.playbook is not None or wish.calls) and "author" not in MAY[caller.role]:
         raise Problem(
-            403, f"the role {caller.role!r} may start what was run before, by its `path`, but no other playbook"
+            403,
+            f"the role `{caller.role}` may start what was run before, by its `path`, but no other playbook; {who_may('author')}",
         )
     payload = value_of(wish.payload, "payload")
     if not isinstance(payload, dict):

@@ -60,25 +60,33 @@ SELECT execution_id FROM opened;
 SELECT seq, body, hash FROM noetl.event WHERE execution_id = %s AND seq >= %s ORDER BY seq LIMIT %s;
 
 -- name: summaries
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
-FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id)
+-- those that sleep are woken by any server that lives
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner,
+    NOT over AND d.execution_id IS NOT NULL AND EXISTS (SELECT 1 FROM noetl.owner WHERE until > clock_timestamp())
+FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id) LEFT JOIN noetl.dormant d USING (execution_id)
 WHERE (%(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END))
     AND number < coalesce((SELECT number FROM noetl.execution WHERE execution_id = %(before)s), 9223372036854775807)
 ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: unfinished
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
-FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id)
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner,
+    NOT over AND d.execution_id IS NOT NULL AND EXISTS (SELECT 1 FROM noetl.owner WHERE until > clock_timestamp())
+FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id) LEFT JOIN noetl.dormant d USING (execution_id)
 WHERE NOT over
     AND (%(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END))
     AND number < coalesce((SELECT number FROM noetl.execution WHERE execution_id = %(before)s), 9223372036854775807)
 ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: summaries_between
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
-FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id)
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner,
+    NOT over AND d.execution_id IS NOT NULL AND EXISTS (SELECT 1 FROM noetl.owner WHERE until > clock_timestamp())
+FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id) LEFT JOIN noetl.dormant d USING (execution_id)
 WHERE execution_id BETWEEN %s AND %s
 ORDER BY execution_id LIMIT %s;
+
+-- name: under_way
+SELECT execution_id FROM noetl.execution
+WHERE NOT over AND execution_id = ANY(ARRAY(SELECT jsonb_array_elements_text(%s::jsonb)));
 
 -- name: execution_ids
 SELECT execution_id FROM noetl.execution UNION SELECT DISTINCT execution_id FROM noetl.event ORDER BY 1;
@@ -133,7 +141,14 @@ SELECT hash, text, file, legacy FROM noetl.source
 WHERE hash = (SELECT playbook FROM noetl.execution WHERE path = %s ORDER BY number DESC LIMIT 1);
 
 -- name: add_request
-WITH added AS (INSERT INTO noetl.inbox (execution_id, body) VALUES (%s, %s) RETURNING execution_id)
+-- A number is taken behind the lock, which is held until it can be seen: of one execution, numbers come to light in order.
+-- Whoever has handled one takes those below it for handled.
+WITH asked AS MATERIALIZED (
+    SELECT execution_id, body, pg_advisory_xact_lock(hashtextextended(execution_id, 1))
+    FROM (VALUES (%s::text, %s::bytea)) AS given (execution_id, body)
+), added AS (
+    INSERT INTO noetl.inbox (execution_id, body) SELECT execution_id, body FROM asked RETURNING execution_id
+)
 SELECT pg_notify('noetl', 'asked') FROM added;
 
 -- name: requests
@@ -158,6 +173,9 @@ RETURNING 1;
 -- name: known_worker
 SELECT 1 FROM noetl.worker WHERE worker = %s AND NOT given_up;
 
+-- name: leave_worker
+UPDATE noetl.worker SET given_up = true WHERE worker = %s;
+
 -- name: give_up_workers
 UPDATE noetl.worker SET given_up = true WHERE NOT given_up AND until < clock_timestamp();
 
@@ -168,7 +186,8 @@ SELECT worker FROM noetl.worker WHERE given_up AND until > clock_timestamp() - %
 DELETE FROM noetl.worker WHERE given_up AND until < clock_timestamp() - interval '1 day';
 
 -- name: workers
-SELECT worker, until, about FROM noetl.worker WHERE NOT given_up AND until > clock_timestamp() ORDER BY worker;
+SELECT worker, (%s - extract(epoch FROM until - clock_timestamp()))::float8, about FROM noetl.worker
+WHERE NOT given_up AND until > clock_timestamp() ORDER BY worker;
 
 -- name: held
 -- who has been given up, perhaps long ago, has nothing any more

@@ -23,7 +23,7 @@ FROM (VALUES (?, ?, ?, ?)) WHERE execution_id = column4;
 UPDATE execution SET over = 1 WHERE execution_id = ?;
 
 -- name: summaries
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0
 FROM execution LEFT JOIN ownership USING (execution_id)
 WHERE (?2 IS NULL OR (
     coalesce(parent, '') = ?2
@@ -34,17 +34,20 @@ AND number < coalesce((SELECT number FROM execution WHERE execution_id = ?3), 92
 ORDER BY number DESC LIMIT ?1;
 
 -- name: unfinished
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0
 FROM execution INDEXED BY unfinished LEFT JOIN ownership USING (execution_id)
 WHERE over = 0 AND (?2 IS NULL OR coalesce(parent, '') = ?2)
 AND number < coalesce((SELECT number FROM execution WHERE execution_id = ?3), 9223372036854775807)
 ORDER BY number DESC LIMIT ?1;
 
 -- name: summaries_between
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0
 FROM execution LEFT JOIN ownership USING (execution_id)
 WHERE execution_id BETWEEN ? AND ?
 ORDER BY execution_id LIMIT ?;
+
+-- name: under_way
+SELECT execution_id FROM execution WHERE over = 0 AND execution_id IN (SELECT value FROM json_each(?));
 
 -- name: execution_ids
 SELECT execution_id FROM execution UNION SELECT DISTINCT execution_id FROM event ORDER BY 1;

@@ -1,0 +1,106 @@
+"""Executions on their way to bed: who is given something to do meanwhile stays up, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import asyncio
+
+from test_overtaken import report, said, start, station, take
+
+from noetl.model.requests import Signal
+from noetl.server.service import Hot
+from noetl.server.station import Station
+from noetl.stores.memory import MemoryLog
+
+WAITS = "- {step: a, tool: {kind: wait, signal: go}}\n"
+
+
+class Beds:
+    """Beds that have to be made first, from which nobody is woken."""
+
+    def __init__(self) -> None:
+        self.made = asyncio.Event()
+        self.attended = 0
+
+    async def attend(self) -> None:
+        self.attended += 1
+
+    async def lay_down(self, sleepers: list[tuple[str, float | None]]) -> None:
+        await self.made.wait()
+
+    def to_wake(self, ahead_s: float, most: int) -> list[str]:
+        return []
+
+    def left_behind(self, most: int) -> list[str]:
+        return []
+
+    def owned_by_others(self, execution_ids: list[str]) -> list[str]:
+        return []
+
+
+class Claims(MemoryLog):
+    """A log that says who owns what when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claimed: list[str] = []
+        self.asked, self.may = asyncio.Event(), asyncio.Event()
+        self.may.set()
+
+    async def claim(self, execution_id: str) -> bool:
+        self.claimed.append(execution_id)
+        self.asked.set()
+        await self.may.wait()
+        return await super().claim(execution_id)
+
+
+async def going_to_bed(server: Station) -> tuple[list[Hot], asyncio.Task[None]]:
+    """Two executions that wait for a signal, while they are being laid down."""
+    dormitory = server._dormitory
+    assert dormitory is not None
+    hots = [await start(server, WAITS), await start(server, WAITS)]
+    for hot, given in zip(hots, await take(server, "worker"), strict=True):
+        await report(server, "worker", given, said(hot, given, waits="go"))
+        dormitory._touched[hot.id] = 0.0
+    laying = asyncio.create_task(dormitory.lay_down())
+    await asyncio.sleep(0)
+    return hots, laying
+
+
+async def test_who_was_given_work_while_its_bed_was_made_stays_up() -> None:
+    log, beds = Claims(), Beds()
+    async with station(log, "worker", beds=beds) as server:
+        (still, stirred), laying = await going_to_bed(server)
+        await server.service.record(stirred.id, [Signal("go")])
+        assert not stirred.busy  # all is decided and written, and a worker may come for it
+        log.claimed.clear()
+        beds.made.set()
+        await laying
+        assert (list(server.service.hot), log.claimed) == ([stirred.id], [stirred.id])
+        assert [one.execution_id for one in await take(server, "worker")] == [stirred.id]
+        assert still.lost
+
+
+async def test_who_is_still_sleeps_before_another_is_claimed_again() -> None:
+    log, beds = Claims(), Beds()
+    async with station(log, "worker", beds=beds) as server:
+        (stirred, still), laying = await going_to_bed(server)
+        log.asked.clear()
+        log.may.clear()
+        server.service.post(stirred.id, [Signal("go")])
+        beds.made.set()
+        await log.asked.wait()
+        assert list(server.service.hot) == [stirred.id]  # who asks for the other now finds it asleep, and wakes it
+        assert still.lost
+        log.may.set()
+        await laying
+        assert list(server.service.hot) == [stirred.id]
+
+
+async def test_a_server_is_known_as_one_who_wakes_others_before_it_runs_anything() -> None:
+    beds = Beds()
+    async with station(MemoryLog(), "worker", beds=beds) as server:
+        dormitory = server._dormitory
+        assert dormitory is not None
+        await dormitory.wake()
+        await dormitory.wake()
+        assert beds.attended == 1

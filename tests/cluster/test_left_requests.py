@@ -1,0 +1,83 @@
+"""Requests that others leave: of executions that are not in memory, and over a store that fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from test_handing_out import HEAD, until
+
+from noetl.errors import NoetlError
+from noetl.model.requests import Signal, encode_request
+from noetl.ports import StoreFailed, Summary
+from noetl.server.catalog import Catalog
+from noetl.server.registry import MemoryRegistry
+from noetl.server.service import Hot
+from noetl.server.station import Station
+from noetl.stores.memory import MemoryLog
+from noetl.tools.registry import Kinds
+
+WAITS = "workflow:\n- {step: a, tool: {kind: wait, signal: one}}\n"
+
+
+class Fickle(MemoryLog):
+    """A log that counts how often it is asked, and may be away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away = False
+        self.asked = 0
+
+    def summary(self, execution_id: str) -> Summary | None:
+        self.asked += 1
+        if self.away:
+            raise StoreFailed("it is away")
+        return super().summary(execution_id)
+
+    def signals(self, execution_id: str) -> list[str]:
+        return [event.payload["signal"] for event in self.read(execution_id) if event.name == "signal.received"]
+
+
+@asynccontextmanager
+async def gone(log: Fickle) -> AsyncIterator[tuple[Station, Hot]]:
+    """A server, and an execution of its own that it has not in memory now."""
+    async with Station(log, Catalog(Kinds()), MemoryRegistry(30.0), lease_s=30.0) as station:
+        source, loaded = station.catalog.read(Path("it.yaml"), (HEAD + WAITS).encode())
+        assert loaded.net is not None
+        hot = await station.start(source, loaded.net, {})
+        await asyncio.sleep(0.1)
+        station.service.give_up(hot.id, NoetlError("it could not be written"))
+        yield station, hot
+
+
+async def test_what_was_collected_outlasts_a_store_that_fails_behind_it() -> None:
+    log = Fickle()
+    async with gone(log) as (station, hot):
+        log.away = True
+        log.post(hot.id, encode_request(Signal("one")))
+        log.post(hot.id, encode_request(Signal("two")))
+        await asyncio.sleep(0.3)
+        log.away = False
+        await station.resume(hot.id)
+        await until(lambda: log.signals(hot.id) == ["one", "two"], 5)
+
+
+async def test_requests_that_came_back_out_of_order_are_handed_on_in_order() -> None:
+    log = Fickle()
+    async with gone(log) as (station, hot):
+        bodies = [encode_request(Signal(name)) for name in ("one", "two")]
+        station._requests += [(6, hot.id, bodies[1]), (5, hot.id, bodies[0])]
+        await station.resume(hot.id)
+        await until(lambda: log.signals(hot.id) == ["one", "two"], 5)
+
+
+async def test_a_store_is_not_asked_all_the_time_for_an_execution_that_is_elsewhere() -> None:
+    log = Fickle()
+    async with gone(log) as (station, hot):
+        log.post(hot.id, encode_request(Signal("one")))
+        await until(lambda: bool(station._requests), 5)
+        log.asked = 0
+        await asyncio.sleep(0.8)
+        assert log.asked <= 1

@@ -1,0 +1,134 @@
+"""Executions that cannot be gone on with: they are said once, left alone for a while, and keep nobody else waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_handing_out import HEAD, until
+
+from noetl.model.events import Event
+from noetl.model.requests import Signal
+from noetl.ports import Damaged, StoreFailed
+from noetl.server import service
+from noetl.server.catalog import Catalog
+from noetl.server.office import Nature
+from noetl.server.refusals import LATER_S
+from noetl.server.registry import MemoryRegistry
+from noetl.server.service import Hot
+from noetl.server.station import Station
+from noetl.stores.memory import MemoryLog
+from noetl.tools.registry import Kinds
+
+WAITS = "workflow:\n- {step: a, tool: {kind: wait, signal: one}}\n"
+
+
+class Time:
+    """A clock that can be put forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+
+class Log(MemoryLog):
+    """A log whose executions may be unreadable, for ever or for now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wrong: dict[str, Exception] = {}
+        self.tried: list[str] = []
+
+    def read(self, execution_id: str, *, after: int = 0, limit: int | None = None) -> Sequence[Event]:
+        self.tried.append(execution_id)
+        if execution_id in self.wrong:
+            raise self.wrong[execution_id]
+        return super().read(execution_id, after=after, limit=limit)
+
+
+def station_of(log: Log, clock: Time) -> Station:
+    return Station(log, Catalog(Kinds()), MemoryRegistry(30.0), lease_s=0.15, nature=Nature(clock=clock))
+
+
+async def start(station: Station) -> Hot:
+    source, loaded = station.catalog.read(Path("it.yaml"), (HEAD + WAITS).encode())
+    assert loaded.net is not None
+    return await station.start(source, loaded.net, {})
+
+
+async def test_a_damaged_log_is_told_once_and_tried_again_after_a_while(capsys: pytest.CaptureFixture[str]) -> None:
+    log, clock = Log(), Time()
+    async with station_of(log, clock) as station:
+        damaged, well = await start(station), await start(station)
+        log.wrong[damaged.id] = Damaged("it is damaged at event 3")
+        for hot in (damaged, well):
+            station.service.give_up(hot.id, StoreFailed("it could not be written"))
+        log.tried.clear()
+        await until(lambda: well.id in station.service.hot, 5)
+        await asyncio.sleep(0.5)
+        assert log.tried.count(damaged.id) == 1
+        clock.ahead += LATER_S
+        await until(lambda: log.tried.count(damaged.id) == 2, 5)
+        del log.wrong[damaged.id]
+        clock.ahead += LATER_S
+        await until(lambda: damaged.id in station.service.hot, 5)
+    said = [line for line in capsys.readouterr().err.splitlines() if damaged.id in line]
+    assert said == [
+        f"warning: {damaged.id} cannot be gone on with, and is tried again every 60 s: it is damaged at event 3"
+    ]
+
+
+async def test_what_is_lost_by_a_mistake_of_ours_is_told_once_and_left_alone_for_a_while(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    react, mistakes = service.react, []
+
+    def mistaken(outlook: Any, state: Any, happened: list[Any], *more: Any) -> Any:
+        if any(isinstance(one, Signal) for one in happened):
+            mistakes.append(1)
+            raise RuntimeError("a mistake")
+        return react(outlook, state, happened, *more)
+
+    monkeypatch.setattr(service, "react", mistaken)
+    log, clock = Log(), Time()
+    async with station_of(log, clock) as station:
+        hot = await start(station)
+        for _ in range(2):  # whoever reports it does so again
+            with pytest.raises(Exception, match="a mistake"):
+                await station.service.record(hot.id, [Signal("one")])
+            await asyncio.sleep(0.5)
+            assert hot.id not in station.service.hot
+            clock.ahead += LATER_S
+            await until(lambda: hot.id in station.service.hot, 5)
+    assert len(mistakes) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if hot.id in line]
+    assert len(said) == 1
+    assert said[0].endswith("RuntimeError: a mistake")
+
+
+async def test_an_execution_is_not_left_alone_for_a_store_that_was_away(capsys: pytest.CaptureFixture[str]) -> None:
+    log = Log()
+    async with station_of(log, Time()) as station:
+        hot = await start(station)
+        log.wrong[hot.id] = StoreFailed("it is away")
+        station.service.give_up(hot.id, StoreFailed("it is away"))
+        log.tried.clear()
+        await until(lambda: log.tried.count(hot.id) > 2, 5)
+        log.wrong.clear()
+        await until(lambda: hot.id in station.service.hot, 5)
+    assert capsys.readouterr().err == ""
+
+
+async def test_a_mistake_in_what_is_done_again_and_again_is_told_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with station_of(Log(), Time()) as station:
+        monkeypatch.setattr(station.board, "pools", lambda: 1 / 0)
+        await asyncio.sleep(0.4)
+    assert capsys.readouterr().err.count("ZeroDivisionError") == 1
