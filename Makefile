@@ -35,10 +35,12 @@ demo: $(READY)  ## set up, then run, look at and draw an example
 	@printf 'The run is kept in $(DEMO)/home. To look at it: export NOETL_HOME=$(CURDIR)/$(DEMO)/home, '; \
 	    printf 'then $(BIN)/noetl events last, $(BIN)/noetl state last --at 20, $(BIN)/noetl logs last.\n'
 
+# The code is checked while tests wait, for leases to run out or for another process.
 test: $(READY)  ## set up, check the code, run all tests
 	@check=passed; tests=passed; \
-	$(MAKE) --no-print-directory check || check=FAILED; \
+	nice $(MAKE) --no-print-directory check > $(VENV)/check.log 2>&1 & checking=$$!; \
 	$(BIN)/python -m pytest -n auto --dist worksteal -rfE || tests=FAILED; \
+	wait $$checking || check=FAILED; cat $(VENV)/check.log; \
 	echo "make check: $$check; tests: $$tests"; [ "$$check $$tests" = 'passed passed' ]
 
 conformance: $(READY)  ## the whole suite as one command, one process, and a cluster (half an hour)

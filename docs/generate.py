@@ -20,7 +20,7 @@ from noetl.cli.app import cli
 from noetl.cli.commands import COMMANDS
 from noetl.expr.budget import DEFAULT_BUDGET
 from noetl.expr.scopes import STEP_HELPERS, Boundary, known_names
-from noetl.expr.vocabulary import FUNCTIONS, JINJA_FILTERS, OWN_FILTERS, TESTS
+from noetl.expr.vocabulary import FUNCTIONS, JINJA_FILTERS, OWN_FILTERS, OWN_FUNCTIONS, TESTS
 from noetl.lang import load
 from noetl.lang.report import Reported, as_text, summary
 from noetl.model.events import EVENTS, Event
@@ -168,7 +168,8 @@ def templates_page() -> str:
     parts = [
         _TEMPLATES_INTRO,
         "## Names",
-        _words(everywhere - FUNCTIONS, "Everywhere:"),
+        _words(everywhere - FUNCTIONS - OWN_FUNCTIONS, "Everywhere:"),
+        _words(frozenset(f"{name}()" for name in OWN_FUNCTIONS), "The language's own functions, also everywhere:"),
         _words(FUNCTIONS, "Functions of Jinja2:"),
     ]
     parts += [

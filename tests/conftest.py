@@ -25,8 +25,8 @@ PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") el
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are processors: tests often wait, for a lease to run out or for another process."""
-    return PROCESSORS + 1
+    """More processes than there are processors: tests often wait, for a lease to run out or for another process."""
+    return PROCESSORS + 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -42,7 +42,7 @@ def test_the_last_line_of_make_test_says_which_part_failed(tmp_path: Path, faili
     )
     assert done.returncode == code
     assert done.stdout.splitlines()[-1] == last
-    assert ("failed: mypy" in done.stderr) is (failing == "mypy")
+    assert ("failed: mypy" in done.stdout) is (failing == "mypy")
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="there is no make")
