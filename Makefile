@@ -12,6 +12,8 @@ unexport PYTHONPATH
 unexport PYTHONHOME
 # Without it each of a thousand processes would compile again what was edited since the environment was made.
 unexport PYTHONDONTWRITEBYTECODE
+# Users have buffered streams, and so have tests.
+unexport PYTHONUNBUFFERED
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help

@@ -96,7 +96,14 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit code. Nothing that can happen to a user ends in a traceback."""
     _prepare_output()
     try:
-        code = _dispatch(list(arguments))
+        return _answered(list(arguments))
+    finally:
+        _settle_messages()
+
+
+def _answered(arguments: list[str]) -> int:
+    try:
+        code = _dispatch(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_output()
@@ -141,6 +148,14 @@ def _prepare_output() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
+
+
+def _settle_messages() -> None:
+    """What stderr would not take is given up, or the interpreter would try again at its end and exit with 120."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
 
 
 def _drop_output() -> None:
