@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 
@@ -13,7 +14,10 @@ def unsound(database: Path) -> list[str]:
     from noetl.stores.verify import verify
 
     log = SqliteLog(database)
-    found = [str(problem) for problem in verify(log)]
-    for summary in log.summaries(limit=10_000) if not found else []:
-        found += map(str, check(log, summary, whole_net(log, summary)))
+    try:
+        found = [str(problem) for problem in verify(log)]
+        for summary in log.summaries(limit=10_000) if not found else []:
+            found += map(str, check(log, summary, whole_net(log, summary)))
+    finally:
+        asyncio.run(log.close())
     return found
