@@ -33,7 +33,7 @@ class Beds:
     def left_behind(self, most: int) -> list[str]:
         return []
 
-    def owned_by_others(self, execution_ids: list[str]) -> list[str]:
+    def not_owned(self, execution_ids: list[str]) -> list[str]:
         return []
 
 

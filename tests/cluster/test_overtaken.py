@@ -11,11 +11,12 @@ from typing import Any
 from noetl.model.events import Fact
 from noetl.model.output import ok
 from noetl.model.requests import Cancel, Pause, Resume, Signal
-from noetl.model.wire import Assignment, Holding, Message, Report
+from noetl.model.wire import Assignment, Held, Holding, Message, Report
 from noetl.pipeline import facts, machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.ports import EventLog, StoreFailed
 from noetl.server.aside import take_effect
+from noetl.server.children import Taken
 from noetl.server.registry import MemoryRegistry
 from noetl.server.service import Hot
 from noetl.server.station import Beds, Station
@@ -32,9 +33,13 @@ class Slow(MemoryLog):
     def __init__(self) -> None:
         super().__init__()
         self.may = asyncio.Semaphore(1000)
+        self.fails = False
 
     async def append(self, *args: Any, **more: Any) -> None:
         await self.may.acquire()
+        if self.fails:
+            self.fails = False
+            raise StoreFailed("the store is away")
         await super().append(*args, **more)
 
 
@@ -61,12 +66,14 @@ async def take(server: Station, worker: str) -> list[Assignment]:
     return found
 
 
-def said(hot: Hot, given: Assignment, *, waits: str | None = None) -> list[Fact]:
-    """What a worker says of a pipeline of one task, which comes to its end or waits for a signal."""
+def said(hot: Hot, given: Assignment, *, waits: str | None = None, done: int = 0) -> list[Fact]:
+    """What a worker says of a pipeline whose next task, behind some that are done, comes to its end or waits for a signal."""
     order, moment = given.order, Moment(1.0, lambda: "u", 0.5)
     step, run, label = hot.net.steps[order.step], order.step_run_id, order.iteration
     frame = Frame(step, dict(order.scopes), run=run, iteration=label, max_payload=10**6)
-    begun = machine.begin(frame, moment).facts
+    begun = list(machine.begin(frame, moment).facts)
+    for _ in range(done):
+        begun += [facts.started_fact(frame, {}), *machine.advance(frame, ok(), moment).facts]
     about = {"wait": {"signal": waits, "until": None}} if waits is not None else {}
     started = facts.started_fact(frame, about)
     return [*begun, started, *([] if waits is not None else machine.advance(frame, ok(), moment).facts)]
@@ -86,6 +93,108 @@ async def test_a_pause_that_ends_before_a_worker_has_said_anything_makes_nothing
         await report(server, "first", given, said(hot, given))
         assert hot.state.steps["a"].status == "done"
         assert [one.order.step for one in await take(server, "second")] == ["b"]
+
+
+async def test_who_heard_late_of_a_pause_that_was_over_is_given_the_pipeline_again() -> None:
+    async with station(MemoryLog(), "worker") as server:
+        hot = await start(server, "- {step: a, tool: [{kind: shell, cmd: echo}, {kind: shell, cmd: echo}]}\n")
+        (given,) = await take(server, "worker")
+        await report(server, "worker", given, said(hot, given)[:3])  # the first task, and that nothing follows
+        (again,) = await take(server, "worker")
+        assert (again.key, again.order.begun) == (given.key, True)
+
+
+async def test_an_answer_that_was_used_is_not_given_to_the_next_wait() -> None:
+    async with station(MemoryLog(), "worker") as server:
+        two = "- {step: a, tool: [{kind: wait, signal: go}, {kind: wait, signal: go}]}\n"
+        hot = await start(server, two)
+        (given,) = await take(server, "worker")
+        await report(server, "worker", given, said(hot, given, waits="go"))
+        await server.service.record(hot.id, [Signal("go")])
+        (answered,) = await take(server, "worker")
+        assert answered.order.answer is not None
+        await report(server, "worker", answered, said(hot, answered, waits="go", done=1)[2:])
+        assert await take(server, "worker") == []
+
+
+async def test_what_a_worker_has_of_a_paused_execution_is_still_its_own_when_another_server_goes_on() -> None:
+    log, registry = MemoryLog(), MemoryRegistry(30.0)
+    async with Station(log, catalog(), registry, lease_s=30.0) as before:
+        await before.counter.alive(Holding("worker"))
+        hot = await start(before, TWO)
+        (given,) = await take(before, "worker")
+        await before.service.record(hot.id, [Pause()])
+        before.service.give_up(hot.id, Taken("another server goes on with it"))
+        after = Station(log, catalog(), registry, lease_s=30.0)
+        after.board.inherited[given.key] = Held(*given.key, given.fence, "worker", 0)
+        after.board.hello(Message("worker"))
+        found = await after.resume(hot.id)
+        await report(after, "worker", given, said(found, given))
+        assert found.state.steps["a"].status == "done"
+
+
+async def test_a_worker_that_has_died_is_given_nothing_because_something_it_had_has_ended_elsewhere() -> None:
+    log = MemoryLog()
+    async with station(log, "dead", "alive") as server:
+        ended, back = await start(server, TWO), await start(server, TWO)
+        await take(server, "dead")
+        for hot in (ended, back):
+            server.service.give_up(hot.id, Taken("another server goes on with it"))
+        server.counter.give_up("dead")
+        nature = server.nature
+        await take_effect(log, ended.id, ended.net, Cancel(), server.catalog, clock=nature.clock, new_id=nature.new_id)
+        await server._forget_ended()
+        await server._sweep()
+        assert [one.execution_id for one in await take(server, "alive")] == [back.id]
+
+
+async def test_of_executions_that_are_over_nothing_is_remembered_for_a_worker() -> None:
+    async with station(MemoryLog(), "worker") as server:
+        hot = await start(server, "- {step: a, tool: {kind: noop}}\n")
+        (given,) = await take(server, "worker")
+        await report(server, "worker", given, said(hot, given))
+        assert hot.state.over
+        assert server.board.workers["worker"].knows == set()
+
+
+async def test_a_worker_is_told_once_of_many_executions_that_are_laid_down() -> None:
+    async with station(MemoryLog(), "worker") as server:
+        told: list[str] = []
+        hots = [await start(server, "- {step: a, tool: {kind: wait, signal: go}}\n") for _ in range(5)]
+        for hot, given in zip(hots, await take(server, "worker"), strict=True):
+            await report(server, "worker", given, said(hot, given, waits="go"))
+        server.board.tell = told.append
+        for hot in hots:
+            server.service.let_go(hot)
+        assert told == ["worker"]
+        assert sorted((await server.counter.serve(Message("worker"))).ended) == sorted(hot.id for hot in hots)
+
+
+async def test_what_ended_while_it_was_looked_for_is_not_told_as_taken_over() -> None:
+    said_of: list[int] = []
+    async with station(MemoryLog(), "worker") as server:
+        hot = await start(server, "- {step: a, tool: {kind: noop}}\n")
+        server._left = lambda: [hot.id]  # type: ignore[method-assign]  as it was a moment ago
+        server.counter.roll.taken_over = said_of.append  # type: ignore[method-assign]
+        await server.service.record(hot.id, [Cancel()])
+        await server._sweep()
+    assert not any(said_of)
+
+
+async def test_what_an_execution_could_not_write_is_no_loss_to_the_one_that_came_back() -> None:
+    log = Slow()
+    async with station(log, "worker") as server:
+        hot = await start(server, TWO)
+        log.may = asyncio.Semaphore(0)
+        writing = asyncio.create_task(server.service.record(hot.id, [Signal("go")]))
+        await asyncio.sleep(0.01)
+        server.service.give_up(hot.id, Taken("another server goes on with it"))
+        back = await server.resume(hot.id)
+        log.fails = True
+        log.may.release()
+        log.may.release()
+        await asyncio.gather(writing, return_exceptions=True)
+        assert server.service.hot == {hot.id: back}
 
 
 async def test_a_report_that_comes_twice_takes_nothing_from_who_went_on_behind_the_first() -> None:

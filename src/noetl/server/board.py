@@ -14,14 +14,16 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from time import monotonic
-from typing import Any
+
+from msgspec.structs import replace
 
 from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.output import failure
 from noetl.model.requests import Broken
 from noetl.model.state import parse_label
-from noetl.model.wire import Answer, Assignment, Brief, Held, Key, Message, Question, Report
+from noetl.model.wire import Assignment, Brief, Held, Key, Message, Report
 from noetl.server.offers import DEFAULT_POOL, Offer, Worker
+from noetl.server.questions import Questions
 from noetl.server.service import Hot, Service
 
 #: so often a pipeline is given out until it is taken for the cause of its workers' deaths
@@ -62,8 +64,7 @@ class Board:
         self.inherited: dict[Key, Held] = {}
         #: pools of what was offered while whoever caused it was still here
         self._unannounced: set[str] = set()
-        self._questions: dict[int, Question] = {}
-        self._asked: dict[int, asyncio.Future[dict[str, Any] | None]] = {}
+        self.questions = Questions(lambda: self._call_somebody(DEFAULT_POOL))
         #: called with what workers were told of and is no work
         self.tell: Callable[[str], None] = _to_nobody
         #: hears of pipelines that are not offered any more, and why
@@ -96,12 +97,13 @@ class Board:
             if offer.next is None or order.answer is not None:
                 offer.next = order
             return
-        if hot.state.paused and order.answer is None and order.gather is None:
+        worker = held.worker if held is not None else None
+        if worker is None and hot.state.paused and order.answer is None and order.gather is None:
             return
         offer = mine[key] = Offer(hot, key, order)
         offer.tries = held.tries if held is not None else 0
-        if held is not None and held.worker is not None:
-            self._assign(offer, self._worker(held.worker), held.fence)
+        if held is not None and worker is not None:
+            self._assign(offer, self._worker(worker), held.fence)
         else:
             # Of a worker that died meanwhile nothing is counted: it is found here at each take-over until others have it.
             self._offer(offer)
@@ -132,8 +134,10 @@ class Board:
             worker = self.workers.get(name)
             if worker is not None:
                 worker.knows.discard(hot.id)
+                told = worker.has_mail  # thousands may be laid down at once
                 worker.ended.append(hot.id)
-                self._notify(worker)
+                if not told:
+                    self._notify(worker)
 
     def _leave(self, execution_id: str) -> None:
         """Remember who has what, should the execution come back here."""
@@ -175,12 +179,15 @@ class Board:
 
     def release(self, offer: Offer) -> None:
         """A worker is done with a pipeline; if more was ordered meanwhile, that is offered as far as it is still wanted."""
-        following = offer.next if offer.hot.id in self.service.hot else None
+        hot, following = offer.hot, offer.next
         self._forget(offer.key)
-        # What was ordered at the end of a pause may have been done since by the worker, which had never stopped.
-        order = self.service.again(offer.hot, following) if following is not None else None
+        if hot.id not in self.service.hot or (following is None and hot.state.paused):
+            return
+        # What was ordered at the end of a pause may have been done since by the worker, which had never stopped; and one that
+        # heard late of a pause stopped for nothing, having done its part with an answer that it once got.
+        order = self.service.again(hot, following or replace(offer.order, answer=None))
         if order is not None:
-            self.run(offer.hot, order)
+            self.run(hot, order)
 
     def overtaken(self, key: Key) -> None:
         """Something was recorded of a pipeline by one who has it no longer: if that was its end, nobody is to run it again."""
@@ -193,7 +200,9 @@ class Board:
         return fence.startswith(f"{self._me}-")
 
     def died(self, name: str) -> None:
-        """A worker lives no longer: what it had is offered again."""
+        """A worker lives no longer: what it had is offered again, and what it would be found to have had is nobody's."""
+        for key in [one for one, held in self.inherited.items() if held.worker == name]:
+            del self.inherited[key]
         worker = self.workers.pop(name, None)
         if worker is None:
             return
@@ -323,34 +332,6 @@ class Board:
                 f"{many} pipeline{'s' if many > 1 else ''} wait{'' if many > 1 else 's'} for a worker of pool `{pool}`: {why}"
             )
         return told
-
-    # --- questions ---------------------------------------------------------------------------------------------------
-
-    async def ask(self, execution_id: str, brief: Brief, seconds: float) -> dict[str, Any] | None:
-        """What stands in the way of an execution where pipelines are run; None as well if no worker says so in time."""
-        number = next(self._numbers)
-        answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
-        self._asked[number] = answer
-        self._questions[number] = Question(number, execution_id, brief)
-        self._call_somebody(DEFAULT_POOL)
-        try:
-            return await asyncio.wait_for(answer, seconds)
-        except TimeoutError:
-            return None
-        finally:
-            self._asked.pop(number, None)
-            self._questions.pop(number, None)
-
-    def questions(self) -> list[Question]:
-        """What a worker that is here might answer; each is put to one."""
-        found, self._questions = list(self._questions.values()), {}
-        return found
-
-    def answered(self, answer: Answer) -> None:
-        """Hear what a worker found."""
-        waiting = self._asked.get(answer.number)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(answer.problem)
 
     def held(self) -> Iterator[Offer]:
         """All that workers have."""

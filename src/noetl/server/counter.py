@@ -11,7 +11,7 @@ import msgspec
 from noetl.cluster_ports import WorkerRegistry
 from noetl.errors import NoetlError
 from noetl.model.wire import Brief, Holding, Key, Message, Reply, Report, lighten
-from noetl.ports import OVER, Line
+from noetl.ports import Line
 from noetl.server.board import Board
 from noetl.server.offers import Offer, Worker
 from noetl.server.office import Office
@@ -57,7 +57,7 @@ class Counter:
     async def _served(self, worker: Worker, message: Message, gone: Callable[[], Awaitable[bool]]) -> Reply:
         self._write_lines(message)
         for answer in message.answers:
-            self._board.answered(answer)
+            self._board.questions.answered(answer)
         refused: list[int] = []
         again: list[int] = []
         if message.reports:
@@ -66,13 +66,13 @@ class Counter:
                 offers = self._hand_out(worker)
         else:
             offers = self._hand_out(worker)
-        questions = self._board.questions()
+        questions = self._board.questions.take()
         waits = message.wait > 0 and not message.reports and not self._draining
         if waits and not offers and not questions and not worker.has_mail:
             await self._board.wait(worker, min(message.wait, MOST_WAIT_S))
             if not self._board.knows(worker) or await gone():
                 return Reply(lost=True)  # given up while it waited, or nobody is there to hear the answer
-            offers, questions = self._hand_out(worker), self._board.questions()
+            offers, questions = self._hand_out(worker), self._board.questions.take()
         if not self._board.knows(worker):
             return Reply(refused, again, lost=True)
         reply = self._reply(worker, message, offers, refused, again)
@@ -108,34 +108,43 @@ class Counter:
     # --- reports -----------------------------------------------------------------------------------------------------
 
     async def _hear(self, worker: Worker, reports: list[Report]) -> tuple[list[int], list[int]]:
+        """Take reports in; which were refused, and which are to be made again."""
         refused: list[int] = []
-        again: list[int] = []
         #: those of an execution are taken in together: one decision, and one thing to wait for
         taken: dict[str, list[tuple[int, Report, Offer]]] = {}
+        elsewhere: dict[int, str] = {}
         for at, report in enumerate(reports):
             offer = self._board.check(report, worker.name)
             if offer is not None:
                 taken.setdefault(report.execution_id, []).append((at, report, offer))
+            elif report.execution_id in self._office.service.hot:
+                refused.append(at)
             else:
-                (again if self._may_come_back(report) else refused).append(at)
-
-        async def take_in(execution_id: str, mine: list[tuple[int, Report, Offer]]) -> None:
-            try:
-                await self._record(execution_id, [report for _, report, _ in mine], mine[0][2].hot)
-            except NoetlError:  # the store is away, or another server has gone on with it: it is told again
-                again.extend(at for at, _, _ in mine)
-                return
-            worker.knows.add(execution_id)
-            for _, report, _ in mine:
-                self._settle(worker, report)
-
+                elsewhere[at] = report.execution_id
         if len(taken) == 1:
-            await take_in(*taken.popitem())
+            again = await self._take_in(worker, *taken.popitem())
         else:
-            await asyncio.gather(*(take_in(name, mine) for name, mine in taken.items()))
+            found = await asyncio.gather(*(self._take_in(worker, *one) for one in taken.items()))
+            again = [at for one in found for at in one]
+        # An execution that is not here may be elsewhere, or on its way.
+        going = await self._going(set(elsewhere.values()))
+        for at, execution_id in elsewhere.items():
+            (again if execution_id in going else refused).append(at)
         for at in refused:
             self._note_stale(reports[at], worker.name)
         return refused, again
+
+    async def _take_in(self, worker: Worker, execution_id: str, mine: list[tuple[int, Report, Offer]]) -> list[int]:
+        """Take in what is said of one execution; which of it is to be said again."""
+        try:
+            await self._record(execution_id, [report for _, report, _ in mine], mine[0][2].hot)
+        except NoetlError:  # the store is away, or another server has gone on with it
+            return [at for at, _, _ in mine]
+        if execution_id in self._office.service.hot:  # else it has ended with this
+            worker.knows.add(execution_id)
+        for _, report, _ in mine:
+            self._settle(worker, report)
+        return []
 
     async def _record(self, execution_id: str, reports: list[Report], hot: Hot) -> None:
         facts = [fact for report in reports for fact in report.facts]
@@ -161,12 +170,9 @@ class Counter:
         elif report.last:
             self._board.release(offer)
 
-    def _may_come_back(self, report: Report) -> bool:
-        """Whether a report that is not known here may be of an execution that is elsewhere, or on its way."""
-        if report.execution_id in self._office.service.hot:
-            return False
-        summary = self._office.log.summary(report.execution_id)
-        return summary is not None and summary.status not in OVER
+    async def _going(self, execution_ids: set[str]) -> set[str]:
+        """Those that are not over; of all at once, for a worker takes a server that does not answer in time for gone."""
+        return await asyncio.to_thread(self._office.log.under_way, execution_ids) if execution_ids else set()
 
     def _note_stale(self, report: Report, worker: str) -> None:
         """What was refused is recorded, beside the log: it changed nothing."""
@@ -218,8 +224,7 @@ class Counter:
     async def _over(self, unknown: set[tuple[Key, str]]) -> list[Key]:
         """What nobody wants any more of that which a worker has and is not known here; of executions that are elsewhere, others know."""
         elsewhere = {key[0] for key, _ in unknown} - self._office.service.hot.keys()
-        # Of all at once: a worker may hold thousands, and takes a server that does not answer in time for gone.
-        going = await asyncio.to_thread(self._office.log.under_way, elsewhere) if elsewhere else set()
+        going = await self._going(elsewhere)
         return [
             key for key, fence in unknown if (key[0] not in going if key[0] in elsewhere else self._board.gave(fence))
         ]

@@ -55,15 +55,18 @@ class Dormitory:
         still = [name for name, when in self._touched.items() if when <= now - _STILL_S]
         going: list[tuple[Hot, int, float | None]] = []
         for name in still:
-            del self._touched[name]
             hot = self._office.service.hot.get(name)
-            if hot is None or hot.busy or hot.mail or hot.state.parent is not None:
-                continue  # a child is waited for here
-            sleeps, due = slumber(hot.state)
-            if sleeps and (due is None or due > now + _FAR_S):
+            may = (
+                hot is not None and not hot.busy and not hot.mail and hot.state.parent is None
+            )  # a child is waited for here
+            sleeps, due = slumber(hot.state) if hot is not None and may else (False, None)
+            if hot is not None and sleeps and (due is None or due > now + _FAR_S):
                 going.append((hot, hot.state.seq, due))
+            else:
+                del self._touched[name]
         if not going:
             return
+        # If this fails, they are laid down again: nobody knows whether they lie there already.
         await self._beds.lay_down([(hot.id, due) for hot, _, due in going])
         stirred: list[Hot] = []
         for hot, seq, _ in going:  # without a pause: what is still now is so no longer when another has been claimed
@@ -71,6 +74,7 @@ class Dormitory:
                 self._touched[hot.id] = now
                 stirred.append(hot)
             else:
+                self._touched.pop(hot.id, None)
                 self._office.service.let_go(hot)
         for hot in stirred:  # something came on the way: it is claimed again, and goes on
             if not await self._office.log.claim(hot.id):

@@ -236,8 +236,7 @@ class Service:
     def let_go(self, hot: Hot) -> None:
         """Forget an execution that somebody else may go on with."""
         hot.lost = True
-        self.hot.pop(hot.id, None)
-        self.dispatch.ended(hot)
+        self._drop(hot)
 
     async def settle(self) -> None:
         """Wait until what is being decided is written."""
@@ -250,16 +249,23 @@ class Service:
         if hot is not None:
             self._lose(hot, [], _ours(error))
 
+    def _drop(self, hot: Hot) -> bool:
+        """Have an execution no longer; False: that was so already, and it may have come back since as another."""
+        if self.hot.get(hot.id) is not hot:
+            return False
+        del self.hot[hot.id]
+        self.dispatch.ended(hot)
+        return True
+
     def _lose(self, hot: Hot, mail: list[tuple[Happening, asyncio.Future[None] | None]], error: NoetlError) -> None:
         """What was decided could not be written: forget the state, which is ahead of the log now."""
         hot.lost = True
-        self.hot.pop(hot.id, None)
-        self.lost(hot.id, error)
         waiting, hot.mail = [*mail, *hot.mail], []
         for _, done in waiting:
             if done is not None and not done.done():
                 done.set_exception(error)
-        self.dispatch.ended(hot)
+        if self._drop(hot):
+            self.lost(hot.id, error)
         if not hot.finished.done():
             hot.finished.set_exception(error)
             hot.finished.exception()  # known: whoever waits hears of it, and where nobody does it is no news to print

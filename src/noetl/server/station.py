@@ -43,8 +43,8 @@ class Beds(dormitory.Beds, Protocol):
     def left_behind(self, most: int) -> list[str]:
         """Executions that are under way and that no other process minds."""
 
-    def owned_by_others(self, execution_ids: list[str]) -> list[str]:
-        """Those that are not this process's any more."""
+    def not_owned(self, execution_ids: list[str]) -> list[str]:
+        """Those that are not this process's, or not any more."""
 
 
 class Station(Office):
@@ -151,7 +151,7 @@ class Station(Office):
         if not net.playbook.keychain:
             return None
         brief = Brief(source.hash, source.file, merged(net.playbook.workload, payload))
-        return await self.board.ask(execution_id, brief, _ANSWER_S)
+        return await self.board.questions.ask(execution_id, brief, _ANSWER_S)
 
     async def collect(self) -> list[tuple[int, str, bytes]]:
         """What others ask for; a database is waited for elsewhere."""
@@ -165,7 +165,7 @@ class Station(Office):
         self.board.tidy()
         for pool in self.board.pools():
             self.board.hint(pool)  # a hint may have been lost
-        await self._let_go_of_others()
+        await self._let_go()
         left = await asyncio.to_thread(self._left)
         refused = self._refusals.now()
         gate = asyncio.Semaphore(_AT_ONCE)
@@ -180,13 +180,17 @@ class Station(Office):
             for execution_id in left - await asyncio.to_thread(self.log.under_way, left):
                 self.board.forget_heirs(execution_id)
 
-    async def _let_go_of_others(self) -> None:
-        """Forget executions that another server has taken over meanwhile, without anything having been written here."""
+    async def _let_go(self) -> None:
+        """Forget executions that are not this server's: requests go to whoever owns one, and others write what is not seen here.
+
+        Another may have taken one over; it may sleep, though nobody heard that it was laid down; a database that crashed may
+        have lost the claim. Whatever it was, it is gone on with from the log by whoever finds it.
+        """
         if self._beds is None or not self.service.hot:
             return
-        for execution_id in await asyncio.to_thread(self._beds.owned_by_others, list(self.service.hot)):
+        for execution_id in await asyncio.to_thread(self._beds.not_owned, list(self.service.hot)):
             if execution_id not in self._coming:
-                self.service.give_up(execution_id, Taken(f"another server goes on with {execution_id}"))
+                self.service.give_up(execution_id, Taken(f"{execution_id} is no longer this server's"))
 
     def _left(self) -> list[str]:
         """Executions that nobody minds, the oldest first; or that this server did, until it could not write."""
@@ -203,8 +207,8 @@ class Station(Office):
         async with gate:
             try:
                 if self._is_free(execution_id):
-                    await self.resume(execution_id)
-                    return True
+                    hot = await self.resume(execution_id)
+                    return not hot.state.over  # it may have ended here since it was looked for
             except Exception as error:  # noqa: BLE001  it stays as it is, and the others come on
                 self._refusals.add(execution_id, error)
             return False

@@ -129,9 +129,9 @@ class PostgresLog(SqlLog):
         """Executions that are under way and that no other process minds."""
         return [row[0] for row in self._rows("left_behind", self._name, most)]
 
-    def owned_by_others(self, execution_ids: list[str]) -> list[str]:
-        """Those that are not this process's any more."""
-        return [row[0] for row in self._rows("owned_by_others", execution_ids, self._name)]
+    def not_owned(self, execution_ids: list[str]) -> list[str]:
+        """Those that are not this process's, or not any more."""
+        return [row[0] for row in self._rows("not_owned", execution_ids, self._name)]
 
     # --- checking (see `verify`) -------------------------------------------------------------------------------------
 

@@ -226,8 +226,9 @@ WHERE due <= clock_timestamp() + %s * interval '1 second'
     OR EXISTS (SELECT 1 FROM noetl.inbox i WHERE i.execution_id = d.execution_id)
 ORDER BY due NULLS FIRST LIMIT %s;
 
--- name: owned_by_others
-SELECT execution_id FROM noetl.ownership WHERE execution_id = ANY(%s) AND owner <> %s;
+-- name: not_owned
+SELECT u.execution_id FROM unnest(%s::text[]) AS u (execution_id)
+WHERE NOT EXISTS (SELECT 1 FROM noetl.ownership o WHERE o.execution_id = u.execution_id AND o.owner = %s);
 
 -- name: left_behind
 -- unfinished, and owned by nobody who lives, or by the one who asks
