@@ -176,7 +176,7 @@ class Running:
 
     def end(self) -> Result:
         """Wait for its end."""
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=120)
         return Result(self.process.returncode, out, err)
 
 

@@ -186,7 +186,7 @@ def test_arguments_that_nobody_can_read_are_refused_without_a_traceback(
 def test_a_run_goes_on_when_nobody_can_be_told(shell: Shell, home: Path, closed: str) -> None:
     command = ["sh", "-c", f'"$@" {closed}', "sh", *shell.command("run", "slow.yaml")]
     environment = {**shell.environment, "NOETL_HOME": str(home)}
-    assert subprocess.run(command, check=False, env=environment, timeout=30).returncode == 0
+    assert subprocess.run(command, check=False, env=environment, timeout=120).returncode == 0
     assert "completed" in shell("ps", NOETL_HOME=str(home)).out
 
 
