@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from arena import Arena
-from killer import RECOVERY_S, Killer
+from arena import LEASE_S, Arena
+from killer import Killer
 from load import Load, runs
 from nursery import Nursery
 
@@ -34,4 +34,5 @@ def test_nothing_is_lost_and_no_effect_has_a_second_key_when_anything_is_killed_
         told = {**load.check(), **killer.told(load)}
         print(told)
         assert told["kills"] == KILLS
-        assert told["p99"] <= RECOVERY_S, told
+        # How long it takes is measured by tests/soak/campaign.py; here it is only to be no matter of chance or of a last resort.
+        assert told["p99"] <= 10 * LEASE_S, told
