@@ -64,7 +64,7 @@ def test_a_server_that_is_not_ready_yet_tells_what_it_waits_for(
         spoken.append(any("does not answer" in log.read_text() for log in (home / "run").glob("*.log")))
         return 1e9 if late else 0.0
 
-    monkeypatch.setattr(daemons, "time", SimpleNamespace(monotonic=now, sleep=time.sleep))
+    monkeypatch.setattr(daemons, "time", SimpleNamespace(monotonic=now, sleep=time.sleep, time_ns=time.time_ns))
     monkeypatch.setattr(sys, "executable", str(home.parent / "slow"))
     slow = Path(sys.executable)
     slow.write_text("#!/bin/sh\necho the database does not answer\nexec sleep 60\n")
