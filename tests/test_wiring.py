@@ -312,7 +312,7 @@ def test_cancelling_kills_the_tools_and_the_children(site: Site) -> None:
     async def main() -> None:
         site.write(
             "child",
-            "- {step: x, tool: {kind: shell, cmd: 'touch begun; until [ -e go ]; do sleep 0.02; done; touch late'}}\n",
+            "- {step: x, tool: {kind: shell, cmd: 'echo $$ > begun; sleep 600; touch late'}}\n",
         )
         async with site.house() as house:
             file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
@@ -320,12 +320,12 @@ def test_cancelling_kills_the_tools_and_the_children(site: Site) -> None:
             while len(house.service.hot) < 2:
                 await asyncio.sleep(0.01)
             child = next(one for one in house.service.hot.values() if one is not hot)
-            await until((site.folder / "begun").exists)
+            begun = site.folder / "begun"
+            await until(lambda: begun.exists() and begun.read_text())
             await house.service.record(hot.id, [Cancel()])
             await asyncio.wait_for(asyncio.shield(child.finished), 60)
             assert (hot.state.status, child.state.status) == ("cancelled", "cancelled")
-            (site.folder / "go").touch()
-            await asyncio.sleep(0.4)
+            await until(lambda: not Path(f"/proc/{begun.read_text().strip()}").exists())
             assert not (site.folder / "late").exists()
 
     run(main())
