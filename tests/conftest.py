@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import gc
 import os
 from collections.abc import Iterator
@@ -30,24 +29,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what is held to a time and what takes longest, so that at the end no process waits for another."""
-    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("timed", "slow")])
-
-
-@pytest.fixture(autouse=True)
-def calm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[None]:
-    """While a test runs that is held to a time, there are no more processes of tests than processors."""
-    timed = request.node.get_closest_marker("timed") is not None
-    surplus = worker_id != "master" and int(worker_id.removeprefix("gw")) >= PROCESSORS
-    if not timed and not surplus:
-        yield
-        return
-    common = tmp_path_factory.getbasetemp().parent if worker_id != "master" else tmp_path_factory.getbasetemp()
-    with (common / "calm.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX if timed else fcntl.LOCK_SH)
-        if not timed:
-            fcntl.flock(file, fcntl.LOCK_UN)
-        yield
+    """Begin with what takes longest, so that at the end no process waits for another."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(autouse=True)

@@ -65,7 +65,7 @@ def test_the_demo_runs_an_example_to_its_end(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         cwd=copy,
-        timeout=120,
+        timeout=600,
         env=OUTSIDE,
     )
     assert done.returncode == 0, done.stderr

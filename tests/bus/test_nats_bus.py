@@ -11,14 +11,24 @@ from typing import Any
 
 import pytest
 from servers import Subjects, standing_in
+from waiting import PATIENCE_S, until
 
 from noetl.bus import nats as bus_module
 from noetl.bus.nats import MOST_WAITING, NatsBus
 from noetl.cluster_ports import HINT_BYTES, Hint
 from noetl.services.nats import Nats
+from noetl.tools import jetstream
 from noetl.tools.jetstream import NatsFailed, address_of
 
 Scenario = Callable[[Callable[[], Awaitable[NatsBus]]], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hint that is late is lost, or comes twice, which is as it should be; but not in tests of something else."""
+    for name in ("_OPEN_S", "_ACK_S", "_ANSWER_S", "_FAREWELL_S"):
+        monkeypatch.setattr(bus_module, name, 30.0)
+    monkeypatch.setattr(jetstream, "_CONNECT_S", 30)
 
 
 def run(url: str, scenario: Scenario) -> None:
@@ -46,11 +56,31 @@ async def taken(bus: NatsBus, *pools: str, most: int = 10, within: float = 10.0)
     return [hint.body for hint in hints]
 
 
-async def woken(server: NatsBus, worker: NatsBus, within: float = 20.0) -> None:
+async def found(bus: NatsBus, body: bytes) -> None:
+    """This hint comes, whatever else does."""
+    async with asyncio.timeout(PATIENCE_S):
+        while body not in await taken(bus):
+            pass
+
+
+async def emptied(bus: NatsBus) -> None:
+    """All hints were acknowledged: those that are not stay, however often they were handed out."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (await bus._client.jsm().stream_info(bus.stream("p"))).state.messages:
+            await asyncio.sleep(0.01)
+
+
+async def listening(bus: NatsBus, *names: str) -> None:
+    """The server knows to whom this one listens, and to whom no longer."""
+    await until(lambda: [*bus._ears] == [*names] and len(bus._client._subs) == len(names))
+    await bus._client.flush()
+
+
+async def woken(server: NatsBus, worker: NatsBus) -> None:
     """A hint goes through, after some attempts if need be: that is what a sweep does."""
-    until = time.monotonic() + within
+    end = time.monotonic() + PATIENCE_S
     number = 0
-    while time.monotonic() < until:
+    while time.monotonic() < end:
         number += 1
         await server.wake("p", b"again %d" % number)
         if any(body.startswith(b"again") for body in await taken(worker, within=0.5)):
@@ -61,12 +91,15 @@ async def woken(server: NatsBus, worker: NatsBus, within: float = 20.0) -> None:
 def test_a_hint_reaches_one_worker_of_its_pool(nats: Subjects) -> None:
     async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
         server, one, two, other = [await opened() for _ in range(4)]
-        asked = [asyncio.create_task(taken(bus, "p", within=3)) for bus in (one, two)]
-        away = asyncio.create_task(taken(other, "q", within=3))
+        asked = [asyncio.create_task(taken(bus, "p", within=PATIENCE_S)) for bus in (one, two)]
+        away = asyncio.create_task(taken(other, "q", within=PATIENCE_S))
         await asyncio.sleep(0.3)
         await server.wake("p", b"id-1")
-        assert sorted(map(len, await asyncio.gather(*asked))) == [0, 1]
-        assert await away == []
+        await asyncio.wait([*asked, away], return_when=asyncio.FIRST_COMPLETED)
+        await server.wake("p", b"id-2")
+        assert sorted(await asyncio.gather(*asked)) == [[b"id-1"], [b"id-2"]]
+        await server.wake("q", b"id-3")
+        assert await away == [b"id-3"]
         assert [server.trouble, one.trouble] == ["", ""]
 
     run(nats.url, scenario)
@@ -78,13 +111,13 @@ def test_a_worker_of_several_pools_gets_no_more_than_it_wants(nats: Subjects) ->
         said = {b"%s %d" % (pool.encode(), n): pool for pool in ("a", "b c", "d.e") for n in range(7)}
         for body, pool in said.items():
             await server.wake(pool, body)
-        found: list[bytes] = []
-        until = time.monotonic() + 20
-        while len(set(found)) < len(said) and time.monotonic() < until:
-            some = await taken(worker, "a", "b c", "d.e", most=4)
-            assert len(some) <= 4
-            found += some
-        assert set(found) == set(said)
+        came: set[bytes] = set()
+        async with asyncio.timeout(PATIENCE_S):
+            while len(came) < len(said):
+                some = await taken(worker, "a", "b c", "d.e", most=4)
+                assert len(some) <= 4
+                came.update(some)
+        assert came == set(said)
 
     run(nats.url, scenario)
 
@@ -96,7 +129,7 @@ def test_hints_that_wait_come_at_once_and_time_runs_out_without_any(nats: Subjec
         assert await taken(worker) == [b"1"]
         since = time.monotonic()
         assert await taken(worker, within=0.3) == []
-        assert 0.25 < time.monotonic() - since < 2
+        assert 0.25 < time.monotonic() - since < bus_module._LINGER_S
         assert await taken(worker, within=0) == []
 
     run(nats.url, scenario)
@@ -114,7 +147,7 @@ def test_a_hint_that_is_not_acknowledged_comes_again(nats: Subjects, monkeypatch
         for hint in hints:  # late, and twice, does no harm
             await hint.ack()
             await hint.ack()
-        assert await taken(other, within=0.8) == []
+        await emptied(server)
 
     run(nats.url, scenario)
 
@@ -126,15 +159,14 @@ def test_a_worker_that_stops_asking_takes_no_hint_with_it(nats: Subjects, monkey
         server, leaving, other = await opened(), await opened(), await opened()
         await taken(other, within=0)
         for number in range(20):
-            asked = asyncio.create_task(leaving.next(["p", "q"], 3, 5))
+            asked = asyncio.create_task(leaving.next(["p", "q"], 3, 600))
             await asyncio.sleep(0.01 + number / 1_000)
             await server.wake("p", b"%d" % number)
             asked.cancel()
-            since = time.monotonic()
-            await asyncio.wait([asked])
+            await asyncio.wait([asked], timeout=PATIENCE_S)
             assert asked.cancelled()
-            assert time.monotonic() - since < 1
-            assert await taken(other) == [b"%d" % number]
+            await found(other, b"%d" % number)
+            await emptied(server)
         assert await leaving.next(["p"], 0, 0.05) == []
         assert await leaving.next([], 3, 0.05) == []
 
@@ -149,10 +181,10 @@ def test_the_same_hint_may_be_said_again_and_again(nats: Subjects) -> None:
             assert await taken(worker) == [b"same"]
         for _ in range(7):
             await server.wake("p", b"same")
-        found: list[bytes] = []
-        while len(found) < 7:  # each may be for another worker
-            found += await taken(worker)
-        assert found == [b"same"] * 7
+        came: list[bytes] = []
+        while len(came) < 7:  # each may be for another worker
+            came += await taken(worker)
+        assert came == [b"same"] * 7
 
     run(nats.url, scenario)
 
@@ -173,13 +205,12 @@ def test_a_worker_is_told_alone(nats: Subjects) -> None:
         heard: dict[str, list[bytes]] = {"w.1": [], "w 2": []}
         for name, bodies in (*heard.items(), *heard.items()):  # whoever listens twice hears it once
             worker.listen(name, bodies.append)
-        await asyncio.sleep(0.2)
+        await listening(worker, "w.1", "w 2")
         await server.tell("w.1", b"look")
         await server.tell("nobody", b"look")
-        until = time.monotonic() + 5
-        while not heard["w.1"] and time.monotonic() < until:
-            await asyncio.sleep(0.02)
-        assert heard == {"w.1": [b"look"], "w 2": []}
+        await server.tell("w.1", b"look again")
+        await until(lambda: b"look again" in heard["w.1"])
+        assert heard == {"w.1": [b"look", b"look again"], "w 2": []}
 
     run(nats.url, scenario)
 
@@ -191,17 +222,16 @@ def test_who_is_ignored_is_not_heard_and_nothing_is_left_of_it(nats: Subjects) -
         for name in ("old", "older"):
             worker.listen(name, heard.append)
         worker.ignore("older")  # before it was listened to at all
-        await asyncio.sleep(0.2)
+        await listening(worker, "old")
         worker.ignore("old")
         worker.ignore("nobody")
         worker.listen("new", heard.append)
-        await asyncio.sleep(0.2)
+        await listening(worker, "new")
         for name in ("old", "older", "new"):
             await server.tell(name, name.encode())
-        await asyncio.sleep(0.5)
+        await until(lambda: heard)
         assert heard == [b"new"]
-        assert list(worker._heard) == list(worker._ears) == ["new"]
-        assert len(worker._client._subs) == 1
+        assert list(worker._heard) == ["new"]
 
     run(nats.url, scenario)
 
@@ -216,21 +246,22 @@ def test_what_was_said_last_is_said_before_the_end(nats: Subjects) -> None:
     run(nats.url, scenario)
 
 
-async def _asking(bus: NatsBus, found: set[bytes]) -> None:
+async def _asking(bus: NatsBus, came: set[bytes]) -> None:
     while True:
-        found.update(await taken(bus, within=1))
+        came.update(await taken(bus, within=1))
 
 
 @pytest.mark.parametrize("wiped", [False, True], ids=["kept", "wiped"])
-def test_hints_go_on_after_the_server_was_killed(tmp_path: Path, wiped: bool) -> None:
+def test_hints_go_on_after_the_server_was_killed(tmp_path: Path, wiped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bus_module, "_ANSWER_S", 2.0)  # what it was asked before is not answered
     with Nats(tmp_path / "n") as nats:
 
         async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
             server, worker = await opened(), await opened()
-            found: set[bytes] = set()
+            came: set[bytes] = set()
             heard: list[bytes] = []
             worker.listen("w", heard.append)
-            asking = asyncio.create_task(_asking(worker, found))
+            asking = asyncio.create_task(_asking(worker, came))
             for life in range(3):
                 for number in range(30):
                     await server.wake("p", b"%d-%d" % (life, number))
@@ -240,13 +271,13 @@ def test_hints_go_on_after_the_server_was_killed(tmp_path: Path, wiped: bool) ->
                             nats.wipe()
                     await asyncio.sleep(0.005)
                 nats.start()
-                until = time.monotonic() + 20
+                end = time.monotonic() + PATIENCE_S
                 word = b"after %d" % life
-                while not (word in found and word in heard) and time.monotonic() < until:
+                while not (word in came and word in heard) and time.monotonic() < end:
                     await server.wake("p", word)
                     await server.tell("w", word)
                     await asyncio.sleep(0.1)
-                assert word in found, (server.trouble, worker.trouble)
+                assert word in came, (server.trouble, worker.trouble)
                 assert word in heard
             asking.cancel()
 
@@ -259,7 +290,7 @@ def test_what_was_deleted_is_made_again(nats: Subjects, gone: str) -> None:
         server, worker = await opened(), await opened()
         await woken(server, worker)
         for while_asking in (False, True):
-            asked = asyncio.create_task(taken(worker, within=3)) if while_asking else None
+            asked = asyncio.create_task(found(worker, b"while asking")) if while_asking else None
             await asyncio.sleep(0.1)
             manager = server._client.jsm()
             if gone == "stream":
@@ -269,7 +300,7 @@ def test_what_was_deleted_is_made_again(nats: Subjects, gone: str) -> None:
             if asked is not None:
                 await asyncio.sleep(0.5)
                 await server.wake("p", b"while asking")
-                assert await asked == [b"while asking"]
+                await asked
             await woken(server, worker)
 
     run(nats.url, scenario)
@@ -282,8 +313,7 @@ def test_a_stream_that_is_missing_when_a_hint_comes_is_made_for_it(nats: Subject
         await server._client.jsm().delete_stream(server.stream("p"))
         for number in range(5):
             await server.wake("p", b"%d" % number)
-        await asyncio.sleep(0.5)
-        assert set(await taken(worker)) >= {b"4"}
+        await found(worker, b"4")
 
     run(nats.url, scenario)
 
@@ -316,25 +346,22 @@ def test_a_server_that_is_away_at_the_start_is_used_when_it_comes(tmp_path: Path
     nats = Nats(tmp_path / "n")
 
     async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
-        since = time.monotonic()
-        server, worker = await opened(), await opened()
-        assert time.monotonic() - since < 8
+        async with asyncio.timeout(PATIENCE_S):
+            server, worker = await opened(), await opened()
         assert "cannot be reached" in server.trouble
         assert nats.password not in server.trouble
-        since = time.monotonic()
-        for number in range(MOST_WAITING + 500):
-            await server.wake("p", b"%d" % number)
-            await server.tell("w", b"x")
-        assert time.monotonic() - since < 1
+        async with asyncio.timeout(PATIENCE_S):  # nobody is waited for
+            for number in range(MOST_WAITING + 500):
+                await server.wake("p", b"%d" % number)
+                await server.tell("w", b"x")
         assert await taken(worker, within=0.2) == []
         nats.start()
-        found = set()
-        until = time.monotonic() + 20
-        while b"%d" % (MOST_WAITING + 499) not in found and time.monotonic() < until:
-            found |= set(await taken(worker, most=500))
+        came = set()
+        async with asyncio.timeout(PATIENCE_S):
+            while b"%d" % (MOST_WAITING + 499) not in came:
+                came |= set(await taken(worker, most=500))
         # The oldest were forgotten.
-        assert b"%d" % (MOST_WAITING + 499) in found
-        assert b"0" not in found
+        assert b"0" not in came
 
     try:
         run(nats.url("x"), scenario)
@@ -394,10 +421,7 @@ def test_a_server_that_does_not_know_us_for_a_while_is_used_again(tmp_path: Path
             nats.stop()
             nats.password = "another"
             nats.start()
-            until = time.monotonic() + 10
-            while "refuses" not in server.trouble and time.monotonic() < until:
-                await asyncio.sleep(0.05)
-            assert "refuses" in server.trouble
+            await until(lambda: "refuses" in server.trouble)
             assert right not in server.trouble
             nats.stop()
             nats.password = right
@@ -433,16 +457,22 @@ def test_the_permissions_that_the_documentation_lists_are_enough(
             assert await taken(worker, "default") == [b"1"]
             assert await taken(worker, "default", within=0.2) == []
             await server.tell("w", b"look")
+            asked = asyncio.Event()
+            ensure = server._ensure
+
+            async def ensuring(client: Any, pool: str) -> None:
+                if pool == "forbidden":
+                    await asked.wait()
+                await ensure(client, pool)
+
+            monkeypatch.setattr(server, "_ensure", ensuring)
             await server.wake("forbidden", b"1")
             await server.wake("default", b"2")  # the other pool holds nothing up
-            since = time.monotonic()
             assert await taken(worker, "default") == [b"2"]
-            assert time.monotonic() - since < 1.5
-            until = time.monotonic() + 5
-            while not (heard and server.trouble) and time.monotonic() < until:
-                await asyncio.sleep(0.05)
+            monkeypatch.setattr(bus_module, "_ANSWER_S", 2.0)  # nobody will
+            asked.set()
+            await until(lambda: heard and "timeout" in server.trouble)
             assert heard == [b"look"]
-            assert "timeout" in server.trouble
 
         run(nats.url(), scenario)
 

@@ -124,7 +124,7 @@ class Site:
         process = self.go_on(new=early)
         self.wait_for_a_moment(process, chance.uniform(0, 0.2), early=early)
         process.kill()
-        answer = process.communicate(timeout=60)[0]
+        answer = process.communicate(timeout=300)[0]
         return process.returncode, answer
 
     def wait_for_a_moment(self, process: subprocess.Popen[bytes] | Born, seconds: float, *, early: bool) -> None:
@@ -178,9 +178,9 @@ def test_runs_that_are_killed_again_and_again_do_everything_under_one_key(
             site.notice()
         else:
             site.check(answer)
-    site.check(site.go_on().communicate(timeout=60)[0])
+    site.check(site.go_on().communicate(timeout=300)[0])
     check = site.start("fsck", "--json")
-    assert json.loads(check.communicate(timeout=60)[0])["problems"] == []
+    assert json.loads(check.communicate(timeout=300)[0])["problems"] == []
     for run in range(site.runs):  # what came late too
         site.check_ledger(run)
     assert hits == KILLS_PER_ROUND

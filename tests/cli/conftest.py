@@ -111,12 +111,14 @@ class Shell:
         command = [sys.executable, *options, "-c", code]
         return subprocess.run(command, check=True, capture_output=True, text=True, env=self.environment).stdout
 
-    def at_terminal(self, *arguments: str, given: bytes = b"", **environment: str) -> str:
-        """What a person would see, who types what is given."""
+    def at_terminal(
+        self, *arguments: str, given: bytes = b"", seen_then: tuple[str, Path] | None = None, **environment: str
+    ) -> str:
+        """What a person would see, who types what is given, and makes a file when there is a certain text to be seen."""
         controller, terminal = pty.openpty()
         os.write(controller, given)
         seen: list[bytes] = []
-        reader = Thread(target=_drain, args=(controller, seen))
+        reader = Thread(target=_drain, args=(controller, seen, seen_then))
         reader.start()
         try:
             subprocess.run(
@@ -134,11 +136,13 @@ class Shell:
         return b"".join(seen).decode()
 
 
-def _drain(controller: int, seen: list[bytes]) -> None:
+def _drain(controller: int, seen: list[bytes], then: tuple[str, Path] | None) -> None:
     """Take what is written to a terminal, which holds only a few kilobytes itself."""
     with contextlib.suppress(OSError):  # nobody writes to it any more
         while data := os.read(controller, 65_536):
             seen.append(data)
+            if then is not None and then[0].encode() in b"".join(seen):
+                then[1].touch()
 
 
 @pytest.fixture(scope="session")
@@ -176,7 +180,7 @@ class Running:
 
     def end(self) -> Result:
         """Wait for its end."""
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=120)
         return Result(self.process.returncode, out, err)
 
 

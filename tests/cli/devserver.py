@@ -44,5 +44,5 @@ class Dev:
 
     def end(self, how: int = signal.SIGTERM) -> Result:
         self.process.send_signal(how)
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate(timeout=120)
         return Result(self.process.returncode, out, err)

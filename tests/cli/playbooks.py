@@ -52,6 +52,20 @@ SLOW = (
     tool: {kind: noop, output: over}
 """
 )
+#: two steps that each wait to be told to go on
+GATED = (
+    HEAD % "gated"
+    + """\
+  - step: one
+    tool: {kind: wait, signal: one}
+    next: {arcs: [{step: two}]}
+  - step: two
+    tool: {kind: wait, signal: two}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, output: over}
+"""
+)
 #: fails after a retry
 FAILING = (
     HEAD % "failing"
@@ -129,13 +143,13 @@ RAISES = (
             return half(1)
 """
 )
-#: a loop that takes three seconds
+#: a loop that takes three seconds, and as long as it has to where nobody has made the file `go`
 LONG = (
     HEAD % "long"
     + """\
   - step: each
     loop: {in: "{{ range(60) | list }}", iterator: n}
-    tool: {kind: wait, seconds: 0.05}
+    tool: {kind: shell, cmd: "sleep 0.05; test {{ iter.n }} -lt 30 || for i in $(seq 2000); do test -e go && exit 0; sleep 0.05; done"}
 """
 )
-ALL |= {"clumsy": CLUMSY, "raises": RAISES, "long": LONG}
+ALL |= {"clumsy": CLUMSY, "raises": RAISES, "long": LONG, "gated": GATED}

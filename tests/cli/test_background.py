@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.request import urlopen
 
 import pytest
@@ -23,8 +25,10 @@ def port() -> int:
 
 
 @pytest.fixture
-def background(noetl: Noetl, home: Path) -> Iterator[Noetl]:
+def background(noetl: Noetl, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Noetl]:
     """The command line; what it has started is ended."""
+    monkeypatch.setattr(daemons, "_BEGIN_S", 120.0)
+    monkeypatch.setattr(daemons, "_END_S", 120.0)
     yield noetl
     for kind in ("worker", "server"):
         noetl(kind, "stop")
@@ -52,12 +56,21 @@ def test_a_server_that_cannot_start_says_why(background: Noetl) -> None:
 def test_a_server_that_is_not_ready_yet_tells_what_it_waits_for(
     background: Noetl, home: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daemons, "_BEGIN_S", 1.0)
+    spoken: list[bool] = []
+
+    def now() -> float:
+        """All the time there is passes as soon as it has been seen that it said something."""
+        late = any(spoken)
+        spoken.append(any("does not answer" in log.read_text() for log in (home / "run").glob("*.log")))
+        return 1e9 if late else 0.0
+
+    monkeypatch.setattr(daemons, "time", SimpleNamespace(monotonic=now, sleep=time.sleep, time_ns=time.time_ns))
     monkeypatch.setattr(sys, "executable", str(home.parent / "slow"))
     slow = Path(sys.executable)
     slow.write_text("#!/bin/sh\necho the database does not answer\nexec sleep 60\n")
     slow.chmod(0o700)
     said = background("server", "--port", str(port), "start")
+    monkeypatch.setattr(daemons, "time", time)
     assert (said.code, "is not ready yet: the database does not answer; it writes to" in said.err) == (1, True)
     assert background("server", "status").code == 0
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("playbooks")
 
 def child_that_waits(noetl: Noetl) -> str:
     """The id of the child, once it waits."""
-    for _ in range(200):
+    for _ in range(1000):
         found = json.loads(noetl("ps", "--children", "--json").out)
         child = next((one["execution_id"] for one in found if one["path"] == "approval"), None)
         if child is not None and json.loads(noetl("show", child, "--json").out)["waiting"]:

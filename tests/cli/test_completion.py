@@ -93,7 +93,7 @@ class Bash:
     def type(self, keys: str, awaited: str) -> None:
         """Press keys, and wait until the terminal shows the awaited text."""
         os.write(self._controller, keys.encode())
-        shown, end = "", time.monotonic() + 30
+        shown, end = "", time.monotonic() + 60
         while awaited not in shown:
             assert time.monotonic() < end, f"{awaited!r} was not shown, but {shown!r}"
             if select.select([self._controller], [], [], 0.1)[0]:

@@ -56,15 +56,17 @@ def test_a_running_execution_is_cancelled_from_another_process(noetl: Noetl, sta
 
 
 def test_a_paused_execution_starts_nothing_until_it_is_unpaused(noetl: Noetl, start: Start) -> None:
-    running = start("run", "slow.yaml")
+    running = start("run", "gated.yaml")
     running.wait_for("one started")
     assert "it is paused" in noetl("pause", "last").err
+    noetl("signal", "last", "one")
     running.wait_for("one done")
     assert shown(noetl)["status"] == "paused"
     assert "two" not in shown(noetl)["steps"]
     assert "it was so already" in noetl("pause", "last").err
     assert "it is running" in noetl("unpause", "last").err
     assert "it was so already" in noetl("unpause", "last").err
+    noetl("signal", "last", "two")
     assert running.end().code == 0
     assert shown(noetl)["output"] == "over"
 

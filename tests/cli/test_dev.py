@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path as PathHere
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import wait_until
 
+from cli.conftest import Result
 from cli.devserver import Dev
 
 if TYPE_CHECKING:
@@ -222,18 +225,29 @@ def test_unfinished_executions_go_on_after_a_restart(dev: Dev, there: Noetl) -> 
     assert shown(there, waits)["output"] == 8
 
 
+def is_about_to_end(dev: Dev) -> bool:
+    try:
+        with urllib.request.urlopen(f"{dev.url}/ready", timeout=60):
+            return False
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code == 503
+
+
 def test_tasks_that_run_are_given_time_to_end(dev: Dev, there: Noetl, tmp_path: Path) -> None:
     (tmp_path / "busy.yaml").write_text(
         HEAD % "busy"
-        + f"  - step: one\n    tool: {{kind: shell, cmd: 'echo x >> {tmp_path}/ledger; sleep 1'}}\n"
+        + f"  - step: one\n    tool: {{kind: shell, cmd: 'echo x >> {tmp_path}/ledger; until [ -e {tmp_path}/go ]; do sleep 0.02; done'}}\n"
         + "    next: {arcs: [{step: end}]}\n"
         + f"  - {{step: end, tool: {{kind: shell, cmd: 'echo y >> {tmp_path}/ledger'}}}}\n"
     )
     busy = there("run", "busy.yaml", "--detach").out.strip()
-    end = time.monotonic() + 10
-    while not (tmp_path / "ledger").exists() and time.monotonic() < end:
-        time.sleep(0.02)
-    ended = dev.end()
+    wait_until((tmp_path / "ledger").exists)
+    dev.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: is_about_to_end(dev))
+    (tmp_path / "go").touch()
+    out, err = dev.process.communicate(timeout=120)
+    ended = Result(dev.process.returncode, out, err)
     assert (ended.code, "1 unfinished" in ended.err) == (0, True)
     assert (tmp_path / "ledger").read_text() == "x\n"
     dev.__enter__()

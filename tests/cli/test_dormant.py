@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 from servers import Database
 
@@ -29,16 +30,13 @@ class Asleep:
 
 async def lay_down(log: PostgresLog, execution_id: str) -> None:
     await log.attend()
-    async with asyncio.timeout(30):
-        while not await log.claim(execution_id):
-            await asyncio.sleep(0.1)  # who was killed is believed to live for a while
+    assert await log.claim(execution_id)
     await log.lay_down([(execution_id, None)])
 
 
 @pytest.fixture
 def running(start: Callable[..., Running], database: Database, monkeypatch: pytest.MonkeyPatch) -> Running:
     monkeypatch.setenv("NOETL_STORE", database.url)
-    monkeypatch.setenv("NOETL_LEASE", "1")
     running = start("run", "approval.yaml")
     running.wait_for("waits for the signal")
     return running
@@ -48,6 +46,8 @@ def running(start: Callable[..., Running], database: Database, monkeypatch: pyte
 def asleep(noetl: Noetl, running: Running, database: Database) -> Iterator[Asleep]:
     execution_id = json.loads(noetl("ps", "--json").out)[0]["execution_id"]
     running.kill()
+    with psycopg.connect(database.url) as connection:  # who was killed is believed to live for a while
+        connection.execute("UPDATE noetl.owner SET until = clock_timestamp()")
     log = PostgresLog(database.url)
     asyncio.run(lay_down(log, execution_id))
     yield Asleep(log, execution_id)

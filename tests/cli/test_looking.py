@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from waiting import wait_until
 
 from noetl.model.events import decode, encode
 from noetl.ports import Line
@@ -191,7 +192,9 @@ def test_an_output_that_is_cut_says_where_the_whole_is(noetl: Noetl, playbooks: 
     assert json.loads(noetl("show", "last", "--json").out)["output"] == "x" * 500
 
 
-def test_a_loop_that_was_cancelled_keeps_its_counts(noetl: Noetl, playbooks: Path) -> None:
+def test_a_loop_that_was_cancelled_keeps_its_counts(
+    noetl: Noetl, start: Callable[..., Running], playbooks: Path
+) -> None:
     text = """\
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -203,10 +206,14 @@ workflow:
     loop: {in: [0, 0, 600], iterator: s}
     tool: {kind: wait, seconds: "{{ iter.s }}"}
   - step: stop
-    tool: {kind: wait, seconds: 0.3}
+    tool: {kind: wait, signal: enough}
     next: {arcs: [{step: end, cancel: [each]}]}
   - step: end
 """
     (playbooks / "half.yaml").write_text(text)
-    run(noetl, "half")
+    running = start("run", "half.yaml")
+    running.wait_for("stop waits for the signal")
+    wait_until(lambda: noetl("events", "last").out.count("loop.iteration.done") == 2)
+    noetl("signal", "last", "enough")
+    assert running.end().code == 0
     assert re.search(r"each +cancelled .* 2 of 3 iterations", noetl("show", "last").out)

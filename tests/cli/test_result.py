@@ -260,12 +260,18 @@ def test_a_transfer_that_was_killed_goes_on_after_a_late_gc_without_a_row_twice(
     target = '{kind: file, path: "out.csv", mode: append, mapping: {id: "{{ row.id ~ \'\' }}"}}'
     move = f"source: {{kind: file, path: in.csv}}, chunk: {{size: 1000}}, targets: [{target}]"
     (folder / "move.yaml").write_text(f"{HEAD}  - {{step: move, tool: {{kind: transfer, {move}}}}}\n")
-    running = start("run", "move.yaml")
     written = folder / "out.csv"
-    while not list(home.rglob("*.notes")) or not written.exists() or written.stat().st_size < 100_000:
-        assert running.process.poll() is None
-        time.sleep(0.01)
-    running.kill()
+    for _ in range(5):  # it may be over before anybody looks
+        running = start("run", "move.yaml")
+        while running.process.poll() is None:
+            if list(home.rglob("*.notes")) and written.exists() and written.stat().st_size >= 100_000:
+                break
+            time.sleep(0.01)
+        running.kill()
+        if list(home.rglob("*.notes")):
+            break
+        written.unlink()
+    assert list(home.rglob("*.notes"))
     for path in (home / "results").rglob("*"):
         os.utime(path, (0, time.time() - 90_000))
     assert noetl("gc").code == 0

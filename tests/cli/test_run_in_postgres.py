@@ -30,7 +30,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(
     running.send_signal(signal.SIGKILL)
     running.wait()
     settings = {"NOETL_HOME": home, "NOETL_STORE": store, "NOETL_LEASE": "2"}
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while (done := shell("resume", "last", "--json", **settings)).code != 0 and time.monotonic() < until:
         time.sleep(0.2)  # it is believed to live for some seconds
     assert done.code == 0, done.err

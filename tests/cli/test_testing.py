@@ -190,4 +190,6 @@ def test_a_hundred_small_tests_take_seconds(shell: Shell, flows: Path) -> None:
     began = time.monotonic()
     done = shell("test", "flow.test.yaml")
     assert "100 passed" in done.out
-    assert time.monotonic() - began < 20  # the figure of bench/playbook_tests.py is 5 s; this machine may be busy
+    assert (
+        time.monotonic() - began < 120
+    )  # the figure is that of bench/playbook_tests.py, 5 s; here it is only to be no other order

@@ -26,7 +26,7 @@ LEASE_S = 2.0
 QUICK = {"fsync": "off", "shared_buffers": "64MB", "max_connections": "90"}
 _HERE = Path(__file__).parent
 _READY_S = 60.0
-_END_S = 40.0
+_END_S = 120.0
 
 
 class Member:
@@ -90,6 +90,7 @@ class Arena:
         workers: int = 2,
         nats: bool = True,
         slots: int = 8,
+        lease_s: float = LEASE_S,
     ) -> None:
         self.folder, self.nursery = folder, nursery
         # The database runs as a user of its own where tests run as root.
@@ -103,7 +104,7 @@ class Arena:
         self.ledger_port = 0
         keep = ("PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR")
         self.environment = {name: os.environ[name] for name in keep if name in os.environ}
-        self.environment["NOETL_LEASE"] = f"{LEASE_S:g}"
+        self.environment["NOETL_LEASE"] = f"{lease_s:g}"
         # Workers have no database, and servers no tools: each gets only what it needs.
         self.servers = [Member(self, f"server{at}", ["server", "--port", str(port)], {}) for at, port in enumerate(self.ports)]  # fmt: skip
         words = ["worker", "--slots", str(slots), "--grace", "20"]
@@ -228,7 +229,7 @@ def is_there(pid: int) -> bool:
         return False
 
 
-def _wait_gone(pids: list[int], seconds: float = 10.0) -> None:
+def _wait_gone(pids: list[int], seconds: float = 60.0) -> None:
     """Tools end with their worker, whatever way it went; None may be left behind."""
     until = time.monotonic() + seconds
     while left := [pid for pid in pids if is_there(pid)]:

@@ -16,7 +16,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     names = inspect.signature(pyfuncitem.obj).parameters
 
     async def test() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
 
     asyncio.run(test())

@@ -124,7 +124,7 @@ class Load:
         self._turn = 0
 
     async def run(
-        self, wanted: list[Run], *, at_once: int = 40, within: float = 200.0, pace: Callable[[], float] | None = None
+        self, wanted: list[Run], *, at_once: int = 40, within: float = 600.0, pace: Callable[[], float] | None = None
     ) -> None:
         """Start executions, so many at a time, and wait for their ends. `pace` says what share of them may have begun."""
         queue = iter(wanted)

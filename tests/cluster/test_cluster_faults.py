@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from fleet import serving, working
 from servers import Database
+from waiting import until
 
 from noetl.model.events import Fact
 from noetl.model.requests import Signal
@@ -93,7 +94,7 @@ def faulty(
 @pytest.mark.slow
 async def test_messages_that_are_lost_doubled_late_and_out_of_order_change_nothing(tmp_path: Path) -> None:
     log, chance = MemoryLog(), random.Random(3)
-    async with serving(log, MemoryRegistry(2.0), tmp_path) as server, working([server.url], tmp_path / "w") as worker:
+    async with serving(log, MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "w") as worker:
         for link in worker.depot.links:
             link.exchange = faulty(link.exchange, chance)  # type: ignore[method-assign]
         started = [await begun(server.station, tmp_path, CHAIN) for _ in range(8)]
@@ -117,7 +118,7 @@ async def test_clocks_that_jump_by_years_take_nothing_from_those_who_have_it(tmp
 
     nature = Nature(clock=lambda: time.time() + ahead)
     async with (
-        serving(log, MemoryRegistry(2.0), tmp_path, nature=nature) as server,
+        serving(log, MemoryRegistry(60.0), tmp_path, nature=nature) as server,
         working([server.url], tmp_path / "w") as worker,
     ):
         hot = await begun(server.station, tmp_path, LONG)
@@ -131,7 +132,7 @@ async def test_clocks_that_jump_by_years_take_nothing_from_those_who_have_it(tmp
 
 
 async def test_a_worker_that_dies_while_it_waits_for_work_is_given_none(tmp_path: Path) -> None:
-    async with serving(MemoryLog(), MemoryRegistry(2.0), tmp_path) as server:
+    async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server:
         station = server.station
         await station.registry.renew("gone", {})
         asking = asyncio.create_task(station.counter.serve(Message("gone", pools=["default"], room=5, wait=20)))
@@ -142,7 +143,7 @@ async def test_a_worker_that_dies_while_it_waits_for_work_is_given_none(tmp_path
         assert reply.lost
         assert reply.assignments == []
         await station.registry.renew("here", {})
-        found = await station.counter.serve(Message("here", pools=["default"], room=5, wait=1))
+        found = await station.counter.serve(Message("here", pools=["default"], room=5, wait=20))
         assert [one.order.step for one in found.assignments] == ["first"]
 
 
@@ -150,13 +151,13 @@ async def test_a_worker_that_dies_while_it_waits_for_work_is_given_none(tmp_path
 async def test_a_late_report_is_refused_and_recorded_whatever_its_worker_calls_itself(
     tmp_path: Path, name: str
 ) -> None:
-    log = MemoryLog()
-    async with serving(log, MemoryRegistry(0.2), tmp_path) as server:
+    log, registry = MemoryLog(), MemoryRegistry(60.0)
+    async with serving(log, registry, tmp_path) as server:
         station = server.station
         await station.registry.renew("old", {})
         hot = await begun(station, tmp_path, CHAIN)
-        given = (await station.counter.serve(Message("old", pools=["default"], room=5, wait=1))).assignments[0]
-        await asyncio.sleep(0.3)
+        given = (await station.counter.serve(Message("old", pools=["default"], room=5, wait=20))).assignments[0]
+        registry._until["old"] = 0.0
         for worker in await station.registry.give_up():
             station.board.died(worker)
         if name == "new":
@@ -208,9 +209,7 @@ async def test_of_two_servers_that_go_on_with_the_same_execution_the_log_lets_on
             now, summary = one.service.hot.get(hot.id), logs[0].summary(hot.id)
             return now is not None and summary is not None and now.state.seq == summary.seq
 
-        async with asyncio.timeout(20):
-            while not all(map(knows, started)):
-                await asyncio.sleep(0.1)
+        await until(lambda: all(map(knows, started)))
         assert list(verify(logs[0])) == []
 
 
@@ -255,6 +254,6 @@ async def test_a_worker_that_died_once_is_not_counted_at_each_take_over(tmp_path
             station.service.let_go(station.service.hot[hot.id])
             hot = await station.resume(hot.id)
         await registry.renew("here", {})
-        found = await station.counter.serve(Message("here", pools=["default"], room=5, wait=1))
+        found = await station.counter.serve(Message("here", pools=["default"], room=5, wait=20))
         assert [one.order.step for one in found.assignments] == ["first"]
         assert hot.state.status == "running"

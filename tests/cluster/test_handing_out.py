@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fleet import Server, serving, working
+from waiting import until
 
 from noetl.model.requests import Cancel, Pause, Resume
 from noetl.model.wire import Held, Holding, Message, Reply
 from noetl.outpost import Outpost
 from noetl.ports import Summary
+from noetl.server import counter
 from noetl.server.registry import MemoryRegistry
 from noetl.server.service import Hot
 from noetl.stores.memory import MemoryLog
+from noetl.worker import depot
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: it, path: it}\n"
 
@@ -29,20 +31,17 @@ async def start(server: Server, folder: Path, workflow: str, payload: dict[str, 
     return await server.station.start(source, loaded.net, payload or {})
 
 
-async def until(holds: Any, seconds: float = 20.0) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it never came to that"
-        await asyncio.sleep(0.02)
-
-
 def marking(folder: Path, seconds: float) -> str:
     """A step that marks that it begins, takes its time, and marks that it ends."""
     return (
         "workflow:\n- step: slow\n  tool:\n    kind: shell\n"
         f"    cmd: 'echo begun >> {folder}/marks; sleep {seconds}; echo ended >> {folder}/marks'\n"
     )
+
+
+def gated(folder: Path) -> str:
+    """The same, but it takes as long as there is no file `go`."""
+    return marking(folder, 0).replace("sleep 0", f"until [ -e {folder}/go ]; do sleep 0.02; done")
 
 
 def marks(folder: Path) -> list[str]:
@@ -60,14 +59,18 @@ async def vanish(outpost: Outpost) -> None:
 
 
 async def test_what_a_dead_worker_had_is_run_by_another(tmp_path: Path) -> None:
+    registry = MemoryRegistry(60.0)
     async with (
-        serving(MemoryLog(), MemoryRegistry(2.0), tmp_path, lease_s=0.6) as server,
+        serving(MemoryLog(), registry, tmp_path, lease_s=0.6) as server,
         working([server.url], tmp_path / "a") as first,
     ):
-        hot = await start(server, tmp_path, marking(tmp_path, 3))
+        hot = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
         await vanish(first)
+        registry._until[first.depot.name] = 0.0
         async with working([server.url], tmp_path / "b"):
+            await until(lambda: marks(tmp_path) == ["begun"] * 2)
+            (tmp_path / "go").touch()
             await hot.finished
     assert hot.state.status == "completed"
     assert marks(tmp_path) == ["begun", "begun", "ended"]
@@ -80,10 +83,11 @@ async def test_what_a_worker_says_that_was_given_up_is_refused_and_recorded(tmp_
         # It shows so seldom that it lives that it hears of nothing before it says anything.
         working([server.url], tmp_path / "w", lease_s=30.0) as outpost,
     ):
-        hot = await start(server, tmp_path, marking(tmp_path, 0.4))
+        hot = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
         (offer,) = server.station.board.held()
         offer.fence = "another's"
+        (tmp_path / "go").touch()
         await until(lambda: any("refused" in line.text for _, line in log.lines(hot.id)))
         await until(lambda: not outpost.depot.held)
         assert [event.name for event in log.read(hot.id)].count("task.done") == 0
@@ -98,11 +102,12 @@ async def test_what_is_given_anew_to_the_worker_that_has_it_is_run_when_that_was
         serving(MemoryLog(), MemoryRegistry(30.0), tmp_path) as server,
         working([server.url], tmp_path / "w") as outpost,
     ):
-        hot = await start(server, tmp_path, marking(tmp_path, 0.4))
+        hot = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
         (offer,) = server.station.board.held()
         server.station.board.again(offer, "the test says so")
         await until(lambda: any(one.following is not None for one in outpost.depot.held.values()))
+        (tmp_path / "go").touch()
         await hot.finished
         assert offer.ways == 0  # it was not taken for lost on its way
     assert marks(tmp_path) == ["begun", "ended"] * 2
@@ -157,9 +162,10 @@ async def test_a_server_asks_once_for_all_that_a_worker_has_from_others(tmp_path
 
 async def test_a_step_runs_in_its_pool_alone(tmp_path: Path) -> None:
     workflow = "workflow:\n- step: heavy\n  spec: {pool: gpu}\n  tool: {kind: noop}\n"
-    async with serving(MemoryLog(), MemoryRegistry(2.0), tmp_path) as server, working([server.url], tmp_path / "a"):
+    async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "a"):
         hot = await start(server, tmp_path, workflow)
-        await asyncio.sleep(0.5)
+        await until(lambda: server.station.waits(hot.id))
+        await asyncio.sleep(0.3)
         assert not hot.finished.done()
         (said,) = server.station.waits(hot.id)
         assert said.startswith("1 pipeline waits for a worker of pool `gpu`: none is there")
@@ -176,7 +182,7 @@ async def test_what_is_urgent_goes_first(tmp_path: Path) -> None:
         "- {step: high, spec: {priority: 9}, tool: {kind: noop}}\n"
     )
     log = MemoryLog()
-    async with serving(log, MemoryRegistry(2.0), tmp_path) as server:
+    async with serving(log, MemoryRegistry(60.0), tmp_path) as server:
         hot = await start(server, tmp_path, workflow)
         async with working([server.url], tmp_path / "a", slots=1):
             await hot.finished
@@ -186,24 +192,25 @@ async def test_what_is_urgent_goes_first(tmp_path: Path) -> None:
 
 async def test_a_cancelled_execution_ends_its_tools_at_the_worker(tmp_path: Path) -> None:
     async with (
-        serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server,
+        serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server,
         working([server.url], tmp_path / "a") as outpost,
     ):
-        hot = await start(server, tmp_path, marking(tmp_path, 30))
+        hot = await start(server, tmp_path, marking(tmp_path, 600))
         await until(lambda: marks(tmp_path) == ["begun"])
         server.station.service.post(hot.id, [Cancel()])
         await hot.finished
-        await until(lambda: not outpost.depot.held and not outpost.shop.tasks, 5)
+        await until(lambda: not outpost.depot.held and not outpost.shop.tasks)
     assert hot.state.status == "cancelled"
     assert marks(tmp_path) == ["begun"]
 
 
 async def test_a_paused_execution_begins_nothing_until_it_goes_on(tmp_path: Path) -> None:
-    workflow = marking(tmp_path, 0.3) + "  next: {arcs: [{step: after}]}\n- {step: after, tool: {kind: noop}}\n"
-    async with serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server, working([server.url], tmp_path / "a"):
+    workflow = gated(tmp_path) + "  next: {arcs: [{step: after}]}\n- {step: after, tool: {kind: noop}}\n"
+    async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "a"):
         hot = await start(server, tmp_path, workflow)
         await until(lambda: marks(tmp_path) == ["begun"])
         await server.station.service.record(hot.id, [Pause()])
+        (tmp_path / "go").touch()
         await until(lambda: marks(tmp_path) == ["begun", "ended"])
         await asyncio.sleep(0.3)
         assert "after" not in {name for name, info in hot.state.steps.items() if info.status}
@@ -212,28 +219,43 @@ async def test_a_paused_execution_begins_nothing_until_it_goes_on(tmp_path: Path
     assert hot.state.status == "completed"
 
 
-def four(folder: Path, seconds: float) -> str:
-    """Four tasks, each of which marks that it begins."""
+def four(folder: Path) -> str:
+    """Four tasks, each of which marks that it begins, and takes as long as it is not let go."""
     return "".join(
-        f"\n    - {{name: {task}, kind: shell, cmd: 'echo {task} >> {folder}/marks; sleep {seconds}'}}"
+        f"\n    - {{name: {task}, kind: shell, cmd: 'echo {task} >> {folder}/marks; "
+        f"until [ -e {folder}/go.{task} ]; do sleep 0.02; done'}}"
         for task in "abcd"
     )
+
+
+def let_go(folder: Path, tasks: str) -> None:
+    for task in tasks:
+        (folder / f"go.{task}").touch()
+
+
+async def come_to_rest(folder: Path, outpost: Outpost, hot: Hot) -> None:
+    """A worker hears of a pause with the end of a task, when the next one may have begun already; and of no more."""
+    let_go(folder, "a")
+    await until(lambda: outpost.depot.remotes[hot.id].state.paused)
+    let_go(folder, "b")
+    await until(lambda: not outpost.depot.held)
+    assert not {"c", "d"} & {*marks(folder)}
+    let_go(folder, "cd")
 
 
 async def test_a_pause_is_heard_by_all_pipelines_that_came_with_a_new_execution(tmp_path: Path) -> None:
     workflow = (
         "workflow:\n- step: each\n  loop: {in: [1, 2, 3, 4], iterator: n, spec: {mode: parallel, max_in_flight: 4}}\n"
-        f"  tool:{four(tmp_path, 0.3)}\n"
+        f"  tool:{four(tmp_path)}\n"
     )
     async with (
-        serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server,
+        serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server,
         working([server.url], tmp_path / "a") as outpost,
     ):
         hot = await start(server, tmp_path, workflow)
         await until(lambda: marks(tmp_path) == ["a"] * 4)
         await server.station.service.record(hot.id, [Pause()])
-        await until(lambda: not outpost.depot.held)
-        assert "d" not in marks(tmp_path)
+        await come_to_rest(tmp_path, outpost, hot)
         await server.station.service.record(hot.id, [Resume()])
         await hot.finished
     assert hot.state.status == "completed"
@@ -245,23 +267,24 @@ async def test_an_answer_to_a_paused_execution_lets_nothing_else_of_it_go_on(tmp
 
     workflow = (
         "workflow:\n- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: ask}, {step: slow}]}}\n"
-        f"- {{step: ask, tool: {{kind: wait, signal: ok}}}}\n- step: slow\n  tool:{four(tmp_path, 0.6)}\n"
+        f"- {{step: ask, tool: {{kind: wait, signal: ok}}}}\n- step: slow\n  tool:{four(tmp_path)}\n"
     )
     async with (
-        serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server,
+        serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server,
         working([server.url], tmp_path / "a") as outpost,
     ):
         hot = await start(server, tmp_path, workflow)
         await until(lambda: marks(tmp_path) == ["a"] and hot.state.listeners.get("ok"))
         await server.station.service.record(hot.id, [Pause()])
+        let_go(tmp_path, "a")
         await until(lambda: outpost.depot.remotes[hot.id].state.paused)
         run, paused = outpost.shop.run, []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(outpost.shop, "run", lambda it, order: (paused.append(it.state.paused), run(it, order)))
             await server.station.service.record(hot.id, [Signal("ok")])
-            await until(lambda: not outpost.depot.held)
+            await until(lambda: paused)
+            await come_to_rest(tmp_path, outpost, hot)
         assert paused == [True]
-        assert marks(tmp_path) == ["a", "b"]
         await server.station.service.record(hot.id, [Resume()])
         await hot.finished
     assert hot.state.status == "completed"
@@ -271,17 +294,17 @@ async def test_an_answer_to_a_paused_execution_lets_nothing_else_of_it_go_on(tmp
 async def test_what_was_handed_out_and_has_not_begun_is_given_back_while_it_is_paused(tmp_path: Path) -> None:
     workflow = (
         "workflow:\n- step: each\n  loop: {in: [1, 2, 3, 4, 5, 6], iterator: n, spec: {mode: parallel, max_in_flight: 6}}\n"
-        f"  tool:{four(tmp_path, 0.2)}\n"
+        f"  tool:{four(tmp_path)}\n"
     )
     async with (
-        serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server,
+        serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server,
         working([server.url], tmp_path / "a", slots=2) as outpost,
     ):
         outpost.depot._pace.ahead = lambda _slots: 4  # type: ignore[method-assign]
         hot = await start(server, tmp_path, workflow)
         await until(lambda: len(outpost.depot.held) == 6 and marks(tmp_path) == ["a"] * 2)
         await server.station.service.record(hot.id, [Pause()])
-        await until(lambda: not outpost.depot.held)
+        await come_to_rest(tmp_path, outpost, hot)
         assert marks(tmp_path).count("a") == 2
         assert outpost.depot._running == 0
         await server.station.service.record(hot.id, [Resume()])
@@ -294,18 +317,21 @@ async def test_a_worker_that_drains_finishes_what_it_has_and_gives_back_the_rest
     workflow = (
         "workflow:\n- step: each\n"
         '  loop: {in: "{{ range(6) | list }}", iterator: n, spec: {mode: parallel, max_in_flight: 6}}\n'
-        f"  tool: {{kind: shell, cmd: 'sleep 0.5; echo ended >> {tmp_path}/marks'}}\n"
+        + gated(tmp_path).partition("- step: slow\n")[2]
     )
-    async with serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server:
+    async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server:
         async with working([server.url], tmp_path / "a", slots=2) as first:
             hot = await start(server, tmp_path, workflow)
-            await until(lambda: len(first.depot.held) >= 2)
-            await first.drain(10)
-            assert len(marks(tmp_path)) == 2
+            await until(lambda: marks(tmp_path) == ["begun"] * 2)
+            draining = asyncio.create_task(first.drain(60))
+            await until(lambda: first.depot.draining)
+            (tmp_path / "go").touch()
+            await draining
+            assert marks(tmp_path) == ["begun"] * 2 + ["ended"] * 2
         async with working([server.url], tmp_path / "b"):
             await hot.finished
     assert hot.state.status == "completed"
-    assert marks(tmp_path) == ["ended"] * 6
+    assert sorted(marks(tmp_path)) == ["begun"] * 6 + ["ended"] * 6
 
 
 async def test_a_pipeline_that_nobody_brings_to_an_end_is_put_away_with_its_reason(
@@ -318,7 +344,7 @@ async def test_a_pipeline_that_nobody_brings_to_an_end_is_put_away_with_its_reas
 
     monkeypatch.setattr(Runner, "sprint", breaks)
     workflow = "workflow:\n- {step: bad, tool: {kind: noop}}\n"
-    async with serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server, working([server.url], tmp_path / "a"):
+    async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "a"):
         hot = await start(server, tmp_path, workflow)
         await hot.finished
     assert hot.state.status == "failed"
@@ -334,7 +360,7 @@ async def test_a_pipeline_that_nobody_brings_to_an_end_is_put_away_with_its_reas
 async def test_workers_say_whether_credentials_are_there(tmp_path: Path) -> None:
     workflow = "keychain: [{name: api, kind: bearer, from: {env: SURELY_NOT_SET}}]\nworkflow:\n- {step: a, tool: {kind: noop}}\n"
     log = MemoryLog()
-    async with serving(log, MemoryRegistry(5.0), tmp_path) as server, working([server.url], tmp_path / "a"):
+    async with serving(log, MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "a"):
         hot = await start(server, tmp_path, workflow)
         await hot.finished
     assert hot.state.error is not None
@@ -342,7 +368,11 @@ async def test_workers_say_whether_credentials_are_there(tmp_path: Path) -> None
     assert "workflow.started" not in [event.name for event in log.read(hot.id)]
 
 
-async def test_a_step_in_another_pool_is_announced_when_the_one_before_it_ends(tmp_path: Path) -> None:
+async def test_a_step_in_another_pool_is_announced_when_the_one_before_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((depot, "_WAIT_S"), (counter, "MOST_WAIT_S")):
+        monkeypatch.setattr(module, name, 600.0)  # whoever is not called asks again then
     workflow = (
         "workflow:\n- {step: a, tool: {kind: noop}, next: {arcs: [{step: b}]}}\n"
         "- {step: b, spec: {pool: gpu}, tool: {kind: noop}}\n"
@@ -354,14 +384,14 @@ async def test_a_step_in_another_pool_is_announced_when_the_one_before_it_ends(t
     ):
         await until(lambda: len(server.station.board.workers) == 2)
         hot = await start(server, tmp_path, workflow)
-        async with asyncio.timeout(10):  # whoever is not called asks again after twenty
+        async with asyncio.timeout(60):
             await hot.finished
     assert hot.state.status == "completed"
 
 
 async def test_a_priority_that_is_none_is_not_heeded(tmp_path: Path) -> None:
     workflow = "workflow:\n- {step: a, spec: {priority: '{{ \"high\" }}'}, tool: {kind: noop}}\n"
-    async with serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server, working([server.url], tmp_path / "a"):
+    async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "a"):
         hot = await start(server, tmp_path, workflow)
         await hot.finished
     assert hot.state.status == "completed"
@@ -380,7 +410,7 @@ async def test_slots_are_counted_right_after_a_report_had_to_be_told_again(tmp_p
         return await exchange(self, message)
 
     workflow = "workflow:\n- {step: a, tool: {kind: noop}}\n"
-    async with serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server:
+    async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Link, "exchange", once)
             async with working([server.url], tmp_path / "a") as outpost:
@@ -398,7 +428,7 @@ async def test_a_request_for_an_execution_that_was_lost_is_heard_when_it_is_back
     workflow = "workflow:\n- {step: ask, tool: {kind: wait, signal: ok}}\n"
     log = MemoryLog()
     async with (
-        serving(log, MemoryRegistry(5.0), tmp_path, lease_s=0.6) as server,
+        serving(log, MemoryRegistry(60.0), tmp_path, lease_s=0.6) as server,
         working([server.url], tmp_path / "a"),
     ):
         hot = await start(server, tmp_path, workflow)
@@ -414,7 +444,7 @@ async def test_workers_keep_nothing_of_an_execution_that_sleeps(tmp_path: Path) 
     workflow = "workflow:\n- {step: ask, tool: [{kind: wait, signal: ok}, {kind: noop}]}\n"
     log = MemoryLog()
     async with (
-        serving(log, MemoryRegistry(5.0), tmp_path, lease_s=0.6) as server,
+        serving(log, MemoryRegistry(60.0), tmp_path, lease_s=0.6) as server,
         working([server.url], tmp_path / "a") as outpost,
     ):
         hot = await start(server, tmp_path, workflow)
@@ -422,24 +452,25 @@ async def test_workers_keep_nothing_of_an_execution_that_sleeps(tmp_path: Path) 
         assert hot.id in outpost.shop.worlds
         board = server.station.board
         server.station.service.let_go(hot)
-        await until(lambda: not outpost.depot.remotes and not outpost.shop.worlds, 5)
+        await until(lambda: not outpost.depot.remotes and not outpost.shop.worlds)
         assert hot.id not in board._knowing
         assert not any(hot.id in worker.knows for worker in board.workers.values())
         log.post(hot.id, encode_request(Signal("ok")))
         await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
-        await until(lambda: not outpost.depot.remotes and not outpost.shop.worlds, 5)
+        await until(lambda: not outpost.depot.remotes and not outpost.shop.worlds)
 
 
 async def test_a_server_that_lays_an_execution_down_ends_nothing_that_another_has_given(tmp_path: Path) -> None:
     async with (
-        serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server,
+        serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server,
         working([server.url], tmp_path / "a") as outpost,
     ):
-        hot = await start(server, tmp_path, marking(tmp_path, 0.4))
+        hot = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
         outpost.depot.heard(outpost.depot.links[0], Reply(ended=[hot.id]))
+        (tmp_path / "go").touch()
         await hot.finished
-        await until(lambda: not outpost.depot.remotes and not outpost.shop.worlds, 5)
+        await until(lambda: not outpost.depot.remotes and not outpost.shop.worlds)
     assert marks(tmp_path) == ["begun", "ended"]
 
 
@@ -457,7 +488,7 @@ async def test_a_message_that_a_server_cannot_take_holds_up_no_other(tmp_path: P
         "workflow:\n- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: bad}, {step: good}]}}\n"
         "- {step: bad, tool: {kind: noop}}\n- {step: good, tool: {kind: noop}}\n"
     )
-    async with serving(MemoryLog(), MemoryRegistry(5.0), tmp_path) as server:
+    async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Link, "exchange", picky)
             async with working([server.url], tmp_path / "a"):

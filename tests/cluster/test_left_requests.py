@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -61,7 +62,7 @@ async def test_what_was_collected_outlasts_a_store_that_fails_behind_it() -> Non
         await asyncio.sleep(0.3)
         log.away = False
         await station.resume(hot.id)
-        await until(lambda: log.signals(hot.id) == ["one", "two"], 5)
+        await until(lambda: log.signals(hot.id) == ["one", "two"])
 
 
 async def test_requests_that_came_back_out_of_order_are_handed_on_in_order() -> None:
@@ -70,14 +71,14 @@ async def test_requests_that_came_back_out_of_order_are_handed_on_in_order() -> 
         bodies = [encode_request(Signal(name)) for name in ("one", "two")]
         station._requests += [(6, hot.id, bodies[1]), (5, hot.id, bodies[0])]
         await station.resume(hot.id)
-        await until(lambda: log.signals(hot.id) == ["one", "two"], 5)
+        await until(lambda: log.signals(hot.id) == ["one", "two"])
 
 
 async def test_a_store_is_not_asked_all_the_time_for_an_execution_that_is_elsewhere() -> None:
     log = Fickle()
     async with gone(log) as (station, hot):
         log.post(hot.id, encode_request(Signal("one")))
-        await until(lambda: bool(station._requests), 5)
-        log.asked = 0
+        await until(lambda: bool(station._requests))
+        log.asked, since = 0, time.monotonic()
         await asyncio.sleep(0.8)
-        assert log.asked <= 1
+        assert log.asked <= 1 + (time.monotonic() - since)

@@ -39,20 +39,22 @@ async def test_a_worker_that_was_drained_takes_itself_off_the_list(tmp_path: Pat
             (row,) = server.station.workers()
             assert row["worker"] == name
             assert 0 <= row["heard_s_ago"] < 60
-            await outpost.drain(1.0)
+            await outpost.drain(60.0)
         assert server.station.workers() == other.station.workers() == []
         assert said == elsewhere == [f"worker {name} joined: 3 slots, pools gpu", f"worker {name} left in good order"]
 
 
 async def test_a_worker_that_was_given_up_is_told_of_with_what_it_had(tmp_path: Path) -> None:
+    registry = MemoryRegistry(60.0)
     async with (
-        serving(MemoryLog(), MemoryRegistry(1.0), tmp_path, lease_s=0.6) as server,
+        serving(MemoryLog(), registry, tmp_path, lease_s=0.6) as server,
         working([server.url], tmp_path / "a") as outpost,
     ):
         said, name = hearing(server), outpost.depot.name
-        await start(server, tmp_path, marking(tmp_path, 30))
+        await start(server, tmp_path, marking(tmp_path, 600))
         await until(lambda: marks(tmp_path) == ["begun"])
         await vanish(outpost)
+        registry._until[name] = 0.0
         await until(lambda: f"worker {name} was given up; 1 pipeline is handed out again" in said)
 
 

@@ -40,7 +40,7 @@ def test_a_database_that_breaks_down_again_and_again_loses_nothing(folder: Path,
         async def campaign() -> None:
             await load.run(runs(0, UNDISTURBED))
             breaking = asyncio.create_task(break_down())
-            await load.run(runs(UNDISTURBED, RUNS), within=100)
+            await load.run(runs(UNDISTURBED, RUNS))
             over.set()
             await breaking
 
@@ -53,7 +53,7 @@ def test_a_database_that_breaks_down_again_and_again_loses_nothing(folder: Path,
 def test_hints_that_are_lost_with_their_server_and_its_store_delay_work_and_no_more(
     folder: Path, nursery: Nursery
 ) -> None:
-    with Arena(folder, nursery) as arena:
+    with Arena(folder, nursery, lease_s=6.0) as arena:  # nobody is to be given up
         assert arena.nats is not None
         nats = arena.nats
         for worker in arena.workers:  # they hear of work by hints alone
@@ -73,8 +73,8 @@ def test_hints_that_are_lost_with_their_server_and_its_store_delay_work_and_no_m
 
         async def campaign() -> None:
             await load.run(runs(0, UNDISTURBED))
-            await asyncio.gather(load.run(runs(UNDISTURBED, RUNS), within=100), restart())
-            await load.run(runs(UNDISTURBED + RUNS, 12), within=30)  # behind the last of it, hints are heard again
+            await asyncio.gather(load.run(runs(UNDISTURBED, RUNS)), restart())
+            await load.run(runs(UNDISTURBED + RUNS, 12))  # behind the last of it, hints are heard again
 
         asyncio.run(campaign())
         print(load.check())

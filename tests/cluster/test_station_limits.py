@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 from fleet import serving, working
 from servers import Database
@@ -20,20 +19,23 @@ BOOK = """
 apiVersion: noetl.io/v2
 kind: Playbook
 metadata: {name: limited, path: limited}
-workload: {folder: none, seconds: 0.15}
+workload: {folder: none}
 workflow:
   - step: work
     spec: {concurrency: {key: api, limit: 2}}
     tool:
       kind: shell
-      cmd: "echo + $(date +%s.%N) >> {{ workload.folder }}/notes; sleep {{ workload.seconds }}; echo - $(date +%s.%N) >> {{ workload.folder }}/notes"
+      cmd: "echo + $(date +%s.%N) >> {{ workload.folder }}/notes; sleep 0.1; until [ -e {{ workload.folder }}/go ] && [ $(grep -c + {{ workload.folder }}/notes) -ge 2 ]; do sleep 0.02; done; echo - $(date +%s.%N) >> {{ workload.folder }}/notes"
 """
 
 
-async def start(station: Station, folder: Path, **more: Any) -> Hot:
+async def start(station: Station, folder: Path, *, held: bool = False) -> Hot:
+    """One that ends by itself, or when there is a file `go`."""
+    if not held:
+        (folder / "go").touch()
     source, loaded = station.catalog.read(folder / "limited.yaml", BOOK.encode())
     assert loaded.net is not None, loaded.diagnostics
-    return await station.start(source, loaded.net, {"folder": str(folder), **more})
+    return await station.start(source, loaded.net, {"folder": str(folder)})
 
 
 def notes(folder: Path) -> list[str]:
@@ -53,7 +55,7 @@ async def test_servers_on_one_database_share_a_limit_whichever_worker_runs_it(
     tmp_path: Path, database: Database
 ) -> None:
     logs = [PostgresLog(database.url), PostgresLog(database.url)]
-    registries = [PgRegistry(database.url, 2.0) for _ in logs]
+    registries = [PgRegistry(database.url, 60.0) for _ in logs]
     async with (
         serving(logs[0], registries[0], tmp_path) as one,
         serving(logs[1], registries[1], tmp_path) as other,
@@ -68,13 +70,14 @@ async def test_servers_on_one_database_share_a_limit_whichever_worker_runs_it(
 
 async def test_what_a_worker_runs_goes_on_when_its_execution_comes_back_to_the_server(tmp_path: Path) -> None:
     log = MemoryLog()
-    async with serving(log, MemoryRegistry(2.0), tmp_path) as server, working([server.url], tmp_path / "w"):
+    async with serving(log, MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "w"):
         station = server.station
-        hots = [await start(station, tmp_path, seconds=1.5) for _ in range(3)]
+        hots = [await start(station, tmp_path, held=True) for _ in range(3)]
         while not (tmp_path / "notes").exists() or len(notes(tmp_path)) < 2:
             await asyncio.sleep(0.02)
         station.service.let_go(hots[0])
         again = await station.resume(hots[0].id)
+        (tmp_path / "go").touch()
         await asyncio.gather(again.finished, *(hot.finished for hot in hots[1:]))
         assert again.state.status == "completed", again.state.error
     assert notes(tmp_path).count("+") == 3

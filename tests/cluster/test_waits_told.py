@@ -26,13 +26,13 @@ async def noetl(home: Path, server: str, *arguments: str) -> list[str]:
     command = [sys.executable, "-m", "noetl", *arguments]
     environment = {**os.environ, "NOETL_HOME": str(home), "NOETL_SERVER": server}
     done = await asyncio.to_thread(
-        subprocess.run, command, env=environment, capture_output=True, text=True, timeout=30, check=True
+        subprocess.run, command, env=environment, capture_output=True, text=True, timeout=120, check=True
     )
     return [line.strip() for line in done.stdout.splitlines()]
 
 
 async def test_a_step_that_no_worker_has_taken_is_not_said_to_have_run(tmp_path: Path) -> None:
-    async with serving(MemoryLog(), MemoryRegistry(2.0), tmp_path) as server:
+    async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server:
         hot = await start(server, tmp_path, ELSEWHERE)
         await until(lambda: server.station.waits(hot.id))
         told = await noetl(tmp_path, server.url, "why", hot.id, "heavy")
@@ -44,7 +44,7 @@ async def test_a_step_that_no_worker_has_taken_is_not_said_to_have_run(tmp_path:
 
 
 async def test_of_several_servers_the_one_that_runs_it_is_found(tmp_path: Path) -> None:
-    log, registry = MemoryLog(), MemoryRegistry(2.0)
+    log, registry = MemoryLog(), MemoryRegistry(60.0)
     async with serving(log, registry, tmp_path) as server, serving(log, registry, tmp_path) as other:
         hot = await start(server, tmp_path, ELSEWHERE)
         await until(lambda: server.station.waits(hot.id))
@@ -52,7 +52,7 @@ async def test_of_several_servers_the_one_that_runs_it_is_found(tmp_path: Path) 
 
 
 async def test_a_queue_before_a_limit_is_told(tmp_path: Path) -> None:
-    async with serving(MemoryLog(), MemoryRegistry(2.0), tmp_path) as server:
+    async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server:
         await start(server, tmp_path, LIMITED)
         second = await start(server, tmp_path, LIMITED)
         said = "busy waits for a slot (`concurrency.limit: 1` of `api`)"

@@ -97,7 +97,7 @@ class Sound(CaseRun):  # type: ignore[misc]  # the suite is not typed
         finally:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(born.pid, signal.SIGKILL)
-        out, err = (text.decode("utf-8", "replace") for text in born.communicate(timeout=10))
+        out, err = (text.decode("utf-8", "replace") for text in born.communicate(timeout=60))
         self.transcript += out + err
         return code, out, err
 

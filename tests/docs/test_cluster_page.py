@@ -19,7 +19,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def noetl(folder: Path, *arguments: str, **env: str) -> str:
     command = [sys.executable, "-m", "noetl", *arguments]
     done = subprocess.run(
-        command, cwd=folder, env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=folder, env={**os.environ, **env}, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -35,7 +35,7 @@ def running(folder: Path, *arguments: str, **env: str) -> Iterator[str]:
         yield process.stderr.readline()
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == 0
 
 

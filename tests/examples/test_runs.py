@@ -179,12 +179,12 @@ def test_nested_loops_with_reducers(home: Home, shop: Any) -> None:
 def test_an_approval_waits_for_its_signal(home: Home, shop: Any, answer: Any, expected: Any) -> None:
     command = home.command(*home.arguments("approval", api_url=shop.url))
     with subprocess.Popen(command, env=home.environment, stdout=subprocess.PIPE, text=True) as running:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not shop.requests and time.monotonic() < deadline:
             time.sleep(0.02)
         sent = home.call("signal", "last", "decision", json.dumps(answer))
         assert sent.returncode == 0, sent.stderr
-        printed, _ = running.communicate(timeout=30)
+        printed, _ = running.communicate(timeout=120)
     assert output(home.ended(printed)) == expected
     paid = [key for method, path, key, _ in shop.requests if path.endswith("/pay")]
     assert len(paid) == answer["approved"]
@@ -279,7 +279,7 @@ def test_credentials_are_used_by_a_loop_with_one_token_and_written_nowhere(
 def test_the_shop_serves_a_command_and_closes() -> None:
     command = [sys.executable, str(EXAMPLES / "shop.py"), sys.executable, "-c"]
     code = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1] + '/site/team').status); sys.exit(3)"
-    done = subprocess.run([*command, code, "{url}"], capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run([*command, code, "{url}"], capture_output=True, text=True, check=False, timeout=120)
     assert (done.stdout.strip(), done.returncode) == ("200", 3)
 
 

@@ -114,7 +114,7 @@ shelf.close()
 
 def test_a_large_payload_takes_little_memory(tmp_path: Path, own: Nats) -> None:
     command = [sys.executable, "-c", MEASURED, own.url(), str(tmp_path), "200"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 40
 
@@ -128,14 +128,17 @@ def test_a_server_that_is_away_is_asked_for_a_while(tmp_path: Path, monkeypatch:
     store.close()
 
 
-def test_a_wrong_password_is_told_at_once_by_its_entry_and_never_shown(tmp_path: Path, nats: Subjects) -> None:
+def test_a_wrong_password_is_told_at_once_by_its_entry_and_never_shown(
+    tmp_path: Path, nats: Subjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wrong = {"kind": "generic", "user": "noetl", "password": "not-the-password"}
     settings = Settings(tmp_path, results=(f"{nats.open_url}?auth=queue",))
     store = open_payloads(settings, {"queue": wrong}.get, lambda: 0.0)
+    monkeypatch.setattr(shelf_module, "PATIENCE_S", 600.0)
     since = time.monotonic()
     with pytest.raises(StoreFailed, match=r"\(keychain entry `queue`\): .*refuses the user and password") as caught:
         asyncio.run(store.keep("x", {"a": 1}))
-    assert time.monotonic() - since < 10
+    assert time.monotonic() - since < 60
     assert "not-the-password" not in str(caught.value)
     store.close()
 
@@ -219,8 +222,10 @@ def test_a_bucket_that_was_deleted_is_made_again(store: InNats) -> None:
     assert store.get(again) == {"b": 2}
 
 
-def test_a_bucket_that_is_full_is_told_at_once(tmp_path: Path, own: Nats) -> None:
+def test_a_bucket_that_is_full_is_told_at_once(tmp_path: Path, own: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
     import nats
+
+    monkeypatch.setattr(shelf_module, "PATIENCE_S", 600.0)
 
     async def small() -> None:
         client = await nats.connect(own.url())
@@ -232,7 +237,7 @@ def test_a_bucket_that_is_full_is_told_at_once(tmp_path: Path, own: Nats) -> Non
     since = time.monotonic()
     with pytest.raises(StoreFailed, match="maximum bytes exceeded"):
         shelf.put(drafted(tmp_path, 3 * MB)[0], place(1))
-    assert time.monotonic() - since < 10
+    assert time.monotonic() - since < 60
     assert list(shelf.listed()) == []
     draft, expected = drafted(tmp_path, 1000)
     shelf.put(draft, place(2))

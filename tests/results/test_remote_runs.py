@@ -203,7 +203,7 @@ workflow:
     env |= {"AWS_ACCESS_KEY_ID": str(given["access_key_id"]), "AWS_SECRET_ACCESS_KEY": str(given["secret_access_key"])}
     env |= {"AWS_ENDPOINT_URL": str(given["endpoint"]), "AWS_REGION": "us-east-1"}
     command = [sys.executable, "-m", "noetl", "run", "seen.yaml", "--json"]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)
     document = json.loads(done.stdout)
     assert document["status"] == "completed", document
     assert document["ctx"]["all_ref"]["auth_reference"] is None

@@ -19,7 +19,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
 
     async def test() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await pyfuncitem.obj(**arguments)
 
     asyncio.run(test())

@@ -21,6 +21,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 import yaml
+from waiting import wait_until
 
 from noetl.cli.app import run as noetl
 from noetl.tools import registry
@@ -394,10 +395,7 @@ def test_a_process_that_is_killed_while_it_spills_leaves_no_secret_and_can_be_go
     monkeypatch.chdir(tmp_path)
     (tmp_path / "killed.yaml").write_text(KILLED)
     with subprocess.Popen([sys.executable, "-m", "noetl", "run", "killed.yaml"]) as process:
-        for _ in range(600):
-            if (tmp_path / "marker").exists():
-                break
-            time.sleep(0.05)
+        wait_until((tmp_path / "marker").exists)
         time.sleep(0.5)  # what was written is on its way through the pipe
         process.kill()
     for resumed in (False, True):

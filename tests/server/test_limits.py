@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from nursery import Born, Nursery
 from servers import Database
+from waiting import until, wait_until
 
 from noetl.config import Settings
 from noetl.model.requests import Cancel, Pause, Resume
@@ -28,6 +29,8 @@ NOTES = """  - step: work
     spec: {%s}
     tool: {kind: shell, cmd: "echo + $(date +%%s.%%N) {{ workload.who }} >> notes; sleep %s; echo - $(date +%%s.%%N) {{ workload.who }} >> notes"}
 """
+#: time to be in one another's way, and as long as it takes until so many have begun
+TOGETHER = "0.1; until [ $(grep -c + notes) -ge %s ]; do sleep 0.02; done"
 HELD = "  - step: work\n    spec: {%s}\n    tool: {kind: wait, signal: go}\n"
 
 
@@ -65,6 +68,11 @@ class Site:
     def starts(self) -> list[float]:
         return sorted(at for sign, at, _ in self.notes() if sign == "+")
 
+    def check_pace(self, began: float, limit: int, per_s: float) -> None:
+        """A shell may start late, but none before there was room for it, counted from the beginning."""
+        for number, at in enumerate(self.starts()):
+            assert at - began >= number // limit * per_s - 0.01, f"start {number}"
+
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
@@ -77,11 +85,6 @@ def within(seconds: float, test: Callable[[], Awaitable[None]]) -> None:
             await test()
 
     asyncio.run(run())
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        await asyncio.sleep(0.01)
 
 
 def begun(hot: Hot) -> bool:
@@ -97,18 +100,18 @@ async def ended(*hots: Hot) -> list[str]:
 
 
 def test_executions_of_one_process_share_a_limit_and_go_in_the_order_in_which_they_came(site: Site) -> None:
-    site.write(NOTES % ('concurrency: {key: "api", limit: 2}', "0.15"))
+    site.write(NOTES % ('concurrency: {key: "api", limit: 2}', TOGETHER % "{{ workload.n }}"))
 
     async def test() -> None:
         async with site.house() as house:
-            hots = [await site.start(house, who=str(number)) for number in range(6)]
+            hots = [await site.start(house, who=str(number), n=number // 2 * 2 + 2) for number in range(6)]
             assert await ended(*hots) == ["completed"] * 6
         assert site.most_at_once() == 2
         # Shells that are started together may write in any order; those of one pair come before those of the next.
         order = [who for sign, _, who in sorted(site.notes(), key=lambda note: note[1]) if sign == "+"]
         assert [set(order[at : at + 2]) for at in (0, 2, 4)] == [{"0", "1"}, {"2", "3"}, {"4", "5"}]
 
-    within(30, test)
+    within(120, test)
 
 
 def test_who_has_another_key_does_not_wait(site: Site) -> None:
@@ -120,7 +123,7 @@ def test_who_has_another_key_does_not_wait(site: Site) -> None:
             await until(lambda: begun(first) and begun(other))
             assert not begun(second)
 
-    within(20, test)
+    within(120, test)
 
 
 def test_without_a_key_each_step_has_a_limit_of_its_own(site: Site) -> None:
@@ -139,12 +142,12 @@ def test_without_a_key_each_step_has_a_limit_of_its_own(site: Site) -> None:
             await asyncio.sleep(0.3)
             assert not begun(second)
 
-    within(20, test)
+    within(120, test)
 
 
 def test_the_iterations_of_a_loop_count_each(site: Site) -> None:
     site.write(
-        (NOTES % ("concurrency: {limit: 3}", "0.1")).replace(
+        (NOTES % ("concurrency: {limit: 3}", TOGETHER % 3)).replace(
             "    tool:",
             '    loop: {in: "{{ range(9) | list }}", iterator: n, spec: {mode: parallel, max_in_flight: 9}}\n    tool:',
         )
@@ -155,7 +158,7 @@ def test_the_iterations_of_a_loop_count_each(site: Site) -> None:
             assert await ended(await site.start(house)) == ["completed"]
         assert (site.most_at_once(), len(site.starts())) == (3, 9)
 
-    within(30, test)
+    within(120, test)
 
 
 def test_cancel_new_fails_the_step_that_would_be_too_many(site: Site) -> None:
@@ -172,24 +175,27 @@ def test_cancel_new_fails_the_step_that_would_be_too_many(site: Site) -> None:
             assert (error["kind"], error["key"], error["limit"]) == ("concurrency", "api", 1)
             assert first.state.status == "running"
 
-    within(20, test)
+    within(120, test)
 
 
 def test_cancel_new_fails_an_iteration_and_leaves_the_others(site: Site) -> None:
     site.write(
         "  - step: work\n    spec: {policy: {failure: {mode: best_effort}}, concurrency: {limit: 1, on_limit: cancel_new}}\n"
-        "    loop: {in: [1, 2], iterator: n, spec: {mode: parallel}}\n    tool: {kind: shell, cmd: sleep 0.2}\n"
+        "    loop: {in: [1, 2], iterator: n, spec: {mode: parallel}}\n"
+        "    tool: {kind: shell, cmd: 'until [ -e go ]; do sleep 0.02; done'}\n"
         '    output: {good: "{{ output.loop.succeeded }}", bad: "{{ output.loop.failed }}"}\n'
     )
 
     async def test() -> None:
         async with site.house() as house:
             hot = await site.start(house)
+            await until(lambda: any(event.name == "loop.iteration.failed" for event in house.log.read(hot.id)))
+            (site.folder / "go").touch()
             assert await ended(hot) == ["completed"]
             failed = [event for event in house.log.read(hot.id) if event.name == "loop.iteration.failed"]
             assert [event.payload["error"]["kind"] for event in failed] == ["concurrency"]
 
-    within(20, test)
+    within(120, test)
 
 
 def test_cancel_running_has_the_oldest_make_room(site: Site) -> None:
@@ -205,13 +211,14 @@ def test_cancel_running_has_the_oldest_make_room(site: Site) -> None:
             assert first.state.error["on_limit"] == "cancel_running"
             await until(lambda: begun(second))
 
-    within(20, test)
+    within(120, test)
 
 
 def test_at_most_so_many_start_in_any_period(site: Site) -> None:
     site.write(NOTES % ("rate: {limit: 3, per_s: 0.6}", "0"))
 
     async def test() -> None:
+        began = time.time()
         async with site.house() as house:
             hots = [await site.start(house) for _ in range(8)]
             assert await ended(*hots) == ["completed"] * 8
@@ -219,12 +226,9 @@ def test_at_most_so_many_start_in_any_period(site: Site) -> None:
                 event.timestamp for hot in hots for event in house.log.read(hot.id) if event.name == "task.started"
             ]
             assert len(granted) == 8
-        starts = site.starts()
-        # A shell takes its time to start: a tolerance for that, not for the limit.
-        assert all(sum(at <= one < at + 0.4 for one in starts) <= 3 for at in starts)
-        assert starts[-1] - starts[0] > 0.9
+        site.check_pace(began, 3, 0.6)
 
-    within(30, test)
+    within(120, test)
 
 
 @pytest.mark.parametrize(
@@ -247,20 +251,21 @@ def test_a_limit_that_makes_no_sense_fails_the_step(site: Site, spec: str, kind:
             assert hot.state.error["kind"] == kind
             assert said in hot.state.error["message"]
 
-    within(20, test)
+    within(120, test)
 
 
 def test_an_execution_that_is_paused_lets_others_go_and_queues_again(site: Site) -> None:
     site.write(
         "  - step: work\n    spec: {concurrency: {limit: 1}}\n    tool:\n"
-        "      - {name: one, kind: shell, cmd: sleep 0.3}\n      - {name: two, kind: wait, signal: go}\n"
+        "      - {name: one, kind: shell, cmd: 'until [ -e go ]; do sleep 0.02; done'}\n      - {name: two, kind: wait, signal: go}\n"
     )
 
     async def test() -> None:
         async with site.house() as house:
             first, second = await site.start(house), await site.start(house)
             await until(lambda: begun(first))
-            house.service.post(first.id, [Pause()])
+            await house.service.record(first.id, [Pause()])
+            (site.folder / "go").touch()
             await until(lambda: begun(second))
             house.service.post(first.id, [Resume()])
             await asyncio.sleep(0.5)
@@ -269,7 +274,7 @@ def test_an_execution_that_is_paused_lets_others_go_and_queues_again(site: Site)
             house.service.post(second.id, [Cancel()])
             await until(lambda: "work.two" in [event.entity_id for event in house.log.read(first.id)])
 
-    within(20, test)
+    within(120, test)
 
 
 def test_one_that_waits_can_be_cancelled_and_the_next_in_line_goes(site: Site) -> None:
@@ -284,7 +289,7 @@ def test_one_that_waits_can_be_cancelled_and_the_next_in_line_goes(site: Site) -
             house.service.post(first.id, [Cancel()])
             await until(lambda: begun(third))
 
-    within(20, test)
+    within(120, test)
 
 
 # --- in several processes ------------------------------------------------------------------------------------------------
@@ -295,29 +300,22 @@ def command(nursery: Nursery, site: Site, *more: str) -> Born:
     return nursery.start("run", "main.yaml", "--json", *more, cwd=site.folder, env=environment)
 
 
-def wait_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_processes_on_one_home_share_a_limit(site: Site, nursery: Nursery) -> None:
     site.write(NOTES % ("concurrency: {limit: 1}", "0.2"))
     running = [command(nursery, site) for _ in range(3)]
-    assert [one.wait(60) for one in running] == [0, 0, 0]
+    assert [one.wait(120) for one in running] == [0, 0, 0]
     assert (site.most_at_once(), len(site.starts())) == (1, 3)
 
 
 def test_the_slot_of_a_process_that_was_killed_comes_back(site: Site, nursery: Nursery) -> None:
     site.write(NOTES % ("concurrency: {limit: 1}", "{{ workload.long }}"))
     killed = command(nursery, site, "--set", "long=600", "--set", "who=killed")
-    wait_for(lambda: len(site.starts()) == 1)
+    wait_until(lambda: len(site.starts()) == 1)
     heir = command(nursery, site, "--set", "long=0", "--set", "who=heir")
     time.sleep(1.0)
     assert len(site.starts()) == 1
     killed.kill()
-    assert heir.wait(30) == 0
+    assert heir.wait(120) == 0
     assert [who for _, _, who in site.notes()] == ["killed", "heir", "heir"]
 
 
@@ -325,18 +323,18 @@ def test_the_slot_of_a_process_that_was_killed_comes_back(site: Site, nursery: N
 
 
 def test_offices_on_one_database_share_a_limit_and_a_rate(site: Site, database: Database) -> None:
-    site.write(NOTES % ('concurrency: {key: "api", limit: 2}, rate: {key: "api", limit: 4, per_s: 1.5}', "0.2"))
+    site.write(NOTES % ('concurrency: {key: "api", limit: 2}, rate: {key: "api", limit: 4, per_s: 1.5}', TOGETHER % 2))
 
     async def test() -> None:
         logs = [PostgresLog(database.url), PostgresLog(database.url)]
+        began = time.time()
         async with site.house(logs[0]) as one, site.house(logs[1]) as other:
             hots = [await site.start(house) for _ in range(4) for house in (one, other)]
             assert await ended(*hots) == ["completed"] * 8
         assert site.most_at_once() == 2
-        starts = site.starts()
-        assert all(sum(at <= one < at + 1.0 for one in starts) <= 4 for at in starts)
+        site.check_pace(began, 4, 1.5)
 
-    within(60, test)
+    within(120, test)
 
 
 def test_an_execution_of_another_office_makes_room(site: Site, database: Database) -> None:
@@ -351,7 +349,7 @@ def test_an_execution_of_another_office_makes_room(site: Site, database: Databas
             assert await ended(first) == ["failed"]
             await until(lambda: begun(second))
 
-    within(60, test)
+    within(120, test)
 
 
 def test_an_execution_that_is_taken_over_keeps_its_slot_and_gives_it_back(site: Site, database: Database) -> None:
@@ -370,4 +368,4 @@ def test_an_execution_that_is_taken_over_keeps_its_slot_and_gives_it_back(site: 
             heir.service.post(hot.id, [Cancel()])
             await until(lambda: begun(second))
 
-    within(60, test)
+    within(120, test)

@@ -75,7 +75,7 @@ def run(folder: Path, text: str, hearer: Hearer | None, *, cancel: bool = False,
             hot = await house.start(source, loaded.net, {"url": url}, **more)
             if cancel:
                 house.service.post(hot.id, [Cancel("enough")])
-            await asyncio.wait_for(asyncio.shield(hot.finished), 20)
+            await asyncio.wait_for(asyncio.shield(hot.finished), 60)
             return hot
 
     async def around() -> Hot:

@@ -85,7 +85,7 @@ async def turns() -> None:
 
 
 def run(coroutine: Any) -> None:
-    asyncio.run(asyncio.wait_for(coroutine, 5))
+    asyncio.run(asyncio.wait_for(coroutine, 60))
 
 
 def test_a_reporter_that_is_stopped_does_not_take_the_decision_along() -> None:

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from contract import EventLogContract, events
 from servers import Database
+from waiting import until
 
 from noetl.ports import Damaged, StoreFailed
 from noetl.stores.pgclaims import Claims
@@ -114,17 +115,21 @@ def test_a_database_of_a_later_version_is_refused(database: Database, log: Postg
 
 async def test_whoever_gives_no_sign_of_life_is_believed_dead(database: Database, log: PostgresLog) -> None:
     with psycopg.connect(database.url, autocommit=True) as connection:
-        connection.execute("INSERT INTO noetl.owner VALUES ('dying', clock_timestamp() + interval '500 ms')")
+        connection.execute("INSERT INTO noetl.owner VALUES ('dying', clock_timestamp() + interval '1 hour')")
         connection.execute("INSERT INTO noetl.ownership VALUES ('x', 'dying')")
     assert not await log.claim("x")
-    await asyncio.sleep(0.7)
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        connection.execute("UPDATE noetl.owner SET until = clock_timestamp() WHERE owner = 'dying'")
     assert await log.claim("x")
 
 
 async def test_who_lives_is_believed_to_beyond_its_lease(database: Database, log: PostgresLog) -> None:
-    living = PostgresLog(database.url, lease_s=0.6)
+    living = PostgresLog(database.url, lease_s=6.0)
     assert await living.claim("x")
-    await asyncio.sleep(1.5)
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        ends = "SELECT until FROM noetl.owner"
+        first = connection.execute(ends).fetchone()
+        await until(lambda: connection.execute(ends).fetchone() != first)
     assert not await log.claim("x")
     await living.close()
     assert await log.claim("x")
@@ -140,9 +145,9 @@ async def test_whatever_goes_wrong_with_a_claim_whoever_asked_is_told(database: 
 
     claims = Claims(connecting, "me", 10.0)
     with pytest.raises(StoreFailed, match="nobody has thought of"):
-        await asyncio.wait_for(claims.claim("x"), 10)
+        await asyncio.wait_for(claims.claim("x"), 60)
     wrong.clear()
-    assert await asyncio.wait_for(claims.claim("x"), 10)
+    assert await asyncio.wait_for(claims.claim("x"), 60)
     await claims.close()
 
 

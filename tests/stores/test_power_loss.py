@@ -64,7 +64,7 @@ def library(tmp_path: Path) -> Path:
 def after_power_loss(path: Path, durability: str, library: Path, appends: int) -> tuple[int, int]:
     """How many events were confirmed, and how many are there when the machine is up again."""
     child = start(APPEND_AND_DIE, path, str(appends), durability=durability, LD_PRELOAD=str(library))
-    confirmed = int(child.communicate(timeout=60)[0].split()[-1])
+    confirmed = int(child.communicate(timeout=300)[0].split()[-1])
     assert child.returncode == -signal.SIGKILL
     restored = path.parent / "restored"
     restored.mkdir()

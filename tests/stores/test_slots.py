@@ -31,7 +31,7 @@ def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Any, 
         both: list[Any] = [SqliteLog(tmp_path / "noetl.db"), SqliteLog(tmp_path / "noetl.db")]
     else:
         database: Database = request.getfixturevalue("database")
-        both = [PostgresLog(database.url, lease_s=1.0), PostgresLog(database.url, lease_s=1.0)]
+        both = [PostgresLog(database.url, lease_s=60.0), PostgresLog(database.url, lease_s=60.0)]
     yield both[0], both[1]
     for log in both:
         asyncio.run(log.close())
@@ -97,13 +97,17 @@ async def test_a_displaced_holder_counts_until_it_has_left(logs: tuple[Any, Any]
 
 async def test_starts_are_counted_across_processes_and_forgotten_with_time(logs: tuple[Any, Any]) -> None:
     one, other = logs[0].slots(time.time), logs[1].slots(time.time)
-    asks = [Ask((name, "a-1", None), pace=Pace("p", 2, 0.5)) for name in ("x", "y", "z")]
-    assert await verdicts(one, *asks[:2]) == ["granted", "granted"]
-    (answer,) = await other.take(asks[2:])
+    slowly, soon = (
+        [Ask((name, "a-1", None), pace=Pace(key, 2, per_s)) for name in ("x", "y", "z")]
+        for key, per_s in (("slowly", 600.0), ("soon", 0.5))
+    )
+    assert await verdicts(one, *slowly[:2]) == ["granted", "granted"]
+    (answer,) = await other.take(slowly[2:])
     assert answer.verdict == "wait"
-    assert 0 < answer.after <= 0.5
+    assert 0 < answer.after <= 600
+    assert await verdicts(one, *soon[:2]) == ["granted", "granted"]
     await asyncio.sleep(0.55)
-    assert await verdicts(other, asks[2]) == ["granted"]
+    assert await verdicts(other, soon[2]) == ["granted"]
 
 
 async def test_many_who_ask_at_once_get_no_more_than_there_are(logs: tuple[Any, Any]) -> None:

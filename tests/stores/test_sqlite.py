@@ -202,7 +202,7 @@ async def test_another_program_that_writes_is_waited_for_and_the_event_loop_goes
     assert not writing.done()
     other.execute("ROLLBACK")
     other.close()
-    await asyncio.wait_for(writing, 5)
+    await asyncio.wait_for(writing, 60)
     assert len(log.read("x")) == 2
 
 

@@ -32,7 +32,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     async def test() -> None:
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 await pyfuncitem.obj(**arguments)
         finally:
             for argument in arguments.values():

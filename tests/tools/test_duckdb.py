@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from hostile import EVERYWHERE, HOSTILE, NAMED, NAMES, TEXTS, around
 from hypothesis import HealthCheck, given, settings
-from workshop import Workshop, alive
+from workshop import Workshop, alive, until
 
 from noetl.model.output import Spilled
 
@@ -153,7 +154,7 @@ async def test_a_query_that_is_cancelled_stops_and_the_host_goes_on(world: Works
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
             await world.task(kind="duckdb", query=endless)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert await rows(world, "SELECT 2 AS n") == [{"n": 2}]
 
 
@@ -179,6 +180,11 @@ async def test_a_large_result_is_left_in_a_parquet_file(world: Workshop) -> None
     assert found.fetchone() == (200_000, 199_999, "DECIMAL(38,0)")
 
 
+def processor_time(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 async def test_a_host_that_dies_fails_the_task_and_the_next_one_gets_another(world: Workshop) -> None:
     from noetl.tools.datahost.hosts import Hosts
 
@@ -186,10 +192,11 @@ async def test_a_host_that_dies_fails_the_task_and_the_next_one_gets_another(wor
     hosts = await Hosts.of(world)
     async with hosts.lease(shared=True, spec={}) as host:
         pid = host.child._process.pid
+        idle = processor_time(pid)
         working = asyncio.ensure_future(
             world.task(kind="duckdb", query="SELECT count(*) FROM range(100000000000)", file="a.duckdb")
         )
-        await asyncio.sleep(0.5)
+        await until(lambda: processor_time(pid) > idle + 0.1)
         host.child.kill_group()
     output = await working
     assert output["error"]["kind"] == "tool-crashed"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from msgspec.structs import replace
-from workshop import Workshop, serving
+from workshop import Workshop, serving, until
 
 from noetl.tools.registry import Kinds
 
@@ -231,7 +231,7 @@ async def test_the_driver_tries_again_if_told_to(world: Workshop) -> None:
 
 async def test_a_read_that_takes_too_long_is_a_timeout(world: Workshop) -> None:
     async def slow(_: web.Request) -> web.Response:
-        await asyncio.sleep(30)
+        await asyncio.sleep(600)
         return web.Response()
 
     async with serving(web.get("/", slow)) as url:
@@ -275,25 +275,26 @@ async def test_connections_are_used_again_and_cookies_are_not(world: Workshop) -
 
 
 async def test_there_are_no_more_connections_at_once_than_the_size_of_the_pool(world: Workshop) -> None:
-    now, most = 0, 0
+    now, most, wanted = 0, 0, 0
 
     async def visit(_request: web.Request) -> web.Response:
         nonlocal now, most
         now += 1
         most = max(most, now)
-        await asyncio.sleep(0.05)
+        await until(lambda: most >= wanted)
+        await asyncio.sleep(0.05)  # there may be more of them
         now -= 1
         return web.Response()
 
-    async def visits(spec: dict[str, Any]) -> int:
-        nonlocal most
-        most = 0
+    async def visits(spec: dict[str, Any], expected: int) -> int:
+        nonlocal most, wanted
+        most, wanted = 0, expected
         await asyncio.gather(*(world.run("http", url=url, spec=spec) for _ in range(8)))
         return most
 
     async with serving(web.get("/", visit)) as url:
-        assert await visits({"pool_size": 2}) == 2
-        assert await visits({}) == 8
+        assert await visits({"pool_size": 2}, 2) == 2
+        assert await visits({}, 8) == 8
         output = await world.run("http", url=url, spec={"pool_size": "two"})
         assert output["error"]["kind"] == "type"
         await world.close()
@@ -320,22 +321,23 @@ async def test_a_certificate_is_checked_unless_told_not_to(world: Workshop, self
 
 
 async def test_a_cancelled_request_is_dropped(world: Workshop) -> None:
-    gone = asyncio.Event()
+    there, gone = asyncio.Event(), asyncio.Event()
 
     async def slow(_: web.Request) -> web.Response:
+        there.set()
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(600)
         finally:
             gone.set()
         return web.Response()
 
     async with serving(web.get("/", slow), handler_cancellation=True) as url:
         task = asyncio.create_task(world.run("http", url=url))
-        await asyncio.sleep(0.2)
+        await there.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(gone.wait(), 10)
+        await asyncio.wait_for(gone.wait(), 60)
 
 
 async def test_hosts_that_are_not_allowed_are_not_called(world: Workshop) -> None:
@@ -369,7 +371,7 @@ async def test_an_error_shows_the_query_but_no_parameter_that_is_a_secret_by_its
 
 async def test_a_timeout_names_its_key_and_its_seconds(world: Workshop) -> None:
     async def slow(_request: web.Request) -> web.Response:
-        await asyncio.sleep(1)
+        await asyncio.sleep(600)
         return web.Response()
 
     async with serving(web.get("/slow", slow)) as url:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from workshop import Workshop, alive, until
 
+from noetl.tools import python_pool
+
 SCOPES = {"workload": {"key": "abc"}, "ctx": {"x": 1}, "iter": {"index": 3}, "keychain": {"api": {"token": "secret"}}}
 
 DECORATED = """
@@ -346,7 +348,8 @@ async def test_what_is_printed_piece_by_piece_is_logged_by_whole_lines(world: Wo
     assert all(text.endswith("\n") for _, _, text in world.written)
 
 
-async def test_the_finally_blocks_of_cancelled_code_run(world: Workshop) -> None:
+async def test_the_finally_blocks_of_cancelled_code_run(world: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_pool, "GRACE_S", 60.0)
     code = """
 import pathlib, time
 try:

@@ -157,7 +157,7 @@ async def serving(*routes: web.RouteDef, **options: Any) -> AsyncIterator[str]:
         await server.cleanup()
 
 
-async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 60) -> None:
     """Wait for something that happens in another process."""
     async with asyncio.timeout(seconds):
         while not holds():

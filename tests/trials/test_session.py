@@ -59,7 +59,7 @@ def test_a_run_without_an_end_is_ended(bench: Make) -> None:
 def test_a_real_task_without_an_end_is_ended_with_its_process(bench: Make) -> None:
     result = bench("\n- {step: a, tool: {kind: shell, cmd: sleep 600}}\n").one("  real: [shell]\n  limit: 0.3")
     assert said(result) == ["the run takes more than 0.3 s of real time"]
-    assert result.seconds < 20
+    assert result.seconds < 60
 
 
 def test_what_time_it_is_and_what_is_drawn_is_the_same_each_time(bench: Make) -> None:

@@ -132,12 +132,12 @@ class Site:
             if during is not None:
                 await during(house, hot.id)
             with contextlib.suppress(StoreFailed):
-                await asyncio.wait_for(asyncio.shield(hot.finished), 30)
+                await asyncio.wait_for(asyncio.shield(hot.finished), 120)
         if hot.finished.exception() is None and hot.state.over:
             return hot.state
         async with self.house() as house:
             again = await house.resume(hot.id)
-            await asyncio.wait_for(asyncio.shield(again.finished), 30)
+            await asyncio.wait_for(asyncio.shield(again.finished), 120)
             assert replay(hot.id, house.log.read(hot.id)) == again.state
             return again.state
 
@@ -246,10 +246,10 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_it_can_go_on(
                 patch.setattr("noetl.results.codec.write", full)
                 hot = await house.start(source, loaded.net, {})
                 with pytest.raises(NoetlError, match="No space left"):
-                    await asyncio.wait_for(asyncio.shield(hot.finished), 20)
+                    await asyncio.wait_for(asyncio.shield(hot.finished), 120)
         async with site.house() as house:
             again = await house.resume(hot.id)
-            await asyncio.wait_for(asyncio.shield(again.finished), 20)
+            await asyncio.wait_for(asyncio.shield(again.finished), 120)
             assert again.state.output == OUTPUTS["outputs and writes"]
 
     asyncio.run(main())
@@ -362,7 +362,7 @@ async def interrupted(site: Site, steps: str, between: Callable[[Path], None] = 
     between(site.settings.home / "results" / hot.id)
     async with site.house() as house:
         again = await house.resume(hot.id)
-        await asyncio.wait_for(asyncio.shield(again.finished), 30)
+        await asyncio.wait_for(asyncio.shield(again.finished), 120)
         assert replay(hot.id, house.log.read(hot.id)) == again.state
         return again.state
 

@@ -52,7 +52,7 @@ async def server(answer: Answer, came: list[int]) -> AsyncIterator[str]:
 
 def trial(work: Callable[[], Awaitable[None]]) -> None:
     async def within() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await work()
 
     asyncio.run(within())

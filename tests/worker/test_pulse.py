@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
 import pytest
+from waiting import until
 
 from noetl.model.wire import Holding, Reply, encode
 from noetl.worker.pulse import Pulse
@@ -41,7 +42,8 @@ def test_what_cannot_even_be_sent_is_a_beat_that_nobody_heard(url: str, token: s
         pulse = Pulse([url], token, 0.2, lambda: Holding("w"), lambda *_: None, missed.set)
         pulse.alone = alone.append
         pulse.start()
-        await asyncio.wait_for(missed.wait(), 10)
+        await asyncio.wait_for(missed.wait(), 60)
+        await until(lambda: len(alone) > 1)
         await asyncio.to_thread(pulse.stop)
 
     asyncio.run(whole())
@@ -67,7 +69,7 @@ def test_a_server_that_refuses_a_worker_is_told_from_one_that_is_away(status: in
         pulse.alone = said.put_nowait
         pulse.start()
         try:
-            return await asyncio.wait_for(said.get(), 10)
+            return await asyncio.wait_for(said.get(), 60)
         finally:
             await asyncio.to_thread(pulse.stop)
 
@@ -93,7 +95,7 @@ def test_a_beat_that_could_not_be_made_is_followed_by_others() -> None:
     async def whole() -> None:
         pulse = Pulse([f"http://127.0.0.1:{server.server_port}"], None, 1.0, holding, lambda *_: None, lambda: None)
         pulse.start()
-        await asyncio.wait_for(pulse.first.wait(), 10)
+        await asyncio.wait_for(pulse.first.wait(), 60)
         await asyncio.to_thread(pulse.stop)
 
     try:

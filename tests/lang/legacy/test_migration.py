@@ -282,4 +282,5 @@ def test_the_time_of_migration_grows_with_the_number_of_steps(step: str) -> None
         return time.process_time() - start
 
     small = min(took(150) for _ in range(2))
-    assert took(1200) < 30 * small  # eight times the steps; with the square it would be 64
+    # Eight times the steps; with the square it would be 64, each time.
+    assert any(took(1200) < 30 * small for _ in range(3))

@@ -55,7 +55,7 @@ class Api:
         self._up.clear()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
-        assert self._up.wait(20)
+        assert self._up.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -63,7 +63,7 @@ class Api:
         assert self._stop is not None
         assert self._thread is not None
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     async def _serve(self) -> None:
@@ -96,7 +96,7 @@ class Api:
             data = b"{}" if data is None else data
         if token is not None:
             sent["Authorization"] = f"Bearer {token}"
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, data, sent)
             response = connection.getresponse()
@@ -115,7 +115,7 @@ class Api:
 
     def ended(self, execution_id: str) -> dict[str, Any]:
         """How an execution stands when it is over."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while time.monotonic() < end:
             found: dict[str, Any] = self.get(f"/api/executions/{execution_id}").data
             if found["status"] in OVER:
@@ -128,7 +128,7 @@ class Api:
 
     def stream(self, path: str, **headers: str) -> Iterator[tuple[str, str]]:
         """The lines of a stream of events: field and value, without the empty ones between them."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         sent = {"Accept": "text/event-stream", **{name.replace("_", "-"): value for name, value in headers.items()}}
         connection.request("GET", path, None, sent)
         response = connection.getresponse()

@@ -77,7 +77,7 @@ def test_a_signal_reaches_an_execution_of_another_process(api: Api, tmp_path: Pa
     found = api.get("/api/executions").data["executions"][0]
     status, said = act(api, found["execution_id"], "signal", name="ok", data=3)
     assert (status, said["event"]) == (200, "signal.received")
-    out, _ = running.communicate(timeout=20)
+    out, _ = running.communicate(timeout=120)
     assert json.loads(out)["output"] == 3
 
 

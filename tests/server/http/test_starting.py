@@ -81,7 +81,7 @@ def test_two_servers_that_are_asked_for_the_same_at_once_start_it_once(api: Api)
 
 def test_a_body_that_does_not_come_is_not_waited_for(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "_BODY_S", 0.2)
-    with socket.create_connection(("127.0.0.1", api.port), timeout=20) as line:
+    with socket.create_connection(("127.0.0.1", api.port), timeout=60) as line:
         line.sendall(
             b"POST /api/validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 100\r\n\r\n{"
@@ -140,7 +140,7 @@ def test_what_cannot_be_started_is_told(api: Api, wish: Any, status: int) -> Non
 
 
 def test_a_body_that_does_not_say_how_long_it_is_ends_at_the_limit(api: Api) -> None:
-    with socket.create_connection(("127.0.0.1", api.port), timeout=20) as line:
+    with socket.create_connection(("127.0.0.1", api.port), timeout=60) as line:
         line.sendall(
             b"POST /api/validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n"

@@ -145,7 +145,7 @@ async def test_the_next_pages_are_fetched_while_a_target_is_busy(world: Workshop
 
     async def take(request: web.Request) -> web.Response:
         if not busy.is_set():
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while len(api.asked) < 4:
                     await asyncio.sleep(0.01)
             busy.set()
@@ -342,7 +342,7 @@ async def test_what_no_attempt_takes_up_is_removed_at_the_end(world: Workshop) -
 async def interrupted(world: Workshop, source: dict[str, Any], after: int, **more: Any) -> Any:
     """A transfer that is cut short behind a record of its progress, as a crash does it: what was recorded."""
     plan = asyncio.ensure_future(run(world, source, {**APPEND, **more}, chunk={"size": 3}))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(world.said) <= after:
             await asyncio.sleep(0.001)
     plan.cancel()

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -113,15 +113,19 @@ def test_chunks_that_came_together_are_not_brought_twice(tmp_path: Path, when: s
 
 
 @contextmanager
-def recorder() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+def recorder(go: threading.Event | None = None) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+    """Takes whatever is sent; from the fifteenth on only when it may go on."""
     seen: list[tuple[str, Any]] = []
 
     class Taking(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             seen.append((self.headers["Idempotency-Key"], body))
-            self.send_response(200)
-            self.end_headers()
+            if go is not None and len(seen) >= 15:
+                go.wait(60)
+            with suppress(OSError):  # whoever sent it may be gone
+                self.send_response(200)
+                self.end_headers()
 
         def log_message(self, *_: Any) -> None:
             return
@@ -249,7 +253,8 @@ def test_a_run_that_is_killed_goes_on_and_brings_each_row_once(tmp_path: Path) -
     count = 3_000
     (tmp_path / "in.csv").write_text("id\n" + "".join(f"{n}\n" for n in range(count)))
     (tmp_path / "load.yaml").write_text(PLAYBOOK)
-    with recorder() as (url, seen):
+    go = threading.Event()
+    with recorder(go) as (url, seen):
         running = noetl(tmp_path, "run", "load.yaml", "--set", f"url={url}", "--json")
         waited = threading.Event()
         while len(seen) < 12:
@@ -258,7 +263,8 @@ def test_a_run_that_is_killed_goes_on_and_brings_each_row_once(tmp_path: Path) -
         running.kill()
         running.communicate()
         assert len(seen) < count / 100
-        answer, said = noetl(tmp_path, "resume", "last", "--json").communicate(timeout=60)
+        go.set()
+        answer, said = noetl(tmp_path, "resume", "last", "--json").communicate(timeout=120)
     document = json.loads(answer)
     assert document["status"] == "completed", (document, said)
     assert document["output"]["rows"] == count
@@ -327,11 +333,11 @@ def test_a_rerun_out_of_a_transfer_that_was_killed_brings_all_rows(tmp_path: Pat
             waited.wait(0.005)
         running.kill()
         running.communicate()
-    listed, _ = noetl(tmp_path, "events", "last", "--json").communicate(timeout=60)
+    listed, _ = noetl(tmp_path, "events", "last", "--json").communicate(timeout=120)
     events = [json.loads(line) for line in listed.splitlines()]
     last = next(one["seq"] for one in reversed(events) if one["name"] == "task.progress")
     arguments = ("rerun", "last", "--from", str(last), "--with", "copy.yaml", "--yes", "--json")
-    answer, said = noetl(tmp_path, *arguments).communicate(timeout=60)
+    answer, said = noetl(tmp_path, *arguments).communicate(timeout=120)
     assert answer, said
     assert json.loads(answer)["status"] == "completed", (answer, said)
     assert ids(tmp_path / "out.csv") == list(range(count))
@@ -340,8 +346,8 @@ def test_a_rerun_out_of_a_transfer_that_was_killed_brings_all_rows(tmp_path: Pat
 def test_a_target_that_failed_is_seen_where_a_run_is_looked_at(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("id\n1\n")
     (tmp_path / "copy.yaml").write_text(REPLACING)
-    _, said = noetl(tmp_path, "run", "copy.yaml", "--set", "url=http://127.0.0.1:9/").communicate(timeout=60)
-    shown, _ = noetl(tmp_path, "show", "last").communicate(timeout=60)
+    _, said = noetl(tmp_path, "run", "copy.yaml", "--set", "url=http://127.0.0.1:9/").communicate(timeout=120)
+    shown, _ = noetl(tmp_path, "show", "last").communicate(timeout=120)
     for text in (said.decode(), shown.decode()):
         assert "⚠ target 2 (http): " in text
         assert "(1 of 1 chunks failed)" in text
