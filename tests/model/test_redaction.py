@@ -250,6 +250,35 @@ def test_a_secret_that_is_or_only_holds_an_address_shows_no_token_where_it_was_c
     assert Redactor([secret]).text(f"it said {secret[:size]}{mark}") == f"it said {MASK}{mark}"
 
 
+#: secrets with dots of their own, and what of them nobody may see
+DOTTED = [
+    (f"https://x:{GITHUB}@github.com/o/r.git", GITHUB),
+    ("postgresql://etl:V3ry.S3cret..Pw@db.example.com:5432/shop", "V3ry.S3cret..Pw"),
+    ("eyJhbGciOi.eyJzdWIiOiIx...SflKxwRJSM", "eyJhbGciOi.eyJzdWIiOiIx...SflKxwRJSM"),
+]
+
+
+@pytest.mark.parametrize("mark", ["…", "...", " ...", "[...]"])
+@pytest.mark.parametrize(("secret", "hidden"), DOTTED)
+def test_a_secret_that_is_cut_off_at_a_dot_of_its_own_is_found(secret: str, hidden: str, mark: str) -> None:
+    redactor = Redactor([secret])
+    enough = max(8, secret.index(hidden) + 1)
+    for size in range(enough, len(secret)):
+        head = f"it said {secret[:size]}{mark} so"
+        assert redactor.text(head) == f"it said {MASK}{mark} so", size
+        assert redactor.clean({"why": [head]})[0] == {"why": [redactor.text(head)]}
+    for size in range(max(8, len(secret) - secret.index(hidden) - len(hidden) + 1), len(secret)):
+        tail = f"it said {mark}{secret[-size:]} so"
+        assert redactor.text(tail) == f"it said {mark}{MASK} so", size
+
+
+def test_dots_behind_what_is_too_little_of_a_secret_make_it_no_more() -> None:
+    redactor = Redactor(["abcdefg.hijklmnop"])
+    assert redactor.text("say abcdefg... and ...jklmnop") == "say abcdefg... and ...jklmnop"
+    assert redactor.text("say abcdefg.h... so") == f"say {MASK}... so"
+    assert redactor.text("say abcdefg.. so") == "say abcdefg.. so"
+
+
 @pytest.mark.parametrize(
     ("secret", "size"),
     [

@@ -116,11 +116,12 @@ class Redactor:
         broken = "\n" in text or "\r" in text or "\\" in text
         if not broken and not finder.may_hold(text):
             return []
-        found = [(run.start, run.end) for run in finder.runs(text) if _counts(run, text, begins=begins, ends=ends)]
+        found = [kept[:2] for run in finder.runs(text) if (kept := _secret(run, text, begins=begins, ends=ends))]
         if broken:
             whole = unfolded(text)
             runs = finder.runs(whole.text, least=FOLDABLE) if whole.folds else ()
-            found += [whole.where(run)[:2] for run in runs if _counts(run, whole.text, begins=begins, ends=ends)]
+            kept_of_it = (_secret(run, whole.text, begins=begins, ends=ends) for run in runs)
+            found += [whole.where(kept)[:2] for kept in kept_of_it if kept]
         return _merged(found)
 
     # --- taking out ----------------------------------------------------------------------------------------------------
@@ -251,16 +252,33 @@ def _cuts(secret: str) -> dict[str, Cut | None]:
     return {form: cut(form) if len(form) >= _LONG else None for form in forms}
 
 
-def _counts(run: Run, text: str, *, begins: bool, ends: bool) -> bool:
-    """Whether this is a secret, or was one before it was cut off."""
+def _secret(run: Run, text: str, *, begins: bool, ends: bool) -> Run | None:
+    """What of a run is a secret, or was one before it was cut off; None: nothing."""
     if run.cut is None:
-        return True
+        return run
     if run.is_head:
         at_an_end = ends and run.end == len(text)
-        return (at_an_end and not run.cut.marked) or _CUT_BEHIND.match(text, run.end) is not None
+        return run if at_an_end and not run.cut.marked else _cut_behind(run, run.cut, text)
     at_an_end = begins and run.start == 0
-    before = text[max(0, run.start - _NEAR) : run.start]
-    return (at_an_end and not run.cut.marked) or _CUT_BEFORE.search(before) is not None
+    return run if at_an_end and not run.cut.marked else _cut_before(run, run.cut, text)
+
+
+def _cut_behind(run: Run, cut: Cut, text: str) -> Run | None:
+    """The beginning of a secret up to a mark. Dots of the mark may be taken for dots of the secret."""
+    bare = run.start + len(text[run.start : run.end].rstrip("."))
+    for end in range(run.end, max(bare, run.start + cut.head) - 1, -1):
+        if _CUT_BEHIND.match(text, end):
+            return run._replace(end=end)
+    return None
+
+
+def _cut_before(run: Run, cut: Cut, text: str) -> Run | None:
+    """The same of the end of a secret."""
+    bare = run.end - len(text[run.start : run.end].lstrip("."))
+    for start in range(run.start, min(bare, run.end - cut.tail) + 1):
+        if _CUT_BEFORE.search(text[max(0, start - _NEAR) : start]):
+            return run._replace(start=start)
+    return None
 
 
 def _cut_in_json(form: str, cut: Cut) -> Cut:

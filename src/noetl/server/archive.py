@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,12 @@ def write(log: EventLog, summary: Summary, folder: Path) -> Path:
 
 async def bring_back(log: EventLog, path: Path) -> Summary:
     """Put the execution of a file back where it was. NoetlError: the file is none, or the execution is there."""
-    lines = _lines(path)
+    # An error that somebody keeps would keep the file open with it.
+    with closing(_lines(path)) as lines:
+        return await _put_back(log, lines, path)
+
+
+async def _put_back(log: EventLog, lines: Iterator[bytes], path: Path) -> Summary:
     head: _Head = _read(next(lines, b""), _Head, path)
     if head.format != _FORMAT:
         raise NoetlError(f"{path} is an archive of another version")
@@ -87,7 +93,7 @@ async def bring_back(log: EventLog, path: Path) -> Summary:
     return head.summary
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _lines(path: Path) -> Generator[bytes, None, None]:
     try:
         with gzip.open(path, "rb") as file:
             for line in file:

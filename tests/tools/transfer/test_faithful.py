@@ -33,8 +33,13 @@ def _cast(sql: str) -> Any:
         ("1.20", "DECIMAL(10, 1)", "1.2"),
         ("0x1E", "INTEGER", 30),
         ("1.5e1", "INTEGER", 15),
+        ("1200e-2", "INTEGER", 12),
+        ("0.000e-9", "INTEGER", 0),
+        ("9.9467417717e8", "DECIMAL(38, 10)", "994674177.1700000000"),
+        ("1.2500e0", "DECIMAL(10, 2)", "1.25"),
         ("2024-01-31", "DATE", "2024-01-31"),
         ("2024-01-31 00:00:00", "DATE", "2024-01-31"),
+        (" 2024-01-31 ", "DATE", "2024-01-31"),
     ],
 )
 def test_a_text_that_says_the_same_in_a_type_is_taken(text: str, wanted: str, value: Any) -> None:
@@ -51,6 +56,8 @@ def test_a_text_that_says_the_same_in_a_type_is_taken(text: str, wanted: str, va
         ("99999999999999999.9", "BIGINT"),
         ("15e-1", "DECIMAL(18, 0)"),
         ("1E-5", "DECIMAL(18, 3)"),
+        ("1.256e0", "DECIMAL(10, 2)"),
+        ("1e-99999999999999999999", "INTEGER"),
         ("100.0000000000000000001", "INTEGER"),
         ("2024-01-31 13:45:00", "DATE"),
     ],
@@ -64,6 +71,9 @@ def test_a_text_that_would_be_rounded_is_refused(text: str, wanted: str) -> None
     ("value", "kind", "wanted"),
     [
         ("2.5::DOUBLE", "DOUBLE", "INTEGER"),
+        ("1.239::DOUBLE", "DOUBLE", "DECIMAL(10, 2)"),
+        ("1e-5::FLOAT", "FLOAT", "DECIMAL(10, 2)"),
+        ("'inf'::DOUBLE", "DOUBLE", "DECIMAL(10, 2)"),
         ("1.239::DECIMAL(10, 3)", "DECIMAL(10, 3)", "DECIMAL(10, 2)"),
         ("TIMESTAMP '2024-01-01 13:45:00'", "TIMESTAMP", "DATE"),
         ("'2.5'", "VARCHAR", "BIGINT"),
@@ -82,10 +92,49 @@ def test_a_value_that_would_be_another_is_refused(value: str, kind: str, wanted:
         ("1.24::DOUBLE", "DOUBLE", "DECIMAL(10, 2)"),
         ("TIMESTAMP '2024-01-01 00:00:00'", "TIMESTAMP", "DATE"),
         ("NULL::DOUBLE", "DOUBLE", "INTEGER"),
+        ("NULL::DOUBLE", "DOUBLE", "DECIMAL(10, 2)"),
+        ("1152921504606846976::DOUBLE", "DOUBLE", "BIGINT"),
+        ("16777216::FLOAT", "FLOAT", "DECIMAL(20, 2)"),
     ],
 )
 def test_a_value_that_stays_the_same_is_taken(value: str, kind: str, wanted: str) -> None:
     assert _cast(f"({of_value(value, kind, wanted)}) IS NOT DISTINCT FROM CAST({value} AS {wanted})")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "wanted", "kept"),
+    [
+        ("36985451.95", "DOUBLE", "DECIMAL(20, 8)", "36985451.95000000"),
+        ("0.1", "FLOAT", "DECIMAL(38, 18)", "0.100000000000000000"),
+        ("994674177.17", "DOUBLE", "DECIMAL(38, 10)", "994674177.1700000000"),
+        ("1234567890123456784", "DOUBLE", "DECIMAL(38, 2)", "1234567890123456768.00"),
+    ],
+)
+def test_a_number_that_only_the_way_back_would_change_is_taken_as_it_is_written(
+    value: str, kind: str, wanted: str, kept: str
+) -> None:
+    assert str(_cast(of_value(f"{value}::{kind}", kind, wanted))) == kept
+
+
+@pytest.mark.parametrize("wanted", ["DECIMAL(18, 6)", "DECIMAL(20, 8)", "DECIMAL(38, 12)", "DECIMAL(38, 18)"])
+def test_every_price_fits_into_a_decimal_that_has_room_for_it(wanted: str) -> None:
+    prices = "SELECT (hash(range) % 100000000) / 100 AS v FROM range(20000)"
+    cast = of_value("v", "DOUBLE", wanted)
+    assert _cast(f"count(*) FILTER (WHERE CAST({cast} AS VARCHAR)::DOUBLE = v) FROM ({prices})") == 20_000
+
+
+@pytest.mark.parametrize(("value", "row"), [(36985451.95, None), (1.123456789, 2)])
+async def test_doubles_go_into_a_table_of_decimals_if_they_fit_and_are_told_if_not(
+    world: Workshop, value: float, row: int | None
+) -> None:
+    await world.task(kind="duckdb", file="o.duckdb", command="CREATE TABLE t (n DECIMAL(20, 8))")
+    with duckdb.connect() as connection:
+        rows = f"SELECT unnest([1.5, {value}])::DOUBLE AS n"
+        connection.execute(f"COPY ({rows}) TO '{world.folder / 'in.parquet'}'")
+    target = {"kind": "duckdb", "file": "o.duckdb", "table": "t"}
+    output = await world.task(kind="transfer", source={"kind": "file", "path": "in.parquet"}, targets=[target])
+    error = output["error"]
+    assert error is None if row is None else (error["column"], error["row"]) == ("n", row)
 
 
 @pytest.mark.parametrize("target", _TARGETS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from noetl.rows.duck import literal
 from noetl.tools.transfer.chunks import BUFFER
@@ -18,8 +18,10 @@ _ASKED = (
     "Delimiter, Quote, Escape, NewLineDelimiter, Comment, SkipRows, HasHeader, Columns, DateFormat, TimestampFormat"
 )
 _DELIMITERS = ",;\t|"
-#: no row is longer that DuckDB reads
-_LONGEST_FIELD = 4 << 20
+#: no row is longer that DuckDB reads, and so neither a line nor a field
+_LONGEST_ROW = 4 << 20
+#: of so much of a file the lines are looked at that may be a title
+_HEAD = 1 << 16
 #: lines that a title may have
 _LONGEST_TITLE = 10
 
@@ -48,13 +50,13 @@ def uneven(path: Path, delimiter: str | None) -> Exception | None:
     delimiter = delimiter or next((one for one in _DELIMITERS if one in "".join(_lines(path, 1))), None)
     if delimiter is None or len(delimiter) != 1:
         return None
-    csv.field_size_limit(_LONGEST_FIELD)
+    csv.field_size_limit(_LONGEST_ROW)
     with (
         contextlib.suppress(csv.Error),
         open_text(path) as file,
         io.TextIOWrapper(file, "utf-8-sig", "replace", newline="") as text,
     ):
-        reader = csv.reader(text, delimiter=delimiter)
+        reader = csv.reader(_bounded(text), delimiter=delimiter)
         wanted = len(next(reader, []))
         for number, row in enumerate((one for one in reader if one), 1):
             if len(row) != wanted:
@@ -69,5 +71,16 @@ def _has(line: str, delimiter: str | None) -> bool:
 
 
 def _lines(path: Path, count: int) -> list[str]:
+    """The first lines of a file, the last of them perhaps not to its end: a file may be one line, and however long."""
     with open_text(path) as file:
-        return [line.decode("utf-8", "replace") for line in islice(file, count)]
+        head = file.read(_HEAD)
+    end = b"\n" if b"\n" in head else b"\r"
+    return [line.decode("utf-8", "replace") for line in head.split(end)[:count]]
+
+
+def _bounded(text: TextIO) -> Iterator[str]:
+    """Lines. csv.Error: one is longer than any row is."""
+    while line := text.readline(_LONGEST_ROW):
+        if len(line) == _LONGEST_ROW:
+            raise csv.Error("a line has no end")
+        yield line

@@ -14,6 +14,7 @@ from noetl.tools.transfer.chunks import Chunk, Csv, Staged
 from noetl.tools.transfer.copied import Copied
 from noetl.tools.transfer.diagnosis import explained
 from noetl.tools.transfer.mapping import Column, Mapped
+from noetl.tools.transfer.targets.pg_faithful import Pairs, check
 from noetl.tools.transfer.targets.pg_tables import PgTarget
 from noetl.tools.transfer.targets.target import Given
 
@@ -134,13 +135,20 @@ def _blocks(body: bytes, quote: bytes) -> Iterator[bytes]:
 # --- by DuckDB ---------------------------------------------------------------------------------------------------------
 
 
+def check_kept(mapped: Mapped, columns: Sequence[PgTarget], doubts: Pairs, connection: Any) -> None:
+    """Failing: a value of these columns would be another in the table."""
+    chunk = mapped.chunk
+    source, types = _sent(mapped, columns, connection)
+    texts = {into.name: _text(one, into, types) for one, into in doubts}
+    try:
+        check(connection, source, texts, doubts, chunk.first)
+    except Exception as error:
+        raise explained(error, chunk, connection, types) from error
+
+
 def _write(mapped: Mapped, columns: Sequence[PgTarget], connection: Any, path: Path) -> None:
     chunk = mapped.chunk
-    types = _as_read(mapped, columns)
-    if isinstance(chunk, Copied):
-        source = chunk.as_text()
-    else:
-        source = chunk.relation(connection, {} if isinstance(chunk, Staged) else types)
+    source, types = _sent(mapped, columns, connection)
     pairs = zip(mapped.columns, columns, strict=True)
     chosen = ", ".join(f"{_text(one, into, types)} AS {name(into.name)}" for one, into in pairs)
     # In a table of one column a null would else be an empty line, and so would text that is empty.
@@ -150,6 +158,15 @@ def _write(mapped: Mapped, columns: Sequence[PgTarget], connection: Any, path: P
         connection.execute(query)
     except Exception as error:
         raise explained(error, chunk, connection, types) from error
+
+
+def _sent(mapped: Mapped, columns: Sequence[PgTarget], connection: Any) -> tuple[str, dict[str, str]]:
+    """What stands behind FROM, and the types that its columns are read with."""
+    chunk = mapped.chunk
+    types = _as_read(mapped, columns)
+    if isinstance(chunk, Copied):
+        return chunk.as_text(), types
+    return chunk.relation(connection, {} if isinstance(chunk, Staged) else types), types
 
 
 def _as_read(mapped: Mapped, columns: Sequence[PgTarget]) -> dict[str, str]:

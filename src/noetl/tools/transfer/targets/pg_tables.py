@@ -15,8 +15,10 @@ from noetl.tools.transfer.sampling import columns_of
 
 _COLUMNS = (
     "SELECT a.attname, format_type(a.atttypid, a.atttypmod), b.typname, b.typcategory = 'A', a.attnotnull, "
-    "a.attidentity = 'a' FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+    "a.attidentity = 'a', CASE WHEN b.typname = 'numeric' AND m.mod >= 4 THEN ((m.mod - 4 & 2047) # 1024) - 1024 END "
+    "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
     "JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END "
+    "CROSS JOIN LATERAL (SELECT CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END AS mod) m "
     "WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
 )
 _UNIQUE = (
@@ -74,6 +76,8 @@ class PgTarget(NamedTuple):
     not_null: bool = False
     #: it numbers its rows, and takes a number only from who insists
     insists: bool = False
+    #: of `numeric`: so many digits behind the point, and others are rounded; None: as many as there are
+    scale: int | None = None
 
 
 class PgTable(NamedTuple):

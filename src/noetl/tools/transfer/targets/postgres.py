@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from noetl.rows.duck import name, names
+from noetl.tools.datahost.databases import opened
 from noetl.tools.datahost.failing import Failing
 from noetl.tools.datahost.host import Running
 from noetl.tools.pg.failing import is_lost
@@ -20,7 +21,8 @@ from noetl.tools.transfer.copied import Copied
 from noetl.tools.transfer.mapping import Mapped
 from noetl.tools.transfer.pg_client import Client, refusal
 from noetl.tools.transfer.targets import pg_tables
-from noetl.tools.transfer.targets.pg_csv import CopyText, copy_text, is_raw, prepared
+from noetl.tools.transfer.targets.pg_csv import CopyText, check_kept, copy_text, is_raw, prepared
+from noetl.tools.transfer.targets.pg_faithful import doubtful
 from noetl.tools.transfer.targets.pg_markers import Markers
 from noetl.tools.transfer.targets.pg_place import no_key, unfit
 from noetl.tools.transfer.targets.pg_tables import PgTable, PgTarget
@@ -114,6 +116,7 @@ class Postgres(Target):
             with self._told(running):
                 table = self._ready(mapped)
             columns = table.settled(mapped)
+            self._check(running, mapped, columns, given)
             with copy_text(mapped, columns, given) as sent, running.using(self._at):
                 self._take(table, mapped, sent, given)
         finally:
@@ -122,6 +125,16 @@ class Postgres(Target):
         self.chunks = given.following
         self.rows += given.chunk.size
         return {}, b""
+
+    def _check(self, running: Running, mapped: Mapped, columns: list[PgTarget], given: Given) -> None:
+        """Failing: a value would be another in the table. Rows of PostgreSQL come without anybody who could look."""
+        if not (doubts := doubtful(mapped, columns)):
+            return
+        if given.connection is not None:
+            check_kept(mapped, columns, doubts, given.connection)
+            return
+        with opened(running, None, self.around.config) as connection:
+            check_kept(mapped, columns, doubts, connection)
 
     def _ready(self, mapped: Mapped) -> PgTable:
         """The table that rows are copied to; what is missing is made."""
