@@ -223,6 +223,8 @@ def main() -> int:
         for mode in COUNTS  # type: ignore[misc]
     }
     measures |= {one.__name__: lambda services, one=one: one(services, table) for one in (append, events, idle, second)}  # type: ignore[misc]
+    if unknown := [name for name in chosen.figures if name not in measures]:
+        options.error(f"there is no figure {unknown[0]}; there are {', '.join(measures)}")
     with Services() as services:
         if chosen.waiting:
             from waiting import waiting
