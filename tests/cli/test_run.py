@@ -218,3 +218,12 @@ def test_a_setting_that_cannot_be_kept_is_refused_before_anything_runs(
     assert done.code == 2
     assert said in done.err
     assert "hush" not in done.err
+
+
+def test_what_a_condition_saw_is_written_down_if_it_was_a_function_too(noetl: Noetl, playbooks: Path) -> None:
+    arc = "next: {arcs: [{step: end, when: '{{ now is callable }}'}]}"
+    (playbooks / "asks.yaml").write_text(
+        HEAD % "asks" + f"- {{step: start, tool: {{kind: noop}}, {arc}}}\n- step: end\n"
+    )
+    assert noetl("run", "asks.yaml").code == 0
+    assert '"now":"a function"' in noetl("events", "last", "--json").out

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from noetl.errors import TemplateError, UndefinedValue
-from noetl.expr import Budget, template
+from noetl.expr import Budget, guard, template
 
 SCOPES: dict[str, Any] = {
     "workload": {
@@ -205,6 +205,13 @@ def test_the_message_of_an_error_quotes_the_expression_alone() -> None:
 def test_a_function_that_is_not_called_is_told_of_with_the_way_to_call_it(text: str) -> None:
     with pytest.raises(TemplateError, match=r"it yields a function, which is not data: write `now\(\)`"):
         evaluate(text)
+
+
+def test_a_function_is_no_condition() -> None:
+    scopes = {"now": lambda: "2026-01-01"}
+    with pytest.raises(TemplateError, match=r"it yields a function, which is not data: write `now\(\)`"):
+        guard("{{ now }}").evaluate(scopes)
+    assert guard("{{ now() }}").evaluate(scopes)
 
 
 def test_what_comes_straight_from_the_scopes_is_not_copied() -> None:

@@ -169,4 +169,4 @@ def _glimpse(value: Any) -> Any:
         return f"a map of {len(value)}"
     if isinstance(value, list):
         return f"a list of {len(value)}" if len(value) > 5 or any(isinstance(v, list | dict) for v in value) else value
-    return value
+    return "a function" if callable(value) else value

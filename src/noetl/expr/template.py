@@ -13,7 +13,7 @@ from noetl.expr.closures.statements import Action, program, text_of
 from noetl.expr.expression import Expression, expression, failure, quoted, shortened
 from noetl.expr.facts import NO_FACTS, Facts, Problem, Understood, joined, too_long
 from noetl.expr.sandbox.run import Run
-from noetl.expr.sandbox.text import to_text
+from noetl.expr.sandbox.text import to_text, unfit
 from noetl.expr.sandbox.undefined import Missing
 from noetl.expr.syntax import nodes
 from noetl.expr.syntax.reads import facts_of_statements
@@ -205,13 +205,22 @@ class Guard(Understood):
                 return self._constant
             raise TemplateError("a `when` is one `{{ … }}` or a literal true or false", expression=str(self.source))
         try:
-            value = lone.evaluate(Run(scopes, budget or DEFAULT_BUDGET, tolerant=True))
-            return False if isinstance(value, Missing) else bool(value)
+            run = Run(scopes, budget or DEFAULT_BUDGET, tolerant=True)
+            value = lone.evaluate(run)
+            return value if value.__class__ is bool else _truth(run, value)
         except Exception as error:  # noqa: BLE001  nothing but TemplateError leaves an evaluation
             raise failure(error, quoted(lone.source), str(self.source)) from None
 
 
 _LITERALS = {"true": True, "false": False}
+
+
+def _truth(run: Run, value: Any) -> bool:
+    if isinstance(value, Missing):
+        return False
+    if callable(value):  # it would always hold
+        raise unfit(value, run)
+    return bool(value)
 
 
 @lru_cache(maxsize=32_768)

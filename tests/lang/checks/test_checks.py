@@ -186,6 +186,25 @@ def test_what_is_known_at_a_boundary_is_taken(step: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("step", "fix"),
+    [
+        ("{step: a, tool: {kind: noop, output: '{{ now }}'}}", "write `now()`"),
+        ("{step: a, tool: {kind: noop, output: '{{ [1, uuid] }}'}}", "write `uuid()`"),
+        (f"{{step: a, loop: {{in: [1], iterator: x, spec: {{until: '{{{{ not range }}}}'}}}}, {NOOP}}}", "write `range(…)`"),
+        (f"{{step: a, next: {{arcs: [{{terminate: failed, when: '{{{{ done }}}}'}}]}}, {NOOP}}}", "write `done('a_step')`"),
+    ],
+)  # fmt: skip
+def test_a_function_that_is_not_called_is_marked(step: str, fix: str) -> None:
+    (one,) = found(step)
+    assert (one.code, one.fix) == ("uncalled-function", fix)
+
+
+def test_it_may_be_asked_whether_there_is_a_function() -> None:
+    asked = "{{ now is defined and now is callable }}"
+    assert codes(f"{{step: a, next: {{arcs: [{{terminate: failed, when: '{asked}'}}]}}, {NOOP}}}") == []
+
+
+@pytest.mark.parametrize(
     ("word", "fix"),
     [
         ("wrokload", "did you mean `workload`?"),

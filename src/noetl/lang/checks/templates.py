@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 
 from noetl.expr import Problem, guard, has_template
-from noetl.expr.scopes import known_names
+from noetl.expr.scopes import STEP_HELPERS, known_names
+from noetl.expr.vocabulary import FUNCTIONS, OWN_FUNCTIONS
 from noetl.lang.checks.phrases import syntax, unknown_filter
 from noetl.lang.checks.subject import Subject
 from noetl.lang.node import DOUBLE, PLAIN, SINGLE
 from noetl.lang.sites import Place, Site
-from noetl.model.diagnostics import Edit
+from noetl.model.diagnostics import Edit, Where
 
 #: how other languages call nothing
 _NOTHING = frozenset({"nil", "NULL", "Null"})
+#: what yields data only when it is called
+CALLED = OWN_FUNCTIONS | FUNCTIONS | STEP_HELPERS
+#: questions that may be asked of a function
+_ASKED_ABOUT = re.compile(r"\bis\s+(not\s+)?(defined|undefined|callable)\b")
 _COUNTED = re.compile(r" at \d+$")
 #: what a workbook task cannot see of its caller
 _CALLERS_OWN = frozenset({"iter", "steps"})
@@ -83,9 +88,11 @@ def _not_one_expression(subject: Subject, site: Site) -> None:
 def _names(subject: Subject, site: Site, known: frozenset[str]) -> None:
     for read in site.template.reads:
         name = read.path[0]
-        if name in known:
-            continue
         at = subject.where(site, read.offset, len(name))
+        if name in known:
+            if name in CALLED and not _ASKED_ABOUT.search(site.template.source):
+                _uncalled(subject, name, at)
+            continue
         if name == "iter":
             fix = "give the step a `loop`, or keep the value in `step.*`"
             subject.problems.error("iter-outside-loop", "`iter` exists only inside of a loop", at, fix=fix)
@@ -100,6 +107,14 @@ def _names(subject: Subject, site: Site, known: frozenset[str]) -> None:
             fix, instead = _what_instead(subject, call.name, known)
             edits = subject.renaming(at, call.name, instead)
             subject.problems.error("unknown-scope", message, at, fix=fix, edits=edits)
+
+
+def _uncalled(subject: Subject, name: str, at: Where) -> None:
+    """A function is no data: it cannot be stored, and as a condition it would always hold, or never."""
+    instead = f"{name}()" if name in OWN_FUNCTIONS else None
+    way = instead or (f"{name}('a_step')" if name in STEP_HELPERS else f"{name}(…)")
+    edits = subject.renaming(at, name, instead)
+    subject.problems.error("uncalled-function", f"`{name}` is a function", at, fix=f"write `{way}`", edits=edits)
 
 
 def _what_instead(subject: Subject, name: str, known: frozenset[str]) -> tuple[str, str | None]:

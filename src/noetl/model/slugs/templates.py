@@ -56,6 +56,23 @@ TEMPLATES = (
         """,
     ),
     explained(
+        "uncalled-function",
+        title="A function is named, not called",
+        meaning="The template reads `now`, `uuid`, `range`, `done` … as if it were a value.",
+        why="A function is no data. It cannot be passed on or stored, and as a condition it would always hold, or never.",
+        mend="Call it: `now()`, `uuid()`, `range(3)`, `done('a_step')`.",
+        wrong="""
+            workflow:
+              - step: start
+                tool: {kind: noop, output: "{{ now }}"}
+        """,
+        right="""
+            workflow:
+              - step: start
+                tool: {kind: noop, output: "{{ now() }}"}
+        """,
+    ),
+    explained(
         "unknown-filter",
         title="There is no such filter",
         meaning="The template uses a filter or test that does not exist.",
