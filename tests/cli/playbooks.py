@@ -127,6 +127,25 @@ CLUMSY = (
   - {step: rest, tool: {kind: noop}}
 """
 )
+#: a loop over text, and arcs of which none can be judged
+ASTRAY = (
+    (HEAD % "astray").replace("workflow", "workload: {n: '5', names: 'a,b'}\nworkflow")
+    + """\
+  - step: start
+    loop:
+      in: "{{ workload.names }}"
+      iterator: name
+    tool: {kind: noop, output: "{{ workload.n > 3 }}"}
+    next:
+      arcs:
+        - step: end
+          when: "{{ workload.n > 3 }}"
+        - step: rest
+          set: {ctx.sum: "{{ workload.sum }}"}
+  - {step: end, tool: {kind: noop}}
+  - {step: rest, tool: {kind: noop}}
+"""
+)
 #: Python that fails in a function of its own
 RAISES = (
     HEAD % "raises"
@@ -152,4 +171,4 @@ LONG = (
     tool: {kind: shell, cmd: "sleep 0.05; test {{ iter.n }} -lt 30 || for i in $(seq 2000); do test -e go && exit 0; sleep 0.05; done"}
 """
 )
-ALL |= {"clumsy": CLUMSY, "raises": RAISES, "long": LONG, "gated": GATED}
+ALL |= {"clumsy": CLUMSY, "raises": RAISES, "astray": ASTRAY, "long": LONG, "gated": GATED}

@@ -55,6 +55,24 @@ def test_an_execution_is_meant_by_the_beginning_of_its_id_or_by_last(noetl: Noet
     assert "`noetl ps` lists them" in none.err
 
 
+@pytest.mark.parametrize(
+    ("given", "line", "key"),
+    [
+        (("names=[]",), 14, "next.arcs.when"),
+        (("names=[]", "n=1"), 16, "set: ctx.sum"),
+        (("n=1",), 8, "loop.in"),
+        ((), 8, "loop.in"),
+    ],
+)
+def test_an_error_of_an_arc_or_a_loop_names_the_line_and_the_key(
+    noetl: Noetl, given: tuple[str, ...], line: int, key: str
+) -> None:
+    ran = noetl("run", "astray.yaml", *(word for one in given for word in ("--set", one)))
+    assert f"at astray.yaml:{line}, `{key}`" in ran.err
+    error = json.loads(noetl("show", "last", "--json").out)["error"]
+    assert (error["file"], error["line"], error["key"]) == ("astray.yaml", line, key)
+
+
 def test_show_tells_steps_output_and_error(noetl: Noetl) -> None:
     run(noetl, "failing")
     shown = noetl("show", "last").out

@@ -127,6 +127,16 @@ def test_an_arc_that_could_not_be_judged_was_not_refused(noetl: Noetl) -> None:
     assert "judging its arcs failed" in why(noetl, "rest")[1]
 
 
+def test_behind_an_arc_that_could_not_be_judged_stands_its_own_error_alone(noetl: Noetl) -> None:
+    noetl("run", "astray.yaml", "--json")
+    assert "`loop.in` must yield a list" in why(noetl, "start")[-1]
+    for step, judging in (("end", "judging its arc to end ({{ workload.n > 3 }})"), ("rest", "judging its arcs")):
+        told = why(noetl, step)[1]
+        assert f"{judging} failed: template: in `{{{{ workload.n > 3 }}}}`: `>` cannot take the text '5'" in told
+        assert "loop.in" not in told
+    assert "`loop.in` must yield a list" in why(noetl)[0]
+
+
 def test_an_error_of_python_is_told_with_its_lines(noetl: Noetl) -> None:
     noetl("run", "raises.yaml", "--json")
     lines = ["line 6, in main: return half(1)", "line 2, in half: return n / 0"]

@@ -164,6 +164,41 @@ def test_a_task_that_is_allowed_to_runs_for_real(bench: Make, allowed: str) -> N
     assert (made.folder / "made.txt").exists()
 
 
+SHAPE = """
+- step: start
+  tool:
+  - {name: shape, kind: python, code: "def main():\\n    return 'made'"}
+"""
+
+
+@pytest.mark.parametrize("mocked", ["shape", "start.shape"])
+@pytest.mark.parametrize("allowed", ["shape", "start.shape", "python"])
+def test_what_a_case_lets_run_for_real_goes_before_the_mocks_of_its_file(
+    bench: Make, mocked: str, allowed: str
+) -> None:
+    cases = f"tests:\n- {{name: own, real: [{allowed}], expect: {{output: made}}}}\n- {{name: all, expect: {{output: mocked}}}}"
+    ran = bench(SHAPE).run(f"mocks: {{{mocked}: {{data: mocked}}}}\n{cases}")
+    assert [said(result) for result in ran.results] == [[], []]
+
+
+@pytest.mark.parametrize("mocked", ["shape", "start.shape"])
+@pytest.mark.parametrize("allowed", ["shape", "start.shape", "python"])
+def test_a_mock_of_a_case_goes_before_what_its_file_says(bench: Make, mocked: str, allowed: str) -> None:
+    case = f"tests:\n- {{name: it, mocks: {{{mocked}: {{data: own}}}}, expect: {{output: own}}}}"
+    for common in (f"real: [{allowed}]", "mocks: {start.shape: {data: other}}"):
+        ran = bench(SHAPE).run(f"{common}\n{case}")
+        assert [said(result) for result in ran.results] == [[]]
+
+
+def test_a_task_of_the_workbook_runs_for_real_where_the_case_names_its_call(bench: Make) -> None:
+    made = bench("\n- {step: start, tool: {kind: workbook, task: clean}}\n")
+    text = (made.folder / "tried.yaml").read_text()
+    made.put("tried.yaml", text + "workbook:\n  clean: {kind: python, code: \"def main():\\n    return 'made'\"}\n")
+    cases = "tests:\n- {name: it, real: [start.clean], expect: {output: made}}"
+    ran = made.run(f"mocks: {{clean: {{data: mocked}}}}\n{cases}")
+    assert [said(result) for result in ran.results] == [[]]
+
+
 def test_a_real_task_that_takes_its_time_does_not_run_into_a_timeout_that_is_far_away(bench: Make) -> None:
     steps = """
 - step: slow

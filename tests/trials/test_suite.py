@@ -52,6 +52,18 @@ Make = Callable[[str], Bench]
         ("tests:\n- name: a\n  expect:\n    route: [start, edn]", "unknown-step", 4, "the playbook has no step `edn`"),
         ("tests:\n- name: a\n  expect: {steps: {ende: done}}", "unknown-step", 3, "the playbook has no step `ende`"),
         ("tests:\n- name: a\n  signals: [{name: x, after: strt}]", "unknown-step", 3, "has no step `strt`"),
+        (
+            "tests:\n- name: a\n  mocks: {get: {data: 1}}\n  real: [get]",
+            "wrong-value",
+            4,
+            "`get` is to run for real, and has a mock: it can only do one",
+        ),
+        (
+            "tests:\n- name: a\n  mocks: {get: {data: 1}}\n  real: [start.get]",
+            "wrong-value",
+            4,
+            "`start.get` is to run for real, and has a mock, there called `get`: it can only do one",
+        ),
         ("playbook: none.yaml\ntests: [{name: a}]", "unreadable-file", 1, "none.yaml cannot be read"),
     ],
 )

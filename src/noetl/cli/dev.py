@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.printing import note
+from noetl.cli.printing import note, stamped
 
 if TYPE_CHECKING:
     from noetl.config import Settings
@@ -99,6 +99,7 @@ async def _dev(found: Settings, host: str, port: int, grace: float) -> None:
     with contextlib.closing(listening):
         async with House(found, open_log(found)) as house:
             api = app(house, tokens=tokens, host=host, hosts=found.hosts, results=Sender(house.results))
+            house.say = stamped
             await _go_on(house)
             await serve(
                 api,
@@ -115,4 +116,4 @@ async def _go_on(house: House) -> None:
     from noetl.server.office import resume_left
 
     for execution_id, error in await resume_left(house):
-        note(f"{execution_id} is left as it is: {error}")
+        house.say(f"{execution_id} is left as it is: {error}")

@@ -84,7 +84,7 @@ async def standing(found: Settings, host: str, port: int, url: str | None = None
         beds: Any = log if found.store is not None else None
         registry = await _patiently(open_registry, found)
         async with Station(log, catalog(), registry, lease_s=found.lease_s, bus=bus, url=address, beds=beds) as station:
-            station.counter.roll.say = stamped
+            station.say = station.counter.roll.say = stamped
             if bus is not None:
                 await bus.open()
             more = routes(station.counter)
@@ -106,7 +106,7 @@ async def _patiently(opening: Callable[[Settings], T], found: Settings) -> T:
             if time.monotonic() > until:
                 raise
             if not told:
-                note(f"{error}; it is asked again for {_PATIENCE_S:g} s")
+                stamped(f"{error}; it is asked again for {_PATIENCE_S:g} s")
                 told = True
         await asyncio.sleep(_PAUSE_S)
 
@@ -116,4 +116,4 @@ async def _serve(found: Settings, host: str, port: int, url: str | None) -> None
 
     async with standing(found, host, port, url) as made:
         await serve(made.api, made.listening, ready=lambda: note(made.told), drain=made.station.drain)
-    note("ended; what is unfinished goes on at another server, or at the next start")
+    stamped("ended; what is unfinished goes on at another server, or at the next start")

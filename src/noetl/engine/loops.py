@@ -56,11 +56,18 @@ def _items(turn: Turn, declared: Loop, sight: dict[str, Any]) -> list[Any] | dic
     if is_reference(items):
         if isinstance((items.get("meta") or {}).get("rows"), int):
             return dict(items)
-        raise _Wrong(failure("type", "`loop.in` is a reference, but not to a list: its `meta.rows` is not known"))
+        raise _no_list(declared, "`loop.in` is a reference, but not to a list: its `meta.rows` is not known")
     found = type(items).__name__
     way_out = "; `| from_json` reads a list from text, `.split(',')` cuts text up" if isinstance(items, str) else ""
-    said = f"`loop.in` must yield a list, not {_TYPES.get(type(items), found)} ({found}){way_out}"
-    raise _Wrong(failure("type", said))
+    raise _no_list(declared, f"`loop.in` must yield a list, not {_TYPES.get(type(items), found)} ({found}){way_out}")
+
+
+def _no_list(declared: Loop, said: str) -> _Wrong:
+    """The error of a loop, with the template that yields what it should go over."""
+    template = getattr(declared.items, "tree", None)
+    error = TemplateError(said, expression=getattr(template, "source", ""))
+    error.kind = "type"
+    return _Wrong(failure_of(error))
 
 
 def pump(turn: Turn, step: Step, run: StepRun) -> None:

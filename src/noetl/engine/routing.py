@@ -7,7 +7,7 @@ from typing import Any
 from noetl.engine import admission, scopes, steps
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
-from noetl.expr.assign import patch_of, render
+from noetl.expr.assign import failure_of, patch_of, render
 from noetl.model.playbook import Arc, Router
 from noetl.model.scope import Patch, followed_by, of_scope, written
 from noetl.model.state import Boundary, Token
@@ -26,7 +26,7 @@ def route(turn: Turn, ended: Boundary) -> None:
             taken = _judge(turn, ended, payload)
         except TemplateError as error:
             taken = []
-            payload["error"] = _error_of(ended, error)
+            payload |= _errors_of(ended, error)
     turn.emit("next.evaluated", ended.step, payload, parent=ended.seq, run=ended.step_run_id)
     for name in payload.get("cancel", ()):
         steps.cancel_step(turn, name, f"an arc of `{ended.step}` cancels it")
@@ -34,12 +34,13 @@ def route(turn: Turn, ended: Boundary) -> None:
     look_again(turn)
 
 
-def _error_of(ended: Boundary, error: TemplateError) -> dict[str, Any]:
+def _errors_of(ended: Boundary, error: TemplateError) -> dict[str, Any]:
     """Why the execution fails when arcs cannot be judged: of a step that failed, its own error comes first."""
     own: dict[str, Any] | None = ended.output["error"]
     if own is None:
-        return {"kind": error.kind, "message": error.message}
-    return {**own, "message": f"{own['message']} (and its arcs could not be judged: {error.message})"}
+        return {"error": failure_of(error)}
+    both = f"{own['message']} (and its arcs could not be judged: {error.message})"
+    return {"error": {**own, "message": both}, "judging": failure_of(error)}
 
 
 def _judge(turn: Turn, ended: Boundary, payload: dict[str, Any]) -> Taken:

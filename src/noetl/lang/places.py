@@ -32,7 +32,9 @@ def place_of(text: str, step: str, task: str | None = None, expression: str | No
     of_task = next(_named(tool, task), None) if tool is not None and task is not None else None
     if of_task is None and task == step:  # the one task of a step goes by its name
         of_task = tool
-    return _place(source, of_task, found, expression)
+    # What is no task's own stands outside of the tasks, be it that the same text stands in one of them too.
+    outside = MapNode([one for one in found.entries if task or one.name != "tool"], found.place, found.end)
+    return _place(source, of_task, found, expression, outside)
 
 
 def workbook_place(text: str, called: str, expression: str | None = None) -> Place | None:
@@ -47,8 +49,10 @@ def workbook_place(text: str, called: str, expression: str | None = None) -> Pla
     return _place(source, next(_named(found, task), None) if task else None, found, expression)
 
 
-def _place(source: Source, of_task: Node | None, found: Node, expression: str | None) -> Place:
-    for node in (of_task, found):
+def _place(
+    source: Source, of_task: Node | None, found: Node, expression: str | None, outside: Node | None = None
+) -> Place:
+    for node in (of_task, outside, found):
         if node is not None and expression is not None:
             for path, scalar in _scalars(node, ()):
                 if scalar.value == expression:

@@ -7,9 +7,7 @@ of warning. A process that is killed on the way sends none, and a resumed one do
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -48,10 +46,8 @@ class _Undelivered(Exception):
 class Notices:
     """Sends the notices of one process; `warn` gets a line for each that did not arrive."""
 
-    def __init__(
-        self, clock: Callable[[], float], new_id: Callable[[], str], warn: Callable[[str], None] | None = None
-    ) -> None:
-        self._warn = warn or say
+    def __init__(self, clock: Callable[[], float], new_id: Callable[[], str], warn: Callable[[str], None]) -> None:
+        self._warn = warn
         #: what templates know everywhere
         self._functions = {"now": lambda: datetime.fromtimestamp(clock(), UTC).isoformat(), "uuid": new_id}
         self._under_way: set[asyncio.Task[None]] = set()
@@ -92,12 +88,6 @@ class Notices:
         if not isinstance(headers, Mapping):
             raise _Undelivered(f"`headers` must be a map, not {type(headers).__name__}")
         return url, {name: as_text(value) for name, value in headers.items() if value is not None}
-
-
-def say(warning: str) -> None:
-    """A line for whoever looks on; nobody has to."""
-    with suppress(OSError):
-        sys.stderr.write(f"warning: {warning}\n")
 
 
 def body_of(state: Execution) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import random
 import secrets
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -68,6 +69,12 @@ class Nature(msgspec.Struct, frozen=True):
     chance: Callable[[], float] = random.random
 
 
+def aloud(said: str) -> None:
+    """A line for whoever looks on; nobody has to."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{said}\n")
+
+
 class Office:
     """A log, the service that decides, and all that executions ask of the process that runs them but pipelines."""
 
@@ -82,7 +89,9 @@ class Office:
         self.limits = Limits(crew, log.slots(clock) if isinstance(log, KeepsSlots) else None, children.ask)
         self.errands = Errands(self.limits, children, clock)
         self.service = Service(log, self.errands, catalog, clock=clock, new_id=new_id)
-        self.notices = Notices(clock, new_id)
+        #: hears what whoever looks after the process should know
+        self.say: Callable[[str], None] = aloud
+        self.notices = Notices(clock, new_id, self.warn)
         self.service.watchers += [self.limits.heard] if alone else [self.limits.heard, self.notices.heard]
         #: nobody outside asks for anything, so nobody looks for it, or is told of anything
         self._alone = alone
@@ -97,6 +106,10 @@ class Office:
         self._news = asyncio.Event()
         #: claimed, not loaded yet: requests for them have to wait
         self._coming: set[str] = set()
+
+    def warn(self, said: str) -> None:
+        """Say what is not as it should be."""
+        self.say(f"warning: {said}")
 
     def open(self) -> None:
         """Begin to look for what others ask for."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from noetl.errors import in_words
 from noetl.ports import Conflict, Damaged, StoreFailed
 from noetl.server.children import Taken
-from noetl.server.notices import say
 
 #: seconds until one that could not be gone on with is tried again
 LATER_S = 60.0
@@ -18,7 +17,7 @@ _MOST = 1_000
 class Refusals:
     """Those of one server; `warn` gets a line for each."""
 
-    def __init__(self, clock: Callable[[], float], warn: Callable[[str], None] = say) -> None:
+    def __init__(self, clock: Callable[[], float], warn: Callable[[str], None]) -> None:
         self._clock, self._warn = clock, warn
         #: execution → when it is tried again
         self._until: dict[str, float] = {}

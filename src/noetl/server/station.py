@@ -74,7 +74,7 @@ class Station(Office):
             me = url.encode()
             self.board.hint = lambda pool: self.later(bus.wake(pool, me))
             self.board.tell = lambda worker: self.later(bus.tell(worker, me))
-        self._refusals = Refusals(nature.clock)
+        self._refusals = Refusals(nature.clock, self.warn)
         self.service.lost = self._refusals.add
         self._beds = beds
         self._dormitory = Dormitory(self, beds, self._refusals) if beds is not None else None

@@ -93,7 +93,7 @@ def _start(_net: Net | None, event: Event) -> Found:
 def _routed(net: Net | None, event: Event) -> Found:
     """The arcs of a step that ended: those asked, and those that nobody asked."""
     payload, source = event.payload, event.entity_id
-    error = payload.get("error")
+    error = payload.get("judging") or payload.get("error")
     if event.step_run_id is None:
         return [(source, _reason(event, "admission-failed", error=error))]
     asked = payload["arcs"]

@@ -73,7 +73,7 @@ _SETTING: Mapping[str, Key] = {
         MapOf(Use("Mock")),
         "What tasks yield, by `task` or `step.task`; of another playbook that is called, `path:step.task`.",
     ),
-    "real": Key(_NAMES, "Tasks, or tool kinds, that run for real."),
+    "real": Key(_NAMES, "Tasks, or tool kinds, that run for real; of a kind, those that have no mock beside it."),
     "now": Key(_TEXT, "What time it is when the run starts, ISO 8601.", default="2026-01-01T00:00:00Z"),
     "limit": Key(_SECONDS, "Seconds of real time that a case may take.", default=60),
 }

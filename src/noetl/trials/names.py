@@ -16,14 +16,15 @@ from noetl.trials.suite import Suite
 def check_names(suite: Suite, net: Net, kinds: Iterable[str]) -> tuple[Diagnostic, ...]:
     """What a test file names and its playbook does not have."""
     assert suite.root is not None
-    if any(step.router.synthesize is not None for step in net.steps.values()):
-        return ()  # steps and tasks may come up that nobody has written down
     check = _Check(net, kinds, Diagnostics(suite.source))
+    cases = [case for case in _items(suite.root, "tests") if isinstance(case, MapNode)]
+    for node in (suite.root, *cases):
+        check.contradictions(node)
+    if any(step.router.synthesize is not None for step in net.steps.values()):
+        return check.problems.found()  # steps and tasks may come up that nobody has written down
     check.settings(suite.root)
-    tests = list_of(suite.root, "tests")
-    for case in tests.items if tests is not None else ():
-        if isinstance(case, MapNode):
-            check.case(case)
+    for case in cases:
+        check.case(case)
     return check.problems.found()
 
 
@@ -33,10 +34,15 @@ class _Check:
         self.steps = dict.fromkeys(net.steps)
         self.kinds = list(kinds)
         self.tasks: dict[str, None] = {}
+        #: what tasks may be called → which they are, by their most exact names
+        self.called: dict[str, set[str]] = {}
         #: calls of the workbook → what they call
         self.workbook_calls: dict[str, str] = {}
         for step, task in all_tasks(net.playbook):
             self.tasks[task.name] = None
+            exact = f"{step.name}.{task.name}" if step is not None else task.name
+            for name in (exact, task.name):
+                self.called.setdefault(name, set()).add(exact)
             if step is not None:
                 self.tasks[f"{step.name}.{task.name}"] = None
             if step is not None and task.kind == "workbook":
@@ -48,6 +54,19 @@ class _Check:
         for item in _items(node, "real"):
             if isinstance(item, Scalar):
                 self.task(item, item.text, self.kinds)
+
+    def contradictions(self, node: MapNode) -> None:
+        """Tasks that have a mock and run for real, both by the same word; a kind is said of those without a mock."""
+        mocked = {frozenset(self.called.get(entry.name, {entry.name})): entry.name for entry in _entries(node, "mocks")}
+        for item in _items(node, "real"):
+            if not isinstance(item, Scalar) or item.text in self.kinds:
+                continue
+            name = mocked.get(frozenset(self.called.get(item.text, {item.text})))
+            if name is not None:
+                also = f", there called `{name}`" if name != item.text else ""
+                message = f"`{item.text}` is to run for real, and has a mock{also}: it can only do one"
+                fix = "remove it from `real`, or its mock from `mocks`"
+                self.problems.error("wrong-value", message, span(item), fix=fix)
 
     def case(self, node: MapNode) -> None:
         self.settings(node)

@@ -97,12 +97,17 @@ class Stage:
 
     def _task(self, playbook: Playbook, step: str | None, task: Task, *, is_root: bool) -> Task:
         names = names_of(playbook, step, task.name, is_root=is_root)
-        if any(name in self.case.mocks for name in names):
+        if step is None:
+            # Which step calls it is known at the call: what one of them lets run must be able to.
+            names = [*self._real_calls(task.name), *names]
+        ruling = self.case.ruling(task.kind, names)
+        if ruling is not None and ruling.mock is not None:
             return masked(replace(task, kind=PREFIX + task.kind))
-        return task if self._runs(task.kind, names) else masked(task)
+        return task if ruling is not None or self.recording else masked(task)
 
-    def _runs(self, kind: str, names: list[str]) -> bool:
-        return self.recording or kind in self.case.real or any(name in self.case.real for name in names)
+    def _real_calls(self, task: str) -> list[str]:
+        """The longer names by which a task of the workbook is let run for real."""
+        return [name for said in self.case.tasks for name in said.real if name.endswith(f".{task}")]
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -118,16 +123,15 @@ class Stage:
     async def run(self, kind: ToolKind, module: Any, call: Call, world: World) -> Output:
         """What a task yields."""
         view = self.note(kind, call, world)
-        names = self._names(call)
-        name = next((name for name in names if name in self.case.mocks), None)
-        try:
-            if name is not None:
-                return await self._mocked(name, self.case.mocks[name], kind, call, view)
-        except (NoAnswer, TemplateError) as error:
-            at = error.at if isinstance(error, NoAnswer) else self.case.mocks[str(name)].at
-            await self._stop(Trouble(f"the mock of `{name}` has no answer: {error}", "add it to the mock", at))
-        is_free = kind.effect_free or kind.name in _CALLERS
-        if is_free or kind.name in self.case.real or any(name in self.case.real for name in names):
+        ruling = self.case.ruling(kind.name.removeprefix(PREFIX), self._names(call))
+        if ruling is not None and ruling.mock is not None:
+            name, mock = ruling.name, ruling.mock
+            try:
+                return await self._mocked(name, mock, kind, call, view)
+            except (NoAnswer, TemplateError) as error:
+                at = error.at if isinstance(error, NoAnswer) else mock.at
+                await self._stop(Trouble(f"the mock of `{name}` has no answer: {error}", "add it to the mock", at))
+        if ruling is not None or kind.effect_free or kind.name in _CALLERS:
             return await self._really(module, call, world)
         return await self._recorded(kind, module, call, world, view)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -58,14 +58,29 @@ class Sent(msgspec.Struct, frozen=True):
     after: str | None = None
 
 
+class Tasks(msgspec.Struct, frozen=True):
+    """What a case says of tasks by itself, or the file for all of its cases."""
+
+    mocks: Mapping[str, Mock] = {}
+    real: frozenset[str] = frozenset()
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """What becomes of a task: it yields what its mock says, or else runs for real."""
+
+    #: what the case or the file calls it, where it has a mock
+    name: str = ""
+    mock: Mock | None = None
+
+
 class Case(msgspec.Struct, frozen=True):
     """One case of a test file."""
 
     name: str
     span: Span
     payload: dict[str, Any]
-    mocks: Mapping[str, Mock]
-    real: frozenset[str]
+    #: the case's own before the file's
+    tasks: tuple[Tasks, ...]
     signals: tuple[Sent, ...]
     now: float
     limit: float
@@ -74,6 +89,18 @@ class Case(msgspec.Struct, frozen=True):
     #: None: it runs; else why it does not
     skip: str | None = None
     payload_at: Span | None = None
+
+    def ruling(self, kind: str, names: Sequence[str]) -> Ruling | None:
+        """What is said of a task that goes by these names, the most exact first; None: nothing. Its kind says least of all."""
+        for said in self.tasks:
+            for name in names:
+                if name in said.mocks:
+                    return Ruling(name, said.mocks[name])
+                if name in said.real:
+                    return Ruling()
+            if kind in said.real:
+                return Ruling()
+        return None
 
 
 class Suite(msgspec.Struct, frozen=True):
@@ -141,16 +168,15 @@ class _Builder:
 
     def settings(self, node: MapNode) -> dict[str, Any]:
         """What a file says for all of its cases, or a case for itself; only what it says."""
-        made: dict[str, Any] = {}
-        mocks = map_of(node, "mocks")
-        if mocks is not None:
-            made["mocks"] = {entry.name: self.mock(entry.value) for entry in mocks}
+        mocks, real = map_of(node, "mocks"), list_of(node, "real")
+        tasks = Tasks(
+            {entry.name: self.mock(entry.value) for entry in mocks or ()},
+            frozenset(item.text for item in real or () if isinstance(item, Scalar)),
+        )
+        made: dict[str, Any] = {"tasks": tasks}
         payload = plain(node.get("payload"))
         if isinstance(payload, dict):
             made |= {"payload": payload, "payload_at": self.at(node.get("payload"))}
-        real = list_of(node, "real")
-        if real is not None:
-            made["real"] = frozenset(item.text for item in real if isinstance(item, Scalar))
         if "now" in node:
             made["now"] = self.moment(node.get("now"))
         limit = plain(node.get("limit"))
@@ -169,8 +195,7 @@ class _Builder:
             name=text_of(node, "name"),
             span=self.at(node.get("name") or node),
             payload=merged(common.get("payload", {}), own.get("payload", {})),
-            mocks={**common.get("mocks", {}), **own.get("mocks", {})},
-            real=common.get("real", frozenset()) | own.get("real", frozenset()),
+            tasks=(own["tasks"], common["tasks"]),
             signals=self.signals(list_of(node, "signals")),
             now=own.get("now", common.get("now", NOW)),
             limit=own.get("limit", common.get("limit", LIMIT)),
