@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import hatchery
 import pytest
+from hypothesis import HealthCheck, settings
 from nursery import Nursery
 from servers import bucket, database, nats, nats_server, postgres_server, s3_server
 from soundness import unsound
@@ -18,6 +19,9 @@ __all__ = ["bucket", "database", "nats", "nats_server", "postgres_server", "s3_s
 # Commands freeze what they have loaded; a process that runs many of them would never let go of what DuckDB wants back.
 atexit.register(gc.unfreeze)
 hatchery.install()
+# How fast a machine makes up examples, and goes through them, says nothing of what is tested.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
