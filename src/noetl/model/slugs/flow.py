@@ -8,7 +8,7 @@ FLOW = (
         title="A loop over text",
         meaning="`loop.in` is a literal text.",
         why="A loop goes over a list: the step would fail.",
-        mend="Write a list, or a template that yields one.",
+        mend='Write a list, or a template that yields one: `"{{ workload.cities }}"`, not `workload.cities`.',
         wrong="""
             - step: start
               loop: {in: "a, b", iterator: x}
