@@ -190,8 +190,10 @@ class _Builder:
         inside = Place(Boundary.LOOP_UNTIL, step=step, in_loop=True)
         limit = first(spec, policy, "max_in_flight")
         reduce = plain(policy.get("reduce")) if policy is not None else None
+        items = node.get("in")
         return Loop(
-            items=self.sites.value(node.get("in"), outside),
+            items=self.sites.value(items, outside),
+            items_at=self.at(items) if items is not None else None,
             iterator=text_of(node, "iterator"),
             at=self.at(node),
             mode=text_of(spec, "mode") or text_of(policy, "mode") or "sequential",

@@ -160,6 +160,7 @@ class Loop(msgspec.Struct, frozen=True):
     exec: str | None = None
     reduce: Mapping[str, str] = {}
     inner: Loop | None = None
+    items_at: Span | None = None
 
 
 class Arc(msgspec.Struct, frozen=True):

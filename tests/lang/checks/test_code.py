@@ -144,3 +144,70 @@ def test_code_that_only_acts_is_told_where_a_template_reads_what_it_returned() -
 def test_a_script_may_hand_back_its_input_as_it_is() -> None:
     found = marked(block("print(1)") + "    input: {result: 1}\n    output: '{{ output.data }}'\n")
     assert "returns-nothing" not in [one[0] for one in found]
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "mark"),
+    [
+        ('def main():\n    return "{{ iter.x }}"', 5, "{{ iter.x }}"),
+        ("result = int('{{workload.n}}') + 1", 4, "{{workload.n}}"),
+        ('x = """\nä {{ ctx.a | default(1) }}\n"""\nresult = x', 5, "{{ ctx.a | default(1) }}"),
+        ("result = ('ä', {{ workload.n }})", 4, "{{ workload.n }}"),
+        ("result = '{{ keychain.crm.token }}'", 4, "{{ keychain.crm.token }}"),
+        ("result = 1 if 'a' == '{{ iter.kind }}' else 2", 4, "{{ iter.kind }}"),
+        ("result = '{{ execution_id }}'", 4, "{{ execution_id }}"),
+    ],
+)
+def test_a_template_that_code_holds_as_text_is_told(code: str, line: int, mark: str) -> None:
+    assert marked(block(code)) == [("template-in-code", line, mark)]
+
+
+@pytest.mark.parametrize(
+    ("template", "fix"),
+    [
+        (
+            "{{ workload.city }}",
+            'write `city: "{{ workload.city }}"` under the task\'s `input`, and `city` in the code',
+        ),
+        ('{{ ctx["a"] }}', "write `ctx: '{{ ctx[\"a\"] }}'` under the task's `input`, and `ctx` in the code"),
+        ("{{ ctx.class }}", 'write `value: "{{ ctx.class }}"` under the task\'s `input`, and `value` in the code'),
+        ("{{ input.city }}", "write `city`: the keys of `input` are names in the code"),
+        ("{{ ctx.a ~ " + "1" * 60 + " }}", "write `a: …` under the task's `input`, and `a` in the code"),
+    ],
+)
+def test_the_way_out_of_a_template_in_code_is_a_key_of_input(template: str, fix: str) -> None:
+    code = block(f"result = '''{template}'''")
+    (found,) = load(f"{HEAD}workflow:\n- step: a\n  tool:\n{code}", KINDS).diagnostics
+    assert (found.code, found.severity) == ("template-in-code", Severity.WARNING)
+    assert found.fix == fix
+
+
+def test_a_thousand_templates_in_code_are_not_all_told() -> None:
+    assert len(marked(block("result = '" + "{{ ctx.a }}" * 1000 + "'"))) == 100
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "workload = 1\nresult = f'{{ workload.n }}'",
+        "result = f'''\n{{ workload.n }} {1}\n'''",
+        "result = '{{ workload.n }} {}'.format(1)",
+        "text = input()\nresult = text.replace('{{ workload.n }}', '1')",
+        "text = input()\nresult = '{{ workload.n }}' in text",
+        "result = '{{ name }} {{workloads.n}} {{1}} {{}}'",
+        "input = 1\nresult = {frozenset({input})}",
+        "def main():\n    '''Puts {{ workload.n }} in.'''\n    return 1",
+        "result = 1  # {{ workload.n }}",
+        "import jinja2\nresult = jinja2.Template('{{ workload.n }}').render(workload={'n': 1})",
+        "result = '${{ secrets.TOKEN }}'",
+    ],
+)
+def test_braces_in_code_that_are_no_template_of_the_playbook_are_not_told(code: str) -> None:
+    assert marked(block(code)) == []
+
+
+def test_code_that_makes_a_plan_may_hold_the_templates_of_its_steps() -> None:
+    code = block("result = [{'step': 'b', 'tool': {'kind': 'noop', 'output': '{{ workload.n }}'}}]")
+    plan = "  next: {spec: {synthesize: {from: '{{ output.data }}'}}}\n"
+    assert [one[0] for one in marked(code)] == ["template-in-code"]
+    assert marked(code, plan) == []

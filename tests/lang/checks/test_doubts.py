@@ -66,6 +66,35 @@ def test_a_loop_over_literal_text_is_told(items: str, found: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("items", "fix"),
+    [
+        ("workload.cities", 'write `"{{ workload.cities }}"`'),
+        ("'ctx.found.rows'", 'write `"{{ ctx.found.rows }}"`'),
+        ("cities", 'write `"{{ workload.cities }}"`'),
+        ("iter.x", None),
+        ("example.com", None),
+        ("a", None),
+    ],
+)
+def test_the_items_of_a_loop_over_text_are_marked_and_a_path_is_told_with_its_braces(
+    items: str, fix: str | None
+) -> None:
+    (found,) = told(
+        f"{{step: a, loop: {{in: {items}, iterator: a}}, tool: {{kind: noop}}}}", "workload: {cities: [a]}\n"
+    )
+    assert found.span is not None
+    assert (found.span.line, found.span.column) == (6, len("  - {step: a, loop: {in: ") + 1)
+    assert found.span.end_column == found.span.column + len(items)
+    assert found.fix == (fix or 'write a list, or a template that yields one: `"{{ … }}"`')
+
+
+def test_an_inner_loop_over_the_text_of_a_path_may_mean_the_iteration_around_it() -> None:
+    loop = "loop: {in: [[1]], iterator: city, loop: {in: iter.city, iterator: hotel}}"
+    (found,) = told(f"{{step: a, {loop}, tool: {{kind: noop}}}}")
+    assert found.fix == 'write `"{{ iter.city }}"`'
+
+
+@pytest.mark.parametrize(
     ("rules", "found"),
     [
         ("{else: {then: {do: jump, to: x}}}", True),

@@ -14,6 +14,11 @@ from noetl.model.diagnostics import Diagnostics
 from noetl.model.net import Net
 from noetl.model.playbook import Rule, Task
 
+#: not `else`, which would fail what went well too
+_WAY_OUT = (
+    "write `on_unmatched: fail` beside `rules`, or end them with "
+    "`- {when: \"{{ output.status == 'error' }}\", then: {do: fail}}`"
+)
 _STATUSES = (None, 400, 404, 418, 429, 500, 503, 599)
 
 
@@ -33,7 +38,7 @@ def analyze(net: Net, problems: Diagnostics) -> None:
                 "unhandled-error",
                 f"an error of task `{task.name}` that no rule matches is passed over",
                 policy.rules[0].at if policy.rules else task.at,
-                fix="add `- else: {then: {do: fail}}` or a rule for errors, or set `on_unmatched: fail`",
+                fix=_WAY_OUT,
             )
 
 

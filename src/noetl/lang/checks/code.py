@@ -1,4 +1,4 @@
-"""Python code: that it parses, that it returns something, and that `main` asks for no argument which nothing gives it."""
+"""Python code: that it parses, returns something, holds no template, and that `main` asks for nothing which nobody gives it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from noetl.expr import has_template
 from noetl.expr.scopes import Boundary
 from noetl.lang.checks.returning import silence
 from noetl.lang.checks.subject import Subject, all_tasks
+from noetl.lang.checks.unrendered import unrendered
 from noetl.model.playbook import Step, Task
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def check(subject: Subject) -> None:
     if not coded:
         return
     left = _MOST_CHARACTERS
+    #: a plan's steps are made as data, and their templates are rendered
+    plans = any(step.router.synthesize is not None for step in subject.all_steps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Python thinks of an escape is not for stderr
         for step, task in coded:
@@ -40,6 +43,8 @@ def check(subject: Subject) -> None:
             if tree is None:
                 continue
             _result(subject, step, task, tree)
+            if not plans:
+                _templates(subject, task, code, tree)
             if step is not None and not subject.carries_args:
                 _arguments(subject, step, task, tree)
 
@@ -80,6 +85,17 @@ def _result(subject: Subject, step: Step | None, task: Task, tree: ast.Module) -
         _place(subject, task, code, found.line, _column(code, found.line, found.column), len(name or code)),
         fix=f"nothing calls `{name}`; did you mean `main`?" if name else "assign what it yields to `result`",
     )
+
+
+def _templates(subject: Subject, task: Task, code: str, tree: ast.Module) -> None:
+    """Report templates that nothing renders."""
+    for one in unrendered(code, tree):
+        subject.problems.warning(
+            "template-in-code",
+            "`code` is never a template: this stays the text that it is",
+            _place(subject, task, code, one.line, _column(code, one.line, one.column), len(one.text)),
+            fix=one.way_out,
+        )
 
 
 def _is_read(subject: Subject, step: Step | None, task: Task) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from noetl.expr import has_template
+from noetl.expr.scopes import Boundary, known_names
 from noetl.lang.checks.subject import UNLIKE, Subject, all_tasks, loops
 from noetl.lang.node import ListNode, MapNode, Node, Scalar
 from noetl.lang.sites import Site
@@ -16,6 +17,8 @@ _SHOWN = 8
 _MINDS = re.compile(r"\bis\s+(?:not\s+)?(?:un)?defined\b")
 #: what looks like an address and has no scheme: `api.example.com/x`, `localhost:8080`
 _BARE = re.compile(r"(?:[\w-]+(?:\.[\w-]+)+|localhost)(?::\d+)?(?:/[^{}]*)?", re.ASCII)
+
+_PATH = re.compile(r"[a-z]\w*(?:\.[^\W\d]\w*)+")
 
 
 def check(subject: Subject) -> None:
@@ -81,16 +84,25 @@ def _texts(node: Node | None) -> Iterator[Scalar]:
 
 def _loops_over_text(subject: Subject) -> None:
     for step in subject.playbook.steps:
-        for loop in loops(step.loop):
+        for depth, loop in enumerate(loops(step.loop)):
             tree = getattr(loop.items, "tree", None)
             text = getattr(tree, "source", tree)
             if isinstance(text, str) and not has_template(text):
                 subject.problems.warning(
                     "loop-over-text",
                     f"a loop goes over a list, and {text[:40]!r} is text",
-                    subject.inside(step.at, text),
-                    fix='write a list, or a template that yields one: `"{{ … }}"`',
+                    loop.items_at or loop.at,
+                    fix=_list_instead(subject, text.strip(), inner=depth > 0),
                 )
+
+
+def _list_instead(subject: Subject, text: str, *, inner: bool) -> str:
+    """What to write for a text: most likely it is a path without its braces."""
+    if text in subject.playbook.workload:
+        return f'write `"{{{{ workload.{text} }}}}"`'
+    if _PATH.fullmatch(text) and text.partition(".")[0] in known_names(Boundary.LOOP_IN, inner):
+        return f'write `"{{{{ {text} }}}}"`'
+    return 'write a list, or a template that yields one: `"{{ … }}"`'
 
 
 def _endless_jump(subject: Subject, task: Task) -> None:

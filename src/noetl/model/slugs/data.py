@@ -72,6 +72,25 @@ DATA = (
         """,
     ),
     explained(
+        "template-in-code",
+        title="A template in code",
+        meaning="The `code` of a task holds what looks like a template of the playbook.",
+        why="Code is never a template: nothing is put in its place, and the task goes on with the braces as its data.",
+        mend="Give the value by `input`, and use its name in the code: a parameter of `main`, or a variable.",
+        wrong="""
+            workload: {city: Ulm}
+            workflow:
+              - step: start
+                tool: {kind: python, code: "result = '{{ workload.city }}'.upper()"}
+        """,
+        right="""
+            workload: {city: Ulm}
+            workflow:
+              - step: start
+                tool: {kind: python, input: {city: "{{ workload.city }}"}, code: "result = city.upper()"}
+        """,
+    ),
+    explained(
         "missing-argument",
         title="`main` asks for something `input` does not give",
         meaning="A parameter of `main` has no default, and no key of the step's or the task's `input` has its name.",

@@ -8,7 +8,7 @@ FLOW = (
         title="A loop over text",
         meaning="`loop.in` is a literal text.",
         why="A loop goes over a list: the step would fail.",
-        mend="Write a list, or a template that yields one.",
+        mend='Write a list, or a template that yields one: `"{{ workload.cities }}"`, not `workload.cities`.',
         wrong="""
             - step: start
               loop: {in: "a, b", iterator: x}
@@ -156,7 +156,9 @@ FLOW = (
         title="An error may pass unseen",
         meaning="The task has rules, but none that matches every error; what no rule matches goes on as if all were well.",
         why="The tasks behind it would run on data that is not there.",
-        mend="Close the rules with `- else: {then: {do: fail}}`, or set `on_unmatched: fail`.",
+        mend="Write `on_unmatched: fail` beside `rules`: errors that no rule matches fail the task, and what went well goes on. "
+        "Or end the rules with `- {when: \"{{ output.status == 'error' }}\", then: {do: fail}}`. "
+        "An `else` that fails is no way out: it matches what went well too.",
         wrong="""
             - step: start
               tool:
