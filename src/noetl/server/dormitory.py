@@ -56,10 +56,7 @@ class Dormitory:
         going: list[tuple[Hot, int, float | None]] = []
         for name in still:
             hot = self._office.service.hot.get(name)
-            may = (
-                hot is not None and not hot.busy and not hot.mail and hot.state.parent is None
-            )  # a child is waited for here
-            sleeps, due = slumber(hot.state) if hot is not None and may else (False, None)
+            sleeps, due = _slumber(hot) if hot is not None else (False, None)
             if hot is not None and sleeps and (due is None or due > now + _FAR_S):
                 going.append((hot, hot.state.seq, due))
             else:
@@ -98,3 +95,10 @@ class Dormitory:
                     await self._office.resume(execution_id)
             except Exception as error:  # noqa: BLE001  it cannot be gone on with now, and must not keep others asleep
                 self._refusals.add(execution_id, error)
+
+
+def _slumber(hot: Hot) -> tuple[bool, float | None]:
+    """Whether an execution may leave the memory, and until when; a child is waited for here."""
+    if hot.busy or hot.mail or hot.state.parent is not None:
+        return False, None
+    return slumber(hot.state)

@@ -16,7 +16,7 @@ from noetl.model.diagnostics import Edit, Where
 #: how other languages call nothing
 _NOTHING = frozenset({"nil", "NULL", "Null"})
 #: what yields data only when it is called
-CALLED = OWN_FUNCTIONS | FUNCTIONS | STEP_HELPERS
+_CALLED = OWN_FUNCTIONS | FUNCTIONS | STEP_HELPERS
 #: questions that may be asked of a function
 _ASKED_ABOUT = re.compile(r"\bis\s+(not\s+)?(defined|undefined|callable)\b")
 _COUNTED = re.compile(r" at \d+$")
@@ -88,10 +88,11 @@ def _not_one_expression(subject: Subject, site: Site) -> None:
 def _names(subject: Subject, site: Site, known: frozenset[str]) -> None:
     for read in site.template.reads:
         name = read.path[0]
+        if name in known and name not in _CALLED:
+            continue
         at = subject.where(site, read.offset, len(name))
         if name in known:
-            if name in CALLED and not _ASKED_ABOUT.search(site.template.source):
-                _uncalled(subject, name, at)
+            _uncalled(subject, site, name, at)
             continue
         if name == "iter":
             fix = "give the step a `loop`, or keep the value in `step.*`"
@@ -109,8 +110,10 @@ def _names(subject: Subject, site: Site, known: frozenset[str]) -> None:
             subject.problems.error("unknown-scope", message, at, fix=fix, edits=edits)
 
 
-def _uncalled(subject: Subject, name: str, at: Where) -> None:
+def _uncalled(subject: Subject, site: Site, name: str, at: Where) -> None:
     """A function is no data: it cannot be stored, and as a condition it would always hold, or never."""
+    if _ASKED_ABOUT.search(site.template.source):
+        return
     instead = f"{name}()" if name in OWN_FUNCTIONS else None
     way = instead or (f"{name}('a_step')" if name in STEP_HELPERS else f"{name}(…)")
     edits = subject.renaming(at, name, instead)
