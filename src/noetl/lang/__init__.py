@@ -15,7 +15,7 @@ from noetl.lang.build import build
 from noetl.lang.checks import check
 from noetl.lang.checks.subject import Subject
 from noetl.lang.compiler import compile_net
-from noetl.lang.legacy import lower
+from noetl.lang.legacy import lower, scan
 from noetl.lang.node import MapNode
 from noetl.lang.reader import decode, read
 from noetl.lang.shapes import check_document
@@ -82,7 +82,9 @@ def _passes(text: str, kinds: Mapping[str, ToolKind], problems: Diagnostics, *, 
             problems.error("wrong-type", "a playbook is a map of keys such as `apiVersion`, `metadata` and `workflow`",
                            (0, 0), fix="`noetl init` writes one to start from")  # fmt: skip
         return None
-    lower(root, kinds, problems, accepted=legacy)
+    # With `--legacy` the author says that the document is an older one, and more of it is rewritten.
+    if legacy or scan(root, kinds):
+        lower(root, kinds, problems, accepted=legacy)
     check_document(root, kinds, problems)
     playbook, sites = build(root, kinds, problems.source)
     subject = Subject(root, playbook, sites, kinds, problems)

@@ -18,7 +18,7 @@ from noetl.lang.checks import check
 from noetl.lang.checks.subject import Subject, all_tasks
 from noetl.lang.compiler import compile_net
 from noetl.lang.dump import dump
-from noetl.lang.legacy import lower
+from noetl.lang.legacy import lower, scan
 from noetl.lang.node import ListNode, MapNode, Node, Scalar, entry, make, map_of, plain, text_of
 from noetl.lang.reader import read
 from noetl.lang.shapes import check_document
@@ -135,7 +135,8 @@ def _passes(
     }
     root = make({key: value for key, value in document.items() if value}, near=steps)
     assert isinstance(root, MapNode)
-    lower(root, kinds, problems)
+    if scan(root, kinds):
+        lower(root, kinds, problems)
     check_document(root, kinds, problems)
     if allowed is not None and max_steps is not None:
         _bound(steps, kinds, problems, max_steps, allowed)

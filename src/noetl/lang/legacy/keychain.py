@@ -7,6 +7,7 @@ from noetl.lang.grammar_keychain import CREDENTIAL, CREDENTIAL_KINDS
 from noetl.lang.legacy.credentials import env_of
 from noetl.lang.legacy.lowering import Lowering
 from noetl.lang.legacy.quoting import quoted
+from noetl.lang.legacy.scanner import KEPT_FOR, OWN_KEYS
 from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make, map_of, plain, text_of
 from noetl.model.nearest import nearest
 
@@ -18,11 +19,8 @@ _KINDS = {
     "duckdb": "duckdb_credential", "s3": "s3_credential", "gcs": "s3_credential", "hmac": "s3_credential",
 }  # fmt: skip
 _RENAMED = {"endpoint": "token_url", "url": "token_url", "user": "username"}
-#: where such a name is a part of the credential itself
-_OWN = {"user": "postgres_credential", "endpoint": "s3_credential"}
 #: how long and for whom a runtime kept a credential: this one sees to it by itself
 _KEPT = ("auto_renew", "cache", "ttl")
-_KEPT_FOR = frozenset({"global", "local", "shared", "catalog", "execution"})
 #: headers of a token request that say what every one says
 _USUAL_HEADERS = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
 _OLDER = ("credential", "ref", "data", "map", "method", "headers")
@@ -97,14 +95,14 @@ def _of_environment(doc: Lowering, item: MapNode) -> None:
 
 
 def _has_habits(item: MapNode) -> bool:
-    if text_of(item, "scope") in _KEPT_FOR or any(env_of(item.get(word)) for word in _SECRETS):
+    if text_of(item, "scope") in KEPT_FOR or any(env_of(item.get(word)) for word in _SECRETS):
         return True
     return any(word in item for word in (*_OLDER, *_renamed(item), *_KEPT))
 
 
 def _renamed(item: MapNode) -> dict[str, str]:
     """Names that are others in this entry."""
-    return {old: new for old, new in _RENAMED.items() if _OWN.get(old) != text_of(item, "kind")}
+    return {old: new for old, new in _RENAMED.items() if OWN_KEYS.get(old) != text_of(item, "kind")}
 
 
 def _place(item: MapNode, name: str, keychain: Entry) -> Entry | None:
@@ -169,7 +167,7 @@ def _kept(doc: Lowering, item: MapNode, kind: str) -> None:
     oauth = kind.startswith("oauth2")
     usual = map_of(item, "headers")
     says_nothing = [*_KEPT] if plain(item.get("auto_renew")) is not False else ["cache", "ttl"]
-    if text_of(item, "scope") in _KEPT_FOR:
+    if text_of(item, "scope") in KEPT_FOR:
         says_nothing.append("scope")
     if oauth and text_of(item, "method").upper() == "POST":
         says_nothing.append("method")

@@ -14,12 +14,12 @@ from noetl.expr.facts import MOST_CHARACTERS
 from noetl.lang.legacy import words
 from noetl.lang.legacy.lowering import V10, Lowering, add_set, task_items
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
+from noetl.lang.legacy.scanner import EVENTS, LITERAL, SCOPES, is_envelope
 from noetl.lang.legacy.scene import (
     HTTP,
     Scene,
     declares,
     elements_of,
-    is_envelope,
     kind_of,
     names_given,
     not_there,
@@ -34,15 +34,8 @@ from noetl.lang.legacy.scene import (
 from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, list_of, map_of, text_of
 
 _OUTPUT_WORDS = frozenset({"this", "result", "response"})
-_SCOPES = frozenset(
-    {"workload", "keychain", "ctx", "step", "iter", "input", "output", "event", "steps", "execution_id", "_prev", "_task",
-     "_attempt", "task_key", "row", "chunk", "now", "uuid", "range", "dict", "namespace", "loop", "true", "false", "none",
-     "done", "ok", "fail", "running", "loop_done", "all_done", "any_done", "quiet", "cycler", "joiner", "lipsum"}
-)  # fmt: skip
 _HABITS = ("job", "env", "payload", "error", "_err", "args", "loop_index", "_loop_index")
 _MOST_BROKEN = 1_000
-#: text that is never a template, or whose template is none of ours
-_LITERAL = frozenset({"code", "desc", "description", "select"})
 
 
 def lower(doc: Lowering) -> None:
@@ -136,7 +129,7 @@ class _Names:
         for name, task in list(task_items(step)):
             scene.kind, scene.unwraps = text_of(task, "kind"), unwraps(task)
             for one in task.entries:
-                if one.name not in _LITERAL:
+                if one.name not in LITERAL:
                     scene.after_task = one.name in ("output", "set", "spec")
                     self.below(one.value, scene, holder)
             scene.earlier[name] = task
@@ -148,7 +141,7 @@ class _Names:
                 self.template(node, scene)
         elif isinstance(node, MapNode):
             for one in node.entries:
-                if one.name not in _LITERAL:
+                if one.name not in LITERAL:
                     self.below(one.value, scene, one if not node.flow else holder)
                     scene.holder = holder
         elif isinstance(node, ListNode):
@@ -173,9 +166,9 @@ class _Names:
     def is_canonical(self, roots: set[str], reads: Iterable[Read], scene: Scene, node: Scalar) -> bool:
         """Whether nothing in a template can be of another age; most are, and cost no second look."""
         mapped = "keychain" in roots and self.doc.secret_fields
-        if roots - _SCOPES or mapped or ("iter" in roots and not scene.in_loop):
+        if roots - SCOPES or mapped or ("iter" in roots and not scene.in_loop):
             return False
-        if "event" in roots and any(word in node.text for word in (*words.EVENTS, "step.exit")):
+        if "event" in roots and any(word in node.text for word in (*EVENTS, "step.exit")):
             return False
         if "output" in roots and ("success" in node.text or is_envelope(reads)):
             return False
@@ -188,7 +181,7 @@ class _Names:
             return known(chain, scene, node)
         if root in scene.elements or root in scene.given:
             return self.local(chain, scene, node)
-        if root in _SCOPES or chain.called:
+        if root in SCOPES or chain.called:
             return None
         return self.bare(chain, scene, node)
 

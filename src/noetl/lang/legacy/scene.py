@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from noetl.expr import Read
 from noetl.lang.legacy.lowering import Lowering, task_items
 from noetl.lang.legacy.rename import Chain, Renamed
 from noetl.lang.node import Entry, ListNode, MapNode, Node, map_of, text_of
 
 HTTP = {"status": "status", "status_code": "status", "headers": "headers"}
-#: what other runtimes wrap a response in
-ENVELOPE = frozenset({"data", "body", "status_code"})
 
 
 @dataclass
@@ -37,11 +34,6 @@ class Scene:
     #: names the caller gives a workbook task
     given: frozenset[str] = frozenset()
     holder: Entry | None = None
-
-
-def is_envelope(reads: Iterable[Read]) -> bool:
-    """Whether a template reads what other runtimes wrap a response in."""
-    return any(read.path[:2] == ("output", "data") and read.path[2:3] and read.path[2] in ENVELOPE for read in reads)
 
 
 _SQL = ("postgres", "duckdb")

@@ -11,7 +11,8 @@ from noetl.lang.legacy.credentials import lower_auth
 from noetl.lang.legacy.lowering import Lowering, strings
 from noetl.lang.legacy.quoting import quoted
 from noetl.lang.legacy.rename import Chain, Renamed, rewrite
-from noetl.lang.legacy.scene import ENVELOPE, HTTP
+from noetl.lang.legacy.scanner import ENVELOPE
+from noetl.lang.legacy.scene import HTTP
 from noetl.lang.legacy.tools import add_rule, lower_task
 from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, copy, entry, make, text_of
 

@@ -6,15 +6,10 @@ import re
 
 from noetl.lang.legacy.lowering import V10, Lowering
 from noetl.lang.legacy.rename import Chain, Renamed
-from noetl.lang.legacy.scene import ENVELOPE, HTTP, Scene
+from noetl.lang.legacy.scanner import ENVELOPE, EVENTS
+from noetl.lang.legacy.scene import HTTP, Scene
 from noetl.lang.node import Scalar
 
-EVENTS = {
-    "call.done": "step.done",
-    "call.error": "step.failed",
-    "call.failed": "step.failed",
-    "step.error": "step.failed",
-}
 #: what shows that a condition on `step.exit` is about one of its two ends
 _SUCCEEDED = re.compile(
     r"\bnot\s+(?:event\.|output\.)?error\b|\berror\s+is\s+(?:not\s+defined|undefined|none)\b|\berror\s*==\s*none\b"
