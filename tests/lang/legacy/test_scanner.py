@@ -22,6 +22,8 @@ from noetl.lang.legacy import lower, scan
 from noetl.lang.node import MapNode, Node, Scalar
 from noetl.lang.reader import read
 from noetl.model.diagnostics import Diagnostics
+from noetl.model.kinds import InputRole, ToolKind
+from noetl.model.shape import Anything, Key
 from noetl.model.source import Source
 from noetl.tools.registry import Kinds
 
@@ -153,11 +155,21 @@ def test_what_only_looks_like_an_older_construct_passes(body: str) -> None:
         "workflow: [{step: a, tool: [{select: {kind: noop, output: '{{ outcome.result }}'}}]}]",
         "workflow: [{step: a, loop: {in: [1], iterator: row}, tool: {kind: noop, output: '{{ output.data.body ~ row }}'}}]",
         "workflow: [{step: a, tool: {kind: noop, spec: {policy: {rules: [{else: {do: fail}}]}}}}]",
+        "workflow: [{step: a, tool: {kind: noop, spec: {policy: {rules: [{when: a, then: {do: skip}, else: {then: {}}}]}}}}]",
         "keychain: [{name: k, kind: bearer, token: '{{ env.TOKEN }}'}]\nworkflow: [{step: a}]",
     ],
 )
 def test_an_older_construct_is_suspected(body: str) -> None:
     assert suspects(f"{HEAD}{body}\n")
+
+
+def test_an_older_key_is_suspected_even_where_a_tool_declares_it() -> None:
+    kind = ToolKind("mine", "A tool.", {"args": Key(Anything(), "Arguments.")}, InputRole.ARGUMENTS, "Nothing.")
+    text = f"{HEAD}workflow: [{{step: a, tool: {{kind: mine, args: {{x: 1}}}}}}]\n"
+    root = read(text, Diagnostics(Source(text, "playbook.yaml")))
+    assert isinstance(root, MapNode)
+    assert scan(root, {"mine": kind})
+    assert [found.code for found in load(text, {"mine": kind}).diagnostics] == ["legacy-args"]
 
 
 # --- what a canonical file imports -----------------------------------------------------------------------------------
