@@ -28,14 +28,14 @@ class ServerAddress(msgspec.Struct, frozen=True):
     #: user and password for a proxy, as the header has them
     basic: Secret | None = None
 
-    def format_headers(self, token: Secret | None) -> str:
-        """Return the headers of every request."""
+    def format_headers(self, token: Secret | None) -> Secret:
+        """Return the headers of every request: secret, because the token is among them."""
         headers = {"Host": self.authority, "Accept-Encoding": "identity"}
         if token:
             headers["Authorization"] = f"Bearer {token.reveal()}"
         elif self.basic:
             headers["Authorization"] = f"Basic {self.basic.reveal()}"
-        return format_headers(headers)
+        return Secret(format_headers(headers))
 
 
 def parse_address(url: str) -> ServerAddress:

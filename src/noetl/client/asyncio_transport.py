@@ -36,7 +36,7 @@ class AsyncTransport:
 
     async def request(self, method: str, path: str, body: bytes | None, seconds: float) -> ServerResponse:
         """Send a request; return its answer, whatever its status. ServerUnavailable, UnexpectedAnswer."""
-        request = format_request(method, self.address.base + path, self._headers, body)
+        request = format_request(method, self.address.base + path, self._headers.reveal(), body)
         try:
             async with asyncio.timeout(seconds):
                 channel = self._take() or await self._connect()

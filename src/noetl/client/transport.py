@@ -129,7 +129,7 @@ class Transport:
         raise ServerUnavailable(f"no server answers at {urls}: {explain_break(failure)}") from failure
 
     def _format(self, address: ServerAddress, request: Request) -> bytes:
-        headers = self._headers[address] + format_headers(request.headers)
+        headers = self._headers[address].reveal() + format_headers(request.headers)
         return format_request(request.method, address.base + request.path, headers, request.body)
 
     def _connect(self, address: ServerAddress, *, fresh: bool) -> BlockingConnection:

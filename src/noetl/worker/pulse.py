@@ -123,7 +123,7 @@ class Pulse:
         # A new connection each time: one that was kept and is dead would cost the beat.
         with BlockingConnection(address, choose_tls(address, None), seconds) as connection:
             holding = replace(self._holding(), leaving=self._leaving)
-            headers = address.format_headers(self._token)
+            headers = address.format_headers(self._token).reveal()
             request = format_request("POST", f"{address.base}/api/pulse", headers, encode(holding))
             status = connection.send(request, seconds, _MOST_BYTES).status
             body = connection.read(seconds)
