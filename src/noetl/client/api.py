@@ -122,7 +122,7 @@ class Client:
         return self._get(_one(execution_id), dict[str, Any])
 
     def output(self, execution_id: str) -> Any:
-        """Return the output of an execution; where it is larger than `max_payload_bytes`, the reference to read it by."""
+        """Return the output of an execution; where it is larger than `max_payload_bytes`, its reference under `ref`."""
         return self._get(_one(execution_id), dict[str, Any], full_output=True).get("output")
 
     def executions(
@@ -190,7 +190,7 @@ class Client:
     def open_result(
         self, reference: Mapping[str, Any], *, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Yield the content type of a stored payload and its bytes, block by block; of a list, the elements of a range."""
+        """Yield the content type of a stored payload and its bytes, block by block; of a list, a range of elements."""
         body = msgspec.json.encode({"ref": reference, "start": start, "stop": stop})
         with self._transport.stream(Request("POST", "/api/results", body)) as answer:
             yield answer.head.header("content-type") or "", answer.blocks
