@@ -60,16 +60,22 @@ class BlockingConnection:
         return self._parser.done and self._parser.reusable
 
     def send(self, request: bytes, seconds: float, most_bytes: int | None = None) -> ResponseHead:
-        """Send a request; return the head of its answer. OSError, UnexpectedAnswer."""
-        deadline = monotonic() + seconds
-        self._parser, self._first = ResponseParser(most_bytes), b""
-        self._socket.settimeout(seconds)
+        """Send a request; return the head of its answer. OSError, UnexpectedAnswer: the connection is closed."""
+        try:
+            return self._send(request, monotonic() + seconds, ResponseParser(most_bytes))
+        except BaseException:
+            self.close()
+            raise
+
+    def _send(self, request: bytes, deadline: float, parser: ResponseParser) -> ResponseHead:
+        self._parser, self._first = parser, b""
+        self._socket.settimeout(_remaining(deadline))
         # A server that refuses a large body answers and closes before it has read all of it.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(request)
-        while self._parser.head is None:
+        while parser.head is None:
             self._first = self._receive(deadline)
-        return self._parser.head
+        return parser.head
 
     def read(self, seconds: float) -> bytes:
         """Return the body of the answer, all of it."""

@@ -109,22 +109,22 @@ class Transport:
         # A kept connection may be dead without a sign of it, so each server is tried a second time over a new one.
         for attempt in range(2 * len(self._addresses)):
             address, fresh = self.address, attempt % 2 == 1 or not request.repeatable
-            connection: BlockingConnection | None = None
+            message = self._format(address, request)
             try:
                 connection = self._connect(address, fresh=fresh)
-                return connection, connection.send(self._format(address, request), seconds, most)
-            except OSError as error:
+            except OSError as error:  # nothing was sent, so that another server may be asked in any case
                 failure = error
-                # What was not repeatable may have reached the server, unless there never was a connection.
-                if not request.repeatable and connection is not None:
-                    _close(connection)
-                    break
-                if attempt % 2 == 1:
-                    self._turn += 1
-            except UnexpectedAnswer as error:
-                _close(connection)
-                raise UnexpectedAnswer(f"{address.url}: {error}") from None
-            _close(connection)
+            else:
+                try:
+                    return connection, connection.send(message, seconds, most)
+                except OSError as error:
+                    failure = error
+                    if not request.repeatable:
+                        break
+                except UnexpectedAnswer as error:
+                    raise UnexpectedAnswer(f"{address.url}: {error}") from None
+            if attempt % 2 == 1:
+                self._turn += 1
         urls = ", ".join(one.url for one in self._addresses)
         raise ServerUnavailable(f"no server answers at {urls}: {explain_break(failure)}") from failure
 
@@ -169,8 +169,3 @@ def _blocks(connection: BlockingConnection, idle_s: float) -> Iterator[bytes]:
         if block is None:
             return
         yield block
-
-
-def _close(connection: BlockingConnection | None) -> None:
-    if connection is not None:
-        connection.close()
