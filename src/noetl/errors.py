@@ -1,13 +1,26 @@
 """Every exception NoETL raises, drawn as a tree.
 
 NoetlError
-├── TemplateError        a template failed while it was evaluated (`error.kind: template`)
-│   ├── UndefinedValue   an undefined reached a value
-│   └── TemplateLimit    it ran too long or grew too large
-└── UsageError           the command line or a file it names cannot be used
+├── TemplateError           a template failed while it was evaluated (`error.kind: template`)
+│   ├── UndefinedValue      an undefined reached a value
+│   └── TemplateLimit       it ran too long or grew too large
+├── ClientError             a call to a NoETL server failed
+│   ├── ServerUnavailable   no server answered, or the connection broke: try again later
+│   ├── UnexpectedAnswer    the answer is not that of a NoETL server: malformed, too large, or a redirect
+│   └── RequestRefused      a server answered with an error status; `status` and `problem` say which
+│       ├── AccessDenied    401, 403: the token is missing, unknown, or its role is not enough
+│       ├── NotFound        404: there is no such execution, playbook or payload
+│       ├── RequestConflict 409: the execution is over, or the idempotency key was used for another request
+│       └── RequestInvalid  400, 413, 415, 422: the server will never accept this request
+└── UsageError              the command line or a file it names cannot be used
 
 What is wrong with a playbook is never an exception: it is a `Diagnostic` (see `noetl.model.diagnostics`).
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 
 class NoetlError(Exception):
@@ -32,6 +45,49 @@ class UndefinedValue(TemplateError):
 
 class TemplateLimit(TemplateError):
     """The template ran too long or grew too large."""
+
+
+class ClientError(NoetlError):
+    """A call to a NoETL server failed."""
+
+
+class ServerUnavailable(ClientError):
+    """No server answered, or the connection broke. The same call may succeed later."""
+
+
+class UnexpectedAnswer(ClientError):
+    """The answer is not that of a NoETL server: malformed, too large, or a redirect."""
+
+
+class RequestRefused(ClientError):
+    """A server answered with an error status."""
+
+    def __init__(self, message: str, status: int, problem: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        #: the body of the answer, see RFC 9457: `detail` says what is wrong; an invalid playbook has `diagnostics`
+        self.problem: Mapping[str, Any] = problem or {}
+
+    @property
+    def detail(self) -> str:
+        """What the server said is wrong."""
+        return str(self.problem.get("detail") or self)
+
+
+class AccessDenied(RequestRefused):
+    """The token is missing, unknown or expired, or its role does not allow this."""
+
+
+class NotFound(RequestRefused):
+    """The server has no such execution, playbook or payload."""
+
+
+class RequestConflict(RequestRefused):
+    """The execution is over, or the idempotency key was used for another request."""
+
+
+class RequestInvalid(RequestRefused):
+    """The server will never accept this request: it is malformed, too large, or the playbook has errors."""
 
 
 class UsageError(NoetlError):

@@ -32,8 +32,6 @@ from noetl.worker.pulse import Pulse
 from noetl.worker.world import LocalWorld
 
 if TYPE_CHECKING:
-    import aiohttp
-
     from noetl.cluster_ports import Bus
 
 
@@ -63,8 +61,7 @@ class Outpost:
         self._keychains = Keychains(settings, clock=clock, new_id=new_id)
         self._catalog = Catalog(self._kinds)
         self.shop = Workshop(self._kinds, self._world, clock=clock, moment=self._moment)
-        self._session: aiohttp.ClientSession | None = None
-        links = [Link(url, token, self._web) for url in urls]
+        links = [Link(url, token) for url in urls]
         self.depot = Depot(
             links, self.shop, self._net, self._child_id, name=_new_name(), pools=pools, slots=slots
         )  # fmt: skip
@@ -81,10 +78,7 @@ class Outpost:
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        import aiohttp
-
         sweep(self._results.drafts)
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), auto_decompress=True)
         self._pulse = Pulse(
             self._urls, self._token, self._settings.worker_lease_s, self._holding, self._felt, self._missed
         )
@@ -101,7 +95,7 @@ class Outpost:
         return self
 
     async def run(self) -> None:
-        """Work until it is drained. Refused: no server wants this worker."""
+        """Work until it is drained. AccessDenied: no server wants this worker."""
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             task.result()
@@ -127,8 +121,6 @@ class Outpost:
         self._results.close()
         for link in self.depot.links:
             link.close()
-        if self._session is not None:
-            await self._session.close()
 
     def kill(self) -> None:
         """End the processes that tools started, at once."""
@@ -228,10 +220,6 @@ class Outpost:
         self.depot.outboxes[link].answer(Answer(question.number, problem))
 
     # --- what the workshop needs -------------------------------------------------------------------------------------
-
-    def _web(self) -> aiohttp.ClientSession:
-        assert self._session is not None
-        return self._session
 
     def _child_id(self) -> str:
         return self._nature.new_execution_id(self._nature.clock())

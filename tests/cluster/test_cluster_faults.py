@@ -16,6 +16,7 @@ from fleet import serving, working
 from servers import Database
 from waiting import until
 
+from noetl.errors import ServerUnavailable, UnexpectedAnswer
 from noetl.model.events import Fact
 from noetl.model.requests import Signal
 from noetl.model.wire import Held, Message, Reply, Report
@@ -30,7 +31,7 @@ from noetl.stores.pgregistry import PgRegistry
 from noetl.stores.postgres import PostgresLog
 from noetl.stores.verify import verify
 from noetl.tools.registry import Kinds
-from noetl.worker.link import Link, Unreachable
+from noetl.worker.link import Link
 
 HEAD = b"apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: faulty, path: faulty}\nworkflow:\n"
 CHAIN = b"""
@@ -76,10 +77,10 @@ def faulty(
     async def say(message: Message) -> Reply:
         fate = chance.random()
         if fate < 0.1:
-            raise Unreachable("lost on its way there")
+            raise ServerUnavailable("lost on its way there")
         if fate < 0.2:
             await exchange(message)
-            raise Unreachable("lost on its way back")
+            raise ServerUnavailable("lost on its way back")
         if fate < 0.4:
             task = asyncio.create_task(said_later(message))  # a copy, whose answer nobody hears
             late.add(task)
@@ -173,11 +174,11 @@ async def test_a_late_report_is_refused_and_recorded_whatever_its_worker_calls_i
 
 async def test_an_answer_that_is_none_is_asked_for_again() -> None:
     class Odd(Link):
-        async def _said(self, *_: Any, **__: Any) -> bytes:
+        async def _call(self, *_: Any, **__: Any) -> bytes:
             return b"<html>"
 
-    with pytest.raises(Unreachable, match="something else"):
-        await Odd("http://127.0.0.1:1", None, None).exchange(Message("me"))  # type: ignore[arg-type]
+    with pytest.raises(UnexpectedAnswer, match="something else"):
+        await Odd("http://127.0.0.1:1", None).exchange(Message("me"))
 
 
 @pytest.mark.slow

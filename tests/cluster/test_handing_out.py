@@ -398,7 +398,8 @@ async def test_a_priority_that_is_none_is_not_heeded(tmp_path: Path) -> None:
 
 
 async def test_slots_are_counted_right_after_a_report_had_to_be_told_again(tmp_path: Path) -> None:
-    from noetl.worker.link import Link, Unreachable
+    from noetl.errors import ServerUnavailable
+    from noetl.worker.link import Link
 
     failing = [True]
     exchange = Link.exchange
@@ -406,7 +407,7 @@ async def test_slots_are_counted_right_after_a_report_had_to_be_told_again(tmp_p
     async def once(self: Link, message: Message) -> Any:
         if message.reports and failing:
             failing.clear()
-            raise Unreachable("the test says so")
+            raise ServerUnavailable("the test says so")
         return await exchange(self, message)
 
     workflow = "workflow:\n- {step: a, tool: {kind: noop}}\n"
@@ -475,13 +476,14 @@ async def test_a_server_that_lays_an_execution_down_ends_nothing_that_another_ha
 
 
 async def test_a_message_that_a_server_cannot_take_holds_up_no_other(tmp_path: Path) -> None:
-    from noetl.worker.link import Link, Rejected
+    from noetl.errors import RequestInvalid
+    from noetl.worker.link import Link
 
     exchange = Link.exchange
 
     async def picky(self: Link, message: Message) -> Any:
         if any(report.step_run_id.startswith("bad") and report.facts for report in message.reports):
-            raise Rejected("too large, says the test")
+            raise RequestInvalid("too large, says the test", 413)
         return await exchange(self, message)
 
     workflow = (

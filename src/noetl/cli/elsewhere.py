@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from noetl.cli.executions import catalog, net_of
 from noetl.cli.printing import note
+from noetl.client.log import RemoteLog
+from noetl.client.replies import EventPage
 from noetl.engine.fold import apply
 from noetl.engine.outlook import Outlook
-from noetl.errors import NoetlError
-from noetl.model.requests import Cancel, encode_request
+from noetl.errors import NoetlError, RequestConflict, ServerUnavailable
 from noetl.model.state import Execution
 from noetl.ports import EventLog
-from noetl.remote.client import Refused, ServerGone
-from noetl.remote.log import Page, RemoteLog
 from noetl.server.service import Hot
 
 if TYPE_CHECKING:
     from noetl.cli.progress import Watcher
+    from noetl.client.api import Client
     from noetl.model.events import Event
     from noetl.model.net import Net
-    from noetl.remote.client import Client
 
 #: seconds that the server is asked to wait for something new
 _WAIT = 5
@@ -64,11 +62,8 @@ class Elsewhere:
         self._later(self._cancel(execution_id, why))
 
     async def _cancel(self, execution_id: str, why: str) -> None:
-        try:
-            await asyncio.to_thread(self._remote.post, execution_id, encode_request(Cancel(why)))
-        except Refused as error:
-            if error.status != 409:  # it was over by then
-                raise
+        with contextlib.suppress(RequestConflict):  # it was over by then
+            await asyncio.to_thread(self._remote.client.cancel, execution_id, why)
 
     async def settle(self) -> None:
         """Whoever runs them minds that."""
@@ -89,9 +84,7 @@ class Elsewhere:
         """What an execution yielded: in full as far as `max_payload_bytes` goes, else its reference."""
         if hot.state.output_ref is None:
             return hot.state.output
-        query = {"full_output": True}
-        answer = await asyncio.to_thread(self._remote.client.get, f"/api/executions/{hot.id}", query)
-        return msgspec.json.decode(answer.body)["output"]
+        return await asyncio.to_thread(self._remote.client.output, hot.id)
 
     # --- following ---------------------------------------------------------------------------------------------------
 
@@ -129,13 +122,13 @@ class Elsewhere:
                 self._said.add(said)
                 note(said)
 
-    async def _page(self, hot: Hot) -> Page:
+    async def _page(self, hot: Hot) -> EventPage:
         """The next events; a server that is started anew is waited for."""
         since = time.monotonic()
         while True:
             try:
-                return await asyncio.to_thread(self._remote.page, hot.id, after=hot.state.seq, wait=_WAIT)
-            except ServerGone as error:
+                return await asyncio.to_thread(self._remote.page, hot.id, after=hot.state.seq, wait_s=_WAIT)
+            except ServerUnavailable as error:
                 if time.monotonic() - since > _PATIENCE:
                     raise NoetlError(f"{error}; what becomes of {hot.id} is known there alone") from None
                 await asyncio.sleep(_AGAIN)
@@ -164,7 +157,7 @@ class Elsewhere:
             for execution_id in list(self._below):
                 try:
                     await self._look_at(execution_id)
-                except ServerGone:
+                except ServerUnavailable:
                     return
 
     async def _look_at(self, execution_id: str) -> None:

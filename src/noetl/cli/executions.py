@@ -33,7 +33,7 @@ def opened_log() -> Iterator[EventLog]:
 
     log: EventLog
     if (there := client()) is not None:
-        from noetl.remote.log import RemoteLog
+        from noetl.client.log import RemoteLog
 
         log = RemoteLog(there)
     else:
@@ -110,7 +110,7 @@ def waits_for(log: EventLog, summary: Summary) -> list[str]:
 
     if summary.status in OVER or not servers():
         return []
-    from noetl.remote.log import RemoteLog
+    from noetl.client.log import RemoteLog
 
     return log.waits(summary.execution_id) if isinstance(log, RemoteLog) else []
 

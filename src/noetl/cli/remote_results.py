@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from noetl.errors import NoetlError, RequestRefused, UsageError
 from noetl.model.output import JSON
-from noetl.remote.client import Refused
 from noetl.results import codec
 from noetl.results.store import Found
 
 if TYPE_CHECKING:
-    from noetl.remote.client import Client
+    from noetl.client.api import Client
 
 
 class RemoteResults:
@@ -34,12 +34,12 @@ class RemoteResults:
         """Fetch a payload, once."""
         if self._found is None:
             file = Path(self._folder.name) / "payload"
-            wish = {"ref": reference, "start": self._start, "stop": self._stop}
+            opened = self._client.open_result(reference, start=self._start, stop=self._stop)
             try:
-                with self._client.blocks("/api/results", wish) as (content_type, blocks), file.open("wb") as target:
+                with opened as (content_type, blocks), file.open("wb") as target:
                     target.writelines(blocks)
-            except Refused as error:
-                raise error.as_usage() from None
+            except RequestRefused as error:
+                raise _as_local(error) from None
             self._found = Found(file, content_type.partition(";")[0], "")
         return self._found
 
@@ -54,3 +54,10 @@ class RemoteResults:
         """The elements of a list from one on, which is the first that was fetched or a later one."""
         found = self.find(reference)
         yield from codec.runs(found.path, found.content_type, start - self._start)
+
+
+def _as_local(error: RequestRefused) -> NoetlError:
+    """Return an error as a store on this machine would raise it, where it has such an error."""
+    if error.status == 400:
+        return UsageError(error.detail)
+    return NoetlError(error.detail) if error.status == 410 else error

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from noetl.cli.attending import checked, ended, follow
 from noetl.cli.elsewhere import Elsewhere
 from noetl.cli.executions import catalog
 from noetl.cli.printing import out
+from noetl.client.replies import CalledPlaybook
 
 if TYPE_CHECKING:
+    from noetl.client.api import Client
     from noetl.model.net import Net
-    from noetl.remote.client import Client
 
 _ENDINGS = (".yaml", ".yml")
 
@@ -56,19 +55,21 @@ async def send(client: Client, wish: Sent, *, detach: bool, as_document: bool) -
 
 
 def _started(client: Client, wish: Sent, net: Net) -> str:
-    body: dict[str, Any] = {"payload": wish.payload}
-    if wish.known:
-        body["path"] = net.playbook.path
-    else:
-        body |= {"playbook": wish.data.decode("utf-8-sig", "replace"), "file": str(wish.file), "legacy": wish.legacy}
-        body["calls"] = called(net, wish.file, legacy=wish.legacy)
     # Should the answer get lost, the same is asked for again and started once.
-    answer = client.post("/api/executions", body, key=str(uuid.uuid4()))
-    execution_id: str = msgspec.json.decode(answer.body)["execution_id"]
-    return execution_id
+    key = str(uuid.uuid4())
+    if wish.known:
+        return client.start(net.playbook.path, wish.payload, key=key).execution_id
+    return client.start(
+        payload=wish.payload,
+        text=wish.data.decode("utf-8-sig", "replace"),
+        file=wish.file,
+        calls=called(net, wish.file, legacy=wish.legacy),
+        legacy=wish.legacy,
+        key=key,
+    ).execution_id
 
 
-def called(net: Net, file: Path, *, legacy: bool) -> list[dict[str, Any]]:
+def called(net: Net, file: Path, *, legacy: bool) -> list[CalledPlaybook]:
     """The playbooks that one calls, and those that they call: their texts, files and the names they are called by.
 
     Where the name of one is made by a template, all playbooks of the folder come along.
@@ -89,7 +90,7 @@ def called(net: Net, file: Path, *, legacy: bool) -> list[dict[str, Any]]:
     for name, found in names.items():
         files.setdefault(found, []).append(name)
     return [
-        {"text": found.read_bytes().decode("utf-8-sig", "replace"), "file": str(found), "names": given}
+        CalledPlaybook(found.read_bytes().decode("utf-8-sig", "replace"), str(found), given)
         for found, given in files.items()
     ]
 

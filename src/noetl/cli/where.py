@@ -9,7 +9,7 @@ import click
 from noetl.errors import UsageError
 
 if TYPE_CHECKING:
-    from noetl.remote.client import Client
+    from noetl.client.api import Client
 
 _GIVEN = "noetl.server"
 
@@ -51,8 +51,8 @@ def client() -> Client | None:
     named = servers()
     if not named:
         return None
+    from noetl.client.api import Client
     from noetl.config import settings
-    from noetl.remote.client import Client
 
     return Client(named, settings().token)
 

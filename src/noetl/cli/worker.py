@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,7 @@ from noetl.cli.printing import note, stamped
 from noetl.errors import UsageError
 
 if TYPE_CHECKING:
+    from noetl.client.api import Client
     from noetl.config import Settings
     from noetl.outpost import Outpost
 
@@ -69,29 +71,26 @@ def scale(arguments: list[str], number: int) -> None:
 @json_option
 def listed(*, as_data: bool) -> None:
     """List the workers that the server knows, wherever they run."""
-    _told(
-        "/api/workers", "workers", ("worker", "pools", "slots", "running", "draining", "heard_s_ago"), as_data=as_data
-    )
+    shown = ("worker", "pools", "slots", "running", "draining", "heard_s_ago")
+    _told(lambda client: client.workers(), shown, as_data=as_data)
 
 
 @command.command("dead")
 @json_option
 def dead(*, as_data: bool) -> None:
     """List pipelines that no worker brought to an end: the dead letters, with the reason."""
-    _told("/api/dead-letters", "dead_letters", ("at", "execution_id", "step_run_id", "tries", "why"), as_data=as_data)
+    _told(lambda client: client.dead_letters(), ("at", "execution_id", "step_run_id", "tries", "why"), as_data=as_data)
 
 
-def _told(path: str, key: str, shown: tuple[str, ...], *, as_data: bool) -> None:
+def _told(read: Callable[[Client], list[dict[str, Any]]], shown: tuple[str, ...], *, as_data: bool) -> None:
     """A list that a server has."""
-    import msgspec
-
     from noetl.cli.printing import as_json, columns, out
     from noetl.cli.where import client
 
     there = client()
     if there is None:
         raise UsageError("name a server: --server http://HOST:PORT, or NOETL_SERVER")
-    rows = msgspec.json.decode(there.get(path).body)[key]
+    rows = read(there)
     if as_data:
         out(as_json(rows))
         return

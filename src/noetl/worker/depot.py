@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from noetl.errors import NoetlError, in_words
+from noetl.errors import AccessDenied, NoetlError, in_words
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.wire import Answer, Brief, Held, Key, Message, Question, Reply, Report, Written, complete
 from noetl.ports import Line, Source
 from noetl.worker.holding import Holding, Pace, Remote, Remotes, Sources
-from noetl.worker.link import LONGEST_PAUSE_S, PAUSE_S, Link, Outbox, Refused
+from noetl.worker.link import LONGEST_PAUSE_S, PAUSE_S, Link, Outbox
 
 if TYPE_CHECKING:
     from noetl.worker.local import Workshop
@@ -103,7 +103,7 @@ class Depot:
                 wait = _WAIT_S if room else _FULL_WAIT_S
                 reply = await link.exchange(Message(self.name, pools=self.pools, room=room, wait=wait))
                 pause = PAUSE_S
-            except Refused:
+            except AccessDenied:
                 raise
             except NoetlError:
                 await asyncio.sleep(pause)

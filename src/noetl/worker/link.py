@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from noetl.errors import NoetlError
+from noetl.client.address import parse_address
+from noetl.client.answers import failure_of
+from noetl.client.asyncio_transport import AsyncTransport
+from noetl.config import Secret
+from noetl.errors import AccessDenied, NoetlError, RequestInvalid, UnexpectedAnswer
 from noetl.model.wire import Answer, Message, Reply, Report, Written, decode_reply, encode
 from noetl.ports import Source
-from noetl.worker.phone import Phone, Unplain
-
-if TYPE_CHECKING:
-    import aiohttp
 
 #: seconds until a server that did not answer is asked again, at first and at most: who waits longer misses who takes over
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.5
@@ -25,85 +25,38 @@ _REPORTS, _LINES = 500, 2_000
 _KEPT_LINES = 20_000
 
 
-class Unreachable(NoetlError):
-    """A server does not answer, or not now."""
-
-
-class Rejected(Unreachable):
-    """A server cannot take a message, and never will: it is too large, or no message to it."""
-
-
-class Refused(NoetlError):
-    """A server does not want this worker: its token, or its version."""
-
-
 class Link:
     """One server, as a worker sees it."""
 
-    def __init__(self, url: str, token: str | None, session: Callable[[], aiohttp.ClientSession]) -> None:
+    def __init__(self, url: str, token: str | None) -> None:
         self.url = url.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._session = session
-        phone = Phone(self.url, self._headers)
-        #: None: between here and the server is something that answers in more ways than a server does
-        self._phone = phone if phone.is_plain else None
+        self._transport = AsyncTransport(parse_address(self.url), Secret(token) if token else None)
 
     async def exchange(self, message: Message) -> Reply:
-        """Say something and hear the answer. Unreachable: it is to be said again."""
-        body = await self._said("/api/work", encode(message), message.wait + _ANSWER_S)
+        """Send a message; return the answer. AccessDenied: no message will be taken; RequestInvalid: not this one."""
+        body = await self._call("POST", "/api/work", encode(message), message.wait + _ANSWER_S)
         try:
             return decode_reply(body)
         except msgspec.MsgspecError as error:
-            raise Unreachable(f"{self.url} answered something else: {error}") from error
+            raise UnexpectedAnswer(f"{self.url} answered something else: {error}") from error
 
     async def source(self, content_hash: str) -> Source:
-        """The playbook of a hash."""
+        """Return the playbook of a hash."""
         return msgspec.json.decode(await self._call("GET", f"/api/assigned/{content_hash}"), type=Source)
 
-    async def _said(self, path: str, body: bytes, seconds: float) -> bytes:
-        if self._phone is None:
-            return await self._call("POST", path, body, seconds)
-        try:
-            return self._checked(*await self._phone.post(path, body, seconds))
-        except (TimeoutError, OSError) as error:
-            raise self._silent(error) from error
-        except Unplain:
-            self.close()
-            self._phone = None
-            return await self._call("POST", path, body, seconds)  # what was said before may be said again
-
     def close(self) -> None:
-        """Hang up."""
-        if self._phone is not None:
-            self._phone.close()
+        """Close the connections."""
+        self._transport.close()
 
     async def _call(self, method: str, path: str, body: bytes | None = None, seconds: float = _ANSWER_S) -> bytes:
-        import aiohttp
-
-        try:
-            async with self._session().request(
-                method,
-                self.url + path,
-                data=body,
-                headers={**self._headers, "Content-Type": "application/json"},
-                timeout=aiohttp.ClientTimeout(total=seconds),
-            ) as answer:
-                return self._checked(answer.status, await answer.read())
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._silent(error) from error
-
-    def _checked(self, status: int, said: bytes) -> bytes:
-        if status == 200:
-            return said
-        words = said[:200].decode("utf-8", "replace")
-        if status in (401, 403):
-            raise Refused(f"{self.url} does not admit this worker ({status}): check NOETL_TOKEN")
-        if status in (400, 413):
-            raise Rejected(f"{self.url} does not take what it is told: {words}")
-        raise Unreachable(f"{self.url} answered {status}: {words}")
-
-    def _silent(self, error: Exception) -> Unreachable:
-        return Unreachable(f"{self.url} does not answer: {str(error) or type(error).__name__}")
+        response = await self._transport.request(method, path, body, seconds)
+        if response.status == 200:
+            return response.body
+        failure = failure_of(self.url, response)
+        if isinstance(failure, AccessDenied):
+            refusal = f"{self.url} does not admit this worker ({failure.status}): check NOETL_TOKEN"
+            raise AccessDenied(refusal, failure.status, failure.problem)
+        raise failure or UnexpectedAnswer(f"{self.url} answered {response.status} without a message")
 
 
 class Outbox:
@@ -154,7 +107,7 @@ class Outbox:
             try:
                 reply = await self.link.exchange(self._message([report for report, _ in reports], lines, answers))
                 pause = PAUSE_S
-            except Rejected:
+            except RequestInvalid:
                 # One of them is the culprit: they go one by one, and it is given up; what tools wrote is not worth more.
                 self._most = 1
                 fate = "again" if len(reports) > 1 else "rejected"

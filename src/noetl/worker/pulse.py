@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
-import urllib.parse
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from threading import Event, Lock, Thread
 from time import monotonic
 
 from msgspec.structs import replace
 
+from noetl.client.address import choose_tls, parse_address
+from noetl.client.blocking import BlockingConnection
+from noetl.client.http1 import format_request
+from noetl.config import Secret
 from noetl.model.wire import Holding, Reply, decode_reply, encode
 
 _TIMEOUT_S = 5.0
+#: bytes of an answer
+_MOST_BYTES = 256 << 20
 _STORE_AWAY = 503
 _REFUSALS = (401, 403)
 
@@ -32,9 +35,7 @@ class Pulse:
         missed: Callable[[], None],
     ) -> None:
         self._urls, self._lease_s = list(urls), lease_s
-        self._headers = {"Content-Type": "application/json"}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+        self._token = Secret(token) if token else None
         self._holding, self._heard, self._missed = holding, heard, missed
         self._loop = asyncio.get_running_loop()
         self._over = Event()
@@ -117,16 +118,18 @@ class Pulse:
             return 0
 
     def _said(self, url: str) -> int:
-        parts = urllib.parse.urlsplit(url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        with closing(kind(parts.hostname or "", parts.port, timeout=min(_TIMEOUT_S, self._lease_s))) as connection:
+        address = parse_address(url)
+        seconds = min(_TIMEOUT_S, self._lease_s)
+        # A new connection each time: one that was kept and is dead would cost the beat.
+        with BlockingConnection(address, choose_tls(address, None), seconds) as connection:
             holding = replace(self._holding(), leaving=self._leaving)
-            connection.request("POST", f"{parts.path.rstrip('/')}/api/pulse", encode(holding), self._headers)
-            answer = connection.getresponse()
-            body = answer.read()
-        if answer.status == 200:
+            headers = address.format_headers(self._token).reveal()
+            request = format_request("POST", f"{address.base}/api/pulse", headers, encode(holding))
+            status = connection.send(request, seconds, _MOST_BYTES).status
+            body = connection.read(seconds)
+        if status == 200:
             self._loop.call_soon_threadsafe(self._heard, url, holding.worker, decode_reply(body))
-        return answer.status
+        return status
 
 
 def _is_heard(status: int) -> bool:

@@ -1,1 +1,0 @@
-"""A server elsewhere, seen from here: its log as an `EventLog`, over HTTP."""
