@@ -15,7 +15,7 @@ _FAR = 1e9
 Rows = list[list[Spot]]
 
 
-class Lines:
+class Crossings:
     """The lines between the rows of a plan, to count how they cross."""
 
     def __init__(self, plan: Plan) -> None:
@@ -28,7 +28,7 @@ class Lines:
         self._spots = plan.spots
         self._at = [0] * len(plan.spots)
 
-    def crossings(self, rows: Sequence[Sequence[Spot]]) -> float:
+    def count(self, rows: Sequence[Sequence[Spot]]) -> float:
         """What all crossings cost, in a given order of the rows."""
         self._number(rows)
         total = 0.0
@@ -44,7 +44,7 @@ class Lines:
             for position, spot in enumerate(row):
                 self._at[spot.index] = position
 
-    def polished(self, rows: Rows, *, passes: int) -> Rows:
+    def exchange_neighbours(self, rows: Rows, *, passes: int) -> Rows:
         """The rows with neighbours exchanged as long as that saves crossings."""
         better = [list(row) for row in rows]
         self._number(better)
@@ -53,7 +53,7 @@ class Lines:
                 break
         return better
 
-    def resettled(self, rows: Rows, chain: Sequence[Spot]) -> Rows:
+    def move_lane(self, rows: Rows, chain: Sequence[Spot]) -> Rows:
         """The rows of a placed plan with a lane where it crosses least: beside what it connects, or beside everything.
 
         The lane gets the `x` of where it went, so that another may be moved after it.
@@ -64,11 +64,11 @@ class Lines:
             if index not in inside:
                 card = self._spots[index]
                 sides += [card.x - card.width / 2 - 1, card.x + card.width / 2 + 1]
-        best, cost = rows, self.crossings(rows)
+        best, cost = rows, self.count(rows)
         chosen: float | None = None
         for side in sides:
             moved = [sorted(row, key=lambda spot: side if spot.index in inside else spot.x) for row in rows]
-            crossed = self.crossings(moved)
+            crossed = self.count(moved)
             if crossed < cost - _ROUNDING:
                 best, cost, chosen = moved, crossed, side
         if chosen is not None:
