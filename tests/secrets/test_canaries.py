@@ -203,7 +203,7 @@ def streams(data: bytes) -> Iterator[bytes]:
     for match in re.finditer(rb"\x28\xb5\x2f\xfd", data):
         found = bytearray()
         with suppress(ZstdError):
-            for block in decompress_blocks(io.BytesIO(data[match.start() :]), 1 << 20):
+            for block in decompress_blocks(io.BytesIO(data[match.start() :])):
                 found += block
         yield bytes(found)
 

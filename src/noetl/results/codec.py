@@ -207,7 +207,7 @@ def blocks(path: Path) -> Generator[bytes, None, None]:
         from noetl.results.zstd import ZstdError, decompress_blocks
 
         try:
-            yield from decompress_blocks(file, _BLOCK)
+            yield from decompress_blocks(file)
         except ZstdError as error:
             raise ResultDamaged(f"the payload {path.name} cannot be unpacked: {error}") from error
 

@@ -17,7 +17,8 @@ else:
 
 __all__ = ["ZstdCompressor", "ZstdError", "decompress_blocks", "open_compressor"]
 
-_READ = 1 << 17
+#: bytes that are read, and that are yielded, at a time
+_READ, _BLOCK = 1 << 17, 1 << 18
 
 
 def open_compressor(level: int, *, threaded: bool) -> ZstdCompressor:
@@ -30,12 +31,12 @@ def open_compressor(level: int, *, threaded: bool) -> ZstdCompressor:
     return ZstdCompressor(options=options)
 
 
-def decompress_blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
-    """The bytes of a file's frame, at most `size` at a time; ZstdError: it is damaged, or its end is missing."""
+def decompress_blocks(file: IO[bytes]) -> Iterator[bytes]:
+    """The bytes of a file's frame, some at a time; ZstdError: it is damaged, or its end is missing."""
     frame = ZstdDecompressor()
     while not frame.eof:
         data = file.read(_READ) if frame.needs_input else b""
         if frame.needs_input and not data:
             raise ZstdError("the file ends within the frame")
-        if block := frame.decompress(data, size):
+        if block := frame.decompress(data, _BLOCK):
             yield block
