@@ -21,7 +21,7 @@ MODULES = sorted((ROOT / "src").rglob("*.py"))
 MOST_LINES = 400
 MOST_LINES_IN_A_FUNCTION = 60
 #: slow to import, and not needed to answer `--version` and `--help`
-HEAVY = {"jinja2", "yaml", "rich", "jsonschema", "grandalf", "asyncio", "jsonpath", "importlib.metadata"}
+HEAVY = {"jinja2", "yaml", "rich", "jsonschema", "asyncio", "jsonpath", "importlib.metadata"}
 #: places of somebody's machine, spelled so that this file does not name one
 MACHINE = re.compile(
     r"/(?:home|Users|root|work|mnt|opt)/[A-Za-z0-9_.-]+|[A-Za-z]:\\\\?Users\\|/tmp/[A-Za-z0-9]{2,}"

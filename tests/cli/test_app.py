@@ -42,7 +42,7 @@ def test_validate_imports_nothing_heavy(shell: Shell, folder: Path, good: str) -
     code = "import sys; sys.argv = ['n', 'validate', 'good.yaml']; from noetl.__main__ import main; main(); print(*sys.modules)"
     modules = set(shell.python(code).splitlines()[-1].split())
     assert "noetl.lang" in modules
-    heavy = {"rich", "jinja2", "jsonschema", "asyncio", "noetl.draw", "grandalf", "importlib.metadata", "ruamel.yaml"}
+    heavy = {"rich", "jinja2", "jsonschema", "asyncio", "noetl.draw", "importlib.metadata", "ruamel.yaml"}
     assert heavy & modules == set()
 
 

@@ -97,7 +97,7 @@ def test_a_run_that_is_over_at_once_shows_its_tree_without_rich(shell: Shell, ho
 def test_the_start_of_a_run_imports_neither_rich_nor_a_schema_validator(shell: Shell, home: Path) -> None:
     code = (
         "import sys; from noetl.cli.app import run; run(['run', 'choice.yaml']);"
-        "print(sorted({'rich', 'jsonschema', 'grandalf', 'importlib.metadata'} & set(sys.modules)))"
+        "print(sorted({'rich', 'jsonschema', 'importlib.metadata'} & set(sys.modules)))"
     )
     shell.environment["NOETL_HOME"] = str(home)
     assert shell.python(code).strip() == "[]"

@@ -1,24 +1,26 @@
 """Rows, order, places and lines."""
 
 import random
-import re
 from functools import cache
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.draw.layout.arranging import arrange
-from noetl.draw.layout.lines import Lines
-from noetl.draw.layout.placing import distance
+from noetl.draw.layout import lay_out
+from noetl.draw.layout.arrangement import arrange
+from noetl.draw.layout.crossings import Crossings
+from noetl.draw.layout.geometry import Curve, NetLayout, Point
+from noetl.draw.layout.order import find_orders
+from noetl.draw.layout.placement import distance, spread
 from noetl.draw.layout.plan import CARD, LABEL, Plan, Sizes, Spot
 from noetl.draw.layout.ports import find_ports
 from noetl.draw.layout.ranks import fold, islands, rank, walk
-from noetl.draw.layout.spread import spread
+from noetl.draw.layout.routes import Routes
 from noetl.draw.layout.stack import Stack
 from noetl.draw.picture import Link
-from noetl.draw.svg.routes import Routes
 
 edges_of_small_graphs = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("abcdefgh")), max_size=24)
 
@@ -111,10 +113,45 @@ def test_nothing_overlaps_in_a_row(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_polishing_never_adds_crossings(seed: int) -> None:
+def test_exchanging_neighbours_never_adds_crossings(seed: int) -> None:
     plan, rows = placed(seed)
-    lines = Lines(plan)
-    assert lines.crossings(lines.polished(rows, passes=5)) <= lines.crossings(rows) + 1e-9
+    lines = Crossings(plan)
+    assert lines.count(lines.exchange_neighbours(rows, passes=5)) <= lines.count(rows) + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sorting_by_neighbours_finds_no_more_crossings_than_the_walk(seed: int) -> None:
+    plan, _ = placed(seed)
+    lines = Crossings(plan)
+    (without_sorting, *_), found = (find_orders(plan, lines, rounds=rounds, most=6) for rounds in (0, 8))
+    counts = [lines.count(rows) for rows in found]
+    assert counts == sorted(counts)
+    assert counts[0] <= lines.count(without_sorting)
+
+
+def test_two_crossing_arcs_are_uncrossed() -> None:
+    links = [Link("s", "a"), Link("s", "b"), Link("a", "y"), Link("b", "x"), Link("s", "c"), Link("c", "x")]
+    sizes = Sizes(dict.fromkeys("sabcxy", (100.0, 40.0)), [None] * len(links))
+    plan = Plan(links, sizes, list("sabcxy"), most_lanes=100)
+    assert Crossings(plan).count(arrange(plan)) == 0
+
+
+def test_a_layout_says_where_everything_is_in_numbers_alone() -> None:
+    links, names = graph(3)
+    sizes = Sizes(dict.fromkeys(names, (220.0, 60.0)), [(90.0, 22.0) if link.text else None for link in links])
+    layout = lay_out(links, sizes)
+    assert list(layout.boxes) == names
+    assert len(layout.arcs) == len(links)
+    assert msgspec.json.decode(msgspec.json.encode(layout), type=NetLayout) == layout
+    for box in layout.boxes.values():
+        assert box.x >= 0
+        assert box.x + box.width <= layout.width + 0.01
+        assert box.y + box.height <= layout.height + 0.01
+    for arc, link in zip(layout.arcs, links, strict=True):
+        source, (x, y) = layout.boxes[link.source], arc.curve.start
+        assert source.x <= x <= source.x + source.width
+        assert y == source.y + source.height
+        assert (arc.label is not None) == bool(link.text)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -125,12 +162,12 @@ def test_no_line_runs_behind_a_card_or_through_a_label_of_another(seed: int) -> 
     boxes = [spot for spot in plan.spots if spot.kind in (CARD, LABEL)]
     paths = [(routes.wire(position), wire.label) for position, wire in enumerate(plan.wires)]
     paths += [(routes.trunk(position), None) for position in range(len(plan.trunks))]
-    for data, own in paths:
-        for x, y in samples(data):
+    for curve, own in paths:
+        for x, y in samples(curve):
             for box in boxes:
                 if box is not own:
                     inside = abs(x - box.x) < box.width / 2 - 1 and box.y + 1 < y < box.y + box.height - 1
-                    assert not inside, (data, box.name, box.kind)
+                    assert not inside, (curve, box.name, box.kind)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -139,7 +176,7 @@ def test_arcs_that_cannot_afford_a_lane_are_drawn_all_the_same(seed: int) -> Non
     ports = find_ports(plan)
     routes = Routes(plan, Stack(plan, rows, ports), ports)
     assert any(wire.direct for wire in plan.wires)
-    assert all(routes.wire(position).startswith("M") for position in range(len(plan.wires)))
+    assert all(routes.wire(position).pieces for position in range(len(plan.wires)))
 
 
 def test_a_straight_chain_is_drawn_straight() -> None:
@@ -151,23 +188,17 @@ def test_a_straight_chain_is_drawn_straight() -> None:
     assert plan.cards["b"].x == pytest.approx(plan.cards["c"].x)
 
 
-def samples(data: str) -> list[tuple[float, float]]:
-    """Points along a path of M, V, H, Q and C."""
-    points: list[tuple[float, float]] = []
-    at = (0.0, 0.0)
-    for command, rest in re.findall(r"([MVHQC])([^MVHQC]*)", data):
-        numbers = [float(number) for number in rest.split()]
-        if command == "V":
-            numbers = [at[0], numbers[0]]
-        elif command == "H":
-            numbers = [numbers[0], at[1]]
-        corners = [at, *zip(numbers[::2], numbers[1::2], strict=True)] if command != "M" else []
-        points += [bezier(corners, step / 40) for step in range(41)] if corners else []
-        at = (numbers[-2], numbers[-1])
+def samples(curve: Curve) -> list[Point]:
+    """Points along a curve."""
+    points: list[Point] = []
+    at = curve.start
+    for piece in curve.pieces:
+        points += [bezier([at, *piece], step / 40) for step in range(41)]
+        at = piece[-1]
     return points
 
 
-def bezier(corners: list[tuple[float, float]], along: float) -> tuple[float, float]:
+def bezier(corners: list[Point], along: float) -> Point:
     while len(corners) > 1:
         corners = [(a[0] + (b[0] - a[0]) * along, a[1] + (b[1] - a[1]) * along) for a, b in pairwise(corners)]
     return corners[0]

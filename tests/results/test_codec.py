@@ -200,3 +200,37 @@ def test_a_key_that_only_a_late_row_has_is_kept(folder: Path) -> None:
     written = codec.adopt(Spilled(str(spilled), JSON, count, columns), folder / "adopted", sync=False)
     path = (folder / "adopted").rename(folder / f"adopted{codec.SUFFIXES[written.content_type]}")
     assert codec.read(path, written.content_type) == rows
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "28b52ffd00488101005b7b226964223a312c226e616d65223a22616c706861227d2c7b226964223a322c226e616d65223a2262657461227d5d",
+        "28b52ffd004855010014025b7b226964223a312c226e616d65223a22616c706861227d2c3262657461227d5d0200a088769863",
+    ],
+    ids=["one thread", "several threads"],
+)
+def test_a_frame_that_another_library_wrote_is_read(tmp_path: Path, frame: str) -> None:
+    """The frames are what the library `zstandard` wrote for stores of earlier versions."""
+    path = tmp_path / "payload.json.zst"
+    path.write_bytes(bytes.fromhex(frame))
+    assert codec.read(path, JSON) == [{"id": 1, "name": "alpha"}, {"id": 2, "name": "beta"}]
+
+
+def test_a_large_payload_is_one_standard_frame_and_comes_back(tmp_path: Path) -> None:
+    value = {"text": "some words " * 500_000}
+    path = tmp_path / "payload.json.zst"
+    written = codec.write(value, path, sync=False)
+    assert path.read_bytes().startswith(bytes.fromhex("28b52ffd"))
+    assert written.bytes == path.stat().st_size < 100_000
+    assert codec.sha256_of(path) == written.sha256
+    assert codec.read(path, JSON) == value
+
+
+@pytest.mark.parametrize("kept", [0, 3, 30])
+def test_a_frame_without_its_end_is_damaged(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "payload.ndjson.zst"
+    codec.write([{"id": number} for number in range(100)], path, sync=False, rows=False)
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ResultDamaged, match="cannot be unpacked"):
+        codec.read(path, NDJSON)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import io
 import json
 import random
 import re
@@ -14,6 +15,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,6 +26,7 @@ import yaml
 from waiting import wait_until
 
 from noetl.cli.app import run as noetl
+from noetl.results.zstd import ZstdError, decompress_blocks
 from noetl.tools import registry
 
 PER_STEP = 10
@@ -197,12 +200,12 @@ def streams(data: bytes) -> Iterator[bytes]:
             yield zlib.decompressobj(31).decompress(data[match.start() :])
         except zlib.error:
             continue
-    zstandard = pytest.importorskip("zstandard") if b"\x28\xb5\x2f\xfd" in data else None
-    for match in re.finditer(rb"\x28\xb5\x2f\xfd", data) if zstandard else ():
-        try:
-            yield zstandard.ZstdDecompressor().decompressobj().decompress(data[match.start() :])
-        except zstandard.ZstdError:
-            continue
+    for match in re.finditer(rb"\x28\xb5\x2f\xfd", data):
+        found = bytearray()
+        with suppress(ZstdError):
+            for block in decompress_blocks(io.BytesIO(data[match.start() :])):
+                found += block
+        yield bytes(found)
 
 
 #: whatever holds a needle of at least twice this length has a piece of this length that is all of the needle

@@ -99,15 +99,17 @@ class _Sink:
         self.hash = hashlib.sha256()
         self.bytes = 0
 
-    def write(self, data: bytes) -> int:
-        self.hash.update(data)
-        self.bytes += len(data)
-        return self.file.write(data)
+    def write(self, data: bytes) -> None:
+        """Append bytes, if there are any."""
+        if data:
+            self.hash.update(data)
+            self.bytes += len(data)
+            self.file.write(data)
 
 
 def _pour(blocks: Iterable[bytes], path: Path, content_type: str, rows: int | None, *, sync: bool) -> Written:
     """Compress blocks into a new file. Of what is large, the next ones are made while others still compress."""
-    import zstandard
+    from noetl.results.zstd import open_compressor
 
     first: list[bytes] = []
     size, blocks = 0, iter(blocks)
@@ -115,12 +117,12 @@ def _pour(blocks: Iterable[bytes], path: Path, content_type: str, rows: int | No
         first.append(block)
         size += len(block)
     large = size >= _LARGE
-    packer = zstandard.ZstdCompressor(level=_LEVEL_OF_LARGE if large else _LEVEL, threads=-1 if large else 0)
+    frame = open_compressor(_LEVEL_OF_LARGE if large else _LEVEL, threaded=large)
     with path.open("wb") as file:
         sink = _Sink(file)
-        with packer.stream_writer(sink, closefd=False) as stream:  # type: ignore[arg-type]  # it only writes
-            for block in chain((b"".join(first),), blocks):
-                stream.write(block)
+        for block in chain((b"".join(first),), blocks):
+            sink.write(frame.compress(block))
+        sink.write(frame.flush())
         file.flush()
         if sync:
             os.fsync(file.fileno())
@@ -202,11 +204,11 @@ def blocks(path: Path) -> Generator[bytes, None, None]:
         if not path.name.endswith(".zst"):
             yield from iter(lambda: file.read(_BLOCK), b"")
             return
-        import zstandard
+        from noetl.results.zstd import ZstdError, decompress_blocks
 
         try:
-            yield from zstandard.ZstdDecompressor().read_to_iter(file, write_size=_BLOCK)
-        except zstandard.ZstdError as error:
+            yield from decompress_blocks(file)
+        except ZstdError as error:
             raise ResultDamaged(f"the payload {path.name} cannot be unpacked: {error}") from error
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from noetl.config import Secret
 from noetl.ports import NoCredential
+from noetl.secrets import aead
 
 _BYTES = 32
 _NONCE = 12
@@ -92,20 +93,15 @@ def _context(what: str, about: Sequence[Any], *more: str) -> bytes:
 
 
 def _encrypt(key: bytes, value: bytes, context: bytes) -> str:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to import, and rarely needed
-
     nonce = secrets.token_bytes(_NONCE)
-    return urlsafe_b64encode(nonce + AESGCM(key).encrypt(nonce, value, context)).decode()
+    return urlsafe_b64encode(nonce + aead.encrypt(key, nonce, value, context)).decode()
 
 
 def _decrypt(key: bytes, text: str, context: bytes) -> bytes:
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
     try:
         data = _decoded(text)
-        return AESGCM(key).decrypt(data[:_NONCE], data[_NONCE:], context)
-    except (InvalidTag, ValueError, binascii.Error):
+        return aead.decrypt(key, data[:_NONCE], data[_NONCE:], context)
+    except (ValueError, binascii.Error):
         raise NoCredential("what is stored of it was changed or damaged; remove it and add it again") from None
 
 

@@ -2,8 +2,8 @@
 
 import msgspec
 
+from noetl.draw.layout.placement import spread
 from noetl.draw.layout.plan import Plan, Spot
-from noetl.draw.layout.spread import spread
 
 _DISTANCE = 16.0
 #: from the corner of a card to its first port

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from noetl.draw.layout.ranks import islands
+from noetl.draw.layout import islands
 from noetl.draw.picture import APART, Card, Link, Mark, Picture
 from noetl.draw.svg.cards import SMALL, Drawn, common_width, draw_card
 from noetl.draw.svg.components import draw_component

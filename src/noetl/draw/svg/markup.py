@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from noetl.draw.layout import Curve
+
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
 
 
@@ -34,6 +36,24 @@ def rect(at: tuple[float, float], size: tuple[float, float], css: str, *, radius
 def path(data: str, css: str, *, more: str = "") -> str:
     """A path; `more` is further attributes, written out."""
     return f'<path class="{css}" d="{data}"{more}/>'
+
+
+def curve_data(curve: Curve) -> str:
+    """A curve as the data of a path."""
+    x, y = curve.start
+    data = [f"M{number(x)} {number(y)}"]
+    for piece in curve.pieces:
+        end_x, end_y = piece[-1]
+        if len(piece) > 1:
+            data.append("QC"[len(piece) - 2] + " ".join(f"{number(x)} {number(y)}" for x, y in piece))
+        elif end_x == x:
+            data.append(f"V{number(end_y)}")
+        elif end_y == y:
+            data.append(f"H{number(end_x)}")
+        else:
+            data.append(f"L{number(end_x)} {number(end_y)}")
+        x, y = end_x, end_y
+    return "".join(data)
 
 
 def title(tooltip: str) -> str:

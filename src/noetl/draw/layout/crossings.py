@@ -1,6 +1,6 @@
 """How the lines of a plan cross, and which small changes make them cross less."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from noetl.draw.layout.plan import Plan, Spot
 
@@ -15,7 +15,7 @@ _FAR = 1e9
 Rows = list[list[Spot]]
 
 
-class Lines:
+class Crossings:
     """The lines between the rows of a plan, to count how they cross."""
 
     def __init__(self, plan: Plan) -> None:
@@ -28,7 +28,7 @@ class Lines:
         self._spots = plan.spots
         self._at = [0] * len(plan.spots)
 
-    def crossings(self, rows: Sequence[Sequence[Spot]]) -> float:
+    def count(self, rows: Sequence[Sequence[Spot]]) -> float:
         """What all crossings cost, in a given order of the rows."""
         self._number(rows)
         total = 0.0
@@ -44,7 +44,7 @@ class Lines:
             for position, spot in enumerate(row):
                 self._at[spot.index] = position
 
-    def polished(self, rows: Rows, *, passes: int) -> Rows:
+    def exchange_neighbours(self, rows: Rows, *, passes: int) -> Rows:
         """The rows with neighbours exchanged as long as that saves crossings."""
         better = [list(row) for row in rows]
         self._number(better)
@@ -53,28 +53,36 @@ class Lines:
                 break
         return better
 
-    def resettled(self, rows: Rows, chain: Sequence[Spot]) -> Rows:
+    def move_lane(self, rows: Rows, chain: Sequence[Spot]) -> Rows:
         """The rows of a placed plan with a lane where it crosses least: beside what it connects, or beside everything.
 
         The lane gets the `x` of where it went, so that another may be moved after it.
         """
         inside = {spot.index for spot in chain}
-        sides = [-_FAR, _FAR]
-        for index, _ in (*self.below[chain[0].index], *self.above[chain[-1].index]):
-            if index not in inside:
-                card = self._spots[index]
-                sides += [card.x - card.width / 2 - 1, card.x + card.width / 2 + 1]
-        best, cost = rows, self.crossings(rows)
+        # Only these rows, and the lines between them and to the rows beside them, change.
+        at = {row[0].row: position for position, row in enumerate(rows)}
+        first, end = max(at[chain[0].row] - 1, 0), at[chain[-1].row] + 1
+        self._number(rows)
+        best, cost = rows[first:end], self.count(rows[first:end])
         chosen: float | None = None
-        for side in sides:
-            moved = [sorted(row, key=lambda spot: side if spot.index in inside else spot.x) for row in rows]
-            crossed = self.crossings(moved)
+        for side in self._sides(chain, inside):
+            moved = [sorted(row, key=lambda spot: side if spot.index in inside else spot.x) for row in rows[first:end]]
+            crossed = self.count(moved)
             if crossed < cost - _ROUNDING:
                 best, cost, chosen = moved, crossed, side
         if chosen is not None:
             for spot in chain:
                 spot.x = chosen
-        return best
+        return [*rows[:first], *best, *rows[end:]]
+
+    def _sides(self, chain: Sequence[Spot], inside: Container[int]) -> list[float]:
+        """Places for a lane: beside everything, and on both sides of each card that it connects."""
+        sides = [-_FAR, _FAR]
+        for index, _ in (*self.below[chain[0].index], *self.above[chain[-1].index]):
+            if index not in inside:
+                card = self._spots[index]
+                sides += [card.x - card.width / 2 - 1, card.x + card.width / 2 + 1]
+        return sides
 
     def _exchange(self, row: list[Spot]) -> int:
         exchanged = 0

@@ -2,18 +2,18 @@
 
 from operator import itemgetter
 
-from noetl.draw.layout.lines import Lines, Rows
-from noetl.draw.layout.order import orders
-from noetl.draw.layout.placing import place
-from noetl.draw.layout.plan import Plan
+from noetl.draw.layout.crossings import Crossings, Rows
+from noetl.draw.layout.order import find_orders
+from noetl.draw.layout.placement import place
+from noetl.draw.layout.plan import Plan, Spot
 
 #: a picture is worth so many looks at a spot; the more spots there are, the fewer rounds of improvement
 _LOOKS = 12_000
 #: moving lanes as a whole is worth it where each spot gets so many
 _LOOKS_FOR_LANES = 5
-_MOST_ROUNDS, _MOST_SWEEPS, _MOST_ORDERS, _MOST_CHAINS = 24, 24, 6, 24
+_MOST_ROUNDS, _MOST_SWEEPS, _MOST_ORDERS, _MOST_CHAINS = 24, 24, 5, 24
 #: a crossing is as bad as a line that runs so far to the side
-_CROSSING = 80.0
+_CROSSING = 180.0
 
 
 def arrange(plan: Plan) -> Rows:
@@ -21,30 +21,46 @@ def arrange(plan: Plan) -> Rows:
     looks = _LOOKS // len(plan.spots)
     rounds = min(max(looks, 1), _MOST_ROUNDS)
     sweeps = min(max(4 * looks, 4), _MOST_SWEEPS)
-    lines = Lines(plan)
+    lines = Crossings(plan)
     scores: list[tuple[float, Rows]] = []
-    for rows in orders(plan, lines, rounds=rounds, most=min(max(looks // 4, 1), _MOST_ORDERS)):
+    for rows in find_orders(plan, lines, rounds=rounds, most=min(max(looks // 4, 1), _MOST_ORDERS)):
         scores.append((_score(plan, lines, rows, sweeps), rows))
         if plan.chains and looks >= _LOOKS_FOR_LANES:
-            moved = _with_lanes_moved(plan, lines, rows, rounds)
+            moved = _move_lanes(plan, lines, rows, rounds)
             scores.append((_score(plan, lines, moved, sweeps), moved))
     _, best = min(scores, key=itemgetter(0))
+    if len(scores) > 1:
+        place(plan, best, sweeps=sweeps)
+        nearer = lines.exchange_neighbours(_sort_by_x(plan, lines, best), passes=rounds)
+        scores.append((_score(plan, lines, nearer, sweeps), nearer))
+        _, best = min(scores, key=itemgetter(0))
     if best is not scores[-1][1]:
         place(plan, best, sweeps=sweeps)
     return best
 
 
-def _score(plan: Plan, lines: Lines, rows: Rows, sweeps: int) -> float:
+def _score(plan: Plan, lines: Crossings, rows: Rows, sweeps: int) -> float:
     """How bad a plan looks when its rows are in this order; it is placed so."""
     _keep_loops_close(plan, rows)
     place(plan, rows, sweeps=sweeps)
-    return _CROSSING * lines.crossings(rows) + _sprawl(plan)
+    return _CROSSING * lines.count(rows) + _sprawl(plan)
 
 
-def _with_lanes_moved(plan: Plan, lines: Lines, rows: Rows, rounds: int) -> Rows:
-    for chain in plan.chains[:_MOST_CHAINS]:
-        rows = lines.resettled(rows, chain)
-    return lines.polished(rows, passes=rounds)
+def _move_lanes(plan: Plan, lines: Crossings, rows: Rows, rounds: int) -> Rows:
+    # The longest first: it has the most to cross, and shorter ones find their side beside it.
+    for chain in sorted(plan.chains, key=len, reverse=True)[:_MOST_CHAINS]:
+        rows = lines.move_lane(rows, chain)
+    return lines.exchange_neighbours(rows, passes=rounds)
+
+
+def _sort_by_x(plan: Plan, lines: Crossings, rows: Rows) -> Rows:
+    """The rows of a placed plan, sorted by where the neighbours on both sides really stand."""
+
+    def wanted(spot: Spot) -> float:
+        places = [plan.spots[other].x for other, _ in (*lines.above[spot.index], *lines.below[spot.index])]
+        return sum(places) / len(places) if places else spot.x
+
+    return [sorted(row, key=wanted) for row in rows]
 
 
 def _keep_loops_close(plan: Plan, rows: Rows) -> None:
