@@ -1,6 +1,6 @@
 """AsyncTransport: kept connections to one server, for asyncio. Workers report through it, so it does no more than it must.
 
-A general HTTP client takes as long for a short message as all the rest of a worker does for a short pipeline (decision 0040).
+A general HTTP client takes as long for a short message as all the rest of a worker does for a short pipeline (decision 0039).
 """
 
 from __future__ import annotations
