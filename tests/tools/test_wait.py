@@ -1,0 +1,45 @@
+"""kind: wait, and what else reads a time: one without a zone is UTC, wherever the machine stands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workshop import Workshop
+
+from noetl.tools import wait
+
+NOON = datetime(2030, 7, 1, 12, tzinfo=UTC).timestamp()
+
+
+@pytest.fixture
+def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose clock shows another time than UTC."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    assert datetime(2030, 7, 1, 12).timestamp() != NOON  # noqa: DTZ001  that is the question
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    "text", ["2030-07-01T12:00:00", "2030-07-01 12:00", "2030-07-01T12:00:00Z", "2030-07-01T14:00:00+02:00"]
+)
+def test_a_time_is_the_same_moment_on_every_machine(new_york: None, tmp_path: Path, text: str) -> None:
+    call = Workshop(tmp_path).call(kind="wait", until=text)
+    assert wait.suspend(call, now=0.0) == {"until": NOON, "fixed": True}
+
+
+async def test_rows_of_duckdb_are_the_same_on_every_machine(new_york: None, world: Workshop) -> None:
+    pytest.importorskip("duckdb")
+    query = "SELECT TIMESTAMP '2030-07-01 12:00:00' AS plain, '2030-07-01 12:00:00'::TIMESTAMPTZ AS zoned"
+    output = await world.task(kind="duckdb", query=query)
+    assert output["error"] is None, output["error"]
+    row: dict[str, Any] = output["data"][0]
+    assert datetime.fromisoformat(row["plain"]).replace(tzinfo=UTC).timestamp() == NOON
+    assert datetime.fromisoformat(row["zoned"]).timestamp() == NOON
