@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,17 +14,6 @@ from noetl.tools import wait
 NOON = datetime(2030, 7, 1, 12, tzinfo=UTC).timestamp()
 
 
-@pytest.fixture
-def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine whose clock shows another time than UTC."""
-    monkeypatch.setenv("TZ", "America/New_York")
-    time.tzset()
-    assert datetime(2030, 7, 1, 12).timestamp() != NOON  # noqa: DTZ001  that is the question
-    yield
-    monkeypatch.undo()
-    time.tzset()
-
-
 @pytest.mark.parametrize(
     "text", ["2030-07-01T12:00:00", "2030-07-01 12:00", "2030-07-01T12:00:00Z", "2030-07-01T14:00:00+02:00"]
 )
@@ -37,6 +24,7 @@ def test_a_time_is_the_same_moment_on_every_machine(new_york: None, tmp_path: Pa
 
 async def test_rows_of_duckdb_are_the_same_on_every_machine(new_york: None, world: Workshop) -> None:
     pytest.importorskip("duckdb")
+    world.environment = {**world.environment, "TZ": "America/New_York"}
     query = "SELECT TIMESTAMP '2030-07-01 12:00:00' AS plain, '2030-07-01 12:00:00'::TIMESTAMPTZ AS zoned"
     output = await world.task(kind="duckdb", query=query)
     assert output["error"] is None, output["error"]
