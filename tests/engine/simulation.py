@@ -98,7 +98,7 @@ class FaultyLog(MemoryLog):
     def __init__(self, luck: Luck, beside: FaultyLog | None = None) -> None:
         super().__init__(beside)
         self.luck = luck
-        self.writes = beside.writes if beside is not None else 0
+        self.writes: int = beside.writes if beside is not None else 0
         self.died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.heard: Callable[[str], None] = lambda _what: None
 

