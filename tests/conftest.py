@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import time
 from collections.abc import Iterator
 
 import hatchery
@@ -48,6 +49,17 @@ def stores_are_sound(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     for store in folder.rglob("noetl.db"):
         assert unsound(store) == []
+
+
+@pytest.fixture
+def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose clock does not show UTC."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    assert time.timezone == 5 * 3600
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.fixture(scope="session")

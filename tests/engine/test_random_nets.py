@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 from corpus import HEAD
 from house import House, Signal, flaky, net_of
+from simulation import CATALOG, Luck, Simulation
+from thorough import up_to
 
 from noetl.model.events import Fact
 from noetl.model.requests import Cancel, Due, Pause, Resume
 
-NETS = 400
+NETS = up_to(400, 200)
+#: those that a whole node runs
+NODE_NETS = up_to(400, 80)
 TOOLS = (
     "{kind: noop}",
     "{kind: shell, cmd: x}",
@@ -74,6 +79,16 @@ def test_any_net_ends_soundly_under_any_luck(start: int) -> None:
             made = House(net, seed=seed, tool=flaky, faults=faults)
             made.signals = [Signal("s", seed, number=1), Signal("s", seed, number=2)]
             assert made.run(most=4_000).over, f"seed {seed}: {list(made.state.runs)}"
+
+
+@pytest.mark.parametrize("start", range(0, NODE_NETS, 20))
+def test_any_net_ends_soundly_in_a_node_that_dies_and_resumes_from_snapshots(start: int, tmp_path: Path) -> None:
+    for seed in range(start, start + 20):
+        source, loaded = CATALOG.read(Path("main.yaml"), random_net(seed).encode())
+        assert loaded.net is not None, loaded.diagnostics
+        luck = Luck(seed, faults=0.2, snapshot_every=1 + seed % 7)
+        requests = [Signal("s", seed), Signal("s", seed)]
+        Simulation(loaded.net, source, tmp_path, luck, requests=requests).run()
 
 
 def test_stale_and_foreign_reports_change_nothing() -> None:

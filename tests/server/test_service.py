@@ -182,6 +182,47 @@ def test_what_was_given_up_gets_no_more_orders_and_decides_nothing_more() -> Non
     run(main())
 
 
+def test_nothing_is_ordered_and_nobody_is_told_before_the_events_are_durable() -> None:
+    """While the log blocks, and when it then fails, the world must not know of the decision."""
+
+    async def main() -> None:
+        desk = Desk()
+        hot = await desk.start()
+        told: list[str] = []
+        desk.service.watchers.append(lambda _hot, events: told.extend(event.name for event in events))
+        given, written = len(desk.hands.given), desk.names()
+        desk.log.open.clear()
+        desk.log.fails = StoreFailed("full")
+        reported = asyncio.ensure_future(desk.service.record("x", [Signal("go"), Cancel()]))
+        await turns()
+        assert (desk.hands.given[given:], told, hot.finished.done(), reported.done()) == ([], [], False, False)
+        desk.log.open.set()
+        with pytest.raises(StoreFailed):
+            await reported
+        await turns()
+        assert (desk.hands.given[given:], told, desk.names()) == ([], [], written)
+
+    run(main())
+
+
+def test_a_start_that_is_not_durable_orders_nothing_and_tells_nobody() -> None:
+    async def main() -> None:
+        desk = Desk()
+        told: list[Event] = []
+        desk.service.watchers.append(lambda _hot, events: told.extend(events))
+        desk.log.open.clear()
+        desk.log.fails = StoreFailed("full")
+        starting = asyncio.ensure_future(desk.start())
+        await turns()
+        assert (desk.hands.given, told) == ([], [])
+        desk.log.open.set()
+        with pytest.raises(StoreFailed):
+            await starting
+        assert (desk.hands.given, told, desk.names()) == ([], [], [])
+
+    run(main())
+
+
 def test_a_snapshot_that_cannot_be_read_is_made_up_for_by_the_events() -> None:
     async def main() -> None:
         desk = Desk()

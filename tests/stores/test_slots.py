@@ -134,3 +134,16 @@ async def test_a_file_of_the_version_before_gets_its_tables_and_keeps_its_execut
     assert await verdicts(slots, ask("x")) == ["granted"]
     assert [one.execution_id for one in log.summaries()] == ["x", "old"]
     await log.close()
+
+
+async def test_an_execution_that_is_in_no_memory_keeps_its_slots(database: Database) -> None:
+    """It is owned by nobody while it waits, and what it holds is still its own when it is woken."""
+    here, there = PostgresLog(database.url, lease_s=60.0), PostgresLog(database.url, lease_s=60.0)
+    one, other = await begun(here, "x"), await begun(there, "y")
+    assert await verdicts(one, ask("x")) == ["granted"]
+    await here.lay_down([("x", None)])
+    assert await verdicts(other, ask("y")) == ["wait"]
+    await there.claim("x")
+    assert await verdicts(other, ask("y"), ask("x")) == ["wait", "granted"]
+    for log in (here, there):
+        await log.close()

@@ -396,3 +396,17 @@ async def test_an_error_behind_a_redirect_names_where_it_came_from_and_that_the_
             error = (await Kinds().module("http").run(call, world))["error"]
             assert f"redirected to {there.replace('127.0.0.1', 'localhost')}/there" in error["message"]
             assert "without `Authorization`, which is for the first host alone" in error["message"]
+
+
+@pytest.mark.parametrize("elsewhere", [True, False], ids=["another port", "the same origin"])
+async def test_the_header_of_a_credential_is_for_the_origin_it_was_meant_for(world: Workshop, elsewhere: bool) -> None:
+    """Another port of the same host may be another's server; `Authorization` is not the only name of such a header."""
+
+    async def lead(request: web.Request) -> web.Response:
+        raise web.HTTPFound(f"{there if elsewhere else request.url.origin()}/echo")
+
+    async with serving(ECHO) as there, serving(web.get("/here", lead), ECHO) as here:
+        auth = {"kind": "header", "header": "X-Api-Key", "value": "hush-hush"}
+        call = replace(world.call(kind="http", url=f"{here}/here"), auth=auth)
+        output = await Kinds().module("http").run(call, world)
+        assert ("hush-hush" in json.dumps(output["data"])) is not elsewhere

@@ -73,6 +73,13 @@ def test_what_time_it_is_and_what_is_drawn_is_the_same_each_time(bench: Make) ->
     assert said(dated) == []
 
 
+def test_a_time_without_a_zone_is_utc_wherever_the_case_runs(bench: Make, new_york: None) -> None:
+    made = bench('\n- {step: a, tool: {kind: noop, output: "{{ now() }}"}}\n')
+    for text in ("2027-05-06T07:08:09", "2027-05-06T07:08:09Z"):
+        dated = made.one(f"  now: {text}\n  expect: {{output: '2027-05-06T07:08:09+00:00'}}")
+        assert said(dated) == []
+
+
 def test_a_case_lays_its_settings_over_those_of_its_file(bench: Make) -> None:
     ran = bench('\n- {step: a, tool: {kind: http, url: "{{ workload.x.a }}{{ workload.x.b }}"}}\n').run("""
 payload: {x: {a: 1, b: 2}}

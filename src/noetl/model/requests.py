@@ -33,7 +33,7 @@ class Open(msgspec.Struct, frozen=True):
     problem: dict[str, Any] | None = None
 
 
-class Signal(msgspec.Struct, frozen=True, tag=True):
+class Signal(msgspec.Struct, frozen=True, tag="Signal"):
     """A signal for whoever waits for it, now or later."""
 
     name: str
@@ -42,14 +42,14 @@ class Signal(msgspec.Struct, frozen=True, tag=True):
     number: int = 0
 
 
-class Cancel(msgspec.Struct, frozen=True, tag=True):
+class Cancel(msgspec.Struct, frozen=True, tag="Cancel"):
     """End it."""
 
     why: str = "it was cancelled"
     number: int = 0
 
 
-class Pause(msgspec.Struct, frozen=True, tag=True):
+class Pause(msgspec.Struct, frozen=True, tag="Pause"):
     """Start nothing new."""
 
     number: int = 0
@@ -57,7 +57,7 @@ class Pause(msgspec.Struct, frozen=True, tag=True):
     with_parent: bool = False
 
 
-class Resume(msgspec.Struct, frozen=True, tag=True):
+class Resume(msgspec.Struct, frozen=True, tag="Resume"):
     """Go on; with the parent, only from a pause that was the parent's."""
 
     number: int = 0
@@ -83,7 +83,7 @@ class Broken(msgspec.Struct, frozen=True):
     error: dict[str, Any]
 
 
-class Denied(msgspec.Struct, frozen=True, tag=True):
+class Denied(msgspec.Struct, frozen=True, tag="Denied"):
     """A pipeline may not go on: its step fails, or the iteration of the loop that it is."""
 
     step_run_id: str

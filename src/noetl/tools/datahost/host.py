@@ -15,6 +15,7 @@ import shutil
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,9 @@ def main(channel: int, scratch: str) -> None:
     # Rows come and go by the thousand, and hold nothing that holds them: looking for that took half of the time.
     gc.set_threshold(_ALLOCATED)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # DuckDB draws bars there, and nobody looks
+    # A time without a zone must be the same moment on every worker; DuckDB takes the zone of the machine.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
     folder = Path(scratch)
     folder.mkdir(parents=True, exist_ok=True)
     try:
