@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nursery import Born, Nursery
+from forkserver import ForkedProcess, ForkServer
 
 from noetl.services.nats import Nats
 from noetl.services.ports import free_port
@@ -35,12 +35,12 @@ class Member:
     def __init__(self, arena: Arena, name: str, words: list[str], environment: dict[str, str]) -> None:
         self.arena, self.name, self.words, self.environment = arena, name, list(words), environment
         self.home = arena.folder / name
-        self.process: Born | None = None
+        self.process: ForkedProcess | None = None
 
     def start(self) -> None:
         """Start it, under the same address as before."""
         environment = {**self.arena.environment, "NOETL_HOME": str(self.home), **self.environment}
-        self.process = self.arena.nursery.start(*self.words, cwd=self.arena.folder, env=environment)
+        self.process = self.arena.forkserver.start(*self.words, cwd=self.arena.folder, env=environment)
 
     @property
     def pid(self) -> int:
@@ -84,7 +84,7 @@ class Arena:
     def __init__(
         self,
         folder: Path,
-        nursery: Nursery,
+        forkserver: ForkServer,
         *,
         servers: int = 2,
         workers: int = 2,
@@ -92,7 +92,7 @@ class Arena:
         slots: int = 8,
         lease_s: float = LEASE_S,
     ) -> None:
-        self.folder, self.nursery = folder, nursery
+        self.folder, self.forkserver = folder, forkserver
         # The database runs as a user of its own where tests run as root.
         for one in (folder, folder / "postgres"):
             one.mkdir(exist_ok=True)

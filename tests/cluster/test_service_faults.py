@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from arena import Arena
+from forkserver import ForkServer
 from load import Load, runs
-from nursery import Nursery
 
 UNDISTURBED, RUNS = 12, 150
 
@@ -23,9 +23,9 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_database_that_breaks_down_again_and_again_loses_nothing(folder: Path, nursery: Nursery) -> None:
+def test_a_database_that_breaks_down_again_and_again_loses_nothing(folder: Path, forkserver: ForkServer) -> None:
     chance = random.Random(6)
-    with Arena(folder, nursery, nats=False) as arena:
+    with Arena(folder, forkserver, nats=False) as arena:
         load, over, restarts = Load(arena), asyncio.Event(), 0
 
         async def break_down() -> None:
@@ -51,9 +51,9 @@ def test_a_database_that_breaks_down_again_and_again_loses_nothing(folder: Path,
 
 @pytest.mark.slow
 def test_hints_that_are_lost_with_their_server_and_its_store_delay_work_and_no_more(
-    folder: Path, nursery: Nursery
+    folder: Path, forkserver: ForkServer
 ) -> None:
-    with Arena(folder, nursery, lease_s=6.0) as arena:  # nobody is to be given up
+    with Arena(folder, forkserver, lease_s=6.0) as arena:  # nobody is to be given up
         assert arena.nats is not None
         nats = arena.nats
         for worker in arena.workers:  # they hear of work by hints alone

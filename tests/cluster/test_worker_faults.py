@@ -14,9 +14,9 @@ from typing import Any
 import aiohttp
 import pytest
 from arena import LEASE_S, Arena
+from forkserver import ForkServer
 from killer import none_left
 from load import HEAD, Load, Run, runs
-from nursery import Nursery
 
 #: an effect, and then some time in which its task is still under way, unless it begins when there is a file that says so
 SLOW = """
@@ -93,9 +93,9 @@ def keys(load: Load) -> dict[str, list[str]]:
 
 @pytest.mark.slow
 def test_a_worker_that_stood_still_beyond_its_lease_loses_what_it_had_and_its_tools_die(
-    folder: Path, nursery: Nursery
+    folder: Path, forkserver: ForkServer
 ) -> None:
-    with Arena(folder, nursery, nats=False, slots=12) as arena:
+    with Arena(folder, forkserver, nats=False, slots=12) as arena:
         load = Load(arena)
         frozen, other = arena.workers
         other.kill()
@@ -120,9 +120,9 @@ def test_a_worker_that_stood_still_beyond_its_lease_loses_what_it_had_and_its_to
 
 
 @pytest.mark.slow
-def test_a_server_that_stands_still_costs_no_worker_its_lease(folder: Path, nursery: Nursery) -> None:
+def test_a_server_that_stands_still_costs_no_worker_its_lease(folder: Path, forkserver: ForkServer) -> None:
     lease_s = 6.0
-    with Arena(folder, nursery, nats=False, lease_s=lease_s) as arena:
+    with Arena(folder, forkserver, nats=False, lease_s=lease_s) as arena:
         load = Load(arena)
         frozen = arena.servers[0]
 
@@ -142,8 +142,8 @@ def test_a_server_that_stands_still_costs_no_worker_its_lease(folder: Path, nurs
 
 
 @pytest.mark.slow
-def test_who_is_told_to_end_finishes_what_it_has_and_nothing_is_run_again(folder: Path, nursery: Nursery) -> None:
-    with Arena(folder, nursery, nats=False, lease_s=6.0) as arena:  # nobody is to be given up
+def test_who_is_told_to_end_finishes_what_it_has_and_nothing_is_run_again(folder: Path, forkserver: ForkServer) -> None:
+    with Arena(folder, forkserver, nats=False, lease_s=6.0) as arena:  # nobody is to be given up
         load = Load(arena)
 
         async def ends() -> None:
@@ -165,8 +165,10 @@ def test_who_is_told_to_end_finishes_what_it_has_and_nothing_is_run_again(folder
 
 
 @pytest.mark.slow
-def test_what_a_worker_has_no_time_to_finish_goes_back_and_is_done_by_another(folder: Path, nursery: Nursery) -> None:
-    with Arena(folder, nursery, nats=False) as arena:
+def test_what_a_worker_has_no_time_to_finish_goes_back_and_is_done_by_another(
+    folder: Path, forkserver: ForkServer
+) -> None:
+    with Arena(folder, forkserver, nats=False) as arena:
         load = Load(arena)
         hasty = arena.workers[0]
         hasty.kill()
@@ -190,9 +192,9 @@ def test_what_a_worker_has_no_time_to_finish_goes_back_and_is_done_by_another(fo
 
 @pytest.mark.slow
 def test_a_pipeline_that_kills_its_workers_fails_with_its_reason_and_others_go_on(
-    folder: Path, nursery: Nursery
+    folder: Path, forkserver: ForkServer
 ) -> None:
-    with Arena(folder, nursery, nats=False) as arena:
+    with Arena(folder, forkserver, nats=False) as arena:
         load = Load(arena)
 
         async def revive() -> None:
@@ -225,9 +227,9 @@ def test_a_pipeline_that_kills_its_workers_fails_with_its_reason_and_others_go_o
 
 @pytest.mark.slow
 def test_a_worker_whose_disk_is_full_says_so_and_goes_on_when_there_is_room_again(
-    folder: Path, nursery: Nursery
+    folder: Path, forkserver: ForkServer
 ) -> None:
-    with Arena(folder, nursery, nats=False, servers=1, workers=1) as arena:
+    with Arena(folder, forkserver, nats=False, servers=1, workers=1) as arena:
         load, worker = Load(arena), arena.workers[0]
         text = HEAD % ("big", "big") + BIG
 

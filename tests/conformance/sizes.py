@@ -25,9 +25,13 @@ from pathlib import Path
 import yaml
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from supervisor import supervise  # noqa: E402
+
 SIZES = ("embedded", "dev", "cluster", "no-nats", "no-polling")
-#: asks for the same table twice in one folder, as it runs a playbook in two spellings
-NOT_OURS = frozenset({"legacy/habit-tool-keys"})
+#: cases that cannot pass, with the reason
+NOT_OURS = {"legacy/habit-tool-keys": "the case creates a table in a file, and runs twice in one folder"}
 _START_S = 60
 
 
@@ -163,6 +167,7 @@ def main() -> int:
     parser.add_argument("-k", dest="wanted", metavar="TEXT")
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
+    supervise()
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="noetl-services-") as name, running_services(Path(name)) as services:
         for size in given.sizes:

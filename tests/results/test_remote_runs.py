@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nursery import Nursery
+from forkserver import ForkServer
 from servers import Bucket, Database, Subjects
 
 from noetl.config import Settings
 from noetl.secrets.household import open_store
 
-pytestmark = pytest.mark.usefixtures("nursery")
+pytestmark = pytest.mark.usefixtures("forkserver")
 
 PLAYBOOK = """apiVersion: noetl.io/v2
 kind: Playbook
@@ -64,7 +64,7 @@ def environment(folder: Path, results: str) -> dict[str, str]:
 
 
 def noetl(folder: Path, results: str, *arguments: str, code: int = 0) -> str:
-    done = Nursery.shared.run(*arguments, cwd=folder, env=environment(folder, results))
+    done = ForkServer.shared.run(*arguments, cwd=folder, env=environment(folder, results))
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code in (0, 1) and done.stdout else done.stderr
 
