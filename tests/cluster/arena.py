@@ -22,6 +22,8 @@ from noetl.services.ports import free_port
 from noetl.services.postgres import Postgres
 
 LEASE_S = 2.0
+#: for tests in which no process may be given up: one that a busy machine holds up for 20 s is not
+CALM_LEASE_S = 30.0
 #: what is lost with the power is of no interest here: an immediate stop of PostgreSQL keeps what was written
 QUICK = {"fsync": "off", "shared_buffers": "64MB", "max_connections": "90"}
 _HERE = Path(__file__).parent

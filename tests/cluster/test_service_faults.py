@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from arena import Arena
+from arena import CALM_LEASE_S, Arena
 from forkserver import ForkServer
 from load import Load, runs
 
@@ -53,7 +53,7 @@ def test_a_database_that_breaks_down_again_and_again_loses_nothing(folder: Path,
 def test_hints_that_are_lost_with_their_server_and_its_store_delay_work_and_no_more(
     folder: Path, forkserver: ForkServer
 ) -> None:
-    with Arena(folder, forkserver, lease_s=6.0) as arena:  # nobody is to be given up
+    with Arena(folder, forkserver, lease_s=CALM_LEASE_S) as arena:
         assert arena.nats is not None
         nats = arena.nats
         for worker in arena.workers:  # they hear of work by hints alone

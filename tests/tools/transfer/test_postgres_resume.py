@@ -159,7 +159,7 @@ def test_a_process_killed_inside_of_a_chunk_leaves_nothing_of_it(
         "CREATE TABLE gate (closed bool)",
         "INSERT INTO gate VALUES (true)",
         "CREATE FUNCTION wait_there(text) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN "
-        "IF $1 = 'row 4' AND (SELECT closed FROM gate) THEN PERFORM pg_sleep(30); END IF; RETURN true; END $$",
+        "IF $1 = 'row 4' AND (SELECT closed FROM gate) THEN PERFORM pg_sleep(300); END IF; RETURN true; END $$",
         "CREATE DOMAIN slowly AS text CHECK (wait_there(VALUE))",
         "ALTER TABLE slow ALTER t TYPE slowly",
     )
@@ -167,7 +167,7 @@ def test_a_process_killed_inside_of_a_chunk_leaves_nothing_of_it(
     arguments = (str(tmp_path), json.dumps(given), "0", "after")
     process = forkserver.start(*arguments, cwd=tmp_path, env=os.environ, program=MORTAL)
     sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
-    until = time.monotonic() + 30
+    until = time.monotonic() + 300
     while asked(prepared, sleeping) == [(0,)] and time.monotonic() < until:
         time.sleep(0.02)
     assert asked(prepared, sleeping) == [(1,)]
