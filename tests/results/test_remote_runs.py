@@ -232,6 +232,8 @@ MEASURED = (
 
 
 @pytest.mark.slow
+# NATS has a test of the same with its shelf.
+@pytest.mark.parametrize("results", ["s3", "postgres", "nats"][: up_to(3, 2)], indirect=True)
 def test_a_large_payload_passes_without_being_held(tmp_path: Path, results: str) -> None:
     (tmp_path / "large.yaml").write_text(LARGE)
     peaks = []
