@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import re
 from collections.abc import Iterator
 
 import host_forkserver
@@ -13,10 +12,20 @@ import pytest
 from forkserver import ForkServer
 from hypothesis import HealthCheck, settings
 from servers import bucket, database, nats, nats_server, postgres_server, s3_server
+from skips import pytest_make_collect_report, pytest_runtest_makereport
 from soundness import unsound
 from supervisor import supervise
 
-__all__ = ["bucket", "database", "nats", "nats_server", "postgres_server", "s3_server"]
+__all__ = [
+    "bucket",
+    "database",
+    "nats",
+    "nats_server",
+    "postgres_server",
+    "pytest_make_collect_report",
+    "pytest_runtest_makereport",
+    "s3_server",
+]
 
 supervise()
 # Commands freeze what they have loaded; a process that runs many of them would never let go of what DuckDB wants back.
@@ -38,37 +47,6 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, so that at the end no process waits for another."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
-
-
-#: reasons to skip a test on a machine that has all programs and services; where CI is true, any other is an error
-ALLOWED_SKIPS = re.compile(
-    r"not part of this repository|this kernel cannot confine|no seccomp here|nothing can be mounted here"
-    r"|got empty parameter set"
-)
-
-
-def _fail_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """Make a skip for want of something an error, where everything has to be there."""
-    if os.environ.get("CI") != "true" or not report.skipped or hasattr(report, "wasxfail"):
-        return
-    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    if not ALLOWED_SKIPS.search(reason):
-        report.outcome = "failed"
-        report.longrepr = f"{reason}\nWith CI=true a test may not be skipped for this reason."
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    report = yield
-    _fail_skipped(report)
-    return report
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
-    report = yield
-    _fail_skipped(report)
-    return report
 
 
 @pytest.fixture(autouse=True)
