@@ -14,6 +14,8 @@ from forkserver import ForkServer
 from load import Load, runs
 
 UNDISTURBED, RUNS = 12, 150
+#: a fixed number: on a slow machine, restarts for as long as the load lasts would prolong the load
+RESTARTS = 4
 
 
 @pytest.fixture
@@ -26,27 +28,27 @@ def folder() -> Iterator[Path]:
 def test_a_database_that_breaks_down_again_and_again_loses_nothing(folder: Path, forkserver: ForkServer) -> None:
     chance = random.Random(6)
     with Arena(folder, forkserver, nats=False) as arena:
-        load, over, restarts = Load(arena), asyncio.Event(), 0
+        load, restarts = Load(arena), 0
 
         async def break_down() -> None:
             nonlocal restarts
-            while not over.is_set() or restarts < 3:
+            while restarts < RESTARTS:
                 await asyncio.sleep(chance.uniform(0.8, 2.5))
                 await asyncio.to_thread(arena.postgres.stop, at_once=True)
                 await asyncio.sleep(chance.uniform(0, 0.8))
                 await asyncio.to_thread(arena.postgres.start)
                 restarts += 1
 
+        def pace() -> float:
+            """Keep some of the load for after each restart: a database that nobody uses loses nothing."""
+            return (restarts + 1) / (RESTARTS + 1)
+
         async def campaign() -> None:
             await load.run(runs(0, UNDISTURBED))
-            breaking = asyncio.create_task(break_down())
-            await load.run(runs(UNDISTURBED, RUNS))
-            over.set()
-            await breaking
+            await asyncio.gather(load.run(runs(UNDISTURBED, RUNS), pace=pace), break_down())
 
         asyncio.run(campaign())
-        print(load.check(), f"{restarts} restarts")
-        assert restarts >= 3
+        print(load.check())
 
 
 @pytest.mark.slow
