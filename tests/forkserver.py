@@ -16,6 +16,7 @@ import os
 import pkgutil
 import runpy
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -163,20 +164,27 @@ def _leave(code: int) -> NoReturn:
 
 
 def _serve(questions: IO[str], answers: IO[str]) -> None:
-    """Fork when asked to, until nobody asks any more."""
+    """Fork on request until the questions end, then kill the processes that still run: each is a session of its own."""
     from noetl.__main__ import main
 
+    running: set[int] = set()
     for line in questions:
         question = json.loads(line)
         if "ended" in question:
             answer = _ended(question["ended"])
+            if answer is not None:
+                running.discard(question["ended"])
         else:
             answer = os.fork()
             if answer == 0:
                 _become(question)
                 _leave(main() if question["program"] is None else _run(question["program"]))
+            running.add(answer)
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
+    for pid in running:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

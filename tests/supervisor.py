@@ -43,6 +43,8 @@ def supervise() -> None:
         _prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGHUP)
         os._exit(_supervise(program, waiting))
     _prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    # By default the program would end without stopping its servers; and SIGINT is ignored in the background of a shell.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
@@ -92,8 +94,7 @@ def _supervise(program: int, waiting: int) -> int:
                 _end_children(GRACE_S)
                 return _exit_code(status)
         elif came.si_pid == waiting:
-            # Terminated by SIGTERM, the program would not stop its servers; interrupted, it does.
-            os.kill(program, signal.SIGINT if came.si_signo == signal.SIGTERM else came.si_signo)
+            os.kill(program, came.si_signo)
     os.kill(program, signal.SIGKILL)
     _end_children(GRACE_S)
     return 128 + signal.SIGKILL

@@ -32,6 +32,11 @@ def test_hangs(postgres_server, nats_server, s3_server, forkserver):
     Path("ready").touch()
     time.sleep(1000)
 """
+#: pytest, with SIGINT as in the foreground of a shell: in the background it is ignored, and would be here
+RUN = (
+    "import signal, sys, pytest; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "sys.exit(pytest.main(sys.argv[1:]))"
+)
 STARTED = {"postgres", "nats-server", "rclone", "forkserver.py", "host_forkserver.py", "sleep"}
 
 
@@ -48,7 +53,7 @@ def run(tmp_path: Path, workers: str) -> Iterator[subprocess.Popen[bytes]]:
     (tmp_path / "test_hangs.py").write_text(HANGS)
     (tmp_path / "sleeper.py").write_text("import time\ntime.sleep(1000)\n")
     outside = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
-    command = [sys.executable, "-m", "pytest", "-q", "-n", workers, "-p", "conftest", "--rootdir", ".", "test_hangs.py"]
+    command = [sys.executable, "-c", RUN, "-q", "-n", workers, "-p", "conftest", "--rootdir", ".", "test_hangs.py"]
     with (tmp_path / "log").open("wb") as log:
         # Not in this one's process group: the run is interrupted by a signal to its main process alone.
         process = subprocess.Popen(
@@ -70,7 +75,9 @@ def run(tmp_path: Path, workers: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("how", "workers"), [(signal.SIGINT, "0"), (signal.SIGTERM, "0"), (signal.SIGKILL, "1")], ids=str
+    ("how", "workers"),
+    [(signal.SIGINT, "0"), (signal.SIGTERM, "0"), (signal.SIGKILL, "1")],
+    ids=["SIGINT", "SIGTERM", "SIGKILL"],
 )
 def test_an_interrupted_run_leaves_no_process(run: subprocess.Popen[bytes], how: signal.Signals) -> None:
     started = descendants(run.pid)
