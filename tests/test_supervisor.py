@@ -80,8 +80,9 @@ def run(tmp_path: Path, workers: str) -> Iterator[subprocess.Popen[bytes]]:
     ids=["SIGINT", "SIGTERM", "SIGKILL"],
 )
 def test_an_interrupted_run_leaves_no_process(run: subprocess.Popen[bytes], how: signal.Signals) -> None:
+    # A process that was just forked still has the command line of its parent.
+    wait_until(lambda: {word for pid in descendants(run.pid) for word in command_line(pid)} >= STARTED)
     started = descendants(run.pid)
-    assert {word for pid in started for word in command_line(pid)} >= STARTED
     run.send_signal(how)
     run.wait(300)
     wait_until(lambda: not [pid for pid in started if is_alive(pid)], 300)
