@@ -37,15 +37,10 @@ demo: $(READY)  ## set up, then run, look at and draw an example
 	@printf 'The run is kept in $(DEMO)/home. To look at it: export NOETL_HOME=$(CURDIR)/$(DEMO)/home, '; \
 	    printf 'then $(BIN)/noetl events last, $(BIN)/noetl state last --at 20, $(BIN)/noetl logs last.\n'
 
-# The code is checked while tests wait, for leases to run out or for another process.
-test: $(READY)  ## set up, check the code, run all tests
-	@check=passed; tests=passed; \
-	nice $(MAKE) --no-print-directory check > $(VENV)/check.log 2>&1 & checking=$$!; \
-	$(BIN)/python -m pytest -n auto --dist worksteal -rfE || tests=FAILED; \
-	wait $$checking || check=FAILED; cat $(VENV)/check.log; \
-	echo "make check: $$check; tests: $$tests"; [ "$$check $$tests" = 'passed passed' ]
+test: $(READY)  ## set up, then run every check and test
+	$(BIN)/python -m pytest -n auto --dist worksteal -rfEs
 
-conformance: $(READY)  ## the whole suite as one command, one process, and a cluster (half an hour)
+conformance: $(READY)  ## every conformance case as separate processes: embedded, one server, a cluster (half an hour)
 	$(BIN)/python tests/conformance/sizes.py
 
 check: $(READY)  ## lint, format, types, layers
@@ -71,8 +66,8 @@ build/peers-duckdb:
 	-$(BIN)/python -m pip install --quiet --target $@ duckdb-extension-postgres-scanner duckdb-extension-httpfs
 
 soak: $(READY)  ## every generated example, then an hour of killing a cluster's processes; SOAK='--kills 60 --executions 1500' is shorter
-	THOROUGH=1 $(BIN)/python -m pytest -q -n auto tests/lang tests/model
-	$(BIN)/python tests/soak/campaign.py $(SOAK)
+	THOROUGH=1 $(BIN)/python -m pytest -q -n auto tests/lang tests/model tests/chaos
+	$(BIN)/python tests/chaos/campaign.py $(SOAK)
 
 docs: $(READY)  ## write the generated pages anew
 	$(BIN)/python docs/generate.py

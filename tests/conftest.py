@@ -1,4 +1,4 @@
-"""Whatever a test leaves behind in a store must be sound."""
+"""What holds for all tests: none leaves a process or an unsound store behind, and in CI none is skipped for want of a program."""
 
 from __future__ import annotations
 
@@ -8,18 +8,30 @@ import os
 import time
 from collections.abc import Iterator
 
-import hatchery
+import host_forkserver
 import pytest
+from forkserver import ForkServer
 from hypothesis import HealthCheck, settings
-from nursery import Nursery
 from servers import bucket, database, nats, nats_server, postgres_server, s3_server
+from skips import pytest_make_collect_report, pytest_runtest_makereport
 from soundness import unsound
+from supervisor import supervise
 
-__all__ = ["bucket", "database", "nats", "nats_server", "postgres_server", "s3_server"]
+__all__ = [
+    "bucket",
+    "database",
+    "nats",
+    "nats_server",
+    "postgres_server",
+    "pytest_make_collect_report",
+    "pytest_runtest_makereport",
+    "s3_server",
+]
 
+supervise()
 # Commands freeze what they have loaded; a process that runs many of them would never let go of what DuckDB wants back.
 atexit.register(gc.unfreeze)
-hatchery.install()
+host_forkserver.install()
 # How fast a machine makes up examples, and goes through them, says nothing of what is tested.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -63,8 +75,8 @@ def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    """Starts real processes of the command line, at little cost."""
-    Nursery.shared = Nursery(tmp_path_factory.mktemp("nursery"))
-    yield Nursery.shared
-    Nursery.shared.close()
+def forkserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Start real processes of the command line at little cost."""
+    ForkServer.shared = ForkServer(tmp_path_factory.mktemp("forkserver"))
+    yield ForkServer.shared
+    ForkServer.shared.close()

@@ -1,7 +1,12 @@
-"""Real processes, killed at random and resumed, with effects written down outside: nothing lost, no second key."""
+"""Processes killed at random, with effects recorded outside: nothing is lost, and no effect has a second key.
+
+One part kills single processes that run a playbook, the other servers, workers and tools of a cluster under load. THOROUGH
+raises the number of kills; `campaign.py` beside this file is the long one, and measures recovery.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -12,13 +17,20 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from nursery import Born, Nursery
+from arena import Arena
+from forkserver import ForkedProcess, ForkServer
+from killer import Killer
+from load import Load, runs
+from thorough import up_to
 
-#: in all 200, each of a process that was alive
-KILLS_PER_ROUND = 20
-ROUNDS = 10
+#: of each playbook: kills of a process that was alive
+KILLS = up_to(50, 8)
+#: of the cluster: kills, executions, and those of them that run before the first kill
+CLUSTER_KILLS, EXECUTIONS, UNDISTURBED = up_to(60, 12), up_to(1_500, 240), 15
+SEED = 20_240
 #: of ten processes, so many are killed at any moment of their start; the others at one of the run itself
 EARLY = 1
 
@@ -86,9 +98,9 @@ HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkflow:
 class Site:
     """A folder in which one playbook is run, killed and resumed, over and over."""
 
-    def __init__(self, folder: Path, name: str, nursery: Nursery) -> None:
+    def __init__(self, folder: Path, name: str, forkserver: ForkServer) -> None:
         self.folder = folder
-        self.nursery = nursery
+        self.forkserver = forkserver
         self.name = name
         (folder / "playbook.yaml").write_text(HEAD % "killed" + PLAYBOOKS[name])
         (folder / "child.yaml").write_text(HEAD % "child" + CHILD)
@@ -102,10 +114,10 @@ class Site:
         # Else every process would compile the whole program anew before it can be killed.
         return {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | own
 
-    def start(self, *arguments: str, new: bool = False) -> subprocess.Popen[bytes] | Born:
+    def start(self, *arguments: str, new: bool = False) -> subprocess.Popen[bytes] | ForkedProcess:
         """A process: a new interpreter, or one that has imported the program already."""
         if not new:
-            return self.nursery.start(*arguments, cwd=self.folder, env=self.environment)
+            return self.forkserver.start(*arguments, cwd=self.folder, env=self.environment)
         return subprocess.Popen(
             [sys.executable, "-m", "noetl", *arguments],
             cwd=self.folder,
@@ -115,7 +127,7 @@ class Site:
             start_new_session=True,
         )
 
-    def go_on(self, *, new: bool = False) -> subprocess.Popen[bytes] | Born:
+    def go_on(self, *, new: bool = False) -> subprocess.Popen[bytes] | ForkedProcess:
         return self.start(*(("resume", "last") if self.known else ("run", "playbook.yaml")), "--json", new=new)
 
     def killed(self, chance: random.Random) -> tuple[int | None, bytes]:
@@ -127,7 +139,9 @@ class Site:
         answer = process.communicate(timeout=300)[0]
         return process.returncode, answer
 
-    def wait_for_a_moment(self, process: subprocess.Popen[bytes] | Born, seconds: float, *, early: bool) -> None:
+    def wait_for_a_moment(
+        self, process: subprocess.Popen[bytes] | ForkedProcess, seconds: float, *, early: bool
+    ) -> None:
         if not early:
             # However slow the machine is today: who has claimed an execution has started.
             while process.poll() is None and not list(self.folder.glob(f"home/owners/{process.pid}-*")):
@@ -164,14 +178,14 @@ class Site:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(ROUNDS))
+@pytest.mark.parametrize("name", PLAYBOOKS)
 def test_runs_that_are_killed_again_and_again_do_everything_under_one_key(
-    number: int, tmp_path: Path, nursery: Nursery
+    name: str, tmp_path: Path, forkserver: ForkServer
 ) -> None:
-    chance = random.Random(number)
-    site = Site(tmp_path, list(PLAYBOOKS)[number % len(PLAYBOOKS)], nursery)
+    chance = random.Random(name)
+    site = Site(tmp_path, name, forkserver)
     hits = 0
-    while hits < KILLS_PER_ROUND:
+    while hits < KILLS:
         code, answer = site.killed(chance)
         if code == -signal.SIGKILL:
             hits += 1
@@ -183,4 +197,21 @@ def test_runs_that_are_killed_again_and_again_do_everything_under_one_key(
     assert json.loads(check.communicate(timeout=300)[0])["problems"] == []
     for run in range(site.runs):  # what came late too
         site.check_ledger(run)
-    assert hits == KILLS_PER_ROUND
+
+
+@pytest.mark.slow
+def test_a_cluster_loses_nothing_when_any_process_is_killed_at_any_time(forkserver: ForkServer) -> None:
+    with TemporaryDirectory(prefix="noetl-arena-") as name, Arena(Path(name), forkserver) as arena:
+        load, killer = Load(arena), Killer(arena, SEED, every=(0.1, 0.5))
+
+        async def campaign() -> None:
+            await load.run(runs(0, UNDISTURBED))
+            rest = runs(UNDISTURBED, EXECUTIONS - UNDISTURBED)
+            await asyncio.gather(load.run(rest, pace=killer.pace(CLUSTER_KILLS)), killer.run(CLUSTER_KILLS))
+
+        try:
+            asyncio.run(campaign())
+        except TimeoutError:
+            raise AssertionError(f"these do not end: {load.unfinished()[:5]}; {arena.said()}") from None
+        print({**load.check(), **killer.told(load)})
+        assert len(killer.kills) == CLUSTER_KILLS

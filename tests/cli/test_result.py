@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +14,8 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from forkserver import ForkServer
 
     from cli.conftest import Noetl, Running, Shell
 
@@ -32,12 +36,22 @@ STEPS = f"""
 """
 
 
-@pytest.fixture
-def execution(noetl: Noetl, folder: Path, home: Path) -> str:
+@pytest.fixture(scope="module")
+def large_home(tmp_path_factory: pytest.TempPathFactory, forkserver: ForkServer) -> Path:
+    """A home with a run of the playbook."""
+    folder = tmp_path_factory.mktemp("large")
     (folder / "large.yaml").write_text(HEAD + STEPS)
-    told = noetl("run", "large.yaml")
-    assert told.code == 0, told.err
-    assert "in the result store: noetl result" in told.err
+    environment = {**os.environ, "NOETL_HOME": str(folder / "home")}
+    told = forkserver.run("run", "large.yaml", cwd=folder, env=environment)
+    assert told.returncode == 0, told.stderr
+    assert "in the result store: noetl result" in told.stderr
+    return folder / "home"
+
+
+@pytest.fixture
+def execution(noetl: Noetl, folder: Path, home: Path, large_home: Path) -> str:
+    """A run, in a home of the test's own."""
+    shutil.copytree(large_home, home)
     return json.loads(noetl("show", "last", "--json").out)["execution_id"]
 
 

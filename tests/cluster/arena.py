@@ -15,13 +15,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nursery import Born, Nursery
+from forkserver import ForkedProcess, ForkServer
 
 from noetl.services.nats import Nats
 from noetl.services.ports import free_port
 from noetl.services.postgres import Postgres
 
 LEASE_S = 2.0
+#: for tests in which no process may be given up: one that a busy machine holds up for 20 s is not
+CALM_LEASE_S = 30.0
 #: what is lost with the power is of no interest here: an immediate stop of PostgreSQL keeps what was written
 QUICK = {"fsync": "off", "shared_buffers": "64MB", "max_connections": "90"}
 _HERE = Path(__file__).parent
@@ -35,12 +37,12 @@ class Member:
     def __init__(self, arena: Arena, name: str, words: list[str], environment: dict[str, str]) -> None:
         self.arena, self.name, self.words, self.environment = arena, name, list(words), environment
         self.home = arena.folder / name
-        self.process: Born | None = None
+        self.process: ForkedProcess | None = None
 
     def start(self) -> None:
         """Start it, under the same address as before."""
         environment = {**self.arena.environment, "NOETL_HOME": str(self.home), **self.environment}
-        self.process = self.arena.nursery.start(*self.words, cwd=self.arena.folder, env=environment)
+        self.process = self.arena.forkserver.start(*self.words, cwd=self.arena.folder, env=environment)
 
     @property
     def pid(self) -> int:
@@ -84,7 +86,7 @@ class Arena:
     def __init__(
         self,
         folder: Path,
-        nursery: Nursery,
+        forkserver: ForkServer,
         *,
         servers: int = 2,
         workers: int = 2,
@@ -92,7 +94,7 @@ class Arena:
         slots: int = 8,
         lease_s: float = LEASE_S,
     ) -> None:
-        self.folder, self.nursery = folder, nursery
+        self.folder, self.forkserver = folder, forkserver
         # The database runs as a user of its own where tests run as root.
         for one in (folder, folder / "postgres"):
             one.mkdir(exist_ok=True)

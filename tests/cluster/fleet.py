@@ -59,8 +59,19 @@ async def serving(
 
 
 @contextlib.asynccontextmanager
-async def working(urls: Sequence[str], home: Path, *, lease_s: float = 2.0, **more: object) -> AsyncIterator[Outpost]:
-    """A worker; it shows that it lives three times in a lease."""
-    settings = Settings(home=home, lease_s=2.0, worker_lease_s=lease_s, environment={"PATH": "/usr/bin:/bin"})
+async def working(urls: Sequence[str], home: Path, *, beat_s: float = 0.7, **more: object) -> AsyncIterator[Outpost]:
+    """A worker that sends heartbeats often, and whose lease outlasts whatever holds this process up."""
+    settings = Settings(home=home, lease_s=2.0, worker_lease_s=60.0, environment={"PATH": "/usr/bin:/bin"})
     async with Outpost(settings, urls, **more) as outpost:  # type: ignore[arg-type]
-        yield outpost
+        beating = asyncio.create_task(_beat(outpost, beat_s))
+        try:
+            yield outpost
+        finally:
+            beating.cancel()
+
+
+async def _beat(outpost: Outpost, every_s: float) -> None:
+    while True:
+        await asyncio.sleep(every_s)
+        if outpost._pulse is not None:
+            outpost._pulse.beat()

@@ -54,6 +54,10 @@ WAITS = b"""
 """
 
 
+#: outlasts whatever holds this process up
+LEASE_S = 60.0
+
+
 def read(station: Station, folder: Path, text: bytes) -> tuple[Source, Any]:
     source, loaded = station.catalog.read(folder / "faulty.yaml", HEAD + text)
     assert loaded.net is not None, loaded.diagnostics
@@ -185,9 +189,9 @@ async def test_an_answer_that_is_none_is_asked_for_again() -> None:
 async def test_of_two_servers_that_go_on_with_the_same_execution_the_log_lets_one_win(
     tmp_path: Path, database: Database
 ) -> None:
-    logs = [PostgresLog(database.url, lease_s=2.0) for _ in range(2)]
+    logs = [PostgresLog(database.url, lease_s=LEASE_S) for _ in range(2)]
     catalog = Catalog(Kinds())
-    stations = [Station(log, catalog, PgRegistry(database.url, 2.0), lease_s=2.0, beds=None) for log in logs]
+    stations = [Station(log, catalog, PgRegistry(database.url, LEASE_S), lease_s=2.0, beds=None) for log in logs]
     async with stations[0] as one, stations[1] as two:
         started = [await begun(one, tmp_path, WAITS) for _ in range(20)]
         net = started[0].net
@@ -217,8 +221,8 @@ async def test_of_two_servers_that_go_on_with_the_same_execution_the_log_lets_on
 async def test_an_execution_is_taken_over_once_however_many_want_it_at_the_same_time(
     tmp_path: Path, database: Database
 ) -> None:
-    log = PostgresLog(database.url, lease_s=2.0)
-    async with Station(log, Catalog(Kinds()), PgRegistry(database.url, 2.0), lease_s=2.0) as station:
+    log = PostgresLog(database.url, lease_s=LEASE_S)
+    async with Station(log, Catalog(Kinds()), PgRegistry(database.url, LEASE_S), lease_s=2.0) as station:
         hot = await begun(station, tmp_path, WAITS)
         station.service.let_go(hot)
         found = await asyncio.gather(*(station.resume(hot.id) for _ in range(5)))
@@ -227,7 +231,7 @@ async def test_an_execution_is_taken_over_once_however_many_want_it_at_the_same_
 
 async def test_what_a_worker_had_that_was_given_up_long_ago_is_nobodys(database: Database) -> None:
     log = PostgresLog(database.url)
-    registry = PgRegistry(database.url, 2.0)
+    registry = PgRegistry(database.url, LEASE_S)
     try:
         await registry.renew("old", {})
         await registry.renew("new", {})
@@ -246,8 +250,8 @@ async def test_what_a_worker_had_that_was_given_up_long_ago_is_nobodys(database:
 
 @pytest.mark.slow
 async def test_a_worker_that_died_once_is_not_counted_at_each_take_over(tmp_path: Path, database: Database) -> None:
-    log = PostgresLog(database.url, lease_s=2.0)
-    registry = PgRegistry(database.url, 2.0)
+    log = PostgresLog(database.url, lease_s=LEASE_S)
+    registry = PgRegistry(database.url, LEASE_S)
     async with Station(log, Catalog(Kinds()), registry, lease_s=2.0) as station:
         hot = await begun(station, tmp_path, CHAIN)
         await registry.keep([Held(hot.id, "first-1", None, "f", "dead", 1)], [])

@@ -80,8 +80,8 @@ async def test_what_a_worker_says_that_was_given_up_is_refused_and_recorded(tmp_
     log, registry = MemoryLog(), MemoryRegistry(30.0)
     async with (
         serving(log, registry, tmp_path) as server,
-        # It shows so seldom that it lives that it hears of nothing before it says anything.
-        working([server.url], tmp_path / "w", lease_s=30.0) as outpost,
+        # It sends heartbeats so seldom that it hears of nothing before it says anything.
+        working([server.url], tmp_path / "w", beat_s=600) as outpost,
     ):
         hot = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])

@@ -16,7 +16,10 @@ from noetl.ports import Unreachable
 from noetl.stores.pgregistry import PgRegistry
 from noetl.stores.postgres import PostgresLog
 
-LEASE_S = 1.5
+#: how often a server looks for what it has to do: three times in this time
+SWEEP_S = 1.5
+#: outlasts whatever holds this process up
+LEASE_S = 60.0
 
 
 class Unheard(PostgresLog):
@@ -39,7 +42,7 @@ async def test_one_that_was_laid_down_unheard_is_woken_by_a_signal(
 ) -> None:
     log, registry = Unheard(database.url, lease_s=LEASE_S), PgRegistry(database.url, LEASE_S)
     log.written = written
-    async with serving(log, registry, tmp_path, lease_s=LEASE_S, beds=log) as server, working([server.url], tmp_path):
+    async with serving(log, registry, tmp_path, lease_s=SWEEP_S, beds=log) as server, working([server.url], tmp_path):
         hot = await start(server, tmp_path, "workflow:\n- {step: ask, tool: {kind: wait, signal: go}}\n")
         await until(lambda: log.asked > 0)
         await until(lambda: hot.id not in server.station.service.hot)
@@ -51,7 +54,7 @@ async def test_one_whose_claim_a_crashed_database_has_lost_is_still_cancelled(
     database: Database, tmp_path: Path
 ) -> None:
     log, registry = PostgresLog(database.url, lease_s=LEASE_S), PgRegistry(database.url, LEASE_S)
-    async with serving(log, registry, tmp_path, lease_s=LEASE_S, beds=log) as server, working([server.url], tmp_path):
+    async with serving(log, registry, tmp_path, lease_s=SWEEP_S, beds=log) as server, working([server.url], tmp_path):
         hot = await start(server, tmp_path, marking(tmp_path, 60))
         await until(lambda: marks(tmp_path) == ["begun"])
         with psycopg.connect(database.url, autocommit=True) as connection:

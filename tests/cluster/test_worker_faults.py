@@ -12,11 +12,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import aiohttp
+import psycopg
 import pytest
-from arena import LEASE_S, Arena
+from arena import CALM_LEASE_S, LEASE_S, Arena
+from forkserver import ForkServer
 from killer import none_left
 from load import HEAD, Load, Run, runs
-from nursery import Nursery
 
 #: an effect, and then some time in which its task is still under way, unless it begins when there is a file that says so
 SLOW = """
@@ -84,6 +85,15 @@ async def start_slow(load: Load, numbers: range, seconds: float) -> list[str]:
     return [load.started[Run(number, "slow")] for number in numbers]
 
 
+def leases(arena: Arena) -> dict[str, float]:
+    """Return until when each worker is believed to live."""
+    with psycopg.connect(arena.postgres.url(), autocommit=True) as connection:
+        found = connection.execute(
+            "SELECT worker, extract(epoch FROM until)::float FROM noetl.worker WHERE NOT given_up"
+        )
+        return dict(found.fetchall())
+
+
 def keys(load: Load) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for label, key, _ in load.ledger():
@@ -93,9 +103,9 @@ def keys(load: Load) -> dict[str, list[str]]:
 
 @pytest.mark.slow
 def test_a_worker_that_stood_still_beyond_its_lease_loses_what_it_had_and_its_tools_die(
-    folder: Path, nursery: Nursery
+    folder: Path, forkserver: ForkServer
 ) -> None:
-    with Arena(folder, nursery, nats=False, slots=12) as arena:
+    with Arena(folder, forkserver, nats=False, slots=12) as arena:
         load = Load(arena)
         frozen, other = arena.workers
         other.kill()
@@ -103,7 +113,7 @@ def test_a_worker_that_stood_still_beyond_its_lease_loses_what_it_had_and_its_to
         async def scenario() -> None:
             await start_slow(load, range(6), LEASE_S)  # it hears their ends when it goes on
             await start_slow(load, range(6, 12), 600)
-            await until(lambda: len(load.ledger()) == 12)
+            await until(lambda: len(keys(load)) == 12)
             frozen.send(signal.SIGSTOP)
             tools = frozen.descendants()
             assert tools, "it has nothing to do"
@@ -120,19 +130,24 @@ def test_a_worker_that_stood_still_beyond_its_lease_loses_what_it_had_and_its_to
 
 
 @pytest.mark.slow
-def test_a_server_that_stands_still_costs_no_worker_its_lease(folder: Path, nursery: Nursery) -> None:
-    lease_s = 6.0
-    with Arena(folder, nursery, nats=False, lease_s=lease_s) as arena:
+def test_a_server_that_stands_still_costs_no_worker_its_lease(folder: Path, forkserver: ForkServer) -> None:
+    with Arena(folder, forkserver, nats=False, lease_s=CALM_LEASE_S) as arena:
         load = Load(arena)
         frozen = arena.servers[0]
 
         async def scenario() -> None:
             arena_urls, arena.ports = arena.ports, arena.ports[1:]  # all of it is the other server's
-            await start_slow(load, range(8), 2 * lease_s)
+            await start_slow(load, range(8), CALM_LEASE_S / 2)
             arena.ports = arena_urls
             await until(lambda: len(load.ledger()) == 8)
             frozen.send(signal.SIGSTOP)
             try:
+                for _ in range(2):
+                    before = leases(arena)
+                    assert len(before) == len(arena.workers)
+                    await until(
+                        lambda before=before: all(leases(arena)[name] > until for name, until in before.items())
+                    )
                 await until(lambda: load.over(load.started.values()) == {*load.started.values()})
             finally:
                 frozen.send(signal.SIGCONT)
@@ -142,8 +157,8 @@ def test_a_server_that_stands_still_costs_no_worker_its_lease(folder: Path, nurs
 
 
 @pytest.mark.slow
-def test_who_is_told_to_end_finishes_what_it_has_and_nothing_is_run_again(folder: Path, nursery: Nursery) -> None:
-    with Arena(folder, nursery, nats=False, lease_s=6.0) as arena:  # nobody is to be given up
+def test_who_is_told_to_end_finishes_what_it_has_and_nothing_is_run_again(folder: Path, forkserver: ForkServer) -> None:
+    with Arena(folder, forkserver, nats=False, lease_s=CALM_LEASE_S) as arena:
         load = Load(arena)
 
         async def ends() -> None:
@@ -165,8 +180,10 @@ def test_who_is_told_to_end_finishes_what_it_has_and_nothing_is_run_again(folder
 
 
 @pytest.mark.slow
-def test_what_a_worker_has_no_time_to_finish_goes_back_and_is_done_by_another(folder: Path, nursery: Nursery) -> None:
-    with Arena(folder, nursery, nats=False) as arena:
+def test_what_a_worker_has_no_time_to_finish_goes_back_and_is_done_by_another(
+    folder: Path, forkserver: ForkServer
+) -> None:
+    with Arena(folder, forkserver, nats=False) as arena:
         load = Load(arena)
         hasty = arena.workers[0]
         hasty.kill()
@@ -176,11 +193,12 @@ def test_what_a_worker_has_no_time_to_finish_goes_back_and_is_done_by_another(fo
 
         async def scenario() -> None:
             await start_slow(load, range(8), 600)
-            await until(lambda: len(load.ledger()) == 8)
+            await until(lambda: len(keys(load)) == 8)
+            begun = len(load.ledger())
             hurry(load).touch()
             arena.workers[1].start()
             await asyncio.to_thread(hasty.end)
-            await until(lambda: len(load.ledger()) > 8)
+            await until(lambda: len(load.ledger()) > begun)
             await until(lambda: load.over(load.started.values()) == {*load.started.values()})
 
         asyncio.run(scenario())
@@ -190,9 +208,9 @@ def test_what_a_worker_has_no_time_to_finish_goes_back_and_is_done_by_another(fo
 
 @pytest.mark.slow
 def test_a_pipeline_that_kills_its_workers_fails_with_its_reason_and_others_go_on(
-    folder: Path, nursery: Nursery
+    folder: Path, forkserver: ForkServer
 ) -> None:
-    with Arena(folder, nursery, nats=False) as arena:
+    with Arena(folder, forkserver, nats=False) as arena:
         load = Load(arena)
 
         async def revive() -> None:
@@ -225,9 +243,9 @@ def test_a_pipeline_that_kills_its_workers_fails_with_its_reason_and_others_go_o
 
 @pytest.mark.slow
 def test_a_worker_whose_disk_is_full_says_so_and_goes_on_when_there_is_room_again(
-    folder: Path, nursery: Nursery
+    folder: Path, forkserver: ForkServer
 ) -> None:
-    with Arena(folder, nursery, nats=False, servers=1, workers=1) as arena:
+    with Arena(folder, forkserver, nats=False, servers=1, workers=1) as arena:
         load, worker = Load(arena), arena.workers[0]
         text = HEAD % ("big", "big") + BIG
 

@@ -1,7 +1,6 @@
-"""Every case of the conformance suite: what can be told without running it, and in full.
+"""Every case of the conformance suite, in this process; some of each area as the suite itself runs them.
 
-A case in full starts the command line once for every claim. Those named in `WAITING` are expected to fail, and have to
-be taken from there as soon as they pass.
+`make conformance` runs every case as separate processes, in all sizes of the product.
 """
 
 from __future__ import annotations
@@ -11,34 +10,34 @@ import os
 import signal
 import sys
 import time
-from contextlib import redirect_stderr, redirect_stdout, suppress
-from functools import cache
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 import yaml
-from nursery import Nursery
-from soundness import unsound
+from conformance.sizes import NOT_OURS
 
 HERE = Path(__file__).parent
 CASES = sorted((HERE / "cases").rglob("*.yaml"))
 COMMAND = [sys.executable, "-m", "noetl"]
-#: what is not there yet → the cases that need it, as area/name
-WAITING = {
-    "nothing of ours: the case makes a table in a file, and is run twice in one folder": "legacy/habit-tool-keys",
-}
-REASONS = {name: reason for reason, names in WAITING.items() for name in names.split()}
 sys.path.insert(0, str(HERE))
 
-from run import CaseRun, run_case, shape_problems  # type: ignore[import-not-found]  # noqa: E402  it is a script's folder
+from match import Mismatch  # type: ignore[import-not-found]  # noqa: E402  it is a script's folder
+from run import CaseRun, run_case, shape_problems  # type: ignore[import-not-found]  # noqa: E402
 
 
 def case_id(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
-@cache
+def parameters(paths: list[Path]) -> list[Any]:
+    marks = {name: [pytest.mark.xfail(strict=True, reason=reason)] for name, reason in NOT_OURS.items()}
+    return [pytest.param(path, id=case_id(path), marks=marks.get(case_id(path), [])) for path in paths]
+
+
 def read_case(path: Path) -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     case: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
@@ -46,19 +45,14 @@ def read_case(path: Path) -> dict[str, Any]:
 
 
 class InProcess(CaseRun):  # type: ignore[misc]  # the suite is not typed
-    """The command line called in this process; starting Python for each call would take most of the time."""
+    """A case whose commands are called in this process: to start Python for each would take most of the time."""
 
     def call(self, *args: str) -> tuple[int, str, str]:
         from noetl.cli.app import run as main
 
         out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
-        before = Path.cwd()
-        os.chdir(self.work)
-        try:
-            with redirect_stdout(out), redirect_stderr(err):
-                code = main(args)
-        finally:
-            os.chdir(before)
+        with placed(self.work, self.env), limited(self.deadline), redirect_stdout(out), redirect_stderr(err):
+            code = main(args)
         texts = []
         for stream in (out, err):
             stream.flush()
@@ -67,65 +61,66 @@ class InProcess(CaseRun):  # type: ignore[misc]  # the suite is not typed
         return code, texts[0], texts[1]
 
 
-@pytest.mark.parametrize("path", CASES, ids=case_id)
-def test_static(path: Path, tmp_path: Path) -> None:
-    """All that `validate` and `migrate` have to say about it."""
-    case_run = InProcess(read_case(path), COMMAND, tmp_path, static=True)
-    try:
-        case_run.perform()
-    finally:
-        case_run.close()
-
-
-def in_full() -> list[Any]:
-    marks = {name: [pytest.mark.xfail(strict=True, reason=reason)] for name, reason in REASONS.items()}
-    return [pytest.param(path, id=case_id(path), marks=marks.get(case_id(path), [])) for path in CASES]
-
-
-class Sound(CaseRun):  # type: ignore[misc]  # the suite is not typed
-    """A case whose store is checked at the end."""
-
-    #: what processes come from; None: each is a new interpreter, which takes most of its time to start
-    nursery: Nursery | None = None
-
-    def call(self, *args: str) -> tuple[int, str, str]:
-        if self.nursery is None:
-            return super().call(*args)  # type: ignore[no-any-return]
-        born = self.nursery.start(*args, cwd=self.work, env=self.env)
-        try:
-            code = born.wait(max(0.1, self.deadline - time.monotonic()))
-        finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(born.pid, signal.SIGKILL)
-        out, err = (text.decode("utf-8", "replace") for text in born.communicate(timeout=60))
-        self.transcript += out + err
-        return code, out, err
-
-    def close(self) -> None:
-        super().close()
-        database = self.home / "noetl.db"
-        found = unsound(database) if database.exists() else []
-        assert not found, f"the store is not sound: {found[:3]}"
-
-
-#: one of each area starts as the suite itself would have it
-AS_IT_STANDS = {path.parent.name: path for path in CASES}
-
-
-@pytest.mark.parametrize("path", in_full())
-def test_in_full(path: Path, nursery: Nursery) -> None:
-    """As the suite itself does it, through the command line."""
+@contextmanager
+def placed(folder: Path, environment: dict[str, str]) -> Iterator[None]:
+    """Run the block in a folder and with an environment."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("run.CaseRun", Sound)
-        patch.setattr(Sound, "nursery", None if path in AS_IT_STANDS.values() else nursery)
-        result = run_case(path, COMMAND)
+        patch.chdir(folder)
+        for name in os.environ.keys() - environment.keys():
+            patch.delenv(name)
+        for name, text in environment.items():
+            patch.setenv(name, text)
+        yield
+
+
+@contextmanager
+def limited(deadline: float) -> Iterator[None]:
+    """Interrupt the block when the case's time is up, so that a case that hangs fails."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise Mismatch("the case ran past its time limit")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, max(0.1, deadline - time.monotonic()))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def perform(path: Path, folder: Path, *, static: bool) -> None:
+    folder.mkdir()
+    with closing(InProcess(read_case(path), COMMAND, folder, static=static)) as case_run:
+        case_run.perform()
+
+
+@pytest.mark.parametrize("path", parameters(CASES))
+def test_case(path: Path, tmp_path: Path) -> None:
+    """What is known without running it, then the case itself."""
+    case = read_case(path)
+    validates_itself = case.get("legacy") or "validate" in case.get("actions", [])
+    if not validates_itself:
+        perform(path, tmp_path / "static", static=True)
+    perform(path, tmp_path / "whole", static=False)
+
+
+#: one of each area
+AS_PROCESSES = list({path.parent.name: path for path in CASES if case_id(path) not in NOT_OURS}.values())
+
+
+@pytest.mark.parametrize("path", parameters(AS_PROCESSES))
+def test_case_as_processes(path: Path) -> None:
+    """As the suite itself runs it, through the command line."""
+    result = run_case(path, COMMAND)
     assert result["ok"], result["reason"]
 
 
-def test_what_waits_is_there() -> None:
-    assert REASONS.keys() <= {case_id(path) for path in CASES}
+def test_the_cases_that_are_expected_to_fail_exist() -> None:
+    assert NOT_OURS.keys() <= {case_id(path) for path in CASES}
 
 
-def test_the_cases_are_well_formed() -> None:
+def test_the_cases_are_well_formed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml, "SafeLoader", getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # ten times as fast
     names: dict[str, Path] = {}
     assert {case_id(path): found for path in CASES if (found := shape_problems(path, names))} == {}

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nursery import Nursery
+from forkserver import ForkServer
 from servers import Bucket, Database
 
 from noetl.config import Settings
 from noetl.secrets.household import open_store
 
 pytest.importorskip("duckdb")
-pytestmark = pytest.mark.usefixtures("nursery")
+pytestmark = pytest.mark.usefixtures("forkserver")
 
 PAGES = Path(__file__).parents[2] / "docs" / "howto"
 FENCE = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -30,7 +30,7 @@ def output(folder: Path, page: str, number: int = 0, **variables: str) -> Any:
     found = FENCE.findall((PAGES / page).read_text(encoding="utf-8"))
     (folder / "playbook.yaml").write_text(found[number])
     environment = {**os.environ, "NOETL_HOME": str(folder / "home"), **variables}
-    done = Nursery.shared.run("run", "playbook.yaml", "--json", cwd=folder, env=environment)
+    done = ForkServer.shared.run("run", "playbook.yaml", "--json", cwd=folder, env=environment)
     document = json.loads(done.stdout)
     assert document["status"] == "completed", document["error"]
     return document["output"]

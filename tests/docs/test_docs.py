@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from nursery import Nursery
+from forkserver import ForkServer
 from waiting import wait_until
 
 from noetl.lang import load
@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 import generate  # noqa: E402  it is a script beside the pages
 
-pytestmark = pytest.mark.usefixtures("nursery")
+pytestmark = pytest.mark.usefixtures("forkserver")
 PAGES = sorted([*ROOT.glob("*.md"), ROOT / "examples" / "README.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -91,7 +91,7 @@ def test_a_decision_has_its_three_parts_and_fits_on_a_page() -> None:
 
 
 def noetl(folder: Path, *arguments: str) -> str:
-    done = Nursery.shared.run(*arguments, cwd=folder, env=os.environ)
+    done = ForkServer.shared.run(*arguments, cwd=folder, env=os.environ)
     return done.stderr + done.stdout
 
 

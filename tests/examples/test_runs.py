@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nursery import Nursery
+from forkserver import ForkServer
 from servers import Bucket, Database
 
 ROOT = Path(__file__).parents[2]
@@ -70,15 +70,15 @@ def shop() -> Iterator[Any]:
 class Home:
     """A home of noetl, empty at first."""
 
-    def __init__(self, folder: Path, nursery: Nursery) -> None:
-        self.nursery = nursery
+    def __init__(self, folder: Path, forkserver: ForkServer) -> None:
+        self.forkserver = forkserver
         self.environment = {**os.environ, "NOETL_HOME": str(folder), "PYTHONPATH": str(ROOT / "src")}
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "noetl", *arguments]
 
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.nursery.run(*arguments, cwd=Path.cwd(), env=self.environment)
+        return self.forkserver.run(*arguments, cwd=Path.cwd(), env=self.environment)
 
     def arguments(self, example: str, **given: Any) -> list[str]:
         settings = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
@@ -95,8 +95,8 @@ class Home:
 
 
 @pytest.fixture
-def home(tmp_path: Path, nursery: Nursery) -> Home:
-    return Home(tmp_path / "home", nursery)
+def home(tmp_path: Path, forkserver: ForkServer) -> Home:
+    return Home(tmp_path / "home", forkserver)
 
 
 def output(document: dict[str, Any]) -> Any:

@@ -18,7 +18,7 @@ NASTY = "a b\"c'd$HOME`x`\\ $(id) ${x} \\n}; #!*{\t~é\n|&<>(x)[y]=%s -- end'"
 
 
 def output(command: str, shell: str = "/bin/sh") -> str:
-    done = subprocess.run([shell, "-c", command], capture_output=True, check=False, timeout=20)
+    done = subprocess.run([shell, "-c", command], capture_output=True, check=False, timeout=300)
     assert done.stderr == b"", (command, done.stderr)
     return done.stdout.decode("utf-8", "surrogateescape")
 

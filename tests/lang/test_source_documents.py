@@ -48,7 +48,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.skipif(not DOCUMENTS, reason="the source documents are not here")
+@pytest.mark.skipif(not DOCUMENTS, reason="the source documents are not part of this repository")
 @pytest.mark.parametrize(("name", "block"), blocks(), ids=[name for name, _ in blocks()])
 def test_a_block_validates_or_migrates_clean_or_is_refused_with_a_reason(name: str, block: str) -> None:
     text = wrapped(block)

@@ -316,13 +316,13 @@ NOT_RUN = {
 }
 
 
-@pytest.mark.skipif(not DOCUMENTS, reason="the source documents are not here")
+@pytest.mark.skipif(not DOCUMENTS, reason="the source documents are not part of this repository")
 def test_every_block_is_run_or_is_no_example() -> None:
     assert not EXAMPLES.keys() & NOT_RUN.keys()
     assert EXAMPLES.keys() | NOT_RUN.keys() == BLOCKS.keys()
 
 
-@pytest.mark.skipif(not DOCUMENTS, reason="the source documents are not here")
+@pytest.mark.skipif(not DOCUMENTS, reason="the source documents are not part of this repository")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_as_it_stands_and_migrated_with_the_same_outcome(name: str, tmp_path: Path) -> None:
     example = EXAMPLES[name]

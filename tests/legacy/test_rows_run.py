@@ -96,7 +96,7 @@ def test_what_runs_a_row_is_there_and_nothing_runs_for_no_row() -> None:
         assert case.get("legacy"), f"{name} does not run both ways"
 
 
-@pytest.mark.skipif(not LANGUAGE.exists(), reason="the language's own text is not here")
+@pytest.mark.skipif(not LANGUAGE.exists(), reason="the language page is not part of this repository")
 def test_every_row_of_both_tables_is_run() -> None:
     section = LANGUAGE.read_text(encoding="utf-8").split("## 13. ")[1].split("\n## ")[0]
     cells = [line.removeprefix("| ") for line in section.splitlines() if line.startswith("| ")]

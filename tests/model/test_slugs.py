@@ -65,7 +65,7 @@ def test_every_code_the_program_reports_is_in_the_catalogue() -> None:
 def test_every_code_of_the_language_page_is_in_the_catalogue() -> None:
     page = Path(__file__).parents[3] / "shared" / "spec" / "LANGUAGE.md"
     if not page.exists():
-        pytest.skip("the language page is not here")
+        pytest.skip("the language page is not part of this repository")
     section = page.read_text().split("## 14. Diagnostics")[1]
     section = re.sub(r"\([^()]*\)", "", section)
     codes = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", section))

@@ -58,6 +58,11 @@ MEASURED = (
 )
 
 
+MEGABYTE = "".join(
+    json.dumps({"id": number, "name": "customer", "text": "x" * 400}) + ", " for number in range(ROWS_PER_MB)
+).encode()
+
+
 class Large(BaseHTTPRequestHandler):
     """Answers with as many megabytes as the path says."""
 
@@ -67,11 +72,9 @@ class Large(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/plain; charset=utf-8" if what == "text" else "application/json")
         self.end_headers()
         opening = {"rows": b"[", "document": b'{"items": [', "text": b""}[what]
-        number = 0
+        self.wfile.write(opening)
         for _ in range(int(size)):
-            rows = ({"id": number + n, "name": "customer", "text": "x" * 400} for n in range(ROWS_PER_MB))
-            self.wfile.write(opening + "".join(json.dumps(row) + ", " for row in rows).encode())
-            opening, number = b"", number + ROWS_PER_MB
+            self.wfile.write(MEGABYTE)
         self.wfile.write(
             {"rows": b"{}]", "document": b"null]}", "text": b""}[what].replace(
                 b"{}", b'{"id": 0, "name": null, "text": "last"}'

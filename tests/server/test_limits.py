@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nursery import Born, Nursery
+from forkserver import ForkedProcess, ForkServer
 from servers import Database
 from waiting import until, wait_until
 
@@ -295,23 +295,23 @@ def test_one_that_waits_can_be_cancelled_and_the_next_in_line_goes(site: Site) -
 # --- in several processes ------------------------------------------------------------------------------------------------
 
 
-def command(nursery: Nursery, site: Site, *more: str) -> Born:
+def command(forkserver: ForkServer, site: Site, *more: str) -> ForkedProcess:
     environment = {**os.environ, "NOETL_HOME": str(site.settings.home)}
-    return nursery.start("run", "main.yaml", "--json", *more, cwd=site.folder, env=environment)
+    return forkserver.start("run", "main.yaml", "--json", *more, cwd=site.folder, env=environment)
 
 
-def test_processes_on_one_home_share_a_limit(site: Site, nursery: Nursery) -> None:
+def test_processes_on_one_home_share_a_limit(site: Site, forkserver: ForkServer) -> None:
     site.write(NOTES % ("concurrency: {limit: 1}", "0.2"))
-    running = [command(nursery, site) for _ in range(3)]
+    running = [command(forkserver, site) for _ in range(3)]
     assert [one.wait(120) for one in running] == [0, 0, 0]
     assert (site.most_at_once(), len(site.starts())) == (1, 3)
 
 
-def test_the_slot_of_a_process_that_was_killed_comes_back(site: Site, nursery: Nursery) -> None:
+def test_the_slot_of_a_process_that_was_killed_comes_back(site: Site, forkserver: ForkServer) -> None:
     site.write(NOTES % ("concurrency: {limit: 1}", "{{ workload.long }}"))
-    killed = command(nursery, site, "--set", "long=600", "--set", "who=killed")
+    killed = command(forkserver, site, "--set", "long=600", "--set", "who=killed")
     wait_until(lambda: len(site.starts()) == 1)
-    heir = command(nursery, site, "--set", "long=0", "--set", "who=heir")
+    heir = command(forkserver, site, "--set", "long=0", "--set", "who=heir")
     time.sleep(1.0)
     assert len(site.starts()) == 1
     killed.kill()

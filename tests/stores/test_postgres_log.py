@@ -124,7 +124,7 @@ async def test_whoever_gives_no_sign_of_life_is_believed_dead(database: Database
 
 
 async def test_who_lives_is_believed_to_beyond_its_lease(database: Database, log: PostgresLog) -> None:
-    living = PostgresLog(database.url, lease_s=6.0)
+    living = PostgresLog(database.url, lease_s=30.0)
     assert await living.claim("x")
     with psycopg.connect(database.url, autocommit=True) as connection:
         ends = "SELECT until FROM noetl.owner"

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hostile import EVERYWHERE, HOSTILE, NAMED, NAMES, TEXTS, around
 from hypothesis import HealthCheck, given, settings
+from thorough import share
 from workshop import Workshop, alive, until
 
 from noetl.model.output import Spilled
@@ -277,6 +278,7 @@ async def test_hostile_values_come_back_as_they_are(world: Workshop, position: s
     await rows(world, "CREATE TABLE canary AS SELECT 1 AS n", file="guarded.duckdb")
     # JSON has it escaped, and DuckDB ends texts there when it takes them out.
     values = [value for value in HOSTILE if "as json" not in position or "\x00" not in value]
+    values = share(values, list(POSITIONS).index(position))
     await all_come_back(world, position, values)
     assert await untouched(world)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from databases import Db, Proxy
-from nursery import Nursery
+from forkserver import ForkServer
 
 ADD = "INSERT INTO t VALUES ({{ workload.n }}) RETURNING n, now() AS at"
 
@@ -113,11 +113,11 @@ workflow:
 """
 
 
-def killed(db: Db, folder: Path, nursery: Nursery, environment: Mapping[str, str]) -> int:
+def killed(db: Db, folder: Path, forkserver: ForkServer, environment: Mapping[str, str]) -> int:
     """Start a run, and kill it again and again; how often that was before its end."""
     for kills, pause in enumerate((0.55, 0.62, 0.7, 0.8)):
         arguments = ["run", "once.yaml", "--json"] if not kills else ["resume", "last", "--json"]
-        process = nursery.start(*arguments, cwd=folder, env=environment)
+        process = forkserver.start(*arguments, cwd=folder, env=environment)
         before = len(rows(db))
         while len(rows(db)) < before + 2 and process.poll() is None:
             time.sleep(0.01)
@@ -131,17 +131,17 @@ def killed(db: Db, folder: Path, nursery: Nursery, environment: Mapping[str, str
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_at_any_moment_and_resumed_has_each_effect_once(
-    db: Db, tmp_path: Path, nursery: Nursery
+    db: Db, tmp_path: Path, forkserver: ForkServer
 ) -> None:
     (tmp_path / "once.yaml").write_text(PLAYBOOK)
     environment = {**os.environ, "NOETL_HOME": str(tmp_path / "home"), "DATABASE": db.database.url}
     for _ in range(5):  # it may be over before it is killed
         db.ask("DELETE FROM t")
-        kills = killed(db, tmp_path, nursery, environment)
+        kills = killed(db, tmp_path, forkserver, environment)
         if kills > 1:
             break
     assert kills > 1
-    done = nursery.run("resume", "last", "--json", cwd=tmp_path, env=environment)
+    done = forkserver.run("resume", "last", "--json", cwd=tmp_path, env=environment)
     document = json.loads(done.stdout)
     assert document["status"] == "completed", document
     assert [part[0]["n"] for part in document["output"]] == list(range(40))

@@ -40,7 +40,7 @@ async def together(db: Db, *queries: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "query", [ENDLESS, "SELECT pg_sleep(60)", "SELECT n, repeat('x', 1000) FROM generate_series(1, 100000000) n"]
+    "query", [ENDLESS, "SELECT pg_sleep(1000)", "SELECT n, repeat('x', 1000) FROM generate_series(1, 100000000) n"]
 )
 async def test_a_task_that_is_cancelled_leaves_nothing_running_on_the_server(db: Db, query: str) -> None:
     await db.rows("SELECT 1")
@@ -52,7 +52,7 @@ async def test_a_task_that_is_cancelled_leaves_nothing_running_on_the_server(db:
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 300
     await calm(db)
     assert list((db.world.folder / ".drafts").glob("*")) == []
     assert await db.rows("SELECT 2 AS n") == [{"n": 2}]

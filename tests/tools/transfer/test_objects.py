@@ -13,7 +13,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
-from nursery import Nursery
+from forkserver import ForkServer
 from servers import Bucket
 from test_resume import MORTAL, attempt
 from workshop import Workshop
@@ -21,7 +21,7 @@ from workshop import Workshop
 from noetl.tools.buckets import Bucket as Objects
 
 duckdb = pytest.importorskip("duckdb")
-pytestmark = pytest.mark.usefixtures("nursery")
+pytestmark = pytest.mark.usefixtures("forkserver")
 
 ROWS = [{"id": n, "name": f"n {n}", "part": n / 4} for n in range(10)]
 IDS = list(range(10))
@@ -324,14 +324,14 @@ def test_an_object_that_changed_meanwhile_is_read_from_its_beginning(tmp_path: P
 
 
 def test_a_transfer_that_is_killed_while_it_uploads_does_so_again(
-    tmp_path: Path, bucket: Bucket, nursery: Nursery
+    tmp_path: Path, bucket: Bucket, forkserver: ForkServer
 ) -> None:
     import time
 
     targets = [s3(bucket, "{{ chunk.index }}.csv")]
     wanted = task(bucket, {"kind": "data", "data": [{"id": n} for n in range(1_000)]}, *targets, size=1)
     arguments = (str(tmp_path), json.dumps(wanted), "0", "after")
-    running = nursery.start(*arguments, cwd=tmp_path, env=os.environ, program=MORTAL)
+    running = forkserver.start(*arguments, cwd=tmp_path, env=os.environ, program=MORTAL)
     until = time.monotonic() + 60
     while not keys(bucket):  # the first object is there, most are not
         assert time.monotonic() < until

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nursery import Nursery
+from forkserver import ForkServer
 from pgworld import Pg, asked, auths, query, table, told
 from servers import Database
 from test_resume import MORTAL, attempt
@@ -18,7 +18,7 @@ from noetl.tools.datahost.host import Running
 from noetl.tools.pg.connecting import arguments
 from noetl.tools.transfer.postgres_source import Postgres
 
-pytestmark = pytest.mark.usefixtures("nursery")
+pytestmark = pytest.mark.usefixtures("forkserver")
 
 IDS = [(n,) for n in range(10)]
 STABLE = table("s", order_by="id")
@@ -150,7 +150,7 @@ def test_without_an_order_upserts_and_replacements_begin_anew(prepared: Database
 
 @pytest.mark.parametrize("mode", ["append", "upsert", "replace"])
 def test_a_process_killed_inside_of_a_chunk_leaves_nothing_of_it(
-    prepared: Database, tmp_path: Path, mode: str, nursery: Nursery
+    prepared: Database, tmp_path: Path, mode: str, forkserver: ForkServer
 ) -> None:
     target = table("slow", mode=mode, **({"key": "id"} if mode == "upsert" else {}))
     told(
@@ -159,15 +159,15 @@ def test_a_process_killed_inside_of_a_chunk_leaves_nothing_of_it(
         "CREATE TABLE gate (closed bool)",
         "INSERT INTO gate VALUES (true)",
         "CREATE FUNCTION wait_there(text) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN "
-        "IF $1 = 'row 4' AND (SELECT closed FROM gate) THEN PERFORM pg_sleep(30); END IF; RETURN true; END $$",
+        "IF $1 = 'row 4' AND (SELECT closed FROM gate) THEN PERFORM pg_sleep(300); END IF; RETURN true; END $$",
         "CREATE DOMAIN slowly AS text CHECK (wait_there(VALUE))",
         "ALTER TABLE slow ALTER t TYPE slowly",
     )
     given = task(prepared, STABLE, target)
     arguments = (str(tmp_path), json.dumps(given), "0", "after")
-    process = nursery.start(*arguments, cwd=tmp_path, env=os.environ, program=MORTAL)
+    process = forkserver.start(*arguments, cwd=tmp_path, env=os.environ, program=MORTAL)
     sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
-    until = time.monotonic() + 30
+    until = time.monotonic() + 300
     while asked(prepared, sleeping) == [(0,)] and time.monotonic() < until:
         time.sleep(0.02)
     assert asked(prepared, sleeping) == [(1,)]

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nursery import Born, Nursery
+from forkserver import ForkedProcess, ForkServer
 
 duckdb = pytest.importorskip("duckdb")
 
-pytestmark = pytest.mark.usefixtures("nursery")
+pytestmark = pytest.mark.usefixtures("forkserver")
 
 MORTAL = Path(__file__).parent / "mortal.py"
 IDS = list(range(10))
@@ -27,7 +27,7 @@ IDS = list(range(10))
 def attempt(folder: Path, task: dict[str, Any], nth: int = 0, when: str = "after") -> dict[str, Any] | None:
     """Have a process run the transfer; None: it was killed."""
     arguments = (str(folder), json.dumps(task), str(nth), when)
-    done = Nursery.shared.run(*arguments, cwd=Path.cwd(), env=os.environ, program=MORTAL)
+    done = ForkServer.shared.run(*arguments, cwd=Path.cwd(), env=os.environ, program=MORTAL)
     if done.returncode == -signal.SIGKILL:
         return None
     assert done.returncode == 0, done.stderr
@@ -244,9 +244,9 @@ workflow:
 """
 
 
-def noetl(folder: Path, *arguments: str) -> Born:
+def noetl(folder: Path, *arguments: str) -> ForkedProcess:
     environment = {**os.environ, "NOETL_HOME": str(folder / "home")}
-    return Nursery.shared.start(*arguments, cwd=folder, env=environment)
+    return ForkServer.shared.start(*arguments, cwd=folder, env=environment)
 
 
 def test_a_run_that_is_killed_goes_on_and_brings_each_row_once(tmp_path: Path) -> None:

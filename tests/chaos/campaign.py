@@ -21,9 +21,10 @@ _TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(_TESTS), str(_TESTS / "cluster")]
 
 from arena import LEASE_S, Arena  # noqa: E402
+from forkserver import ForkServer  # noqa: E402
 from killer import RECOVERY_S, Killer  # noqa: E402
 from load import Load, runs  # noqa: E402
-from nursery import Nursery  # noqa: E402
+from supervisor import supervise  # noqa: E402
 
 PAGE = _TESTS.parent / "docs" / "reliability.md"
 UNDISTURBED = 15
@@ -96,17 +97,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hours", type=float, default=3.0, help="after which it is taken for stuck")
     wanted = parser.parse_args()
+    supervise()
     begun = time.monotonic()
-    with TemporaryDirectory(prefix="noetl-soak-") as name, TemporaryDirectory() as born:
-        nursery = Nursery(Path(born))
-        with Arena(Path(name), nursery) as arena:
+    with TemporaryDirectory(prefix="noetl-soak-") as name, TemporaryDirectory() as outputs:
+        forkserver = ForkServer(Path(outputs))
+        with Arena(Path(name), forkserver) as arena:
             load, killer = Load(arena), Killer(arena, wanted.seed, every=(0.2, 1.0))
             try:
                 services = asyncio.run(campaign(arena, load, killer, wanted))
             except TimeoutError:
                 sys.exit(f"these do not end: {load.unfinished()[:20]}\n{arena.said()}")
             told = {**load.check(), **killer.told(load)}
-        nursery.close()
+        forkserver.close()
     line = row(told, services, wanted, (time.monotonic() - begun) / 60)
     sys.stdout.write(f"{told}\nlease {LEASE_S:g} s\n{line}")
     with PAGE.open("a", encoding="utf-8") as page:

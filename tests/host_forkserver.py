@@ -1,4 +1,4 @@
-"""Data hosts that start at once: forked from a process that has imported what they need and done nothing else.
+"""Fork server of data hosts: forks a process that has imported what they need and done nothing else.
 
 Each is a process like any other, with a folder, an environment, pipes and a session of its own, and can be killed at any
 moment; it saves only the time in which a new interpreter would import DuckDB again. A host that has bounds is started as
@@ -26,8 +26,8 @@ from typing import IO, Any, NoReturn
 _MOST = 200_000
 
 
-class Hatched:
-    """A process that was forked; as much of `subprocess.Popen` as the engine wants."""
+class ForkedHost:
+    """A forked process, with the part of the interface of `subprocess.Popen` that the engine uses."""
 
     def __init__(
         self, at: str, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], files: Sequence[int]
@@ -66,7 +66,7 @@ def _reading(pipe: int) -> IO[bytes]:
 
 
 class _Starter:
-    """What the engine has in place of the module `subprocess`."""
+    """What the engine uses in place of the module `subprocess`."""
 
     PIPE, DEVNULL = subprocess.PIPE, subprocess.DEVNULL
 
@@ -80,8 +80,8 @@ class _Starter:
         elsewhere = how["env"].get("PYTHONPATH") not in (None, os.environ.get("PYTHONPATH"))
         if list(command[:6]) != plain or elsewhere or not Path(how["cwd"]).is_dir():
             return subprocess.Popen(command, **how)
-        self.at = self.at or hatchery()
-        return Hatched(self.at, command[6:], how["cwd"], how["env"], how["pass_fds"])
+        self.at = self.at or address()
+        return ForkedHost(self.at, command[6:], how["cwd"], how["env"], how["pass_fds"])
 
 
 def install(at: str | None = None) -> None:
@@ -95,8 +95,8 @@ def install(at: str | None = None) -> None:
 
 
 @functools.cache
-def hatchery() -> str:
-    """The address of the process that others are forked from; it ends with this one."""
+def address() -> str:
+    """Return the address of the fork server, which is started for this process and ends with it."""
     from noetl.tools.confine.bounds import SOURCES
 
     folder = tempfile.mkdtemp(prefix="noetl-hosts-")
@@ -120,8 +120,8 @@ def hatchery() -> str:
 # --- the process itself ------------------------------------------------------------------------------------------------
 
 
-class _Hatchery:
-    """Forks when asked to, and tells how those ended; until nobody is there any more who could ask."""
+class _HostForkServer:
+    """Forks on request and reports exit codes, until the process that started it closes its standard input."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -216,4 +216,4 @@ def _warm() -> None:
 if __name__ == "__main__":
     sys.path.insert(0, sys.argv[2])
     _warm()
-    _Hatchery(socket.socket(fileno=int(sys.argv[1]))).serve()
+    _HostForkServer(socket.socket(fileno=int(sys.argv[1]))).serve()

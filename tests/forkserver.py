@@ -1,7 +1,8 @@
-"""Processes of the command line that start at once: forked from one that has imported the program and done nothing else.
+"""Fork server: starts processes of the command line by forking one that has imported the program and done nothing else.
 
 Each is a process like any other, with a folder, an environment and a session of its own, and can be killed at any moment;
-it saves only the time in which a new interpreter would import the same modules again.
+it saves only the time in which a new interpreter would import the same modules again. The fork server ends when its standard
+input is closed.
 """
 
 from __future__ import annotations
@@ -14,63 +15,72 @@ import json
 import os
 import pkgutil
 import runpy
+import select
+import signal
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, ClassVar, NoReturn
 
-import hatchery
+import host_forkserver
+
+#: after so long a process that should end is taken for stuck
+PATIENCE_S = 300.0
 
 
-class Born:
-    """A process that was forked; as much of `subprocess.Popen` as tests want."""
+class ForkedProcess:
+    """A forked process, with the part of the interface of `subprocess.Popen` that tests use."""
 
-    def __init__(self, nursery: Nursery, pid: int, out: Path, err: Path) -> None:
+    def __init__(self, forkserver: ForkServer, pid: int, out: Path, err: Path) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._nursery, self._out, self._err = nursery, out, err
+        self._forkserver, self._out, self._err = forkserver, out, err
 
     def poll(self) -> int | None:
         if self.returncode is None:
-            self.returncode = self._nursery.ask({"ended": self.pid})
+            self.returncode = self._forkserver.ask({"ended": self.pid})
         return self.returncode
 
-    def wait(self, timeout: float = 60) -> int:
-        until = time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            if time.monotonic() >= until:
-                raise subprocess.TimeoutExpired("noetl", timeout)
-            time.sleep(0.002)
+    def wait(self, timeout: float = PATIENCE_S) -> int:
+        if self.poll() is None:
+            # Only `poll` waits for the process, so its number cannot be another's yet.
+            handle = os.pidfd_open(self.pid)
+            try:
+                select.select([handle], [], [], timeout)
+            finally:
+                os.close(handle)
+        code = self.poll()
+        if code is None:
+            raise subprocess.TimeoutExpired("noetl", timeout)
         return code
 
     def kill(self) -> None:
-        if self.poll() is None:  # who has ended is waited for by `poll` alone, so that its number is not another's yet
+        if self.poll() is None:
             os.kill(self.pid, 9)
 
     def said(self) -> str:
-        """What it has written as messages so far."""
+        """Return what it has written to standard error so far."""
         return self._err.read_text(errors="replace")
 
-    def communicate(self, timeout: float = 60) -> tuple[bytes, bytes]:
-        """What it wrote, when it has ended."""
+    def communicate(self, timeout: float = PATIENCE_S) -> tuple[bytes, bytes]:
+        """Wait for its end, and return what it wrote to its standard streams."""
         self.wait(timeout)
         return self._out.read_bytes(), self._err.read_bytes()
 
 
-class Nursery:
+class ForkServer:
     """The process that others are forked from."""
 
-    #: the one of the session, for functions that are no fixtures; there is one where the fixture `nursery` is used
-    shared: ClassVar[Nursery]
+    #: the session's own, for functions that are no fixtures; it exists where the fixture `forkserver` is used
+    shared: ClassVar[ForkServer]
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._born = 0
-        command = [sys.executable, __file__, hatchery.hatchery()]
+        self._count = 0
+        command = [sys.executable, __file__, host_forkserver.address()]
         environment = {name: text for name, text in os.environ.items() if not name.startswith("NOETL_")}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -84,20 +94,20 @@ class Nursery:
         stdin.flush()
         return json.loads(stdout.readline())
 
-    def start(self, *arguments: str, cwd: Path, env: Mapping[str, str], program: Path | None = None) -> Born:
-        """`noetl ARGUMENTS`, in a folder and with an environment; or another program, which is a file of Python."""
-        self._born += 1
-        out, err = (self._folder / f"{self._born}.{kind}" for kind in ("out", "err"))
+    def start(self, *arguments: str, cwd: Path, env: Mapping[str, str], program: Path | None = None) -> ForkedProcess:
+        """Start `noetl ARGUMENTS`, or a program that is a file of Python, in a folder and with an environment."""
+        self._count += 1
+        out, err = (self._folder / f"{self._count}.{kind}" for kind in ("out", "err"))
         given = {"arguments": arguments, "cwd": str(cwd), "env": dict(env), "out": str(out), "err": str(err)}
-        return Born(self, self.ask({**given, "program": program and str(program)}), out, err)
+        return ForkedProcess(self, self.ask({**given, "program": program and str(program)}), out, err)
 
     def run(
         self, *arguments: str, cwd: Path, env: Mapping[str, str], program: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """The same, to its end."""
-        born = self.start(*arguments, cwd=cwd, env=env, program=program)
-        out, err = born.communicate(timeout=120)
-        return subprocess.CompletedProcess(arguments, born.wait(0), out.decode(), err.decode())
+        """Start it and wait for its end."""
+        process = self.start(*arguments, cwd=cwd, env=env, program=program)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(arguments, process.wait(), out.decode(), err.decode())
 
     def close(self) -> None:
         self._process.communicate()
@@ -154,27 +164,34 @@ def _leave(code: int) -> NoReturn:
 
 
 def _serve(questions: IO[str], answers: IO[str]) -> None:
-    """Fork when asked to, until nobody asks any more."""
+    """Fork on request until the questions end, then kill the processes that still run: each is a session of its own."""
     from noetl.__main__ import main
 
+    running: set[int] = set()
     for line in questions:
         question = json.loads(line)
         if "ended" in question:
             answer = _ended(question["ended"])
+            if answer is not None:
+                running.discard(question["ended"])
         else:
             answer = os.fork()
             if answer == 0:
                 _become(question)
                 _leave(main() if question["program"] is None else _run(question["program"]))
+            running.add(answer)
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
+    for pid in running:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":
     for name in (*_modules(), "aiohttp.web"):
         with contextlib.suppress(ImportError):  # an extra may be missing
             importlib.import_module(name)
-    hatchery.install(sys.argv[1])
+    host_forkserver.install(sys.argv[1])
     # Copies that are not the standard streams, which a child has of its own.
     questions, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     gc.freeze()  # a collection in a child would copy all of it
