@@ -13,18 +13,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from noetl.dispatch.limit_keys import ask_of, displaced, has_limits, held_up_by, refused
 from noetl.engine.find import pipes
 from noetl.errors import NoetlError, TemplateError
 from noetl.expr.assign import failure_of
 from noetl.model.events import Event
+from noetl.model.limits import ASK_AGAIN_S, Answer, Ask
 from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.output import Failure, failure
 from noetl.model.requests import Denied
 from noetl.model.state import Path, label_of, parse_label
 from noetl.model.wire import Key
-from noetl.server.asking import ask_of, displaced, has_limits, held_up_by, refused
 from noetl.server.service import Hot
-from noetl.slots import ASK_AGAIN_S, Answer, Ask, Slots
+from noetl.slots import Slots
 
 #: events behind which a step run, or an iteration, goes on no more
 _ENDS = frozenset({"step.done", "step.failed", "step.cancelled", "loop.iteration.done", "loop.iteration.failed"})
