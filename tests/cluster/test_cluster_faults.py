@@ -137,7 +137,7 @@ async def test_a_worker_that_dies_while_it_waits_for_work_is_given_none(tmp_path
         await station.registry.renew("gone", {})
         asking = asyncio.create_task(station.counter.serve(Message("gone", pools=["default"], room=5, wait=20)))
         await asyncio.sleep(0.05)
-        station.board.died("gone")
+        station.counter.give_up("gone")
         await begun(station, tmp_path, CHAIN)
         reply = await asking
         assert reply.lost
@@ -159,7 +159,7 @@ async def test_a_late_report_is_refused_and_recorded_whatever_its_worker_calls_i
         given = (await station.counter.serve(Message("old", pools=["default"], room=5, wait=20))).assignments[0]
         registry._until["old"] = 0.0
         for worker in await station.registry.give_up():
-            station.board.died(worker)
+            station.counter.give_up(worker)
         if name == "new":
             await station.registry.renew("new", {})
         fact = Fact("step.started", given.order.step_run_id, {}, "in_progress")

@@ -11,8 +11,9 @@ import pytest
 from fleet import Server, serving, working
 from waiting import until
 
+from noetl.dispatch import Entry
 from noetl.model.requests import Cancel, Pause, Resume
-from noetl.model.wire import Held, Holding, Message, Reply
+from noetl.model.wire import Held, Holding, Message, Reply, Report
 from noetl.outpost import Outpost
 from noetl.ports import Summary
 from noetl.server import counter
@@ -47,6 +48,13 @@ def gated(folder: Path) -> str:
 def marks(folder: Path) -> list[str]:
     path = folder / "marks"
     return path.read_text().split() if path.exists() else []
+
+
+def lose(server: Server, entry: Entry) -> None:
+    """Let a server take a pipeline from its worker, and hand it out again."""
+    report = Report(*entry.key, entry.fence, broken="the test says so")
+    station = server.station
+    station.pipelines.carry_out(station.dispatcher.report(entry.worker or "", report, now=station.remote.now()))
 
 
 async def vanish(outpost: Outpost) -> None:
@@ -85,14 +93,14 @@ async def test_what_a_worker_says_that_was_given_up_is_refused_and_recorded(tmp_
     ):
         hot = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
-        (offer,) = server.station.board.held()
-        offer.fence = "another's"
+        (entry,) = server.station.dispatcher.held()
+        entry.fence = "another's"
         (tmp_path / "go").touch()
         await until(lambda: any("refused" in line.text for _, line in log.lines(hot.id)))
         await until(lambda: not outpost.depot.held)
         assert [event.name for event in log.read(hot.id)].count("task.done") == 0
         # It was never told what became of it, so it is offered again as soon as the two compare what they have.
-        server.station.board.again(offer, "the test says so")
+        lose(server, entry)
         await hot.finished
     assert hot.state.status == "completed"
 
@@ -104,12 +112,12 @@ async def test_what_is_given_anew_to_the_worker_that_has_it_is_run_when_that_was
     ):
         hot = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
-        (offer,) = server.station.board.held()
-        server.station.board.again(offer, "the test says so")
+        (entry,) = server.station.dispatcher.held()
+        lose(server, entry)
         await until(lambda: any(one.following is not None for one in outpost.depot.held.values()))
         (tmp_path / "go").touch()
         await hot.finished
-        assert offer.ways == 0  # it was not taken for lost on its way
+        assert entry.astray == 0  # it was not taken for lost on its way
     assert marks(tmp_path) == ["begun", "ended"] * 2
 
 
@@ -382,7 +390,7 @@ async def test_a_step_in_another_pool_is_announced_when_the_one_before_it_ends(
         working([server.url], tmp_path / "a"),
         working([server.url], tmp_path / "b", pools=["gpu"]),
     ):
-        await until(lambda: len(server.station.board.workers) == 2)
+        await until(lambda: len(server.station.dispatcher.workers) == 2)
         hot = await start(server, tmp_path, workflow)
         async with asyncio.timeout(60):
             await hot.finished
@@ -450,11 +458,10 @@ async def test_workers_keep_nothing_of_an_execution_that_sleeps(tmp_path: Path) 
         hot = await start(server, tmp_path, workflow)
         await until(lambda: hot.state.listeners.get("ok") and not outpost.depot.held)
         assert hot.id in outpost.shop.worlds
-        board = server.station.board
         server.station.service.let_go(hot)
         await until(lambda: not outpost.depot.remotes and not outpost.shop.worlds)
-        assert hot.id not in board._knowing
-        assert not any(hot.id in worker.knows for worker in board.workers.values())
+        assert hot.id not in server.station.dispatcher.executions
+        assert not any(hot.id in box.knows for box in server.station.remote._boxes.values())
         log.post(hot.id, encode_request(Signal("ok")))
         await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
         await until(lambda: not outpost.depot.remotes and not outpost.shop.worlds)

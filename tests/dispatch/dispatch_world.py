@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from noetl.dispatch import Dispatcher, Entry, State, may_begin
-from noetl.dispatch.moves import DeadLetter, Deny, Forget, Give, Hint, Move, ReleaseSlot, StopAt, Wake
+from noetl.dispatch.moves import DeadLetter, Deny, Displace, Forget, Give, Hint, Move, ReleaseSlot, StopAt, Wake
 from noetl.dispatch.table import TABLE, Input
 from noetl.model.events import Event, Fact
 from noetl.model.limits import Answer, Ask
@@ -162,6 +162,7 @@ class World:
         self.registry: dict[tuple[Key, str], Held] = {}
         #: the key of a limit → who has its slots
         self.slots: dict[str, list[Key]] = {}
+        #: the fence under which each pipeline was last given out, or adopted
         self.given: dict[Key, str] = {}
         self.fences: set[str] = set()
         self.failed: set[Key] = set()
@@ -198,9 +199,11 @@ class World:
     def start(self) -> None:
         name = f"x{self.number()}"
         pipelines: dict[Key, Pipeline] = {}
+        step = STEPS[self.choose(len(STEPS))]
+        looped = self.choose(2)
         for at in range(1 + self.choose(3)):
-            step = STEPS[self.choose(len(STEPS))]
-            key: Key = (name, f"{step}-{at}", at if at % 2 else None)
+            step = step if looped else STEPS[self.choose(len(STEPS))]
+            key: Key = (name, f"{step}-1", at) if looped else (name, f"{step}-{at}", at if at % 2 else None)
             tasks = 1 + self.choose(3)
             pipelines[key] = Pipeline(key, step, tasks, self.choose(tasks) if self.choose(3) == 0 else None)
         execution = self.executions[name] = Execution(name, pipelines)
@@ -265,7 +268,7 @@ class World:
                 self.stop_at(server, move)
             elif isinstance(move, ReleaseSlot):
                 server.to_release.add(move.key)
-            elif isinstance(move, Deny):
+            elif isinstance(move, Deny | Displace):
                 self.fail(move.key, stop=True)
             elif isinstance(move, DeadLetter):
                 assert move.tries >= 5
@@ -379,6 +382,7 @@ class World:
             if not pipe.waiting and execution.owner is server:
                 self.order(execution, pipe.order())
         self.carry_out(server, dispatcher.drop_orphans(execution.id))
+        self.given.update((entry.key, entry.fence) for entry in dispatcher.held() if entry.key[0] == execution.id)
         if execution.owner is server:
             found = [key for keys in self.slots.values() for key in keys if key[0] == execution.id]
             found = [key for key in found if key not in server.to_release]
@@ -466,7 +470,7 @@ class World:
             worker.jobs.remove(job)
             fact = Fact("task.started", job.key[1], {})
             self.say(worker, job, Report(*name, [fact], last=True), waiting=True)
-        elif heard_of_a_pause and job.done > 0:
+        elif heard_of_a_pause and job.done > 0 and (job.order.answer is None or job.used):
             worker.jobs.remove(job)
             self.say(worker, job, Report(*name, last=True))
         else:

@@ -302,7 +302,6 @@ def drop_orphan(ledger: Ledger, entry: Entry, _none: None) -> State:
     """The engine does not want what a worker holds: stop it there."""
     del ledger.orphans[entry.key]
     if entry.worker is not None:
-        ledger.worker(entry.worker)
         ledger.moves.append(StopAt(entry.worker, entry.key))
     return ledger.discard(entry)
 

@@ -9,7 +9,7 @@ from noetl.dispatch.actions import Loss
 from noetl.dispatch.entry import DEFAULT_POOL, Entry, ExecutionRecord, State, Worker
 from noetl.dispatch.ledger import Ledger
 from noetl.dispatch.limit_keys import displaced, refused
-from noetl.dispatch.moves import Deny, Dispatched, Forget, Give, Move, ReleaseSlot
+from noetl.dispatch.moves import Dispatched, Displace, Forget, Give, Move, ReleaseSlot
 from noetl.dispatch.table import TABLE, Input
 from noetl.model.events import Event
 from noetl.model.limits import Answer, Ask
@@ -176,7 +176,7 @@ class Dispatcher(Ledger):
             if answer.verdict == "granted" and self._is_here(request.key) and not (entry is not None and entry.slot):
                 self.moves.append(ReleaseSlot(request.key))
         elif answer.verdict == "wait":
-            self.moves += [Deny(victim, displaced(cap)) for victim in answer.victims]
+            self.moves += [Displace(victim, displaced(cap)) for victim in answer.victims]
         elif answer.verdict == "granted":
             self._apply(entry, Input.GRANTED, request.ask)
         else:

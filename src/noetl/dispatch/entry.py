@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -112,4 +113,4 @@ class Worker:
 
 
 #: the engine's answer to "is this order still wanted, and as what?"; None: it is not
-Again = Callable[[Dispatched, RunPipeline], RunPipeline | None]
+Again = Callable[[Any, RunPipeline], RunPipeline | None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -27,7 +27,8 @@ class Dispatched(Protocol):
 class Give(msgspec.Struct, frozen=True):
     """Let a worker run a pipeline, for as long as it holds the fence."""
 
-    execution: Dispatched
+    #: as the engine's caller named it
+    execution: Any
     key: Key
     order: RunPipeline
     worker: str
@@ -75,7 +76,14 @@ class ReleaseSlot(msgspec.Struct, frozen=True):
 
 
 class Deny(msgspec.Struct, frozen=True):
-    """Tell an execution, which may run in another process, that a pipeline may not run."""
+    """Tell an execution that a pipeline of it may not run."""
+
+    key: Key
+    error: Failure
+
+
+class Displace(msgspec.Struct, frozen=True):
+    """Tell an execution, wherever it runs, that another run takes the slot of its pipeline. Once is enough if it arrives."""
 
     key: Key
     error: Failure
@@ -90,4 +98,4 @@ class DeadLetter(msgspec.Struct, frozen=True):
     why: str
 
 
-Move = Give | StopAt | Forget | Wake | Hint | AskSlot | ReleaseSlot | Deny | DeadLetter
+Move = Give | StopAt | Forget | Wake | Hint | AskSlot | ReleaseSlot | Deny | Displace | DeadLetter

@@ -17,7 +17,7 @@ import msgspec
 from noetl.errors import NoetlError, in_words
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
-from noetl.model.orders import RunPipeline, StopPipelines
+from noetl.model.orders import RunPipeline
 from noetl.model.wire import Answer, Brief, Held, Key, Message, Question, Reply, Report, Written, complete
 from noetl.ports import Line, Source
 from noetl.worker.holding import Holding, Pace, Remote, Remotes, Sources
@@ -228,9 +228,10 @@ class Depot:
     def _end(self, execution_id: str) -> None:
         if any(key[0] == execution_id and (one.following or not one.said_last) for key, one in self.held.items()):
             return  # another server goes on with it, and has given more of it meanwhile
-        remote = self.remotes.forget(execution_id)
-        if remote is not None:
-            self.shop.ended(remote)
+        if self.remotes.forget(execution_id) is not None:
+            for key in list(self.shop.tasks.get(execution_id, ())):
+                self.shop.stop(key)
+            self.shop.forget(execution_id)
 
     # --- letting go --------------------------------------------------------------------------------------------------
 
@@ -242,8 +243,8 @@ class Depot:
         holding.said_last = True
         if not refused:
             holding.following = None
-        if holding.begun is not None and key in self.shop.tasks.get(key[0], ()):
-            self.shop.stop(key[0], StopPipelines(key[1], key[2]))  # it is put away when its tools have ended
+        if holding.begun is not None and self.shop.is_running(key):
+            self.shop.stop(key)  # it is put away when its tools have ended
         else:
             self._put_away(holding)
 
@@ -266,7 +267,7 @@ class Depot:
         for holding in list(self.held.values()):
             key = holding.assignment.key
             holding.said_last = True  # else its end here would be told as that of the pipeline
-            self.shop.stop(key[0], StopPipelines(key[1], key[2]))
+            self.shop.stop(key)
             await self.shop.stopped(key)
             self._give_back(holding)
         await self._said_all(max(grace_s, _FAREWELL_S))
