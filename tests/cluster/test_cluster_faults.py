@@ -95,7 +95,7 @@ def faulty(
 async def test_messages_that_are_lost_doubled_late_and_out_of_order_change_nothing(tmp_path: Path) -> None:
     log, chance = MemoryLog(), random.Random(3)
     async with serving(log, MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "w") as worker:
-        for link in worker.depot.links:
+        for link in worker.agent.links:
             link.exchange = faulty(link.exchange, chance)  # type: ignore[method-assign]
         started = [await begun(server.station, tmp_path, CHAIN) for _ in range(8)]
         await asyncio.gather(*(hot.finished for hot in started))
@@ -122,10 +122,10 @@ async def test_clocks_that_jump_by_years_take_nothing_from_those_who_have_it(tmp
         working([server.url], tmp_path / "w") as worker,
     ):
         hot = await begun(server.station, tmp_path, LONG)
-        name = worker.depot.name
+        name = worker.agent.name
         await asyncio.gather(hot.finished, jump())
         assert hot.state.status == "completed"
-        assert worker.depot.name == name, "it was taken for dead"
+        assert worker.agent.name == name, "it was taken for dead"
         assert [line for _, line in log.lines(hot.id) if "refused" in line.text] == []
         stamps = [event.timestamp for event in log.read(hot.id)]
         assert stamps == sorted(stamps), "recorded times go back"

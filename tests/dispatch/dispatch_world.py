@@ -6,7 +6,7 @@ are paused, evicted and taken over. `World.check` holds at every moment. `World.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from noetl.dispatch import Dispatcher, Entry, State, may_begin
 from noetl.dispatch.moves import DeadLetter, Deny, Displace, Forget, Give, Hint, Move, ReleaseSlot, StopAt, Wake
-from noetl.dispatch.table import TABLE, Input
+from noetl.dispatch.table import ACTIONS, TABLE, Action
 from noetl.model.events import Event, Fact
 from noetl.model.limits import Answer, Ask
 from noetl.model.net import Net
@@ -137,14 +137,15 @@ class Message:
 class Checked(Dispatcher):
     """A dispatcher whose every transition is held against the table."""
 
-    def _apply(self, entry: Entry, happened: Input, about: Any = None) -> None:
-        transition = TABLE.get((entry.state, happened))
+    def _apply(self, entry: Entry, actions: Mapping[State, Action], about: Any = None) -> None:
         before = entry.state
-        if transition is not None:
-            state = entry.state = transition.action(self, entry, about)
-            assert state in transition.to, f"{before} + {happened} led to {state}"
-            if state is State.READY and self.local is not None and not self.closed:
-                self._apply(entry, Input.TAKEN, self.local)
+        super()._apply(entry, actions, about)
+        if before in actions:
+            happened = next(one for one, its in ACTIONS.items() if its is actions)
+            allowed = TABLE[before, happened].to
+            if State.READY in allowed and self.local is not None:
+                allowed += (State.GIVEN,)  # the local worker has taken it
+            assert entry.state in allowed, f"{before} + {happened} led to {entry.state}"
 
 
 class World:

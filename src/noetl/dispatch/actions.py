@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from noetl.dispatch.entry import Entry, State, Worker
+from noetl.dispatch.entry import GIVEN, IDLE, ORPHANED, READY, STOPPING, WAITING, Entry, State, Worker
 from noetl.dispatch.ledger import Ledger
 from noetl.dispatch.limit_keys import ask_of
 from noetl.dispatch.moves import AskSlot, DeadLetter, Deny, Dispatched, Give, StopAt
@@ -25,7 +25,7 @@ MOST_TRIES = 5
 SUSPECT = 2
 #: how often a pipeline may be lost on the way to its worker
 MOST_ASTRAY = 100
-_BEGINS = (State.READY, State.GIVEN, State.STOPPING)
+_BEGINS = (READY, GIVEN, STOPPING)
 
 
 class Loss(NamedTuple):
@@ -44,22 +44,25 @@ class Loss(NamedTuple):
 def admit(ledger: Ledger, entry: Entry, order: RunPipeline) -> State:
     """Let a pipeline wait for the slot that its limits require, or make it ready."""
     entry.order = order
-    if not may_begin(order, paused=entry.record.paused):
+    if entry.record.paused and not may_begin(order, paused=True):
         return settle(ledger, entry)
     ask = None if entry.slot or entry.ask is not None else _request(ledger, entry, order)
     if ask is None:
-        return make_ready(ledger, entry)
+        return READY if ledger.local is not None else make_ready(ledger, entry)
     if isinstance(ask, Ask):
         _ask(ledger, entry, ask)
-        return State.WAITING
+        return WAITING
     ledger.moves.append(Deny(entry.key, ask))
     return settle(ledger, entry)
 
 
 def _request(ledger: Ledger, entry: Entry, order: RunPipeline) -> Ask | Failure | None:
     """What a pipeline asks the store of slots for; a failure: it can never be granted."""
+    net = _execution(entry).net
+    if not net.steps[order.step].spec:
+        return None
     try:
-        ask = ask_of(_execution(entry).net, order, entry.key)
+        ask = ask_of(net, order, entry.key)
     except TemplateError as error:
         return failure_of(error)
     if ask is not None and not ledger.keeps_slots:
@@ -79,7 +82,7 @@ def make_ready(ledger: Ledger, entry: Entry) -> State:
         assert entry.order is not None
         entry.pool, entry.priority = placement(_execution(entry).net, entry.order)
         ledger.push(entry)
-    return State.READY
+    return READY
 
 
 def replace_order(ledger: Ledger, entry: Entry, order: RunPipeline) -> State:  # noqa: ARG001  all actions are called alike
@@ -108,7 +111,7 @@ def adopt(ledger: Ledger, entry: Entry, order: RunPipeline) -> State:
         _ask(ledger, entry, Ask(ask.holder, ask.cap, sure=True))
     elif ask is not None and not isinstance(ask, Ask):
         ledger.moves.append(Deny(entry.key, ask))
-    return State.GIVEN
+    return GIVEN
 
 
 # --- slots -------------------------------------------------------------------------------------------------------------
@@ -147,13 +150,12 @@ def refuse_slot(ledger: Ledger, entry: Entry, error: Failure) -> State:
 
 def give(ledger: Ledger, entry: Entry, worker: Worker) -> State:
     """Let a worker have a pipeline."""
-    assert entry.order is not None
+    order, execution = entry.order, entry.record.execution
+    assert order is not None
     fence = "" if worker.local else ledger.new_fence()
     hold(ledger, entry, worker, fence)
-    ledger.moves.append(
-        Give(_execution(entry), entry.key, entry.order, worker.name, fence, entry.tries >= SUSPECT)
-    )  # fmt: skip
-    return State.GIVEN
+    ledger.moves.append(Give(execution, entry.key, order, worker.name, fence, entry.tries >= SUSPECT))
+    return GIVEN
 
 
 def hold(ledger: Ledger, entry: Entry, worker: Worker, fence: str) -> None:
@@ -169,10 +171,13 @@ def finish(ledger: Ledger, entry: Entry, _none: None) -> State:
     What was ordered at the end of a pause may have been done since by the worker, which never stopped. And a worker that heard
     late of a pause stopped for nothing, after it had used the answer of its order. A local worker sees pauses at once.
     """
-    remote = not ledger.workers[entry.worker or ""].local
+    worker = ledger.workers[entry.worker or ""]
     following, before = entry.following, entry.order
-    ledger.detach(entry)
-    if following is None and remote and not entry.record.paused and before is not None:
+    del worker.held[entry.key]
+    entry.worker, entry.fence = None, ""
+    if following is None:
+        if worker.local or entry.record.paused or before is None:
+            return settle(ledger, entry)
         following = replace(before, answer=None)
     entry.tries = entry.astray = 0
     return _continue(ledger, entry, following)
@@ -203,9 +208,11 @@ def _continue(ledger: Ledger, entry: Entry, order: RunPipeline | None) -> State:
 
 def settle(ledger: Ledger, entry: Entry, _none: None = None) -> State:
     """Nobody runs the pipeline now. It keeps its slot as long as its step run or iteration goes on and is not paused."""
+    if not entry.slot and entry.ask is None:
+        return ledger.discard(entry)
     record = entry.record
-    if (entry.slot or entry.ask is not None) and not entry.over and not record.paused and record.execution is not None:
-        return State.IDLE
+    if not entry.over and not record.paused and record.execution is not None:
+        return IDLE
     return end(ledger, entry, None)
 
 
@@ -237,7 +244,7 @@ def stop(ledger: Ledger, entry: Entry, _none: None) -> State:
     entry.following = None
     ledger.moves.append(StopAt(worker.name, entry.key))
     if worker.local:
-        return State.STOPPING
+        return STOPPING
     ledger.detach(entry)
     return end(ledger, entry, None)
 
@@ -258,7 +265,7 @@ def check_wanted(ledger: Ledger, entry: Entry, _none: None) -> State:
     wanted = entry.following or entry.order
     if wanted is not None and ledger.again(_execution(entry), wanted) is not None:
         return entry.state
-    return stop(ledger, entry, None) if entry.state is State.GIVEN else end(ledger, entry, None)
+    return stop(ledger, entry, None) if entry.state is GIVEN else end(ledger, entry, None)
 
 
 # --- executions that come and go ---------------------------------------------------------------------------------------
@@ -277,10 +284,10 @@ def orphan(ledger: Ledger, entry: Entry, _none: None) -> State:
     worker = ledger.workers[entry.worker or ""]
     if worker.local:
         ledger.moves.append(StopAt(worker.name, entry.key))
-        return State.STOPPING
+        return STOPPING
     worker.held.pop(entry.key, None)
     ledger.orphans[entry.key] = entry
-    return State.ORPHANED
+    return ORPHANED
 
 
 def drop_following(ledger: Ledger, entry: Entry, _none: None) -> State:
@@ -295,7 +302,7 @@ def find_orphan(ledger: Ledger, entry: Entry, held: Held) -> State:
     """The registry has it that a worker holds a pipeline of an execution that is being taken over."""
     entry.worker, entry.fence, entry.tries = held.worker, held.fence, held.tries
     ledger.orphans[entry.key] = entry
-    return State.ORPHANED
+    return ORPHANED
 
 
 def drop_orphan(ledger: Ledger, entry: Entry, _none: None) -> State:

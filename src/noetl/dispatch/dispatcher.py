@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from noetl.dispatch.actions import Loss
-from noetl.dispatch.entry import DEFAULT_POOL, Entry, ExecutionRecord, State, Worker
+from noetl.dispatch.entry import DEFAULT_POOL, GIVEN, READY, Entry, ExecutionRecord, State, Worker
 from noetl.dispatch.ledger import Ledger
 from noetl.dispatch.limit_keys import displaced, refused
 from noetl.dispatch.moves import Dispatched, Displace, Forget, Give, Move, ReleaseSlot
-from noetl.dispatch.table import TABLE, Input
+from noetl.dispatch.table import ACTIONS, Action, Input
 from noetl.model.events import Event
 from noetl.model.limits import Answer, Ask
 from noetl.model.orders import RunPipeline, StopPipelines
@@ -20,6 +20,26 @@ from noetl.model.wire import Held, Key, Report
 
 #: events after which a step run or an iteration does not go on
 _ENDS = frozenset({"step.done", "step.failed", "step.cancelled", "loop.iteration.done", "loop.iteration.failed"})
+
+# The actions of each input, by state.
+_BROKEN = ACTIONS[Input.BROKEN]
+_ENDED = ACTIONS[Input.ENDED]
+_FINISHED = ACTIONS[Input.FINISHED]
+_FOUND = ACTIONS[Input.FOUND]
+_GRANTED = ACTIONS[Input.GRANTED]
+_NOT_ARRIVED = ACTIONS[Input.NOT_ARRIVED]
+_ORDERED = ACTIONS[Input.ORDERED]
+_OVER = ACTIONS[Input.OVER]
+_OVERTAKEN = ACTIONS[Input.OVERTAKEN]
+_PAUSED = ACTIONS[Input.PAUSED]
+_REFUSED = ACTIONS[Input.REFUSED]
+_RELEASED = ACTIONS[Input.RELEASED]
+_RETURNED = ACTIONS[Input.RETURNED]
+_SLOT_FOUND = ACTIONS[Input.SLOT_FOUND]
+_STOPPED = ACTIONS[Input.STOPPED]
+_TAKEN = ACTIONS[Input.TAKEN]
+_UNWANTED = ACTIONS[Input.UNWANTED]
+_WORKER_GONE = ACTIONS[Input.WORKER_GONE]
 
 Moves = Sequence[Move]
 
@@ -38,13 +58,14 @@ class Dispatcher(Ledger):
     With `local`, there is one worker behind a direct call. It takes every entry as soon as that is ready.
     """
 
-    def _apply(self, entry: Entry, happened: Input, about: Any = None) -> None:
-        transition = TABLE.get((entry.state, happened))
-        if transition is None:
+    def _apply(self, entry: Entry, actions: Mapping[State, Action], about: Any = None) -> None:
+        """Let an input, by its row of `ACTIONS`, take effect on an entry."""
+        action = actions.get(entry.state)
+        if action is None:
             return
-        entry.state = state = transition.action(self, entry, about)
-        if state is State.READY and self.local is not None and not self.closed:
-            self._apply(entry, Input.TAKEN, self.local)
+        entry.state = state = action(self, entry, about)
+        if state is READY and self.local is not None and not self.closed:
+            entry.state = _TAKEN[READY](self, entry, self.local)
 
     # --- the engine --------------------------------------------------------------------------------------------------
 
@@ -60,7 +81,7 @@ class Dispatcher(Ledger):
         entry = record.entries.get(key)
         if entry is None:
             entry = record.entries[key] = Entry(key, record)
-        self._apply(entry, Input.ORDERED, order)
+        self._apply(entry, _ORDERED, order)
         return self.moves
 
     def stop(self, execution_id: str, order: StopPipelines) -> Moves:
@@ -68,7 +89,7 @@ class Dispatcher(Ledger):
         self.moves = []
         record = self.executions.get(execution_id)
         if record is not None:
-            self._stop(record, order.step_run_id, order.iteration, Input.STOPPED)
+            self._stop(record, order.step_run_id, order.iteration, _STOPPED)
         return self.moves
 
     def observe(self, execution_id: str, events: Iterable[Event], *, paused: bool) -> Moves:
@@ -89,15 +110,17 @@ class Dispatcher(Ledger):
         record.paused = paused
         if paused:
             for entry in list(record.entries.values()):
-                self._apply(entry, Input.PAUSED)
+                self._apply(entry, _PAUSED)
 
     def _note_end(self, record: ExecutionRecord, run_id: str, iteration: int | str | None) -> None:
         if iteration is None:
-            self._stop(record, run_id, None, Input.OVER)
+            self._stop(record, run_id, None, _OVER)
         elif (entry := record.entries.get((record.id, run_id, iteration))) is not None:
-            self._apply(entry, Input.OVER)
+            self._apply(entry, _OVER)
 
-    def _stop(self, record: ExecutionRecord, run_id: str, iteration: int | str | None, why: Input) -> None:
+    def _stop(
+        self, record: ExecutionRecord, run_id: str, iteration: int | str | None, why: Mapping[State, Action]
+    ) -> None:
         path = parse_label(iteration)
         for key, entry in list(record.entries.items()):
             if key[1] == run_id and parse_label(key[2])[: len(path)] == path:
@@ -115,7 +138,7 @@ class Dispatcher(Ledger):
         if released:
             record.execution = None
         for entry in list(record.entries.values()):
-            self._apply(entry, Input.RELEASED if released else Input.ENDED)
+            self._apply(entry, _RELEASED if released else _ENDED)
         self.moves += [Forget(name, execution_id) for name in record.workers if name in self.workers]
         record.workers = set()
         record.execution, record.limited = None, False
@@ -130,18 +153,18 @@ class Dispatcher(Ledger):
         self.moves = []
         for key, entry in [(key, one) for key, one in self.orphans.items() if key[0] == execution_id]:
             if entry.worker not in self.workers:
-                self._apply(self.orphans[key], Input.WORKER_GONE)
+                self._apply(self.orphans[key], _WORKER_GONE)
         for held in kept:
             record = self.record(execution_id)
             entry = record.entries.setdefault(held.key, Entry(held.key, record))
-            self._apply(entry, Input.FOUND, held)
+            self._apply(entry, _FOUND, held)
         return self.moves
 
     def drop_orphans(self, execution_id: str) -> Moves:
         """An execution was taken over, or has ended elsewhere: what workers hold beyond its orders is stopped."""
         self.moves = []
         for entry in [one for key, one in self.orphans.items() if key[0] == execution_id]:
-            self._apply(entry, Input.UNWANTED)
+            self._apply(entry, _UNWANTED)
         return self.moves
 
     def find_slots(self, execution: Dispatched, found: Iterable[Key], alive: Collection[Key], *, paused: bool) -> Moves:
@@ -156,7 +179,7 @@ class Dispatcher(Ledger):
             entry = record.entries.get(key)
             if entry is None:
                 entry = record.entries[key] = Entry(key, record)
-            self._apply(entry, Input.SLOT_FOUND)
+            self._apply(entry, _SLOT_FOUND)
         return self.moves
 
     # --- slots -------------------------------------------------------------------------------------------------------
@@ -178,10 +201,10 @@ class Dispatcher(Ledger):
         elif answer.verdict == "wait":
             self.moves += [Displace(victim, displaced(cap)) for victim in answer.victims]
         elif answer.verdict == "granted":
-            self._apply(entry, Input.GRANTED, request.ask)
+            self._apply(entry, _GRANTED, request.ask)
         else:
             error = refused(request.ask) if answer.verdict == "refused" else displaced(cap)
-            self._apply(entry, Input.REFUSED, error)
+            self._apply(entry, _REFUSED, error)
         return self.moves
 
     def _is_here(self, key: Key) -> bool:
@@ -192,7 +215,7 @@ class Dispatcher(Ledger):
         """No slot can be asked for any more: whatever waits for one fails."""
         self.moves = []
         for entry in list(self.slots):
-            self._apply(entry, Input.REFUSED, error)
+            self._apply(entry, _REFUSED, error)
         return self.moves
 
     # --- workers -----------------------------------------------------------------------------------------------------
@@ -219,7 +242,7 @@ class Dispatcher(Ledger):
         most = min(worker.free, max(1, -(-self.ready.length(worker.pools) // max(1, others))))
         for pool in worker.pools:
             while len(self.moves) < most and (entry := self.ready.pop(pool)) is not None:
-                self._apply(entry, Input.TAKEN, worker)
+                self._apply(entry, _TAKEN, worker)
         return [one for one in self.moves if isinstance(one, Give)]
 
     def leave(self, worker: Worker, *, came_for_work: bool, now: float) -> Moves:
@@ -238,14 +261,14 @@ class Dispatcher(Ledger):
         """A worker counts as dead: what it held is given to others."""
         self.moves, self.now = [], now
         for entry in [one for one in self.orphans.values() if one.worker == name]:
-            self._apply(entry, Input.WORKER_GONE)
+            self._apply(entry, _WORKER_GONE)
         worker = self.workers.pop(name, None)
         if worker is None:
             return self.moves
         self.wake(worker)
         for at, entry in enumerate(list(worker.held.values())):
             # What had not begun there can have done no harm.
-            self._apply(entry, Input.WORKER_GONE, Loss(f"worker {name} died", counted=at < worker.slots))
+            self._apply(entry, _WORKER_GONE, Loss(f"worker {name} died", counted=at < worker.slots))
         return self.moves
 
     def compare(self, worker: Worker, held: Collection[tuple[Key, str]], *, before: float, now: float) -> Moves:
@@ -253,7 +276,7 @@ class Dispatcher(Ledger):
         self.moves, self.now = [], now
         for key, entry in list(worker.held.items()):
             if (key, entry.fence) not in held and entry.since < before:
-                self._apply(entry, Input.NOT_ARRIVED, Loss("it did not reach its worker", counted=False, astray=True))
+                self._apply(entry, _NOT_ARRIVED, Loss("it did not reach its worker", counted=False, astray=True))
         return self.moves
 
     def issued(self, fence: str) -> bool:
@@ -270,7 +293,7 @@ class Dispatcher(Ledger):
     def holds(self, worker: str, report: Report) -> Entry | None:
         """The entry that a report is about; None: its fence is stale, and the report is refused."""
         entry = self.find(report.key)
-        if entry is None or entry.state is not State.GIVEN or entry.worker != worker or entry.fence != report.fence:
+        if entry is None or entry.state is not GIVEN or entry.worker != worker or entry.fence != report.fence:
             return None
         return entry
 
@@ -280,22 +303,23 @@ class Dispatcher(Ledger):
         entry = self.holds(worker, report)
         if entry is None:
             if (other := self.find(report.key)) is not None:
-                self._apply(other, Input.OVERTAKEN)
+                self._apply(other, _OVERTAKEN)
             return self.moves
         if any(fact.name == "task.done" for fact in report.facts):
             entry.tries = 0
         if report.broken is not None:
-            self._apply(entry, Input.BROKEN, Loss(report.broken))
+            self._apply(entry, _BROKEN, Loss(report.broken))
         elif report.returned:
-            self._apply(entry, Input.RETURNED, Loss("it was given back", counted=False))
+            self._apply(entry, _RETURNED, Loss("it was given back", counted=False))
         elif report.last:
-            self._apply(entry, Input.FINISHED)
+            self._apply(entry, _FINISHED)
         return self.moves
 
     def finish(self, key: Key) -> Moves:
         """The local worker has ended a pipeline and put its tools away."""
         self.moves = []
-        entry = self.find(key)
+        record = self.executions.get(key[0])
+        entry = record.entries.get(key) if record is not None else None
         if entry is not None:
-            self._apply(entry, Input.FINISHED)
+            self._apply(entry, _FINISHED)
         return self.moves

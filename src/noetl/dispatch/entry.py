@@ -40,6 +40,11 @@ class State(StrEnum):
     SETTLED = "settled"
 
 
+# Plain names: to look a member up in its class takes as long as a whole transition.
+NEW, WAITING, READY, GIVEN = State.NEW, State.WAITING, State.READY, State.GIVEN
+STOPPING, IDLE, ORPHANED, SETTLED = State.STOPPING, State.IDLE, State.ORPHANED, State.SETTLED
+
+
 class Entry(msgspec.Struct, eq=False):
     """A pipeline. Only the actions of `table.TABLE` change its state."""
 
@@ -47,7 +52,7 @@ class Entry(msgspec.Struct, eq=False):
     record: ExecutionRecord
     #: None: only its slot is known
     order: RunPipeline | None = None
-    state: State = State.NEW
+    state: State = NEW
     #: the order that arrived while the pipeline was under way
     following: RunPipeline | None = None
     #: who holds it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from noetl.dispatch.entry import Again, Entry, ExecutionRecord, State, Worker
+from noetl.dispatch.entry import SETTLED, Again, Entry, ExecutionRecord, State, Worker
 from noetl.dispatch.moves import Hint, Move, ReleaseSlot, Wake
 from noetl.dispatch.queues import ReadyQueue, SlotQueue
 from noetl.model.wire import Key
@@ -64,7 +64,7 @@ class Ledger:
             del record.entries[entry.key]
         if not record.entries and record.execution is None:
             self.executions.pop(record.id, None)
-        return State.SETTLED
+        return SETTLED
 
     def detach(self, entry: Entry) -> None:
         """Take an entry from its worker; what that worker still reports under its fence is refused."""

@@ -24,7 +24,7 @@ class Dispatched(Protocol):
         """The net it runs."""
 
 
-class Give(msgspec.Struct, frozen=True):
+class Give(msgspec.Struct, frozen=True, gc=False):
     """Let a worker run a pipeline, for as long as it holds the fence."""
 
     #: as the engine's caller named it

@@ -6,7 +6,7 @@ import heapq
 import itertools
 from collections.abc import Iterable, Iterator
 
-from noetl.dispatch.entry import Entry, State
+from noetl.dispatch.entry import READY, Entry
 from noetl.model.limits import Ask
 
 #: how many pipelines that wait for the same keys ask at the same time
@@ -73,7 +73,7 @@ class ReadyQueue:
         heap = self._heaps.get(pool)
         while heap:
             entry = heapq.heappop(heap)[2]
-            if entry.state is State.READY:
+            if entry.state is READY:
                 return entry
         return None
 
@@ -87,7 +87,7 @@ class ReadyQueue:
 
     def purge(self) -> None:
         """Drop the entries that are no longer ready."""
-        kept = {pool: [item for item in heap if item[2].state is State.READY] for pool, heap in self._heaps.items()}
+        kept = {pool: [item for item in heap if item[2].state is READY] for pool, heap in self._heaps.items()}
         self._heaps = {pool: heap for pool, heap in kept.items() if heap}
         for heap in self._heaps.values():
             heapq.heapify(heap)

@@ -43,7 +43,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from noetl.dispatch import actions
-from noetl.dispatch.entry import Entry, State
+from noetl.dispatch.entry import GIVEN, IDLE, NEW, ORPHANED, READY, SETTLED, STOPPING, WAITING, Entry, State
 from noetl.dispatch.ledger import Ledger
 
 
@@ -84,15 +84,16 @@ class Input(StrEnum):
     UNWANTED = "not ordered"
 
 
+Action = Callable[[Ledger, Entry, Any], State]
+
+
 class Transition(NamedTuple):
     """What an input does to an entry in some state, and the states it may lead to."""
 
-    action: Callable[[Ledger, Entry, Any], State]
+    action: Action
     to: tuple[State, ...]
 
 
-NEW, WAITING, READY, GIVEN = State.NEW, State.WAITING, State.READY, State.GIVEN
-STOPPING, IDLE, ORPHANED, SETTLED = State.STOPPING, State.IDLE, State.ORPHANED, State.SETTLED
 _AGAIN = (READY, IDLE, SETTLED)
 
 TABLE: Mapping[tuple[State, Input], Transition] = {
@@ -163,4 +164,9 @@ TABLE: Mapping[tuple[State, Input], Transition] = {
     (ORPHANED, Input.UNWANTED): Transition(actions.drop_orphan, (SETTLED,)),
     (ORPHANED, Input.STOPPED): Transition(actions.drop_orphan, (SETTLED,)),
     (ORPHANED, Input.ENDED): Transition(actions.drop_orphan, (SETTLED,)),
+}
+
+#: the same by input, because a dispatcher looks an action up for every pipeline it gives out
+ACTIONS: Mapping[Input, Mapping[State, Action]] = {
+    happened: {state: one.action for (state, its), one in TABLE.items() if its is happened} for happened in Input
 }

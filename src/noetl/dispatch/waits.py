@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from noetl.dispatch.dispatcher import Dispatcher
-from noetl.dispatch.entry import Entry, State
+from noetl.dispatch.entry import READY, WAITING, Entry
 from noetl.dispatch.limit_keys import held_up_by
 
 
@@ -18,7 +18,7 @@ def waits(dispatcher: Dispatcher, execution_id: str) -> list[str]:
 
 
 def _slots(entries: list[Entry]) -> Iterator[str]:
-    waiting = [one for one in entries if one.state is State.WAITING]
+    waiting = [one for one in entries if one.state is WAITING]
     found = Counter(
         f"{one.order.step} waits for {held_up_by(one.ask)}"
         for one in waiting
@@ -29,7 +29,7 @@ def _slots(entries: list[Entry]) -> Iterator[str]:
 
 
 def _workers(dispatcher: Dispatcher, entries: list[Entry]) -> Iterator[str]:
-    found = Counter(one.pool for one in entries if one.state is State.READY)
+    found = Counter(one.pool for one in entries if one.state is READY)
     for pool, many in sorted(found.items()):
         there = any(pool in worker.pools for worker in dispatcher.workers.values())
         why = "all that are there are busy" if there else f"none is there; `noetl worker --pool {pool}` starts one"
