@@ -198,7 +198,8 @@ class House(Office):
 
     def done(self, key: Key) -> None:
         """Hear that a pipeline has ended, with its tools put away."""
-        self.pipelines.carry_out(self.dispatcher.finish(key))
+        if moves := self.dispatcher.finish(key):
+            self.pipelines.carry_out(moves)
 
     def broken(self, key: Key, error: BaseException) -> None:
         """Hear that a pipeline broke: the execution stops here, and can be resumed."""

@@ -268,6 +268,7 @@ class World:
             elif isinstance(move, StopAt):
                 self.stop_at(server, move)
             elif isinstance(move, ReleaseSlot):
+                assert move.key not in {job.key for job in self.here.jobs}, "its tools are not put away"
                 server.to_release.add(move.key)
             elif isinstance(move, Deny | Displace):
                 self.fail(move.key, stop=True)
@@ -340,7 +341,9 @@ class World:
                     self.order(execution, pipe.order())
 
     def repeat_order(self) -> None:
-        pipe = self.some(pipe for one in self.owned() for pipe in one.unfinished() if not pipe.waiting)
+        """The engine repeats an order, though an answer to the pipeline may be on its way."""
+        unfinished = [pipe for one in self.owned() for pipe in one.unfinished()]
+        pipe = self.some(pipe for pipe in unfinished if pipe.answered or not pipe.waiting)
         if pipe is not None:
             self.order(self.executions[pipe.key[0]], pipe.order())
 
@@ -613,7 +616,8 @@ class World:
             self.check_slots(execution, execution.owner)
 
     def check_pipeline(self, execution: Execution, entry: Entry | None, pipe: Pipeline) -> None:
-        """What is wanted is not forgotten."""
+        """What is wanted is not forgotten, and what is paused keeps no slot for nothing."""
+        assert not (execution.paused and entry is not None and entry.state is State.IDLE)
         under_way = entry is not None and (
             entry.state in (State.WAITING, State.READY, State.GIVEN)
             or (entry.state is State.STOPPING and entry.following is not None)

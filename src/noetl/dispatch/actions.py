@@ -43,10 +43,12 @@ class Loss(NamedTuple):
 
 def admit(ledger: Ledger, entry: Entry, order: RunPipeline) -> State:
     """Let a pipeline wait for the slot that its limits require, or make it ready."""
-    entry.order = order
-    if entry.record.paused and not may_begin(order, paused=True):
+    entry.order, record = order, entry.record
+    if record.paused and not may_begin(order, paused=True):
         return settle(ledger, entry)
-    ask = None if entry.slot or entry.ask is not None else _request(ledger, entry, order)
+    assert record.execution is not None
+    bound = not entry.slot and entry.ask is None and record.execution.net.steps[order.step].spec
+    ask = _request(ledger, entry, order) if bound else None
     if ask is None:
         return READY if ledger.local is not None else make_ready(ledger, entry)
     if isinstance(ask, Ask):
@@ -58,11 +60,8 @@ def admit(ledger: Ledger, entry: Entry, order: RunPipeline) -> State:
 
 def _request(ledger: Ledger, entry: Entry, order: RunPipeline) -> Ask | Failure | None:
     """What a pipeline asks the store of slots for; a failure: it can never be granted."""
-    net = _execution(entry).net
-    if not net.steps[order.step].spec:
-        return None
     try:
-        ask = ask_of(net, order, entry.key)
+        ask = ask_of(_execution(entry).net, order, entry.key)
     except TemplateError as error:
         return failure_of(error)
     if ask is not None and not ledger.keeps_slots:

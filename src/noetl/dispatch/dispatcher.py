@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from noetl.dispatch.actions import Loss
-from noetl.dispatch.entry import DEFAULT_POOL, GIVEN, READY, Entry, ExecutionRecord, State, Worker
+from noetl.dispatch.entry import DEFAULT_POOL, GIVEN, READY, STOPPING, Entry, ExecutionRecord, State, Worker
 from noetl.dispatch.ledger import Ledger
 from noetl.dispatch.limit_keys import displaced, refused
 from noetl.dispatch.moves import Dispatched, Displace, Forget, Give, Move, ReleaseSlot
@@ -173,10 +173,10 @@ class Dispatcher(Ledger):
         record = self.record(execution.id)
         record.execution, record.paused = execution, paused
         for key in found:
-            if key not in alive:
+            entry = record.entries.get(key)
+            if key not in alive and (entry is None or entry.state is not STOPPING):
                 self.moves.append(ReleaseSlot(key))
                 continue
-            entry = record.entries.get(key)
             if entry is None:
                 entry = record.entries[key] = Entry(key, record)
             self._apply(entry, _SLOT_FOUND)

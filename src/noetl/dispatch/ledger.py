@@ -60,9 +60,8 @@ class Ledger:
     def discard(self, entry: Entry) -> State:
         """Forget an entry."""
         record = entry.record
-        if record.entries.get(entry.key) is entry:
-            del record.entries[entry.key]
-        if not record.entries and record.execution is None:
+        del record.entries[entry.key]
+        if record.execution is None and not record.entries:
             self.executions.pop(record.id, None)
         return SETTLED
 

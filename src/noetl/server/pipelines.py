@@ -99,7 +99,8 @@ class Pipelines:
                 task = asyncio.ensure_future(self._find_slots(hot, self._loop.slots))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-        self.carry_out(self.dispatcher.observe(hot.id, events, paused=hot.state.paused))
+        if moves := self.dispatcher.observe(hot.id, events, paused=hot.state.paused):
+            self.carry_out(moves)
 
     async def _find_slots(self, hot: Hot, slots: Slots) -> None:
         """Learn which slots an execution holds that was taken over; what ended while nobody owned it holds none."""

@@ -104,12 +104,13 @@ class Workshop:
 
     def run(self, hot: Running, order: RunPipeline) -> None:
         """Run a pipeline that is not under way here; `dispatch` sees to that."""
-        key = (hot.id, order.step_run_id, order.iteration)
-        world = self.worlds.get(hot.id)
+        execution_id, net = hot.id, hot.net
+        key = (execution_id, order.step_run_id, order.iteration)
+        world = self.worlds.get(execution_id)
         if world is None:
-            world = self.worlds[hot.id] = self.make_world(hot)
-        around = _Around(self, hot, world.keychain.redactor)
-        runner = Runner(order, hot.net.steps[order.step], hot.net.playbook, around, world)
+            world = self.worlds[execution_id] = self.make_world(hot)
+        around = _Around(self, hot, execution_id, world.keychain.redactor)
+        runner = Runner(order, net.steps[order.step], net.playbook, around, world)
         try:
             if runner.sprint():
                 self.office.done(key)
@@ -118,7 +119,7 @@ class Workshop:
             self._broken(key, error)
             return
         task = asyncio.ensure_future(runner.run())
-        self.tasks.setdefault(hot.id, {})[key] = task
+        self.tasks.setdefault(execution_id, {})[key] = task
         task.add_done_callback(lambda done: self._over(key, done))
 
     def _over(self, key: Key, done: asyncio.Task[None]) -> None:
@@ -171,15 +172,13 @@ async def _closed(world: LocalWorld, tasks: list[asyncio.Task[None]]) -> None:
 class _Around:
     """What a runner sees of the workshop."""
 
-    def __init__(self, shop: Workshop, hot: Running, redactor: Redactor) -> None:
+    def __init__(self, shop: Workshop, hot: Running, execution_id: str, redactor: Redactor) -> None:
         self.shop = shop
         self.hot = hot
         self.redactor = redactor
-        self.execution_id = hot.id
+        self.execution_id = execution_id
         self.tools = shop.tools
-
-    def moment(self) -> Moment:
-        return self.shop.moment()
+        self.moment = shop.moment
 
     def child_id(self) -> str:
         return self.shop.office.child_id()
