@@ -14,6 +14,7 @@ from textwrap import fill
 
 import click
 import yaml
+from dispatch_page import dispatch_page
 from grammar_pages import grammar_page, tests_page, tools_page
 
 from noetl.cli.app import cli
@@ -45,6 +46,7 @@ def pages() -> Mapping[str, Callable[[], str]]:
         "docs/reference/cli.md": cli_page,
         "docs/reference/api.md": api_page,
         "docs/reference/templates.md": templates_page,
+        "docs/reference/dispatch.md": dispatch_page,
         "docs/mistakes.md": mistakes_page,
     }
 

@@ -24,7 +24,7 @@ from noetl.secrets.household import Keychains, open_store, stored
 from noetl.server.catalog import Catalog
 from noetl.server.office import Nature
 from noetl.tools.registry import Kinds
-from noetl.worker.depot import Depot
+from noetl.worker.agent import WorkerAgent
 from noetl.worker.drafts import sweep
 from noetl.worker.link import Link
 from noetl.worker.local import Running, Workshop
@@ -62,12 +62,12 @@ class Outpost:
         self._catalog = Catalog(self._kinds)
         self.shop = Workshop(self._kinds, self._world, clock=clock, moment=self._moment)
         links = [Link(url, token) for url in urls]
-        self.depot = Depot(
+        self.agent = WorkerAgent(
             links, self.shop, self._net, self._child_id, name=_new_name(), pools=pools, slots=slots
         )  # fmt: skip
-        self.shop.office = self.depot
-        self.depot.on_lost = self._doubt
-        self.depot.answer = self._answer
+        self.shop.office = self.agent
+        self.agent.on_lost = self._doubt
+        self.agent.answer = self._answer
         self._bus, self._polls = bus, polls
         #: hears what the person who started it should know
         self.say: Callable[[str], None] = lambda _said: None
@@ -84,13 +84,13 @@ class Outpost:
         )
         self._pulse.alone = self._alone
         self._pulse.start()
-        for link, outbox in self.depot.outboxes.items():
+        for link, outbox in self.agent.outboxes.items():
             self._tasks.append(asyncio.create_task(outbox.run()))
             if self._polls:
-                self._tasks.append(asyncio.create_task(self.depot.poll(link)))
+                self._tasks.append(asyncio.create_task(self.agent.poll(link)))
         if self._bus is not None:
             await self._bus.open()
-            self._bus.listen(self.depot.name, self._told)
+            self._bus.listen(self.agent.name, self._told)
             self._tasks.append(asyncio.create_task(self._follow_hints(self._bus)))
         return self
 
@@ -102,7 +102,7 @@ class Outpost:
 
     async def drain(self, grace_s: float) -> None:
         """Finish what is under way, or give it back."""
-        await self.depot.drain(grace_s)
+        await self.agent.drain(grace_s)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -113,13 +113,13 @@ class Outpost:
         await self.shop.close()
         if self._pulse is not None:
             # What it did not finish is handed out when it is missed: who is in a hurry may have left tools behind.
-            self._leaving = self.depot.draining and not self.depot.held
+            self._leaving = self.agent.draining and not self.agent.held
             await asyncio.to_thread(self._pulse.stop, leaving=self._leaving)
         if self._bus is not None:
             await self._bus.close()
         await self._keychains.close()
         self._results.close()
-        for link in self.depot.links:
+        for link in self.agent.links:
             link.close()
 
     def kill(self) -> None:
@@ -131,19 +131,19 @@ class Outpost:
 
     async def _follow_hints(self, bus: Bus) -> None:
         """Ask whichever server says that it has work; a hint may be old, doubled or lost."""
-        links = {link.url: link for link in self.depot.links}
-        while not self.depot.draining:
-            if not self.depot.room:
-                await self.depot.freed.wait()
-                self.depot.freed.clear()
+        links = {link.url: link for link in self.agent.links}
+        while not self.agent.draining:
+            if not self.agent.queue.room():
+                await self.agent.freed.wait()
+                self.agent.freed.clear()
                 continue
             if bus.trouble:
                 await self._without(bus, list(links.values()))
                 continue
             with contextlib.suppress(NoetlError):
-                hints = await bus.next(self.depot.pools, min(16, self.depot.room), 5.0)
+                hints = await bus.next(self.agent.pools, min(16, self.agent.queue.room()), 5.0)
                 for url in {hint.body.decode("utf-8", "replace") for hint in hints}:
-                    await asyncio.gather(*(self.depot.ask(link) for link in self._meant(links, url)))
+                    await asyncio.gather(*(self.agent.ask(link) for link in self._meant(links, url)))
                 for hint in hints:
                     await hint.ack()
 
@@ -152,7 +152,7 @@ class Outpost:
         if bus.trouble and not self._deaf:
             self.say(f"NATS does not answer, so servers are asked every {_DEAF_S:g} s: {bus.trouble}")
         self._deaf = True
-        await asyncio.gather(*(self.depot.ask(link) for link in links))
+        await asyncio.gather(*(self.agent.ask(link) for link in links))
         await asyncio.sleep(_DEAF_S)
         if not bus.trouble:
             self._deaf = False
@@ -169,23 +169,23 @@ class Outpost:
         return [links[url]] if url in links else list(links.values())
 
     def _told(self, body: bytes) -> None:
-        for link in self._meant({link.url: link for link in self.depot.links}, body.decode("utf-8", "replace")):
-            self.depot.later(self.depot.ask(link))
+        for link in self._meant({link.url: link for link in self.agent.links}, body.decode("utf-8", "replace")):
+            self.agent.later(self.agent.ask(link))
 
     # --- pulse -------------------------------------------------------------------------------------------------------
 
     def _holding(self) -> Holding:
-        about = {"pools": self.depot.pools, "slots": self.depot.slots, "host": socket.gethostname(), "pid": os.getpid(),
-                 "running": len(self.depot.held), "draining": self.depot.draining}  # fmt: skip
-        return Holding(self.depot.name, self.depot.holding(), self._settings.worker_lease_s / 3, about)
+        about = {"pools": self.agent.pools, "slots": self.agent.slots, "host": socket.gethostname(), "pid": os.getpid(),
+                 "running": len(self.agent.held), "draining": self.agent.draining}  # fmt: skip
+        return Holding(self.agent.name, self.agent.queue.heartbeat(), self._settings.worker_lease_s / 3, about)
 
     def _felt(self, url: str, name: str, reply: Reply) -> None:
         if reply.lost:
-            if name == self.depot.name:  # else that name was given up already, and another server says so too
+            if name == self.agent.name:  # else that name was given up already, and another server says so too
                 self._missed()
             return
-        link = next(link for link in self.depot.links if link.url == url.rstrip("/"))
-        self.depot.heard(link, reply)
+        link = next(link for link in self.agent.links if link.url == url.rstrip("/"))
+        self.agent.heard(link, reply)
 
     def _doubt(self) -> None:
         """A server does not know this worker: the next beat tells whether it was given up, or is only new there."""
@@ -196,28 +196,28 @@ class Outpost:
         """This worker is taken for dead: what it has is others' by now."""
         if self._leaving:  # one server says what it was told by another
             return
-        before, had = self.depot.name, len(self.depot.held)
-        self.depot.lose(_new_name())
+        before, had = self.agent.name, len(self.agent.held)
+        self.agent.lose(_new_name())
         self.say(
-            f"{before} was given up; what it had, {had} at the time, is others' now. It goes on as {self.depot.name}"
+            f"{before} was given up; what it had, {had} at the time, is others' now. It goes on as {self.agent.name}"
         )
         if self._bus is not None:
             self._bus.ignore(before)
-            self._bus.listen(self.depot.name, self._told)
+            self._bus.listen(self.agent.name, self._told)
         self._doubt()
 
     async def _answer(self, link: Link, question: Question) -> None:
         """Say whether the credentials of an execution are there."""
         name, brief = question.execution_id, question.brief
         try:
-            source = await self.depot.sources.fetched(link, brief.playbook)
+            source = await self.agent.sources.fetched(link, brief.playbook)
             problem = await self._keychains.check(name, self._net(source, ()), source, brief.workload)
             if problem is not None:
-                problem["message"] += f" (at worker {self.depot.name})"
+                problem["message"] += f" (at worker {self.agent.name})"
         except Exception:  # noqa: BLE001  what it is comes up again in the task that needs the credential
             problem = None
         self._keychains.forget(name)
-        self.depot.outboxes[link].answer(Answer(question.number, problem))
+        self.agent.outboxes[link].answer(Answer(question.number, problem))
 
     # --- what the workshop needs -------------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class Outpost:
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
         stamp = datetime.fromtimestamp(self._nature.clock(), UTC).isoformat(timespec="milliseconds")
-        self.depot.write(call.execution_id, Line(stamp, call.step, call.task, call.iteration, stream, text))
+        self.agent.write(call.execution_id, Line(stamp, call.step, call.task, call.iteration, stream, text))
 
     def _moment(self) -> Moment:
         return Moment(self._nature.clock(), self._nature.new_id, self._nature.chance())

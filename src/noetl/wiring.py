@@ -13,10 +13,11 @@ from typing import Any, Self
 from noetl import collector
 from noetl.cluster_ports import WorkerRegistry
 from noetl.config import Settings, settings
+from noetl.dispatch.moves import DeadLetter, Give
 from noetl.model.net import Net
-from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure
 from noetl.model.requests import Cancel
+from noetl.model.wire import Key
 from noetl.pipeline.frame import Moment
 from noetl.ports import Call, EventLog, Line, ResultDamaged, ResultGone, Source
 from noetl.results.opening import open_payloads
@@ -70,22 +71,40 @@ def open_house() -> House:
     return House(found, open_log(found))
 
 
-class _Gate:
-    """A crew that can be told to begin with nothing more; what it does not begin is left for whoever resumes it."""
+#: the name of the worker in this process
+LOCAL = "local"
+
+
+class LocalWorker:
+    """A workshop in this process as the worker behind a direct call: the only one of a house's dispatcher."""
 
     def __init__(self, shop: Workshop) -> None:
         self._shop = shop
-        self.closed = False
-        self.stop, self.ended, self.under_way = shop.stop, shop.ended, shop.under_way
 
-    def run(self, hot: Hot, order: RunPipeline) -> None:
-        """See `Crew`."""
-        if not self.closed:
-            self._shop.run(hot, order)
+    def give(self, move: Give) -> None:
+        """See `WorkerSide`."""
+        self._shop.run(move.execution, move.order)
+
+    def stop(self, worker: str, key: Key) -> None:  # noqa: ARG002
+        """See `WorkerSide`."""
+        self._shop.stop(key)
+
+    def forget(self, worker: str, execution_id: str) -> None:  # noqa: ARG002
+        """See `WorkerSide`."""
+        self._shop.forget(execution_id)
+
+    def wake(self, worker: str) -> None:
+        """It never waits: it is given what is ready."""
+
+    def hint(self, pool: str) -> None:
+        """See `wake`."""
+
+    def bury(self, letter: DeadLetter) -> None:
+        """It dies with this process, so nothing is lost before that."""
 
 
 class House(Office):
-    """An office whose crew is a workshop in the same process."""
+    """An office whose only worker is a workshop in the same process."""
 
     def __init__(
         self,
@@ -105,9 +124,8 @@ class House(Office):
         self.shop = Workshop(self.kinds, self._world, clock=clock, moment=self._moment)
         self.shop.office = self
         self.keychains = Keychains(settings, clock=clock, new_id=nature.new_id)
-        self._gate = _Gate(self.shop)
-        super().__init__(log, catalog or Catalog(self.kinds), self._gate, nature, alone=alone)
-        self.shop.again = self._again
+        side = LocalWorker(self.shop)
+        super().__init__(log, catalog or Catalog(self.kinds), side, nature, local=LOCAL, alone=alone)
 
     async def __aenter__(self) -> Self:
         collector.calm()
@@ -127,7 +145,7 @@ class House(Office):
 
     async def drain(self, grace: float) -> None:
         """Begin no more pipelines, and wait for those that run, for so many seconds: what they finish is not run again."""
-        self._gate.closed = True
+        self.dispatcher.closed = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 await self.shop.settle()
@@ -178,9 +196,15 @@ class House(Office):
         restrict = hot.state.restrict
         return LocalWorld(folder, seen, self._log_line, self.results, keychain, hidden=hidden, restrict=restrict)
 
-    def _again(self, execution_id: str, order: RunPipeline) -> RunPipeline | None:
-        hot = self.service.hot.get(execution_id)
-        return self.service.again(hot, order) if hot is not None else None
+    def done(self, key: Key) -> None:
+        """Hear that a pipeline has ended, with its tools put away."""
+        if moves := self.dispatcher.finish(key):
+            self.pipelines.carry_out(moves)
+
+    def broken(self, key: Key, error: BaseException) -> None:
+        """Hear that a pipeline broke: the execution stops here, and can be resumed."""
+        super().broken(key, error)
+        self.done(key)
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
         stamp = datetime.fromtimestamp(self.nature.clock(), UTC).isoformat(timespec="milliseconds")

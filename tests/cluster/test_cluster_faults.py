@@ -100,7 +100,7 @@ def faulty(
 async def test_messages_that_are_lost_doubled_late_and_out_of_order_change_nothing(tmp_path: Path) -> None:
     log, chance = MemoryLog(), random.Random(3)
     async with serving(log, MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "w") as worker:
-        for link in worker.depot.links:
+        for link in worker.agent.links:
             link.exchange = faulty(link.exchange, chance)  # type: ignore[method-assign]
         started = [await begun(server.station, tmp_path, CHAIN) for _ in range(8)]
         await asyncio.gather(*(hot.finished for hot in started))
@@ -127,10 +127,10 @@ async def test_clocks_that_jump_by_years_take_nothing_from_those_who_have_it(tmp
         working([server.url], tmp_path / "w") as worker,
     ):
         hot = await begun(server.station, tmp_path, LONG)
-        name = worker.depot.name
+        name = worker.agent.name
         await asyncio.gather(hot.finished, jump())
         assert hot.state.status == "completed"
-        assert worker.depot.name == name, "it was taken for dead"
+        assert worker.agent.name == name, "it was taken for dead"
         assert [line for _, line in log.lines(hot.id) if "refused" in line.text] == []
         stamps = [event.timestamp for event in log.read(hot.id)]
         assert stamps == sorted(stamps), "recorded times go back"
@@ -142,7 +142,7 @@ async def test_a_worker_that_dies_while_it_waits_for_work_is_given_none(tmp_path
         await station.registry.renew("gone", {})
         asking = asyncio.create_task(station.counter.serve(Message("gone", pools=["default"], room=5, wait=20)))
         await asyncio.sleep(0.05)
-        station.board.died("gone")
+        station.counter.give_up("gone")
         await begun(station, tmp_path, CHAIN)
         reply = await asking
         assert reply.lost
@@ -164,7 +164,7 @@ async def test_a_late_report_is_refused_and_recorded_whatever_its_worker_calls_i
         given = (await station.counter.serve(Message("old", pools=["default"], room=5, wait=20))).assignments[0]
         registry._until["old"] = 0.0
         for worker in await station.registry.give_up():
-            station.board.died(worker)
+            station.counter.give_up(worker)
         if name == "new":
             await station.registry.renew("new", {})
         fact = Fact("step.started", given.order.step_run_id, {}, "in_progress")

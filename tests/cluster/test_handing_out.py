@@ -11,15 +11,16 @@ import pytest
 from fleet import Server, serving, working
 from waiting import until
 
+from noetl.dispatch import Entry
 from noetl.model.requests import Cancel, Pause, Resume
-from noetl.model.wire import Held, Holding, Message, Reply
+from noetl.model.wire import Held, Holding, Message, Reply, Report
 from noetl.outpost import Outpost
 from noetl.ports import Summary
 from noetl.server import counter
 from noetl.server.registry import MemoryRegistry
 from noetl.server.service import Hot
 from noetl.stores.memory import MemoryLog
-from noetl.worker import depot
+from noetl.worker import agent
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: it, path: it}\n"
 
@@ -49,6 +50,13 @@ def marks(folder: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+def lose(server: Server, entry: Entry) -> None:
+    """Let a server take a pipeline from its worker, and hand it out again."""
+    report = Report(*entry.key, entry.fence, broken="the test says so")
+    station = server.station
+    station.pipelines.carry_out(station.dispatcher.report(entry.worker or "", report, now=station.remote.now()))
+
+
 async def vanish(outpost: Outpost) -> None:
     """Be gone without a word, as a process that was killed: its tools die with it, and nobody hears from it."""
     assert outpost._pulse is not None
@@ -67,7 +75,7 @@ async def test_what_a_dead_worker_had_is_run_by_another(tmp_path: Path) -> None:
         hot = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
         await vanish(first)
-        registry._until[first.depot.name] = 0.0
+        registry._until[first.agent.name] = 0.0
         async with working([server.url], tmp_path / "b"):
             await until(lambda: marks(tmp_path) == ["begun"] * 2)
             (tmp_path / "go").touch()
@@ -85,14 +93,14 @@ async def test_what_a_worker_says_that_was_given_up_is_refused_and_recorded(tmp_
     ):
         hot = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
-        (offer,) = server.station.board.held()
-        offer.fence = "another's"
+        (entry,) = server.station.dispatcher.held()
+        entry.fence = "another's"
         (tmp_path / "go").touch()
         await until(lambda: any("refused" in line.text for _, line in log.lines(hot.id)))
-        await until(lambda: not outpost.depot.held)
+        await until(lambda: not outpost.agent.held)
         assert [event.name for event in log.read(hot.id)].count("task.done") == 0
         # It was never told what became of it, so it is offered again as soon as the two compare what they have.
-        server.station.board.again(offer, "the test says so")
+        lose(server, entry)
         await hot.finished
     assert hot.state.status == "completed"
 
@@ -104,12 +112,12 @@ async def test_what_is_given_anew_to_the_worker_that_has_it_is_run_when_that_was
     ):
         hot = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
-        (offer,) = server.station.board.held()
-        server.station.board.again(offer, "the test says so")
-        await until(lambda: any(one.following is not None for one in outpost.depot.held.values()))
+        (entry,) = server.station.dispatcher.held()
+        lose(server, entry)
+        await until(lambda: any(one.following is not None for one in outpost.agent.held.values()))
         (tmp_path / "go").touch()
         await hot.finished
-        assert offer.ways == 0  # it was not taken for lost on its way
+        assert entry.astray == 0  # it was not taken for lost on its way
     assert marks(tmp_path) == ["begun", "ended"] * 2
 
 
@@ -199,7 +207,7 @@ async def test_a_cancelled_execution_ends_its_tools_at_the_worker(tmp_path: Path
         await until(lambda: marks(tmp_path) == ["begun"])
         server.station.service.post(hot.id, [Cancel()])
         await hot.finished
-        await until(lambda: not outpost.depot.held and not outpost.shop.tasks)
+        await until(lambda: not outpost.agent.held and not outpost.shop.tasks)
     assert hot.state.status == "cancelled"
     assert marks(tmp_path) == ["begun"]
 
@@ -236,9 +244,9 @@ def let_go(folder: Path, tasks: str) -> None:
 async def come_to_rest(folder: Path, outpost: Outpost, hot: Hot) -> None:
     """A worker hears of a pause with the end of a task, when the next one may have begun already; and of no more."""
     let_go(folder, "a")
-    await until(lambda: outpost.depot.remotes[hot.id].state.paused)
+    await until(lambda: outpost.agent.remotes[hot.id].state.paused)
     let_go(folder, "b")
-    await until(lambda: not outpost.depot.held)
+    await until(lambda: not outpost.agent.held)
     assert not {"c", "d"} & {*marks(folder)}
     let_go(folder, "cd")
 
@@ -277,7 +285,7 @@ async def test_an_answer_to_a_paused_execution_lets_nothing_else_of_it_go_on(tmp
         await until(lambda: marks(tmp_path) == ["a"] and hot.state.listeners.get("ok"))
         await server.station.service.record(hot.id, [Pause()])
         let_go(tmp_path, "a")
-        await until(lambda: outpost.depot.remotes[hot.id].state.paused)
+        await until(lambda: outpost.agent.remotes[hot.id].state.paused)
         run, paused = outpost.shop.run, []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(outpost.shop, "run", lambda it, order: (paused.append(it.state.paused), run(it, order)))
@@ -300,13 +308,13 @@ async def test_what_was_handed_out_and_has_not_begun_is_given_back_while_it_is_p
         serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server,
         working([server.url], tmp_path / "a", slots=2) as outpost,
     ):
-        outpost.depot._pace.ahead = lambda _slots: 4  # type: ignore[method-assign]
+        outpost.agent.queue.pace.ahead = lambda _slots: 4  # type: ignore[method-assign]
         hot = await start(server, tmp_path, workflow)
-        await until(lambda: len(outpost.depot.held) == 6 and marks(tmp_path) == ["a"] * 2)
+        await until(lambda: len(outpost.agent.held) == 6 and marks(tmp_path) == ["a"] * 2)
         await server.station.service.record(hot.id, [Pause()])
         await come_to_rest(tmp_path, outpost, hot)
         assert marks(tmp_path).count("a") == 2
-        assert outpost.depot._running == 0
+        assert outpost.agent.queue.running == 0
         await server.station.service.record(hot.id, [Resume()])
         await hot.finished
     assert hot.state.status == "completed"
@@ -324,7 +332,7 @@ async def test_a_worker_that_drains_finishes_what_it_has_and_gives_back_the_rest
             hot = await start(server, tmp_path, workflow)
             await until(lambda: marks(tmp_path) == ["begun"] * 2)
             draining = asyncio.create_task(first.drain(60))
-            await until(lambda: first.depot.draining)
+            await until(lambda: first.agent.draining)
             (tmp_path / "go").touch()
             await draining
             assert marks(tmp_path) == ["begun"] * 2 + ["ended"] * 2
@@ -371,7 +379,7 @@ async def test_workers_say_whether_credentials_are_there(tmp_path: Path) -> None
 async def test_a_step_in_another_pool_is_announced_when_the_one_before_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in ((depot, "_WAIT_S"), (counter, "MOST_WAIT_S")):
+    for module, name in ((agent, "_WAIT_S"), (counter, "MOST_WAIT_S")):
         monkeypatch.setattr(module, name, 600.0)  # whoever is not called asks again then
     workflow = (
         "workflow:\n- {step: a, tool: {kind: noop}, next: {arcs: [{step: b}]}}\n"
@@ -382,7 +390,7 @@ async def test_a_step_in_another_pool_is_announced_when_the_one_before_it_ends(
         working([server.url], tmp_path / "a"),
         working([server.url], tmp_path / "b", pools=["gpu"]),
     ):
-        await until(lambda: len(server.station.board.workers) == 2)
+        await until(lambda: len(server.station.dispatcher.workers) == 2)
         hot = await start(server, tmp_path, workflow)
         async with asyncio.timeout(60):
             await hot.finished
@@ -417,8 +425,8 @@ async def test_slots_are_counted_right_after_a_report_had_to_be_told_again(tmp_p
             async with working([server.url], tmp_path / "a") as outpost:
                 hot = await start(server, tmp_path, workflow)
                 await hot.finished
-                await until(lambda: not outpost.depot.held)
-                assert outpost.depot._running == 0
+                await until(lambda: not outpost.agent.held)
+                assert outpost.agent.queue.running == 0
     assert not failing
 
 
@@ -449,16 +457,15 @@ async def test_workers_keep_nothing_of_an_execution_that_sleeps(tmp_path: Path) 
         working([server.url], tmp_path / "a") as outpost,
     ):
         hot = await start(server, tmp_path, workflow)
-        await until(lambda: hot.state.listeners.get("ok") and not outpost.depot.held)
+        await until(lambda: hot.state.listeners.get("ok") and not outpost.agent.held)
         assert hot.id in outpost.shop.worlds
-        board = server.station.board
         server.station.service.let_go(hot)
-        await until(lambda: not outpost.depot.remotes and not outpost.shop.worlds)
-        assert hot.id not in board._knowing
-        assert not any(hot.id in worker.knows for worker in board.workers.values())
+        await until(lambda: not outpost.agent.remotes and not outpost.shop.worlds)
+        assert hot.id not in server.station.dispatcher.executions
+        assert not any(hot.id in box.knows for box in server.station.remote._boxes.values())
         log.post(hot.id, encode_request(Signal("ok")))
         await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
-        await until(lambda: not outpost.depot.remotes and not outpost.shop.worlds)
+        await until(lambda: not outpost.agent.remotes and not outpost.shop.worlds)
 
 
 async def test_a_server_that_lays_an_execution_down_ends_nothing_that_another_has_given(tmp_path: Path) -> None:
@@ -468,10 +475,10 @@ async def test_a_server_that_lays_an_execution_down_ends_nothing_that_another_ha
     ):
         hot = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
-        outpost.depot.heard(outpost.depot.links[0], Reply(ended=[hot.id]))
+        outpost.agent.heard(outpost.agent.links[0], Reply(ended=[hot.id]))
         (tmp_path / "go").touch()
         await hot.finished
-        await until(lambda: not outpost.depot.remotes and not outpost.shop.worlds)
+        await until(lambda: not outpost.agent.remotes and not outpost.shop.worlds)
     assert marks(tmp_path) == ["begun", "ended"]
 
 

@@ -126,8 +126,8 @@ async def test_what_a_worker_has_of_a_paused_execution_is_still_its_own_when_ano
         await before.service.record(hot.id, [Pause()])
         before.service.give_up(hot.id, Taken("another server goes on with it"))
         after = Station(log, catalog(), registry, lease_s=30.0)
-        after.board.inherited[given.key] = Held(*given.key, given.fence, "worker", 0)
-        after.board.hello(Message("worker"))
+        after.dispatcher.inherit(hot.id, [Held(*given.key, given.fence, "worker", 0)])
+        after.dispatcher.greet("worker", [], 0)
         found = await after.resume(hot.id)
         await report(after, "worker", given, said(found, given))
         assert found.state.steps["a"].status == "done"
@@ -154,7 +154,7 @@ async def test_of_executions_that_are_over_nothing_is_remembered_for_a_worker() 
         (given,) = await take(server, "worker")
         await report(server, "worker", given, said(hot, given))
         assert hot.state.over
-        assert server.board.workers["worker"].knows == set()
+        assert server.remote.box("worker").knows == set()
 
 
 async def test_a_worker_is_told_once_of_many_executions_that_are_laid_down() -> None:
@@ -163,7 +163,7 @@ async def test_a_worker_is_told_once_of_many_executions_that_are_laid_down() -> 
         hots = [await start(server, "- {step: a, tool: {kind: wait, signal: go}}\n") for _ in range(5)]
         for hot, given in zip(hots, await take(server, "worker"), strict=True):
             await report(server, "worker", given, said(hot, given, waits="go"))
-        server.board.tell = told.append
+        server.remote.tell = told.append
         for hot in hots:
             server.service.let_go(hot)
         assert told == ["worker"]
@@ -218,7 +218,7 @@ async def test_a_report_that_comes_twice_takes_nothing_from_who_went_on_behind_t
         assert not twice.done()
         log.may.release()
         await twice
-        assert [(one.worker, one.fence) for one in server.board.held()] == [("second", going_on.fence)]
+        assert [(one.worker, one.fence) for one in server.dispatcher.held()] == [("second", going_on.fence)]
 
 
 async def test_what_a_worker_ended_is_not_run_again_though_it_was_given_up_before_that_was_written() -> None:
@@ -231,7 +231,7 @@ async def test_what_a_worker_ended_is_not_run_again_though_it_was_given_up_befor
         await asyncio.sleep(0.01)
         ending = asyncio.create_task(report(server, "first", given, said(hot, given)))
         await asyncio.sleep(0.01)
-        server.board.died("first")  # its report waits for what is being written
+        server.counter.give_up("first")  # its report waits for what is being written
         log.may.release()
         log.may.release()
         await ending
@@ -246,14 +246,14 @@ async def test_what_was_withdrawn_is_let_go_of_though_no_worker_comes_for_it() -
         for hot in gone:
             await server.service.record(hot.id, [Cancel()])
         await server._sweep()
-        assert server.board.waiting(["gpu"]) == 3
+        assert server.dispatcher.ready.length(["gpu"]) == 3
         await server.counter.alive(Holding("worker"))
         given = (await server.counter.serve(Message("worker", pools=["gpu"], room=2))).assignments
         assert [one.execution_id for one in given] == [wanted[1].id, wanted[2].id]
         for hot in wanted:
             await server.service.record(hot.id, [Cancel()])
         await server._sweep()
-        assert server.board.pools() == []
+        assert server.dispatcher.ready.pools() == []
 
 
 async def test_who_had_what_of_an_execution_that_has_ended_elsewhere_is_forgotten() -> None:
@@ -266,5 +266,7 @@ async def test_who_had_what_of_an_execution_that_has_ended_elsewhere_is_forgotte
         nature = server.nature
         await take_effect(log, ended.id, ended.net, Cancel(), server.catalog, clock=nature.clock, new_id=nature.new_id)
         await server._sweep()
-        assert not server.board.inherited
-        assert [one.fence for one in server.board.held()] == [one.fence for one in given if one.execution_id == back.id]
+        assert not server.dispatcher.orphans
+        assert [one.fence for one in server.dispatcher.held()] == [
+            one.fence for one in given if one.execution_id == back.id
+        ]

@@ -129,7 +129,7 @@ async def test_a_mistake_in_what_is_done_again_and_again_is_told_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with station_of(Log(), Time()) as station:
-        monkeypatch.setattr(station.board, "pools", lambda: 1 / 0)
+        monkeypatch.setattr(station.dispatcher.ready, "pools", lambda: 1 / 0)
         said: list[str] = []
         await until(lambda: said.append(capsys.readouterr().err) or "ZeroDivisionError" in said[-1])
         await asyncio.sleep(0.4)

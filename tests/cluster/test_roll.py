@@ -34,7 +34,7 @@ async def test_a_worker_that_was_drained_takes_itself_off_the_list(tmp_path: Pat
     ):
         said, elsewhere = hearing(server), hearing(other)
         async with working([server.url, other.url], tmp_path / "a", pools=["gpu"], slots=3) as outpost:
-            name = outpost.depot.name
+            name = outpost.agent.name
             await until(lambda: said and elsewhere)
             (row,) = server.station.workers()
             assert row["worker"] == name
@@ -50,7 +50,7 @@ async def test_a_worker_that_was_given_up_is_told_of_with_what_it_had(tmp_path: 
         serving(MemoryLog(), registry, tmp_path, lease_s=0.6) as server,
         working([server.url], tmp_path / "a") as outpost,
     ):
-        said, name = hearing(server), outpost.depot.name
+        said, name = hearing(server), outpost.agent.name
         await start(server, tmp_path, marking(tmp_path, 600))
         await until(lambda: marks(tmp_path) == ["begun"])
         await vanish(outpost)
@@ -63,12 +63,12 @@ async def test_a_worker_says_that_it_was_given_up_and_begins_anew(tmp_path: Path
     async with serving(MemoryLog(), registry, tmp_path) as server, working([server.url], tmp_path / "a") as outpost:
         said: list[str] = []
         outpost.say = said.append
-        before = outpost.depot.name
+        before = outpost.agent.name
         await until(server.station.workers)
         await registry.leave(before)
         await until(lambda: said)
         assert said[0].startswith(f"{before} was given up; ")
-        assert said[0].endswith(f"It goes on as {outpost.depot.name}")
+        assert said[0].endswith(f"It goes on as {outpost.agent.name}")
         await asyncio.sleep(0.3)
         assert len(said) == 1
 

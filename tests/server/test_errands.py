@@ -7,17 +7,17 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from noetl.model.orders import WakeAt
-from noetl.server.errands import _STALE, Errands
+from noetl.server.errands import _STALE, OrderCarrier
 from noetl.server.service import Hot
 
 
 class Around:
-    """Crew and office at once: hears who is due."""
+    """Executor and office at once: hears who is due."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.told: list[str] = []
-        self.errands = Errands(cast("Any", self), cast("Any", self), lambda: self.now)
+        self.errands = OrderCarrier(cast("Any", self), cast("Any", self), lambda: self.now)
 
     def ended(self, hot: Hot) -> None:
         pass

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noetl.slots import Ask, Cap, Pace
+from noetl.model.limits import Ask, Cap, Pace
 from noetl.stores.memoryslots import Ledger, MemorySlots
 
 PROCESSES = ("a", "b")

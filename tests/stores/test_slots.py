@@ -13,7 +13,8 @@ import pytest
 from contract import events
 from servers import Database
 
-from noetl.slots import Ask, Cap, KeepsSlots, Pace
+from noetl.model.limits import Ask, Cap, Pace
+from noetl.slots import KeepsSlots
 from noetl.stores.memory import MemoryLog
 from noetl.stores.postgres import PostgresLog
 from noetl.stores.queries import schema

@@ -114,7 +114,7 @@ async def _work(found: Settings, urls: tuple[str, ...], pools: tuple[str, ...], 
     async with Outpost(found, urls, token=token, pools=pools, slots=slots, bus=bus, polls=found.polls) as outpost:
         outpost.say = stamped
         woken = "; woken by NATS" if bus is not None else ""
-        note(f"worker {outpost.depot.name} of {', '.join(pools)}: {slots} slots, servers {', '.join(urls)}{woken}")
+        note(f"worker {outpost.agent.name} of {', '.join(pools)}: {slots} slots, servers {', '.join(urls)}{woken}")
         working = asyncio.ensure_future(outpost.run())
         await _until_told(outpost, working, grace)
     note("ended")

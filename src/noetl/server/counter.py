@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
 import msgspec
 
 from noetl.cluster_ports import WorkerRegistry
+from noetl.dispatch import Moves, Worker
+from noetl.dispatch.moves import Give
 from noetl.errors import NoetlError
 from noetl.model.wire import Brief, Holding, Key, Message, Reply, Report, lighten
 from noetl.ports import Line
-from noetl.server.board import Board
-from noetl.server.offers import Offer, Worker
 from noetl.server.office import Office
+from noetl.server.remote_workers import RemoteWorkers
 from noetl.server.roll import Roll
 from noetl.server.service import Hot
 
@@ -31,16 +33,19 @@ async def _never() -> bool:
 class Counter:
     """Serves workers with the executions of one office."""
 
-    def __init__(self, office: Office, board: Board, registry: WorkerRegistry) -> None:
-        self._office, self._board, self._registry = office, board, registry
+    def __init__(self, office: Office, remote: RemoteWorkers, registry: WorkerRegistry) -> None:
+        self._office, self._remote, self._registry = office, remote, registry
+        self._dispatcher = office.dispatcher
         self.roll = Roll()
-        self._draining = False
 
     def drain(self) -> None:
-        """Hand out nothing more; those who wait go home."""
-        self._draining = True
-        for worker in self._board.workers.values():
-            worker.ring()
+        """Hand out nothing more; workers that wait are answered."""
+        self._dispatcher.closed = True
+        for worker in self._dispatcher.workers:
+            self._remote.box(worker).ring()
+
+    def _carry_out(self, moves: Moves) -> None:
+        self._office.pipelines.carry_out(moves)
 
     async def serve(self, message: Message, gone: Callable[[], Awaitable[bool]] = _never) -> Reply:
         """Hear a worker out, and answer; `gone` says whether it has hung up while it was kept waiting."""
@@ -48,62 +53,70 @@ class Counter:
             for report in message.reports:
                 self._note_stale(report, message.worker)
             return Reply(lost=True)
-        worker = self._board.hello(message)
+        worker = self._dispatcher.greet(message.worker, message.pools, message.room)
         try:
             return await self._served(worker, message, gone)
-        finally:  # however it ends: somebody else may be needed for what is left
-            self._board.left(worker, came=not message.reports)
+        finally:  # however it ends: another worker may be needed for what is left
+            came = not message.reports
+            self._carry_out(self._dispatcher.leave(worker, came_for_work=came, now=self._remote.now()))
 
     async def _served(self, worker: Worker, message: Message, gone: Callable[[], Awaitable[bool]]) -> Reply:
         self._write_lines(message)
         for answer in message.answers:
-            self._board.questions.answered(answer)
+            self._remote.questions.answered(answer)
         refused: list[int] = []
         again: list[int] = []
         if message.reports:
-            with self._board.attended({report.execution_id for report in message.reports} if message.room else ()):
+            with self._attended({report.execution_id for report in message.reports} if message.room else ()):
                 refused, again = await self._hear(worker, message.reports)
-                offers = self._hand_out(worker)
+                given = self._take(worker)
         else:
-            offers = self._hand_out(worker)
-        questions = self._board.questions.take()
-        waits = message.wait > 0 and not message.reports and not self._draining
-        if waits and not offers and not questions and not worker.has_mail:
-            await self._board.wait(worker, min(message.wait, MOST_WAIT_S))
-            if not self._board.knows(worker) or await gone():
+            given = self._take(worker)
+        questions = self._remote.questions.take()
+        waits = message.wait > 0 and not message.reports and not self._dispatcher.closed
+        if waits and not given and not questions and not self._remote.box(worker.name):
+            await self._remote.wait(worker, min(message.wait, MOST_WAIT_S))
+            if not self._dispatcher.knows(worker) or await gone():
                 return Reply(lost=True)  # given up while it waited, or nobody is there to hear the answer
-            offers, questions = self._hand_out(worker), self._board.questions.take()
-        if not self._board.knows(worker):
+            given, questions = self._take(worker), self._remote.questions.take()
+        if not self._dispatcher.knows(worker):
             return Reply(refused, again, lost=True)
-        reply = self._reply(worker, message, offers, refused, again)
+        reply = self._reply(worker, message, given, refused, again)
         return msgspec.structs.replace(reply, questions=questions) if questions else reply
 
+    @contextlib.contextmanager
+    def _attended(self, execution_ids: Iterable[str]) -> Iterator[None]:
+        """Inside of this, a worker reports on executions, and takes what follows if it can: nobody else is called."""
+        attended, ids = self._dispatcher.attended, list(execution_ids)
+        attended.update(ids)
+        try:
+            yield
+        finally:
+            for name in ids:
+                attended[name] -= 1
+                if not attended[name]:
+                    del attended[name]
+
     def _reply(
-        self, worker: Worker, message: Message, offers: list[Offer], refused: list[int], again: list[int]
+        self, worker: Worker, message: Message, given: list[Give], refused: list[int], again: list[int]
     ) -> Reply:
-        stops, worker.stops = worker.stops, []
-        ended, worker.ended = worker.ended, []
+        box = self._remote.box(worker.name)
+        stops, ended = box.empty()
         hot = self._office.service.hot
-        spoken_of = {report.execution_id for report in message.reports} | {offer.hot.id for offer in offers}
+        hots: dict[str, Hot] = {one.execution.id: one.execution for one in given}
+        spoken_of = {report.execution_id for report in message.reports} | hots.keys()
         paused = [name for name in spoken_of if (found := hot.get(name)) is not None and found.state.paused]
-        new = {
-            offer.hot.id: offer for offer in offers if offer.hot.id not in worker.knows or offer.hot.state.synthesized
-        }
-        briefs = {name: self._brief(offer) for name, offer in new.items()}
-        workloads = {offer.hot.id: offer.hot.state.workload for offer in offers}
-        assignments, shared = lighten([self._board.assignment(offer) for offer in offers], workloads)
+        new = {name: one for name, one in hots.items() if name not in box.knows or one.state.synthesized}
+        briefs = {name: self._brief(one) for name, one in new.items()}
+        workloads = {name: one.state.workload for name, one in hots.items()}
+        assignments, shared = lighten([self._remote.assignment(one) for one in given], workloads)
         return Reply(refused, again, assignments, briefs, shared, stops, ended, paused)
 
-    def _brief(self, offer: Offer) -> Brief:
-        return self._board.brief(offer.hot, str(self._office.file(offer.hot.state)))
+    def _brief(self, hot: Hot) -> Brief:
+        return self._remote.brief(hot, str(self._office.file(hot.state)))
 
-    def _hand_out(self, worker: Worker) -> list[Offer]:
-        if self._draining or worker.free <= 0 or not self._board.knows(worker):
-            return []
-        # What is left is shared among those who could take it: ranges of a loop become smaller towards its end.
-        others = sum(1 for one in self._board.workers.values() if set(one.pools) & set(worker.pools))
-        share = -(-self._board.waiting(worker.pools) // max(1, others))
-        return list(self._board.take(worker, min(worker.free, max(1, share))))
+    def _take(self, worker: Worker) -> list[Give]:
+        return self._dispatcher.take(worker, now=self._remote.now())
 
     # --- reports -----------------------------------------------------------------------------------------------------
 
@@ -111,13 +124,13 @@ class Counter:
         """Take reports in; which were refused, and which are to be made again."""
         refused: list[int] = []
         #: those of an execution are taken in together: one decision, and one thing to wait for
-        taken: dict[str, list[tuple[int, Report, Offer]]] = {}
+        taken: dict[str, list[tuple[int, Report, Hot]]] = {}
         elsewhere: dict[int, str] = {}
         for at, report in enumerate(reports):
-            offer = self._board.check(report, worker.name)
-            if offer is not None:
-                taken.setdefault(report.execution_id, []).append((at, report, offer))
-            elif report.execution_id in self._office.service.hot:
+            hot = self._office.service.hot.get(report.execution_id)
+            if hot is not None and self._dispatcher.holds(worker.name, report) is not None:
+                taken.setdefault(report.execution_id, []).append((at, report, hot))
+            elif hot is not None:
                 refused.append(at)
             else:
                 elsewhere[at] = report.execution_id
@@ -134,14 +147,14 @@ class Counter:
             self._note_stale(reports[at], worker.name)
         return refused, again
 
-    async def _take_in(self, worker: Worker, execution_id: str, mine: list[tuple[int, Report, Offer]]) -> list[int]:
+    async def _take_in(self, worker: Worker, execution_id: str, mine: list[tuple[int, Report, Hot]]) -> list[int]:
         """Take in what is said of one execution; which of it is to be said again."""
         try:
-            await self._record(execution_id, [report for _, report, _ in mine], mine[0][2].hot)
+            await self._record(execution_id, [report for _, report, _ in mine], mine[0][2])
         except NoetlError:  # the store is away, or another server has gone on with it
             return [at for at, _, _ in mine]
         if execution_id in self._office.service.hot:  # else it has ended with this
-            worker.knows.add(execution_id)
+            self._remote.box(worker.name).knows.add(execution_id)
         for _, report, _ in mine:
             self._settle(worker, report)
         return []
@@ -154,21 +167,10 @@ class Counter:
                 raise NoetlError("the execution is no longer here")
 
     def _settle(self, worker: Worker, report: Report) -> None:
-        """What a report means to whoever is to run the pipeline."""
-        offer = self._board.check(report, worker.name)
-        if offer is None:
-            # While it was written, its double was settled, or the worker given up: others may have it by now.
-            self._board.overtaken(report.key)
-            return
-        if any(fact.name == "task.done" for fact in report.facts):
-            offer.tries = 0  # it has come on: who dies with it now does so for another reason
-        if report.broken is not None:
-            self._board.again(offer, report.broken)
-        elif report.returned:
-            worker.knows.discard(report.execution_id)
-            self._board.again(offer, "it was given back", counted=False)
-        elif report.last:
-            self._board.release(offer)
+        """Let a report that is recorded take effect on the pipeline."""
+        if report.returned:
+            self._remote.box(worker.name).knows.discard(report.execution_id)
+        self._carry_out(self._dispatcher.report(worker.name, report, now=self._remote.now()))
 
     async def _going(self, execution_ids: set[str]) -> set[str]:
         """Those that are not over; of all at once, for a worker takes a server that does not answer in time for gone."""
@@ -202,23 +204,23 @@ class Counter:
             self.give_up(holding.worker)
             return Reply(lost=True)
         self.roll.came(holding.worker, holding.about)
-        worker = self._board.workers.get(holding.worker)
+        worker = self._dispatcher.workers.get(holding.worker)
         if worker is None:
             return Reply()
         has = {(one.key, one.fence) for one in holding.held}
-        known = {(key, offer.fence) for key, offer in worker.held.items()}
+        known = {(key, entry.fence) for key, entry in worker.held.items()}
         worker.slots = int(holding.about.get("slots", worker.slots))
-        early = self._board.now() - max(_LOST_AFTER_S, holding.every)
-        for key, offer in list(worker.held.items()):
-            if (key, offer.fence) not in has and offer.since < early:
-                self._board.astray(offer)
+        now = self._remote.now()
+        before = now - max(_LOST_AFTER_S, holding.every)
+        self._carry_out(self._dispatcher.compare(worker, has, before=before, now=now))
         return Reply(stops=await self._over(has - known))
 
     def give_up(self, name: str) -> None:
-        """A worker lives no longer: what it had is handed out again."""
-        worker = self._board.workers.get(name)
+        """A worker counts as dead: what it had is handed out again."""
+        worker = self._dispatcher.workers.get(name)
         had = len(worker.held) if worker is not None else 0
-        self._board.died(name)
+        self._carry_out(self._dispatcher.lose_worker(name, now=self._remote.now()))
+        self._remote.remove(name)
         self.roll.given_up(name, had)
 
     async def _over(self, unknown: set[tuple[Key, str]]) -> list[Key]:
@@ -226,5 +228,7 @@ class Counter:
         elsewhere = {key[0] for key, _ in unknown} - self._office.service.hot.keys()
         going = await self._going(elsewhere)
         return [
-            key for key, fence in unknown if (key[0] not in going if key[0] in elsewhere else self._board.gave(fence))
+            key
+            for key, fence in unknown
+            if (key[0] not in going if key[0] in elsewhere else self._dispatcher.issued(fence))
         ]

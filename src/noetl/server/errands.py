@@ -1,4 +1,4 @@
-"""Errands: what of orders is no pipeline: times to come and child executions. Pipelines are handed to a crew."""
+"""Orders carried out: times to come and child executions. Pipelines are handed to an executor."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from noetl.server.service import Hot
 _STALE = 1_000
 
 
-class Crew(Protocol):
-    """Who runs pipelines: in this process, or in others."""
+class PipelineExecutor(Protocol):
+    """Runs pipelines: in this process, or in others."""
 
     def run(self, hot: Hot, order: RunPipeline) -> None:
         """Run a pipeline, at least once; one that is under way goes on with this when it has stopped."""
@@ -43,11 +43,11 @@ class Office(Protocol):
         """Pause a child execution, or let it go on."""
 
 
-class Errands:
-    """A `Dispatch` over a crew."""
+class OrderCarrier:
+    """A `Dispatch` over an executor of pipelines."""
 
-    def __init__(self, crew: Crew, office: Office, clock: Callable[[], float]) -> None:
-        self._crew, self._office, self._clock = crew, office, clock
+    def __init__(self, executor: PipelineExecutor, office: Office, clock: Callable[[], float]) -> None:
+        self._executor, self._office, self._clock = executor, office, clock
         self._times: list[tuple[float, str]] = []
         #: the executions in memory that are to be told, and when; whatever else is in the list is stale
         self._minded: dict[str, tuple[Hot, set[float]]] = {}
@@ -58,9 +58,9 @@ class Errands:
         """Carry out orders."""
         for order in orders:
             if isinstance(order, RunPipeline):
-                self._crew.run(hot, order)
+                self._executor.run(hot, order)
             elif isinstance(order, StopPipelines):
-                self._crew.stop(hot.id, order)
+                self._executor.stop(hot.id, order)
             elif isinstance(order, WakeAt):
                 self._wake_at(order.at, hot)
             elif isinstance(order, StartChild):
@@ -72,7 +72,7 @@ class Errands:
 
     def ended(self, hot: Hot) -> None:
         """Let go of what was kept for an execution."""
-        self._crew.ended(hot)
+        self._executor.ended(hot)
         minded = self._minded.get(hot.id)
         if minded is None or minded[0] is not hot:  # it may have come back already
             return

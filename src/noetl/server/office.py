@@ -1,6 +1,6 @@
 """Office: the control plane of one process. Executions are started, gone on with and given up here, and have children.
 
-What it decides is carried out by a crew: in this process (`wiring.House`), or in workers elsewhere (`server.board`).
+What it decides is carried out by workers: in this process (`wiring.House`), or elsewhere (`server.station`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from noetl.dispatch import Dispatcher
 from noetl.errors import NoetlError
 from noetl.lately import TEXT, Lately
 from noetl.model.events import Event, Fact
@@ -31,10 +32,10 @@ from noetl.model.wire import Key
 from noetl.ports import OVER, EventLog, Listens, Source, StoreFailed, Summary
 from noetl.server.catalog import Catalog
 from noetl.server.children import WITHOUT_PARENT, Children, Taken
-from noetl.server.errands import Errands
+from noetl.server.errands import OrderCarrier
 from noetl.server.history import snapshot_of
-from noetl.server.limits import Crew, Limits
 from noetl.server.notices import Notices
+from noetl.server.pipelines import Pipelines, WorkerSide
 from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
 from noetl.slots import KeepsSlots
 
@@ -79,20 +80,30 @@ class Office:
     """A log, the service that decides, and all that executions ask of the process that runs them but pipelines."""
 
     def __init__(
-        self, log: EventLog, catalog: Catalog, crew: Crew, nature: Nature | None = None, *, alone: bool = False
+        self,
+        log: EventLog,
+        catalog: Catalog,
+        side: WorkerSide,
+        nature: Nature | None = None,
+        *,
+        local: str | None = None,
+        alone: bool = False,
     ) -> None:
         self.log = log
         self.catalog = catalog
         self.nature = nature or Nature()
         clock, new_id = self.nature.clock, self.nature.new_id
         children = Children(self)
-        self.limits = Limits(crew, log.slots(clock) if isinstance(log, KeepsSlots) else None, children.ask)
-        self.errands = Errands(self.limits, children, clock)
-        self.service = Service(log, self.errands, catalog, clock=clock, new_id=new_id)
+        slots = log.slots(clock) if isinstance(log, KeepsSlots) else None
+        self.dispatcher = Dispatcher(
+            self._again, name=secrets.token_hex(4), local=local, keeps_slots=slots is not None
+        )  # fmt: skip
+        self.pipelines = Pipelines(self.dispatcher, side, slots, children.ask)
+        self.service = Service(log, OrderCarrier(self.pipelines, children, clock), catalog, clock=clock, new_id=new_id)
         #: hears what whoever looks after the process should know
         self.say: Callable[[str], None] = aloud
         self.notices = Notices(clock, new_id, self.warn)
-        self.service.watchers += [self.limits.heard] if alone else [self.limits.heard, self.notices.heard]
+        self.service.watchers += [self.pipelines.heard] if alone else [self.pipelines.heard, self.notices.heard]
         #: nobody outside asks for anything, so nobody looks for it, or is told of anything
         self._alone = alone
         #: the playbooks that were run here lately, by their hash; the log has them all
@@ -131,7 +142,7 @@ class Office:
 
     def shut(self) -> None:
         """Look no longer."""
-        self.limits.close()
+        self.pipelines.close()
         if self._poller is not None:
             self._poller.cancel()
 
@@ -151,7 +162,7 @@ class Office:
 
     def waits(self, execution_id: str) -> list[str]:
         """What an execution waits for that is no part of it, in words."""
-        return self.limits.waits(execution_id)
+        return self.pipelines.waits(execution_id)
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """Pipelines that nobody brought to an end; where there are no workers apart, there are none."""
@@ -218,7 +229,10 @@ class Office:
         finally:
             self._coming.discard(execution_id)
 
-    # --- what crews ask for --------------------------------------------------------------------------------------------
+    # --- what workers ask for ------------------------------------------------------------------------------------------
+
+    def _again(self, hot: Hot, order: RunPipeline) -> RunPipeline | None:
+        return self.service.again(hot, order)
 
     async def report(self, execution_id: str, facts: list[Fact], *, last: bool) -> None:  # noqa: ARG002
         """Hear facts of a pipeline."""

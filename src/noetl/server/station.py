@@ -12,20 +12,22 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from noetl.cluster_ports import Bus, WorkerRegistry
+from noetl.dispatch.moves import DeadLetter
 from noetl.errors import NoetlError
 from noetl.model.net import Net
-from noetl.model.output import Failure
+from noetl.model.output import Failure, failure
+from noetl.model.requests import Broken
 from noetl.model.scope import merged
 from noetl.model.wire import Brief, Held, Key
 from noetl.ports import EventLog, Source, StoreFailed
 from noetl.server import dormitory
-from noetl.server.board import Board
 from noetl.server.catalog import Catalog
 from noetl.server.children import Taken
 from noetl.server.counter import Counter
 from noetl.server.dormitory import Dormitory
 from noetl.server.office import Nature, Office
 from noetl.server.refusals import Refusals
+from noetl.server.remote_workers import RemoteWorkers
 
 #: what a worker has had for so many seconds is kept for other servers; what is shorter is as soon run again
 _KEEP_AFTER_S = 0.5
@@ -63,17 +65,16 @@ class Station(Office):
         nature: Nature | None = None,
     ) -> None:
         nature = nature or Nature()
-        self.board = Board()
-        super().__init__(log, catalog, self.board, nature)
-        self.board.service = self.service
+        self.remote = RemoteWorkers()
+        super().__init__(log, catalog, self.remote, nature)
+        self.remote.service, self.remote.pipelines, self.remote.record = self.service, self.pipelines, self._bury
         self.registry = registry
-        self.counter = Counter(self, self.board, registry)
-        self.board.bury = lambda held, why: self.later(self._bury(held, why))
+        self.counter = Counter(self, self.remote, registry)
         self._lease_s = lease_s
         if bus is not None:
             me = url.encode()
-            self.board.hint = lambda pool: self.later(bus.wake(pool, me))
-            self.board.tell = lambda worker: self.later(bus.tell(worker, me))
+            self.remote.publish = lambda pool: self.later(bus.wake(pool, me))
+            self.remote.tell = lambda worker: self.later(bus.tell(worker, me))
         self._refusals = Refusals(nature.clock, self.warn)
         self.service.lost = self._refusals.add
         self._beds = beds
@@ -109,15 +110,19 @@ class Station(Office):
         """Those who live."""
         return self.registry.workers()
 
-    def waits(self, execution_id: str) -> list[str]:
-        """What an execution waits for that is no part of it."""
-        return [*super().waits(execution_id), *self.board.waits(execution_id)]
-
     def dead_letters(self) -> list[dict[str, Any]]:
         """Pipelines that nobody brought to an end, the latest first."""
         return self.registry.buried()
 
-    async def _bury(self, held: Held, why: str) -> None:
+    def _bury(self, letter: DeadLetter) -> None:
+        """Record a dead letter, and fail its step."""
+        said = f"it was given out {letter.tries} times and never came to an end; the last time, {letter.why}"
+        error = failure("dead_letter", said, tries=letter.tries)
+        execution_id, run_id, iteration = letter.key
+        self.later(self._keep_letter(Held(*letter.key, "", letter.worker, letter.tries), letter.why))
+        self.service.post(execution_id, [Broken(run_id, iteration, error)])
+
+    async def _keep_letter(self, held: Held, why: str) -> None:
         with contextlib.suppress(NoetlError):  # the execution says it too
             await self.registry.bury(held, why)
 
@@ -151,7 +156,7 @@ class Station(Office):
         if not net.playbook.keychain:
             return None
         brief = Brief(source.hash, source.file, merged(net.playbook.workload, payload))
-        return await self.board.questions.ask(execution_id, brief, _ANSWER_S)
+        return await self.remote.questions.ask(execution_id, brief, _ANSWER_S)
 
     async def collect(self) -> list[tuple[int, str, bytes]]:
         """What others ask for; a database is waited for elsewhere."""
@@ -162,9 +167,9 @@ class Station(Office):
     async def _sweep(self) -> None:
         for worker in await self.registry.give_up():
             self.counter.give_up(worker)
-        self.board.tidy()
-        for pool in self.board.pools():
-            self.board.hint(pool)  # a hint may have been lost
+        self.dispatcher.ready.purge()
+        for pool in self.dispatcher.ready.pools():
+            self.remote.hint(pool)  # a hint may have been lost
         await self._let_go()
         left = await asyncio.to_thread(self._left)
         refused = self._refusals.now()
@@ -175,10 +180,10 @@ class Station(Office):
 
     async def _forget_ended(self) -> None:
         """Remember no longer who had what of executions that others have gone on with, and that are over."""
-        left = {key[0] for key in self.board.inherited}
+        left = {key[0] for key in self.dispatcher.orphans}
         if left:
             for execution_id in left - await asyncio.to_thread(self.log.under_way, left):
-                self.board.forget_heirs(execution_id)
+                self.pipelines.carry_out(self.dispatcher.drop_orphans(execution_id))
 
     async def _let_go(self) -> None:
         """Forget executions that are not this server's: requests go to whoever owns one, and others write what is not seen here.
@@ -216,12 +221,12 @@ class Station(Office):
     def inherit(self, execution_id: str) -> None:
         """Know what workers have of an execution that is being taken over."""
         kept = self.registry.held(execution_id)
-        self.board.inherit(execution_id, kept)
+        self.pipelines.carry_out(self.dispatcher.inherit(execution_id, kept))
         self._kept.update({(held.key, held.fence): held for held in kept})
 
     def inherited(self, execution_id: str) -> None:
         """It has been taken over."""
-        self.board.forget_heirs(execution_id)
+        self.pipelines.carry_out(self.dispatcher.drop_orphans(execution_id))
         if self._dormitory is not None:
             self._dormitory.taken_over(execution_id)
 
@@ -229,12 +234,12 @@ class Station(Office):
 
     async def _keep_held(self, after: float = _KEEP_AFTER_S) -> None:
         """Keep who has what, of that which lasts."""
-        ripe = self.board.now() - after
-        held = {(offer.key, offer.fence): offer for offer in self.board.held()}
+        ripe = self.remote.now() - after
+        held = {(entry.key, entry.fence): entry for entry in self.dispatcher.held()}
         begun = {
-            at: Held(*at[0], at[1], offer.worker, offer.tries)
-            for at, offer in held.items()
-            if at not in self._kept and offer.since <= ripe
+            at: Held(*at[0], at[1], entry.worker, entry.tries)
+            for at, entry in held.items()
+            if at not in self._kept and entry.since <= ripe
         }
         lost = self._lost_here()
         over = [one for at, one in self._kept.items() if at not in held and at[0][0] not in lost]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from noetl.model.limits import Answer, Ask
 from noetl.model.wire import Key
-from noetl.slots import Answer, Ask, Slots
+from noetl.slots import Slots
 from noetl.stores.admitting import FRESH_S, Books, admit
 
 

@@ -8,9 +8,10 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from noetl.model.limits import Answer, Ask
 from noetl.model.wire import Key
 from noetl.ports import StoreFailed
-from noetl.slots import Answer, Ask, Slots
+from noetl.slots import Slots
 from noetl.stores.admitting import admit
 from noetl.stores.pgfiles import connect, explained
 from noetl.stores.queries import queries

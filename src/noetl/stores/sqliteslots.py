@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 
+from noetl.model.limits import Answer, Ask
 from noetl.model.wire import Key
-from noetl.slots import Answer, Ask, Slots
+from noetl.slots import Slots
 from noetl.stores.admitting import admit
 from noetl.stores.desk import Desk
 from noetl.stores.queries import queries

@@ -1,20 +1,16 @@
-"""What a worker holds: pipelines, and as much of their executions and playbooks as they need."""
+"""What a worker knows of the executions and playbooks whose pipelines it runs."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
 
 from noetl.lately import TEXT, Lately
 from noetl.model.net import Net
 from noetl.model.state import Execution
-from noetl.model.wire import Assignment, Brief, Report
+from noetl.model.wire import Brief
 from noetl.ports import Source
 from noetl.worker.link import Link
-
-#: seconds of work that is fetched ahead, and pipelines at most
-_AHEAD_S, _AHEAD = 0.05, 200
 
 
 class Remote:
@@ -62,45 +58,6 @@ class Remotes(dict[str, Remote]):
         """Know an execution no longer; None: it was not known."""
         self._paused.discard(execution_id)
         return self.pop(execution_id, None)
-
-
-class Holding:
-    """A pipeline that this worker has."""
-
-    def __init__(self, link: Link, assignment: Assignment, brief: Brief | None, shared: dict[str, Any]) -> None:
-        #: None: its execution is known here
-        self.link, self.assignment, self.brief = link, assignment, brief
-        #: what others have in their scopes as well
-        self.shared = shared
-        self.begun: float | None = None
-        #: the server has been told, or knows, that nothing follows
-        self.said_last = False
-        #: what was given out of the same pipeline before this was put away
-        self.following: Holding | None = None
-
-    @property
-    def fence(self) -> str:
-        """What it is held by."""
-        return self.assignment.fence
-
-    def report(self, **more: Any) -> Report:
-        """What is to be told of it."""
-        return Report(*self.assignment.key, self.fence, **more)
-
-
-class Pace:
-    """How long pipelines take here, and so how many are fetched before there is a free slot for them."""
-
-    def __init__(self) -> None:
-        self._usual = 1.0
-
-    def took(self, seconds: float) -> None:
-        """Learn from one that has ended."""
-        self._usual += 0.1 * (seconds - self._usual)
-
-    def ahead(self, slots: int) -> int:
-        """How many more than there are slots."""
-        return min(_AHEAD, int(_AHEAD_S / max(self._usual, 1e-6)) * slots)
 
 
 class Sources:

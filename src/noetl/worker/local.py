@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from noetl.errors import NoetlError, in_words
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
-from noetl.model.orders import RunPipeline, StopPipelines
+from noetl.model.orders import RunPipeline
 from noetl.model.redaction import Redactor
-from noetl.model.state import Execution, parse_label
+from noetl.model.state import Execution
 from noetl.model.wire import Key
 from noetl.pipeline.frame import Moment
 from noetl.worker.redacting import all_redacted
@@ -72,22 +72,16 @@ class Workshop:
         self.clock = clock
         self.moment = moment
         self.office: Office
-        #: an order that waited for its pipeline to stop, as it is to be given now; None: it is no longer wanted
-        self.again: Callable[[str, RunPipeline], RunPipeline | None] = lambda _, order: order
         #: by execution
         self.tasks: dict[str, dict[Key, asyncio.Task[None]]] = {}
-        self.next: dict[Key, tuple[Running, RunPipeline]] = {}
         self.worlds: dict[str, LocalWorld] = {}
         self.closing: set[asyncio.Future[Any]] = set()
 
-    def ended(self, hot: Running) -> None:
-        """Let go of what was kept for an execution."""
-        tasks = list(self.tasks.get(hot.id, {}).values())
-        for task in tasks:
-            task.cancel()
-        world = self.worlds.pop(hot.id, None)
+    def forget(self, execution_id: str) -> None:
+        """Close what tools share in an execution, when the last of them has ended."""
+        world = self.worlds.pop(execution_id, None)
         if world is not None:
-            self._later(_closed(world, tasks))
+            self._later(_closed(world, list(self.tasks.get(execution_id, {}).values())))
 
     async def close(self) -> None:
         """End everything."""
@@ -109,20 +103,14 @@ class Workshop:
     # --- pipelines ---------------------------------------------------------------------------------------------------
 
     def run(self, hot: Running, order: RunPipeline) -> None:
-        """Run a pipeline."""
-        key = (hot.id, order.step_run_id, order.iteration)
-        if key in self.tasks.get(hot.id, ()):
-            # A task may be answered, and a pause may end, before the pipeline has put its tools away.
-            if key not in self.next or order.answer is not None:
-                self.next[key] = (hot, order)
-            return
-        if hot.state.paused and order.answer is None and order.gather is None:
-            return
-        world = self.worlds.get(hot.id)
+        """Run a pipeline that is not under way here; `dispatch` sees to that."""
+        execution_id, net = hot.id, hot.net
+        key = (execution_id, order.step_run_id, order.iteration)
+        world = self.worlds.get(execution_id)
         if world is None:
-            world = self.worlds[hot.id] = self.make_world(hot)
-        around = _Around(self, hot, world.keychain.redactor)
-        runner = Runner(order, hot.net.steps[order.step], hot.net.playbook, around, world)
+            world = self.worlds[execution_id] = self.make_world(hot)
+        around = _Around(self, hot, execution_id, world.keychain.redactor)
+        runner = Runner(order, net.steps[order.step], net.playbook, around, world)
         try:
             if runner.sprint():
                 self.office.done(key)
@@ -131,7 +119,7 @@ class Workshop:
             self._broken(key, error)
             return
         task = asyncio.ensure_future(runner.run())
-        self.tasks.setdefault(hot.id, {})[key] = task
+        self.tasks.setdefault(execution_id, {})[key] = task
         task.add_done_callback(lambda done: self._over(key, done))
 
     def _over(self, key: Key, done: asyncio.Task[None]) -> None:
@@ -140,12 +128,6 @@ class Workshop:
             del mine[key]
         if not mine:
             self.tasks.pop(key[0], None)
-        following = self.next.pop(key, None)
-        if following is not None and not done.cancelled() and key[0] in self.worlds:
-            # What was ordered at the end of a pause may have been done since by the pipeline, which had never stopped.
-            order = self.again(key[0], following[1])
-            if order is not None:
-                self.run(following[0], order)
         if not done.cancelled() and (error := done.exception()) is not None:
             self._broken(key, error)
         else:
@@ -158,15 +140,14 @@ class Workshop:
             error = NoetlError(world.keychain.redactor.text(in_words(error)))
         self.office.broken(key, error)
 
-    def stop(self, execution_id: str, order: StopPipelines) -> None:
-        """End pipelines."""
-        path = parse_label(order.iteration)
-        for key, task in list(self.tasks.get(execution_id, {}).items()):
-            if key[1] == order.step_run_id and parse_label(key[2])[: len(path)] == path:
-                task.cancel()
+    def stop(self, key: Key) -> None:
+        """End a pipeline, and the processes it started."""
+        task = self.tasks.get(key[0], {}).get(key)
+        if task is not None:
+            task.cancel()
 
-    def under_way(self, key: Key) -> bool:
-        """Whether a pipeline runs here, be it to put its tools away."""
+    def is_running(self, key: Key) -> bool:
+        """Whether a pipeline runs here, or puts its tools away."""
         return key in self.tasks.get(key[0], ())
 
     async def stopped(self, key: Key) -> None:
@@ -191,15 +172,13 @@ async def _closed(world: LocalWorld, tasks: list[asyncio.Task[None]]) -> None:
 class _Around:
     """What a runner sees of the workshop."""
 
-    def __init__(self, shop: Workshop, hot: Running, redactor: Redactor) -> None:
+    def __init__(self, shop: Workshop, hot: Running, execution_id: str, redactor: Redactor) -> None:
         self.shop = shop
         self.hot = hot
         self.redactor = redactor
-        self.execution_id = hot.id
+        self.execution_id = execution_id
         self.tools = shop.tools
-
-    def moment(self) -> Moment:
-        return self.shop.moment()
+        self.moment = shop.moment
 
     def child_id(self) -> str:
         return self.shop.office.child_id()

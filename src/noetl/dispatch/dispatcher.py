@@ -1,0 +1,325 @@
+"""Dispatcher: inputs in, moves out. It finds the entries that an input concerns, and lets `table.TABLE` decide about each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from noetl.dispatch.actions import Loss
+from noetl.dispatch.entry import DEFAULT_POOL, GIVEN, READY, STOPPING, Entry, ExecutionRecord, State, Worker
+from noetl.dispatch.ledger import Ledger
+from noetl.dispatch.limit_keys import displaced, refused
+from noetl.dispatch.moves import Dispatched, Displace, Forget, Give, Move, ReleaseSlot
+from noetl.dispatch.table import ACTIONS, Action, Input
+from noetl.model.events import Event
+from noetl.model.limits import Answer, Ask
+from noetl.model.orders import RunPipeline, StopPipelines
+from noetl.model.output import Failure
+from noetl.model.state import parse_label
+from noetl.model.wire import Held, Key, Report
+
+#: events after which a step run or an iteration does not go on
+_ENDS = frozenset({"step.done", "step.failed", "step.cancelled", "loop.iteration.done", "loop.iteration.failed"})
+
+# The actions of each input, by state.
+_BROKEN = ACTIONS[Input.BROKEN]
+_ENDED = ACTIONS[Input.ENDED]
+_FINISHED = ACTIONS[Input.FINISHED]
+_FOUND = ACTIONS[Input.FOUND]
+_GRANTED = ACTIONS[Input.GRANTED]
+_NOT_ARRIVED = ACTIONS[Input.NOT_ARRIVED]
+_ORDERED = ACTIONS[Input.ORDERED]
+_OVER = ACTIONS[Input.OVER]
+_OVERTAKEN = ACTIONS[Input.OVERTAKEN]
+_PAUSED = ACTIONS[Input.PAUSED]
+_REFUSED = ACTIONS[Input.REFUSED]
+_RELEASED = ACTIONS[Input.RELEASED]
+_RETURNED = ACTIONS[Input.RETURNED]
+_SLOT_FOUND = ACTIONS[Input.SLOT_FOUND]
+_STOPPED = ACTIONS[Input.STOPPED]
+_TAKEN = ACTIONS[Input.TAKEN]
+_UNWANTED = ACTIONS[Input.UNWANTED]
+_WORKER_GONE = ACTIONS[Input.WORKER_GONE]
+
+Moves = Sequence[Move]
+
+
+class SlotRequest(NamedTuple):
+    """A request to the store of slots; its number tells an answer that nobody waits for any more."""
+
+    key: Key
+    number: int
+    ask: Ask
+
+
+class Dispatcher(Ledger):
+    """The pipelines of one process's executions, and the workers that run them.
+
+    With `local`, there is one worker behind a direct call. It takes every entry as soon as that is ready.
+    """
+
+    def _apply(self, entry: Entry, actions: Mapping[State, Action], about: Any = None) -> None:
+        """Let an input, by its row of `ACTIONS`, take effect on an entry."""
+        action = actions.get(entry.state)
+        if action is None:
+            return
+        entry.state = state = action(self, entry, about)
+        if state is READY and self.local is not None and not self.closed:
+            entry.state = _TAKEN[READY](self, entry, self.local)
+
+    # --- the engine --------------------------------------------------------------------------------------------------
+
+    def order(self, execution: Dispatched, order: RunPipeline, *, paused: bool, now: float = 0.0) -> Moves:
+        """The engine orders a pipeline."""
+        self.moves, self.now = [], now
+        execution_id = execution.id
+        record = self.executions.get(execution_id) or self.record(execution_id)
+        record.execution = execution
+        if paused is not record.paused:
+            self._set_paused(record, paused=paused)
+        key = (execution_id, order.step_run_id, order.iteration)
+        entry = record.entries.get(key)
+        if entry is None:
+            entry = record.entries[key] = Entry(key, record)
+        self._apply(entry, _ORDERED, order)
+        return self.moves
+
+    def stop(self, execution_id: str, order: StopPipelines) -> Moves:
+        """The engine orders the pipelines of a step run, or of an iteration, to stop."""
+        self.moves = []
+        record = self.executions.get(execution_id)
+        if record is not None:
+            self._stop(record, order.step_run_id, order.iteration, _STOPPED)
+        return self.moves
+
+    def observe(self, execution_id: str, events: Iterable[Event], *, paused: bool) -> Moves:
+        """Events of an execution are durable: it may be paused now, and step runs may have ended."""
+        self.moves = []
+        record = self.executions.get(execution_id)
+        if record is None:
+            return self.moves
+        if record.limited:
+            for event in events:
+                if event.name in _ENDS and event.step_run_id is not None:
+                    self._note_end(record, event.step_run_id, event.iteration)
+        if paused is not record.paused:
+            self._set_paused(record, paused=paused)
+        return self.moves
+
+    def _set_paused(self, record: ExecutionRecord, *, paused: bool) -> None:
+        record.paused = paused
+        if paused:
+            for entry in list(record.entries.values()):
+                self._apply(entry, _PAUSED)
+
+    def _note_end(self, record: ExecutionRecord, run_id: str, iteration: int | str | None) -> None:
+        if iteration is None:
+            self._stop(record, run_id, None, _OVER)
+        elif (entry := record.entries.get((record.id, run_id, iteration))) is not None:
+            self._apply(entry, _OVER)
+
+    def _stop(
+        self, record: ExecutionRecord, run_id: str, iteration: int | str | None, why: Mapping[State, Action]
+    ) -> None:
+        path = parse_label(iteration)
+        for key, entry in list(record.entries.items()):
+            if key[1] == run_id and parse_label(key[2])[: len(path)] == path:
+                self._apply(entry, why)
+
+    def end(self, execution_id: str, *, released: bool) -> Moves:
+        """An execution has ended; or it is `released`: it leaves the memory, and another process may continue it.
+
+        Workers that hold nothing of it need not keep its secrets and processes; the others ignore this.
+        """
+        self.moves = []
+        record = self.executions.get(execution_id)
+        if record is None:
+            return self.moves
+        if released:
+            record.execution = None
+        for entry in list(record.entries.values()):
+            self._apply(entry, _RELEASED if released else _ENDED)
+        self.moves += [Forget(name, execution_id) for name in record.workers if name in self.workers]
+        record.workers = set()
+        record.execution, record.limited = None, False
+        if not record.entries:
+            self.executions.pop(execution_id, None)
+        return self.moves
+
+    # --- taking executions over --------------------------------------------------------------------------------------
+
+    def inherit(self, execution_id: str, kept: Iterable[Held]) -> Moves:
+        """An execution is about to be taken over: the registry knows who holds its pipelines, and so may this process."""
+        self.moves = []
+        for key, entry in [(key, one) for key, one in self.orphans.items() if key[0] == execution_id]:
+            if entry.worker not in self.workers:
+                self._apply(self.orphans[key], _WORKER_GONE)
+        for held in kept:
+            record = self.record(execution_id)
+            entry = record.entries.setdefault(held.key, Entry(held.key, record))
+            self._apply(entry, _FOUND, held)
+        return self.moves
+
+    def drop_orphans(self, execution_id: str) -> Moves:
+        """An execution was taken over, or has ended elsewhere: what workers hold beyond its orders is stopped."""
+        self.moves = []
+        for entry in [one for key, one in self.orphans.items() if key[0] == execution_id]:
+            self._apply(entry, _UNWANTED)
+        return self.moves
+
+    def find_slots(self, execution: Dispatched, found: Iterable[Key], alive: Collection[Key], *, paused: bool) -> Moves:
+        """The store has slots of an execution that was taken over; those of pipelines that are not alive are returned."""
+        self.moves = []
+        record = self.record(execution.id)
+        record.execution, record.paused = execution, paused
+        for key in found:
+            entry = record.entries.get(key)
+            if key not in alive and (entry is None or entry.state is not STOPPING):
+                self.moves.append(ReleaseSlot(key))
+                continue
+            if entry is None:
+                entry = record.entries[key] = Entry(key, record)
+            self._apply(entry, _SLOT_FOUND)
+        return self.moves
+
+    # --- slots -------------------------------------------------------------------------------------------------------
+
+    def slot_requests(self) -> list[SlotRequest]:
+        """What to ask the store of slots next, in this order."""
+        return [
+            SlotRequest(entry.key, entry.number, entry.ask) for entry in self.slots.batch() if entry.ask is not None
+        ]
+
+    def answer_slot(self, request: SlotRequest, answer: Answer, *, now: float = 0.0) -> Moves:
+        """The store has answered. The slots of an execution that left the memory are its next owner's affair."""
+        self.moves, self.now = [], now
+        entry = self.find(request.key)
+        cap = request.ask.cap
+        if entry is None or entry.number != request.number:  # it has been withdrawn meanwhile
+            if answer.verdict == "granted" and self._is_here(request.key) and not (entry is not None and entry.slot):
+                self.moves.append(ReleaseSlot(request.key))
+        elif answer.verdict == "wait":
+            self.moves += [Displace(victim, displaced(cap)) for victim in answer.victims]
+        elif answer.verdict == "granted":
+            self._apply(entry, _GRANTED, request.ask)
+        else:
+            error = refused(request.ask) if answer.verdict == "refused" else displaced(cap)
+            self._apply(entry, _REFUSED, error)
+        return self.moves
+
+    def _is_here(self, key: Key) -> bool:
+        record = self.executions.get(key[0])
+        return record is not None and record.execution is not None
+
+    def refuse_slots(self, error: Failure) -> Moves:
+        """No slot can be asked for any more: whatever waits for one fails."""
+        self.moves = []
+        for entry in list(self.slots):
+            self._apply(entry, _REFUSED, error)
+        return self.moves
+
+    # --- workers -----------------------------------------------------------------------------------------------------
+
+    def greet(self, name: str, pools: Sequence[str], room: int) -> Worker:
+        """A worker asks or reports: how many pipelines of which pools it may hold."""
+        worker = self.worker(name)
+        worker.pools, worker.room = list(pools) or [DEFAULT_POOL], room
+        return worker
+
+    def knows(self, worker: Worker) -> bool:
+        """Whether a worker has not died since its request came: what it got now would never be missed."""
+        return self.workers.get(worker.name) is worker
+
+    def take(self, worker: Worker, *, now: float) -> list[Give]:
+        """Give a worker its share of what is ready, the most urgent first.
+
+        What is ready is shared among the workers that could take it, so ranges of a loop become smaller towards its end.
+        """
+        self.moves, self.now = [], now
+        if self.closed or worker.free <= 0 or not self.knows(worker):
+            return []
+        others = sum(1 for one in self.workers.values() if set(one.pools) & set(worker.pools))
+        most = min(worker.free, max(1, -(-self.ready.length(worker.pools) // max(1, others))))
+        for pool in worker.pools:
+            while len(self.moves) < most and (entry := self.ready.pop(pool)) is not None:
+                self._apply(entry, _TAKEN, worker)
+        return [one for one in self.moves if isinstance(one, Give)]
+
+    def leave(self, worker: Worker, *, came_for_work: bool, now: float) -> Moves:
+        """A worker's request has been answered: if there is more, another worker is called."""
+        self.moves, self.now = [], now
+        self.call_for_rest(worker, came_for_work=came_for_work)
+        return self.moves
+
+    def call_worker(self, pool: str, *, now: float) -> Moves:
+        """Let any worker of a pool come."""
+        self.moves, self.now = [], now
+        self.call(pool)
+        return self.moves
+
+    def lose_worker(self, name: str, *, now: float = 0.0) -> Moves:
+        """A worker counts as dead: what it held is given to others."""
+        self.moves, self.now = [], now
+        for entry in [one for one in self.orphans.values() if one.worker == name]:
+            self._apply(entry, _WORKER_GONE)
+        worker = self.workers.pop(name, None)
+        if worker is None:
+            return self.moves
+        self.wake(worker)
+        for at, entry in enumerate(list(worker.held.values())):
+            # What had not begun there can have done no harm.
+            self._apply(entry, _WORKER_GONE, Loss(f"worker {name} died", counted=at < worker.slots))
+        return self.moves
+
+    def compare(self, worker: Worker, held: Collection[tuple[Key, str]], *, before: float, now: float) -> Moves:
+        """A heartbeat says what a worker holds: what it was given `before` a time and does not hold did not reach it."""
+        self.moves, self.now = [], now
+        for key, entry in list(worker.held.items()):
+            if (key, entry.fence) not in held and entry.since < before:
+                self._apply(entry, _NOT_ARRIVED, Loss("it did not reach its worker", counted=False, astray=True))
+        return self.moves
+
+    def issued(self, fence: str) -> bool:
+        """Whether a fence was issued here, and not by another server."""
+        return fence.startswith(f"{self.name}-")
+
+    def held(self) -> Iterator[Entry]:
+        """All entries that workers hold."""
+        for worker in self.workers.values():
+            yield from worker.held.values()
+
+    # --- reports -----------------------------------------------------------------------------------------------------
+
+    def holds(self, worker: str, report: Report) -> Entry | None:
+        """The entry that a report is about; None: its fence is stale, and the report is refused."""
+        entry = self.find(report.key)
+        if entry is None or entry.state is not GIVEN or entry.worker != worker or entry.fence != report.fence:
+            return None
+        return entry
+
+    def report(self, worker: str, report: Report, *, now: float) -> Moves:
+        """What a worker reports has been recorded. Its fence may be stale by now: others may have the pipeline."""
+        self.moves, self.now = [], now
+        entry = self.holds(worker, report)
+        if entry is None:
+            if (other := self.find(report.key)) is not None:
+                self._apply(other, _OVERTAKEN)
+            return self.moves
+        if any(fact.name == "task.done" for fact in report.facts):
+            entry.tries = 0
+        if report.broken is not None:
+            self._apply(entry, _BROKEN, Loss(report.broken))
+        elif report.returned:
+            self._apply(entry, _RETURNED, Loss("it was given back", counted=False))
+        elif report.last:
+            self._apply(entry, _FINISHED)
+        return self.moves
+
+    def finish(self, key: Key) -> Moves:
+        """The local worker has ended a pipeline and put its tools away."""
+        self.moves = []
+        record = self.executions.get(key[0])
+        entry = record.entries.get(key) if record is not None else None
+        if entry is not None:
+            self._apply(entry, _FINISHED)
+        return self.moves

@@ -1,0 +1,121 @@
+"""Entries: one for each pipeline that dispatch knows of, grouped by execution; and the workers that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from noetl.dispatch.moves import Dispatched
+from noetl.model.limits import Ask
+from noetl.model.orders import RunPipeline
+from noetl.model.wire import Key
+
+#: the pool of steps that name none
+DEFAULT_POOL = "default"
+#: the slots of a worker that has not reported how many it has
+MOST_SLOTS = 1000
+
+
+class State(StrEnum):
+    """Where a pipeline stands between the engine's decision and the worker's last report."""
+
+    #: dispatch has no entry yet, or the entry was created by the current input
+    NEW = "new"
+    #: it waits for a slot, or for its turn under a rate limit
+    WAITING = "waiting"
+    #: any worker of its pool may take it
+    READY = "ready"
+    #: a worker holds it
+    GIVEN = "given"
+    #: a local worker ends it; nothing of it may begin before that is done
+    STOPPING = "stopping"
+    #: nobody runs it, but it keeps its slot: the pipeline waits for a signal, a time or a child
+    IDLE = "idle"
+    #: a worker holds it, and its execution is not in this process's memory
+    ORPHANED = "orphaned"
+    #: dispatch has forgotten it
+    SETTLED = "settled"
+
+
+# Plain names: to look a member up in its class takes as long as a whole transition.
+NEW, WAITING, READY, GIVEN = State.NEW, State.WAITING, State.READY, State.GIVEN
+STOPPING, IDLE, ORPHANED, SETTLED = State.STOPPING, State.IDLE, State.ORPHANED, State.SETTLED
+
+
+class Entry(msgspec.Struct, eq=False):
+    """A pipeline. Only the actions of `table.TABLE` change its state."""
+
+    key: Key
+    record: ExecutionRecord
+    #: None: only its slot is known
+    order: RunPipeline | None = None
+    state: State = NEW
+    #: the order that arrived while the pipeline was under way
+    following: RunPipeline | None = None
+    #: who holds it
+    worker: str | None = None
+    fence: str = ""
+    #: when it was given out
+    since: float = 0.0
+    #: workers that died with it since it last made progress
+    tries: int = 0
+    #: times it was lost on the way to its worker
+    astray: int = 0
+    #: the request to the store of slots that has not been answered, and its number
+    ask: Ask | None = None
+    number: int = 0
+    #: whether it holds a slot
+    slot: bool = False
+    #: whether its step run or iteration has ended, so that its slot is not needed after the pipeline
+    over: bool = False
+    pool: str = DEFAULT_POOL
+    priority: int = 0
+
+
+class ExecutionRecord:
+    """The entries of one execution."""
+
+    __slots__ = ("entries", "execution", "id", "limited", "paused", "workers")
+
+    def __init__(self, execution_id: str) -> None:
+        self.id = execution_id
+        #: None: it is not in this process's memory
+        self.execution: Dispatched | None = None
+        self.paused = False
+        #: whether any of its pipelines has asked for a slot
+        self.limited = False
+        self.entries: dict[Key, Entry] = {}
+        #: the workers that were given any of its pipelines
+        self.workers: set[str] = set()
+
+
+class Worker:
+    """A worker, as dispatch sees it."""
+
+    __slots__ = ("held", "local", "name", "pools", "room", "slots", "waits")
+
+    def __init__(self, name: str, *, local: bool = False) -> None:
+        self.name = name
+        #: It runs in this process, behind a direct call: it takes whatever is ready, sees a pause at once, and reports every
+        #: end exactly once, so it needs neither pools nor fences.
+        self.local = local
+        self.pools: list[str] = []
+        #: how many pipelines of this server it may hold
+        self.room = 0
+        #: how many of them it runs at the same time, in the order in which it was given them
+        self.slots = MOST_SLOTS
+        self.held: dict[Key, Entry] = {}
+        #: whether it is waiting for an answer to its last request for work
+        self.waits = False
+
+    @property
+    def free(self) -> int:
+        """How many more it may hold."""
+        return self.room - len(self.held)
+
+
+#: the engine's answer to "is this order still wanted, and as what?"; None: it is not
+Again = Callable[[Any, RunPipeline], RunPipeline | None]

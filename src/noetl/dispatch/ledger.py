@@ -1,0 +1,132 @@
+"""The ledger: the tables that the actions of dispatch read and write. It decides nothing."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+from noetl.dispatch.entry import SETTLED, Again, Entry, ExecutionRecord, State, Worker
+from noetl.dispatch.moves import Hint, Move, ReleaseSlot, Wake
+from noetl.dispatch.queues import ReadyQueue, SlotQueue
+from noetl.model.wire import Key
+
+#: seconds for which a hint for a pool is not repeated
+HINT_AGAIN_S = 0.25
+
+
+class Ledger:
+    """Executions, workers, queues, and the moves of the current input."""
+
+    def __init__(self, again: Again, *, name: str, local: str | None = None, keeps_slots: bool = True) -> None:
+        self.again = again
+        #: the beginning of every fence that is issued here
+        self.name = name
+        self.keeps_slots = keeps_slots
+        #: nothing is given out any more
+        self.closed = False
+        self.executions: dict[str, ExecutionRecord] = {}
+        self.workers: dict[str, Worker] = {}
+        self.local: Worker | None = None
+        if local is not None:
+            self.local = self.workers[local] = Worker(local, local=True)
+        #: every entry in state `orphaned`
+        self.orphans: dict[Key, Entry] = {}
+        self.ready = ReadyQueue()
+        self.slots = SlotQueue()
+        self.moves: list[Move] = []
+        self.now = 0.0
+        self._fences = itertools.count(1)
+        #: executions on which a worker reports right now: that worker takes what follows, so nobody else is called
+        self.attended: Counter[str] = Counter()
+        #: the pools of entries that became ready meanwhile
+        self._unannounced: set[str] = set()
+        #: when a hint for a pool was published; no worker has come for it since
+        self._hinted: dict[str, float] = {}
+
+    # --- executions and entries --------------------------------------------------------------------------------------
+
+    def record(self, execution_id: str) -> ExecutionRecord:
+        """The record of an execution, created if it is new."""
+        found = self.executions.get(execution_id)
+        if found is None:
+            found = self.executions[execution_id] = ExecutionRecord(execution_id)
+        return found
+
+    def find(self, key: Key) -> Entry | None:
+        """The entry of a pipeline."""
+        record = self.executions.get(key[0])
+        return record.entries.get(key) if record is not None else None
+
+    def discard(self, entry: Entry) -> State:
+        """Forget an entry."""
+        record = entry.record
+        del record.entries[entry.key]
+        if record.execution is None and not record.entries:
+            self.executions.pop(record.id, None)
+        return SETTLED
+
+    def detach(self, entry: Entry) -> None:
+        """Take an entry from its worker; what that worker still reports under its fence is refused."""
+        worker = self.workers.get(entry.worker or "")
+        if worker is not None:
+            worker.held.pop(entry.key, None)
+        entry.worker, entry.fence = None, ""
+
+    def free_slot(self, entry: Entry) -> None:
+        """Return the slot of an entry, and withdraw its request for one."""
+        self.slots.remove(entry)
+        if entry.slot:
+            entry.slot = False
+            self.moves.append(ReleaseSlot(entry.key))
+
+    def leave_slot(self, entry: Entry) -> None:
+        """Leave the slot to the process that continues the execution."""
+        self.slots.remove(entry)
+        entry.slot = False
+
+    # --- workers -----------------------------------------------------------------------------------------------------
+
+    def worker(self, name: str) -> Worker:
+        """A worker by its name, created if it is new."""
+        found = self.workers.get(name)
+        if found is None:
+            found = self.workers[name] = Worker(name)
+        return found
+
+    def new_fence(self) -> str:
+        """A fence that was never issued before."""
+        return f"{self.name}-{next(self._fences)}"
+
+    def push(self, entry: Entry) -> None:
+        """Add an entry that becomes ready, and announce it."""
+        self.ready.push(entry)
+        if entry.record.id in self.attended:
+            self._unannounced.add(entry.pool)
+        else:
+            self.call(entry.pool)
+
+    def call(self, pool: str) -> None:
+        """Wake the waiting worker with the most room, or publish a hint. The worker that comes calls the next one."""
+        waiting = [one for one in self.workers.values() if one.waits and pool in one.pools and one.free > 0]
+        if waiting:
+            self.wake(max(waiting, key=lambda one: one.free))
+        elif self._hinted.get(pool, -HINT_AGAIN_S) + HINT_AGAIN_S <= self.now:
+            self._hinted[pool] = self.now
+            self.moves.append(Hint(pool))
+
+    def wake(self, worker: Worker) -> None:
+        """Let a worker have an answer."""
+        worker.waits = False
+        self.moves.append(Wake(worker.name))
+
+    def call_for_rest(self, worker: Worker, *, came_for_work: bool) -> None:
+        """Announce what a worker leaves behind when its request has been answered.
+
+        Hints of a pool stay queued until a worker with room polls. A worker that only reported has not consumed them.
+        """
+        pools, self._unannounced = {*worker.pools, *self._unannounced}, set()
+        for pool in pools:
+            if came_for_work and pool in worker.pools:
+                self._hinted.pop(pool, None)
+            if self.ready.length([pool]):
+                self.call(pool)

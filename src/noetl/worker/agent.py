@@ -1,0 +1,351 @@
+"""The agent of a worker process: asks servers for work, has it run, and reports. What it holds is `dispatch.worker_queue`'s."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from noetl.dispatch import may_begin
+from noetl.dispatch.worker_queue import (
+    AskAll,
+    HeldAssignment,
+    RunAlone,
+    SayLast,
+    Send,
+    StopRun,
+    WorkerMoves,
+    WorkerQueue,
+)
+from noetl.errors import AccessDenied, NoetlError, in_words
+from noetl.model.events import Event, Fact
+from noetl.model.net import Net
+from noetl.model.orders import RunPipeline
+from noetl.model.wire import Answer, Brief, Key, Message, Question, Reply, Report, Written, complete
+from noetl.ports import Line, Source
+from noetl.worker.holding import Remote, Remotes, Sources
+from noetl.worker.link import LONGEST_PAUSE_S, PAUSE_S, Link, Outbox
+
+if TYPE_CHECKING:
+    from noetl.worker.local import Workshop
+
+#: seconds that a server may keep a question until there is something to do; and if there is no room now, but may be soon
+_WAIT_S, _FULL_WAIT_S = 20.0, 1.0
+#: seconds that a pipeline which has to run alone waits for those that run already
+_ALONE_S = 10.0
+#: seconds that servers are given at the end
+_FAREWELL_S = 2.0
+_REJECTED = "no server takes its report, which is too large"
+#: pipelines that are begun in one turn of the event loop
+_AT_ONCE = 32
+
+
+class WorkerAgent:
+    """Stands between the servers of a worker process and its workshop."""
+
+    def __init__(
+        self,
+        links: Sequence[Link],
+        shop: Workshop,
+        net_of: Callable[[Source, Sequence[dict[str, Any]]], Net],
+        child_id: Callable[[], str],
+        *,
+        name: str,
+        pools: Sequence[str],
+        slots: int,
+    ) -> None:
+        self.links, self.shop = list(links), shop
+        self._net_of, self.child_id = net_of, child_id
+        self.name, self.pools, self.slots = name, list(pools), slots
+        self.outboxes = {link: Outbox(link, partial(self._message, link), self.heard) for link in links}
+        self.queue = WorkerQueue(slots)
+        self._pumping = False
+        self.remotes, self.sources = Remotes(), Sources()
+        self._tasks: set[asyncio.Future[Any]] = set()
+        #: set whenever a pipeline is put away; and while there is none
+        self.freed, self.quiet = asyncio.Event(), asyncio.Event()
+        self.quiet.set()
+        #: answers a question of a server
+        self.answer: Callable[[Link, Question], Awaitable[None]]
+        #: called when a server says that this worker is taken for dead
+        self.on_lost: Callable[[], None] = lambda: None
+
+    @property
+    def held(self) -> dict[Key, HeldAssignment]:
+        """What this worker holds."""
+        return self.queue.held
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes nothing more."""
+        return self.queue.draining
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _carry_out(self, moves: WorkerMoves) -> None:
+        """Do what the queue asks for."""
+        for move in moves:
+            match move:
+                case Send(held, report):
+                    self.outboxes[held.link].add(report)
+                case SayLast(held):
+                    self.later(self._say_last(held))
+                case StopRun(key):
+                    self.shop.stop(key)
+                case RunAlone(held):
+                    self.later(self._run_alone(held))
+                case AskAll():
+                    for link in self.links:
+                        self.later(self.ask(link))
+        if len(self.held) < self.queue.most:
+            self.freed.set()
+        if not self.held:
+            self.quiet.set()
+
+    # --- asking for more ---------------------------------------------------------------------------------------------
+
+    def _room_of(self, link: Link) -> int:
+        """How many pipelines of one server there may be, those of the others given."""
+        return self.queue.room(link) if len(self.links) > 1 else self.queue.most
+
+    def _message(self, link: Link, reports: list[Report], lines: list[Written], answers: list[Answer]) -> Message:
+        return Message(self.name, reports, lines, answers, self.pools, self._room_of(link))
+
+    async def poll(self, link: Link) -> None:
+        """Ask a server for work, again and again."""
+        pause = PAUSE_S
+        while not self.draining:
+            try:
+                room = self._room_of(link)
+                wait = _WAIT_S if room else _FULL_WAIT_S
+                reply = await link.exchange(Message(self.name, pools=self.pools, room=room, wait=wait))
+                pause = PAUSE_S
+            except AccessDenied:
+                raise
+            except NoetlError:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+                continue
+            if self.heard(link, reply):
+                await asyncio.sleep(PAUSE_S)
+
+    async def ask(self, link: Link) -> None:
+        """Ask a server once, because somebody said that there is something."""
+        with contextlib.suppress(NoetlError):
+            self.heard(link, await link.exchange(Message(self.name, pools=self.pools, room=self._room_of(link))))
+
+    # --- what servers say --------------------------------------------------------------------------------------------
+
+    def heard(self, link: Link, reply: Reply) -> bool:
+        """Do what a server says; whether it does not know this worker."""
+        for key in reply.stops:
+            self.drop(key)
+        self.remotes.hear((one.execution_id for one in reply.assignments), reply.paused)
+        for assignment in reply.assignments:
+            name = assignment.execution_id
+            self.quiet.clear()
+            held = HeldAssignment(link, assignment, reply.briefs.get(name), reply.shared.get(name, {}))
+            self._carry_out(self.queue.assign(held))
+        for execution_id in reply.ended:
+            self._end(execution_id)
+        for question in reply.questions:
+            self.later(self.answer(link, question))
+        if reply.lost:
+            self.on_lost()
+        self._pump()
+        return reply.lost
+
+    async def _run_alone(self, held: HeldAssignment) -> None:
+        """Run a pipeline when everything else has ended or was given back; should it kill this worker, it takes nobody along."""
+        until = self._now() + _ALONE_S
+        while self.queue.running and self._now() < until:  # noqa: ASYNC110  rare, and short
+            await asyncio.sleep(PAUSE_S)
+        await self._said_all(_ALONE_S)
+        if self.queue.start_alone(held, self._now()):
+            self._begin(held)
+
+    async def _said_all(self, seconds: float) -> None:
+        """Wait until servers know what they were told, for so long."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*(box.idle.wait() for box in self.outboxes.values())), seconds)
+
+    def _pump(self) -> None:
+        """Begin what there are slots for; of what ends at once no more than some, so that reports go out meanwhile."""
+        if self._pumping:  # what ends at once makes room, and would begin the next inside of itself
+            return
+        self._pumping, most = True, _AT_ONCE
+        try:
+            while most > 0 and (held := self.queue.next(self._now())) is not None:
+                most -= 1
+                self._begin(held)
+        finally:
+            self._pumping = False
+        if self.queue.waiting and self.queue.running < self.slots:
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _begin(self, held: HeldAssignment) -> None:
+        remote, brief = self.remotes.get(held.assignment.execution_id), held.brief
+        if remote is not None and remote.covers(brief):
+            self._run(held, remote)
+        elif brief is not None:
+            self.later(self._prepare(held, brief))
+        else:  # the server is mistaken in what is known here, and will know better
+            self._give_back(held)
+
+    async def _prepare(self, held: HeldAssignment, brief: Brief) -> None:
+        key = held.key
+        try:
+            net = self._net_of(await self.sources.fetched(held.link, brief.playbook), brief.synthesized)
+        except Exception as error:  # noqa: BLE001  whatever it is, the server must hear of it
+            self.broken(key, error)
+            return
+        if self.held.get(key) is held:
+            self._run(held, self.remotes.made(key[0], net, brief))
+
+    def _run(self, held: HeldAssignment, remote: Remote) -> None:
+        order = held.assignment.order
+        if may_begin(order, paused=remote.state.paused):
+            self.shop.run(remote, complete(order, held.shared, remote.brief.workload))
+        else:
+            self._give_back(held)
+            self._pump()
+
+    def _end(self, execution_id: str) -> None:
+        if any(key[0] == execution_id and (one.following or one.open) for key, one in self.held.items()):
+            return  # another server goes on with it, and has given more of it meanwhile
+        if self.remotes.forget(execution_id) is not None:
+            for key in list(self.shop.tasks.get(execution_id, ())):
+                self.shop.stop(key)
+            self.shop.forget(execution_id)
+
+    # --- letting go --------------------------------------------------------------------------------------------------
+
+    def drop(self, key: Key, *, refused: bool = False) -> None:
+        """Let go of a pipeline that is no longer this worker's. One that was refused may have been given to it again."""
+        self._drop(key, refused=refused)
+        self._pump()
+
+    def _drop(self, key: Key, *, refused: bool = False) -> None:
+        runs = self.shop.is_running(key)
+        self._carry_out(self.queue.drop(key, runs=runs, now=self._now(), refused=refused))
+
+    def lose(self, name: str) -> None:
+        """Everything is others' by now: end it, and begin again under another name."""
+        for key in list(self.held):
+            self._drop(key)
+        for execution_id in list(self.remotes):
+            self._end(execution_id)
+        self.name = name
+        self._pump()
+
+    async def drain(self, grace_s: float) -> None:
+        """Take nothing more; give back what has not begun, finish what has, and what takes too long goes back too."""
+        self._carry_out(self.queue.drain(self._now()))
+        with contextlib.suppress(TimeoutError):  # servers that had a question of it waiting would give it more
+            await asyncio.wait_for(asyncio.gather(*map(self.ask, self.links)), _FAREWELL_S)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.quiet.wait(), grace_s)
+        for held in list(self.held.values()):
+            self.queue.said_last(held)  # else its end here would be told as that of the pipeline
+            self.shop.stop(held.key)
+            await self.shop.stopped(held.key)
+            self._give_back(held)
+        await self._said_all(max(grace_s, _FAREWELL_S))
+
+    def _give_back(self, held: HeldAssignment) -> None:
+        self._carry_out(self.queue.give_back(held, self._now()))
+
+    # --- the office of the workshop ----------------------------------------------------------------------------------
+
+    async def report(self, execution_id: str, facts: list[Fact], *, last: bool) -> None:
+        """Tell facts; returns when they are durable. A pipeline whose report is refused is stopped here, and never returns."""
+        held = self.held.get((execution_id, facts[0].step_run_id, facts[0].iteration))
+        if held is None:
+            raise asyncio.CancelledError
+        pause = PAUSE_S
+        while (fate := await self.outboxes[held.link].add(held.report(facts=facts, last=last))) == "again":
+            self._turn_to_another(held)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+        if fate == "rejected":
+            raise NoetlError(_REJECTED)
+        if fate == "refused":
+            self.drop(held.key, refused=True)
+            await asyncio.sleep(0)  # the stop arrives here
+            raise asyncio.CancelledError
+        if last:
+            self.queue.said_last(held)
+
+    def post(self, execution_id: str, facts: list[Fact]) -> None:
+        """Tell the last facts of a pipeline, without anybody waiting."""
+        held = self.held.get((execution_id, facts[0].step_run_id, facts[0].iteration))
+        if held is not None:
+            self.queue.said_last(held)
+            told = self.outboxes[held.link].add(held.report(facts=facts, last=True))
+            told.add_done_callback(lambda it: self._posted(held, facts, it))
+
+    def _posted(self, held: HeldAssignment, facts: list[Fact], told: asyncio.Future[str]) -> None:
+        if not told.cancelled() and told.result() == "again":
+            self.later(self._post_again(held, facts))
+        elif not told.cancelled() and told.result() == "rejected":
+            self.outboxes[held.link].add(held.report(broken=_REJECTED))
+
+    async def _post_again(self, held: HeldAssignment, facts: list[Fact]) -> None:
+        if self.queue.reclaim(held):
+            try:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self.report(held.key[0], facts, last=True)
+                self._told(held)
+            except NoetlError as error:
+                self.broken(held.key, error)
+
+    def done(self, key: Key) -> None:
+        """A pipeline is not under way here any more."""
+        self._carry_out(self.queue.ended(key, self._now()))
+        self._pump()
+
+    async def _say_last(self, held: HeldAssignment) -> None:
+        fate = "again"
+        while fate == "again" and self.held.get(held.key) is held:
+            fate = await self.outboxes[held.link].add(held.report(last=True))
+            if fate == "again":
+                self._turn_to_another(held)
+                await asyncio.sleep(LONGEST_PAUSE_S)
+        self._told(held)
+
+    def _told(self, held: HeldAssignment) -> None:
+        self._carry_out(self.queue.told(held, self._now()))
+        self._pump()
+
+    def _turn_to_another(self, held: HeldAssignment) -> None:
+        """A server is gone, or has not got the execution: the next one may."""
+        at = self.links.index(held.link)
+        held.link = self.links[(at + 1) % len(self.links)]
+
+    def recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
+        """What the log has of a pipeline: it came with it."""
+        held = self.held.get((execution_id, order.step_run_id, order.iteration))
+        return held.assignment.recorded if held is not None else []
+
+    def broken(self, key: Key, error: BaseException) -> None:
+        """A pipeline broke in a way that no fact tells: it is for the server to say what follows."""
+        self._carry_out(self.queue.break_off(key, in_words(error), self._now()))
+        self._pump()
+
+    # --- the rest ----------------------------------------------------------------------------------------------------
+
+    def write(self, execution_id: str, line: Line) -> None:
+        """Tell a line that a tool wrote."""
+        link = next((one.link for key, one in self.held.items() if key[0] == execution_id), self.links[0])
+        self.outboxes[link].write(Written(execution_id, msgspec.to_builtins(line)))
+
+    def later(self, awaitable: Awaitable[Any]) -> None:
+        """Do something beside, and hold on to it until it is done."""
+        task = asyncio.ensure_future(awaitable)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
