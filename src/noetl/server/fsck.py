@@ -14,9 +14,8 @@ from noetl.engine.fold import apply
 from noetl.model.net import Net
 from noetl.model.state import Execution
 from noetl.ports import EventLog, Summary
-from noetl.server.history import events_of, read_snapshot
+from noetl.server.history import events_of, read_snapshot, shown_status
 from noetl.server.rules import RULES, Rule
-from noetl.server.service import shown_status
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -74,3 +74,8 @@ def back_through(log: EventLog, execution_id: str, since: int, last: int) -> lis
             at = cause
         step = min(2 * step, _LONGEST_STEP) if 2 * (len(found) - had) >= step else _STEP
     return found[::-1] if at == since else None
+
+
+def shown_status(state: Execution) -> str:
+    """The status that lists show."""
+    return "paused" if state.paused and not state.over else state.status

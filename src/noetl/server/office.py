@@ -33,10 +33,10 @@ from noetl.ports import OVER, EventLog, Listens, Source, StoreFailed, Summary
 from noetl.server.catalog import Catalog
 from noetl.server.children import WITHOUT_PARENT, Children, Taken
 from noetl.server.errands import OrderCarrier
-from noetl.server.history import snapshot_of
+from noetl.server.history import shown_status, snapshot_of
 from noetl.server.notices import Notices
 from noetl.server.pipelines import Pipelines, WorkerSide
-from noetl.server.service import SNAPSHOT_EVERY, Hot, Service, shown_status
+from noetl.server.service import SNAPSHOT_EVERY, Hot, Service
 from noetl.slots import KeepsSlots
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from noetl.model.plans import Planner
 from noetl.model.requests import Due, Open, Request
 from noetl.model.state import Execution, parse_label
 from noetl.ports import EventLog
-from noetl.server.history import back_through, snapshot_of, state_at
+from noetl.server.history import back_through, shown_status, snapshot_of, state_at
 
 #: a snapshot is written whenever so many events have come since the last
 SNAPSHOT_EVERY = 5_000
@@ -277,8 +277,3 @@ def _ours(error: BaseException) -> NoetlError:
     made = NoetlError(in_words(error))
     made.__cause__ = error
     return made
-
-
-def shown_status(state: Execution) -> str:
-    """The status that lists show."""
-    return "paused" if state.paused and not state.over else state.status
