@@ -99,21 +99,20 @@ def folding(table: Table) -> None:
     """A log of 50,000 events, from bytes to state."""
     sys.path.insert(0, str(SOURCES))
     from noetl.engine.fold import apply
-    from noetl.engine.outlook import Outlook
-    from noetl.engine.react import open as open_execution
-    from noetl.engine.react import react
-    from noetl.lang import load
+    from noetl.engine.net_index import NetIndex
+    from noetl.engine.reaction import react, start_execution as open_execution
+    from noetl.lang.loader import load
     from noetl.model.events import Fact, decode, encode
-    from noetl.model.requests import Open
+    from noetl.model.requests import OpenExecution
     from noetl.model.state import Execution
-    from noetl.server.catalog import Catalog
-    from noetl.tools.registry import Kinds
+    from noetl.server.core.catalog import Catalog
+    from noetl.tools.registry import ToolKinds
 
     text = chain(2, "noop").replace("step: s1}", "step: s0}", 1)
-    net = load(text.replace("arcs: [{step: end}]", "arcs: [{step: s0}]"), Kinds()).net
+    net = load(text.replace("arcs: [{step: end}]", "arcs: [{step: s0}]"), ToolKinds()).net
     assert net is not None
-    outlook, log = Outlook(net, Catalog(Kinds())), []
-    state, decision = open_execution(outlook, Open("x", "h"), 1.0, lambda: "id")
+    outlook, log = NetIndex(net, Catalog(ToolKinds())), []
+    state, decision = open_execution(outlook, OpenExecution("x", "h"), 1.0, lambda: "id")
     log += [encode(event) for event in decision.events]
     while len(log) < 50_000:
         run = next(iter(state.runs.values()))

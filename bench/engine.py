@@ -73,8 +73,8 @@ def register_plugin() -> None:
 
 async def measure_here(mode: str, count: int, durability: str, kind: str) -> None:
     """Run it in this process; prints items per second and the peak of memory in MB."""
+    from noetl.app.local import LocalNode, open_log
     from noetl.config import Settings
-    from noetl.wiring import House, open_log
 
     if kind != "noop":
         register_plugin()
@@ -83,7 +83,7 @@ async def measure_here(mode: str, count: int, durability: str, kind: str) -> Non
         file = Path(folder) / "bench.yaml"
         file.write_text(text)
         settings = Settings(Path(folder) / "home", "power" if durability == "power" else "process")
-        async with House(settings, open_log(settings)) as house:
+        async with LocalNode(settings, open_log(settings)) as house:
             source, loaded = house.catalog.read(file)
             assert loaded.net is not None, loaded.diagnostics
             net = loaded.net

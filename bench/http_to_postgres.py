@@ -20,7 +20,7 @@ from pathlib import Path
 
 from engine import HERE, PEERS, Table, call
 
-from noetl.services.postgres import Postgres
+from noetl.services.servers import PostgresServer
 
 ROUNDS = 5
 PER_PAGE = 100
@@ -68,7 +68,7 @@ LOOP = """\
 class Bench:
     """The server of pages and the database."""
 
-    def __init__(self, folder: Path, server: Postgres, api: str, pages: int) -> None:
+    def __init__(self, folder: Path, server: PostgresServer, api: str, pages: int) -> None:
         self.folder, self.server, self.api, self.pages = folder, server, api, pages
 
     def fresh(self) -> str:
@@ -146,7 +146,7 @@ def main() -> int:
     command = [sys.executable, str(HERE / "peers" / "pages_server.py"), str(pages), str(PER_PAGE)]
     with (
         tempfile.TemporaryDirectory() as name,
-        Postgres(Path(name) / "postgres") as server,
+        PostgresServer(Path(name) / "postgres") as server,
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as serving,
     ):
         assert serving.stdout is not None

@@ -23,8 +23,7 @@ from pathlib import Path
 
 from engine import HERE, Table, call
 
-from noetl.services.postgres import Postgres
-from noetl.services.s3 import S3
+from noetl.services.servers import PostgresServer, S3Server
 
 ROWS = 2_000_000
 ROUNDS = 5
@@ -76,7 +75,7 @@ WARM_PARQUET = WARM.replace(f"{TO_TABLE}warm, mode: replace}}", f"{TO_OBJECT}war
 class Bench:
     """The servers, a table of so many rows, and the same as CSV."""
 
-    def __init__(self, folder: Path, server: Postgres, store: S3, rows: int) -> None:
+    def __init__(self, folder: Path, server: PostgresServer, store: S3Server, rows: int) -> None:
         self.folder, self.server, self.store, self.rows = folder, server, store, rows
         self.source, self.target = self._database(), self._database()
         #: what the first step of the last round took
@@ -248,8 +247,8 @@ def main() -> int:
     table = Table()
     with (
         tempfile.TemporaryDirectory(prefix="noetl-bench-") as name,
-        Postgres(Path(name) / "postgres") as server,
-        S3(Path(name) / "s3") as store,
+        PostgresServer(Path(name) / "postgres") as server,
+        S3Server(Path(name) / "s3") as store,
     ):
         bench = Bench(Path(name), server, store, chosen.rows)
         tables(bench, table, rounds)

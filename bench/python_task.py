@@ -23,7 +23,7 @@ SOURCES = Path(__file__).parents[1] / "src"
 sys.path.insert(0, str(SOURCES))
 
 from noetl.ports import Call  # noqa: E402
-from noetl.tools import python  # noqa: E402
+from noetl.tools.python import kind  # noqa: E402
 
 EXECUTIONS = 15
 TASKS = 1_000
@@ -64,7 +64,7 @@ def call_of(kind: str, config: dict[str, Any], **values: Any) -> Call:
 async def task(world: World) -> float:
     """Milliseconds of one task."""
     started = time.perf_counter()
-    output = await python.run(call_of("python", {"code": CODE}, n=21), world)
+    output = await kind.run(call_of("python", {"code": CODE}, n=21), world)
     took = (time.perf_counter() - started) * 1e3
     assert output["data"] == {"n": 42}, output
     return took

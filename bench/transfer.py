@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from noetl.drivers.datahost.pool import DataHosts
 from noetl.ports import Call
 from noetl.tools import transfer
-from noetl.tools.datahost.hosts import Hosts
 
 ROWS = 1_000_000
 ROUNDS = 5
@@ -61,7 +61,7 @@ class World:
             self.kept[name] = await make(), close
         return self.kept[name][0]
 
-    def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
+    def seal(self, reference: Mapping[str, Any]) -> dict[str, Any]:
         return dict(reference)
 
     def draft(self, suffix: str) -> Path:
@@ -105,8 +105,8 @@ async def moved(folder: Path, csv: Path, rows: int) -> tuple[float, float]:
     output = await transfer.run(call, world)
     took = time.perf_counter() - started
     assert output["error"] is None, output["error"]
-    async with (await Hosts.of(world)).lease(shared=True, spec={}) as host:
-        _, pid = host.child.kin
+    async with (await DataHosts.of(world)).lease(shared=True, spec={}) as host:
+        _, pid = host.child.identity
         memory = peak(pid or "self")
     await world.close()
     with duckdb.connect(str(file), read_only=True) as connection:

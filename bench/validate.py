@@ -73,7 +73,7 @@ def playbook(count: int) -> str:
 
 def measure_here(count: int) -> float:
     """Seconds of processor time to load such a playbook in this process, as the command line does it."""
-    from noetl.cli.loading import load_data
+    from noetl.cli.playbook_files import load_data
 
     data = playbook(count).encode()
     load_data(playbook(2).encode(), "warm-up.yaml")  # imports are not what is measured here

@@ -18,16 +18,16 @@ from dispatch_page import dispatch_page
 from grammar_pages import grammar_page, tests_page, tools_page
 
 from noetl.cli.app import cli
-from noetl.cli.commands import COMMANDS
-from noetl.expr.budget import DEFAULT_BUDGET
-from noetl.expr.scopes import STEP_HELPERS, Boundary, known_names
+from noetl.cli.command_table import COMMANDS
+from noetl.expr.sandbox.evaluation import DEFAULT_BUDGET
+from noetl.expr.scopes import STEP_HELPERS, EvaluationPoint, visible_names
 from noetl.expr.vocabulary import FUNCTIONS, JINJA_FILTERS, OWN_FILTERS, OWN_FUNCTIONS, TESTS
-from noetl.lang import load
-from noetl.lang.report import Reported, as_text, summary
+from noetl.lang.loader import load
+from noetl.lang.printing.report import FileReport, render_text, summarize_problems
 from noetl.model.events import EVENTS, Event
 from noetl.model.slugs import SLUGS, Slug
 from noetl.model.slugs.failures import FAILURES
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 ROOT = Path(__file__).parents[1]
 _MARK = "<!-- written by docs/generate.py -->\n"
@@ -112,8 +112,8 @@ def cli_page() -> str:
 
 def api_page() -> str:
     """Every route, from the table that the server is made of."""
+    from noetl.server.http.api_tokens import MAY
     from noetl.server.http.app import ROUTES
-    from noetl.server.tokens import MAY
 
     parts = [_API_INTRO, "| | permission | |\n|---|---|---|"]
     parts[-1] += "".join(f"\n| `{one.method} {one.path}` | {one.permission} | {one.about} |" for one in ROUTES)
@@ -166,7 +166,7 @@ def events_page() -> str:
 
 def templates_page() -> str:
     """Which names and filters a template has, and where."""
-    everywhere = known_names(Boundary.KEYCHAIN, False)
+    everywhere = visible_names(EvaluationPoint.KEYCHAIN, False)
     parts = [
         _TEMPLATES_INTRO,
         "## Names",
@@ -189,10 +189,10 @@ def templates_page() -> str:
 def _scopes(everywhere: frozenset[str]) -> Iterator[str]:
     yield "| place | names beside those | in a loop also |"
     yield "|---|---|---|"
-    for boundary in Boundary:
+    for boundary in EvaluationPoint:
         if boundary.name == "WORKBOOK":
             continue  # a workbook's tasks are tasks like any other, less what is their caller's
-        plain, looped = known_names(boundary, False), known_names(boundary, True)
+        plain, looped = visible_names(boundary, False), visible_names(boundary, True)
         names = sorted(plain - everywhere - STEP_HELPERS)
         helpers = ["the helpers"] if plain >= STEP_HELPERS else []
         shown = ", ".join([*(f"`{name}`" for name in names), *helpers])
@@ -204,9 +204,11 @@ def mistakes_page() -> str:
     parts = [_MISTAKES_INTRO]
     for number, one in enumerate(mistakes(), 1):
         text = one["playbook"]
-        loaded = load(text, Kinds(), name="playbook.yaml")
+        loaded = load(text, ToolKinds(), name="playbook.yaml")
         said = (
-            as_text(loaded.source, loaded.diagnostics) + "\n" + summary([Reported(loaded.source, loaded.diagnostics)])
+            render_text(loaded.source, loaded.diagnostics)
+            + "\n"
+            + summarize_problems([FileReport(loaded.source, loaded.diagnostics)])
         )
         parts += [f"## {number}. {one['title']}", one["about"].strip()]
         parts += [_fenced(text, "yaml wrong"), _fenced(said, "text"), f"Instead: {one['instead'].strip()}"]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from noetl.lang.grammar import API_VERSION, NAME_PATTERN, PLAYBOOK, SHAPES, SUGAR_SHAPES, TASK_KEYS
+from noetl.lang.grammar.document_shape import API_VERSION, NAME_PATTERN, PLAYBOOK, SHAPES, SUGAR_SHAPES, TASK_KEYS
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import (
     Anything,
-    Condition,
     Flag,
     Key,
     ListOf,
@@ -17,12 +16,13 @@ from noetl.model.shape import (
     OneOf,
     Record,
     Shape,
+    ShapeRef,
     Text,
-    Use,
+    When,
     Word,
 )
-from noetl.tools.registry import BUILT_IN, Kinds
-from noetl.trials.grammar import NAMED, TEST_FILE
+from noetl.testing.file_grammar import NAMED, TEST_FILE
+from noetl.tools.registry import BUILT_IN, ToolKinds
 
 #: the headings of shapes that are referred to by name
 _HEADINGS = {
@@ -91,9 +91,9 @@ class Tables:
         match shape:
             case Record():
                 return link(self._add(f"`{path}`", path, shape))
-            case Use(name="Set"):
+            case ShapeRef(name="Set"):
                 return _SET
-            case Use():
+            case ShapeRef():
                 return self._named_link(shape.name)
             case ListOf():
                 return f"list: {self._holds(shape.item, f'{path}[]')}"
@@ -125,7 +125,7 @@ def simple(shape: Shape) -> str:
             return f"true or false{', or a template' * shape.templated}"
         case Word():
             return "one of " * (len(shape.words) > 1) + _words(shape.words) + ", or a template" * shape.templated
-        case Condition():
+        case When():
             return "one `{{ … }}`, or true or false"
         case Anything():
             return "anything, no templates" if shape.literal else "anything"
@@ -166,7 +166,7 @@ def tests_page() -> str:
 
 def tools_page() -> str:
     """docs/reference/tools.md"""
-    kinds = Kinds()
+    kinds = ToolKinds()
     return "\n".join([_TOOLS_INTRO, *(_tool(kinds[name]) for name in BUILT_IN)])
 
 

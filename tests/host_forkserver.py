@@ -86,10 +86,10 @@ class _Starter:
 
 def install(at: str | None = None) -> None:
     """Have the engines of this process, and of those that are forked from it, start their data hosts so."""
-    from noetl.tools import processes
-    from noetl.tools.datahost import hosts
+    from noetl.drivers import processes
+    from noetl.drivers.datahost import pool
 
-    starter = _Starter(hosts._START)
+    starter = _Starter(pool._START)
     starter.at = at
     processes.subprocess = starter  # type: ignore[assignment]
 
@@ -97,7 +97,7 @@ def install(at: str | None = None) -> None:
 @functools.cache
 def address() -> str:
     """Return the address of the fork server, which is started for this process and ends with it."""
-    from noetl.tools.confine.bounds import SOURCES
+    from noetl.drivers.confinement.bounds import SOURCES
 
     folder = tempfile.mkdtemp(prefix="noetl-hosts-")
     at = f"{folder}/socket"
@@ -182,7 +182,7 @@ def _ended(pid: int) -> int | None:
 
 def _become(given: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
     """Turn this process, which was just forked, into the one that is wanted."""
-    from noetl.tools.datahost import host
+    from noetl.drivers.datahost import host
 
     os.setsid()
     os.chdir(given["cwd"])
@@ -206,8 +206,7 @@ def _warm() -> None:
     import duckdb  # noqa: F401
     import psycopg  # noqa: F401
 
-    import noetl.tools.datahost.statements
-    import noetl.tools.transfer.rewriting
+    import noetl.drivers.datahost.statements
     import noetl.tools.transfer.session  # noqa: F401
 
     gc.freeze()  # a collection in a child would copy all of it

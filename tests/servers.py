@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from noetl.services.nats import Nats
-from noetl.services.postgres import Postgres
-from noetl.services.s3 import S3
+from noetl.services.nats_server import NatsServer
+from noetl.services.servers import PostgresServer, S3Server
 
 #: what is lost with the power is of no interest here, and disks of test machines are slow
 QUICK = {"fsync": "off", "shared_buffers": "64MB", "max_connections": "60"}
@@ -26,7 +25,7 @@ QUICK = {"fsync": "off", "shared_buffers": "64MB", "max_connections": "60"}
 class Database(NamedTuple):
     """A database that is empty and the test's own."""
 
-    server: Postgres
+    server: PostgresServer
     name: str
 
     @property
@@ -43,7 +42,7 @@ class Database(NamedTuple):
 class Bucket(NamedTuple):
     """A bucket that is empty and the test's own."""
 
-    server: S3
+    server: S3Server
     name: str
 
     @property
@@ -61,7 +60,7 @@ class Bucket(NamedTuple):
 class Subjects(NamedTuple):
     """Streams and buckets of a NATS server that nobody else uses: `name` is the prefix of a bus, or a bucket."""
 
-    server: Nats
+    server: NatsServer
     name: str
 
     @property
@@ -80,15 +79,18 @@ class Subjects(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Postgres]:
+def postgres_server() -> Iterator[PostgresServer]:
     # Not below pytest's own folder: the server runs as a user of its own where tests run as root, and each session of
     # pytest closes that folder to all others again.
-    with TemporaryDirectory(prefix="noetl-postgres-") as name, Postgres(Path(name) / "data", settings=QUICK) as server:
+    with (
+        TemporaryDirectory(prefix="noetl-postgres-") as name,
+        PostgresServer(Path(name) / "data", settings=QUICK) as server,
+    ):
         yield server
 
 
 @pytest.fixture
-def database(postgres_server: Postgres) -> Iterator[Database]:
+def database(postgres_server: PostgresServer) -> Iterator[Database]:
     import psycopg
 
     name = f"test_{uuid.uuid4().hex[:12]}"
@@ -105,26 +107,26 @@ _READY: list[str] = []
 
 
 @pytest.fixture(scope="session")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    server = S3(tmp_path_factory.mktemp("s3"))
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    server = S3Server(tmp_path_factory.mktemp("s3"))
     _READY.extend(server.make_bucket(name) for name in _BUCKETS)
     with server:
         yield server
 
 
 @pytest.fixture
-def bucket(s3_server: S3) -> Bucket:
+def bucket(s3_server: S3Server) -> Bucket:
     return Bucket(s3_server, _READY.pop() if _READY else s3_server.make_bucket(f"test-{uuid.uuid4().hex[:12]}"))
 
 
 @pytest.fixture(scope="session")
-def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
-    with Nats(tmp_path_factory.mktemp("nats")) as server:
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    with NatsServer(tmp_path_factory.mktemp("nats")) as server:
         yield server
 
 
 @pytest.fixture
-def nats(nats_server: Nats) -> Subjects:
+def nats(nats_server: NatsServer) -> Subjects:
     return Subjects(nats_server, f"test-{uuid.uuid4().hex[:12]}")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from noetl.cli.commands import COMMANDS
+from noetl.cli.command_table import COMMANDS
 from noetl.model.slugs import SLUGS
 from noetl.tools.registry import BUILT_IN
 

@@ -8,21 +8,20 @@ from typing import Any, cast
 
 import pytest
 
+from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.errors import NoetlError
-from noetl.lately import Lately
-from noetl.ports import Source
-from noetl.server import catalog, office, service
+from noetl.lru import LruCache
+from noetl.ports import PlaybookSource
+from noetl.server.core import catalog, control_plane, service
 from noetl.stores.memory import MemoryLog
-from noetl.wiring import House
-from noetl.worker import holding
-from noetl.worker.link import Link
+from noetl.worker import assignments
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: it, path: it}\n"
 
 
 def test_what_was_not_used_for_longest_is_forgotten_first() -> None:
-    kept: Lately[str, int] = Lately(3)
+    kept: LruCache[str, int] = LruCache(3)
     for at, name in enumerate("abc"):
         kept.put(name, at)
     assert kept.get("a") == 0
@@ -31,7 +30,7 @@ def test_what_was_not_used_for_longest_is_forgotten_first() -> None:
 
 
 def test_what_is_put_again_is_weighed_once_and_what_came_last_stays_however_heavy() -> None:
-    kept: Lately[str, int] = Lately(10)
+    kept: LruCache[str, int] = LruCache(10)
     for at in range(100):
         kept.put("a", at, 5)
     kept.put("b", 1, 5)
@@ -45,7 +44,7 @@ def test_what_is_put_again_is_weighed_once_and_what_came_last_stays_however_heav
 @pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every place remembers next to nothing."""
-    for module in (catalog, office, holding):
+    for module in (catalog, control_plane, assignments):
         monkeypatch.setattr(module, "TEXT", 1)
     monkeypatch.setattr(service, "_OUTLOOKS", 1)
 
@@ -58,7 +57,7 @@ def test_executions_go_on_whose_playbooks_were_forgotten(tmp_path: Path) -> None
     )
 
     async def scenario() -> None:
-        async with House(Settings(home=tmp_path, environment={}), MemoryLog()) as house:
+        async with LocalNode(Settings(home=tmp_path, environment={}), MemoryLog()) as house:
             going = []
             for at in range(5):
                 text = f"{HEAD}# {at}\n{calls}".encode()
@@ -69,7 +68,7 @@ def test_executions_go_on_whose_playbooks_were_forgotten(tmp_path: Path) -> None
                 await hot.finished
                 assert hot.state.status == "completed", hot.state.error
                 assert house.source(hot.state.playbook).hash == hot.state.playbook
-            assert len(house.catalog._loaded) == len(house._sources) == len(house.service._outlooks) == 1
+            assert len(house.catalog._loaded) == len(house._sources) == len(house.service._net_indexes) == 1
             with pytest.raises(NoetlError, match="no playbook"):
                 house.source("nowhere")
 
@@ -82,21 +81,21 @@ class Fetching:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def source(self, wanted: str) -> Source:
+    async def source(self, wanted: str) -> PlaybookSource:
         self.asked.append(wanted)
         await asyncio.sleep(0)
         if len(self.asked) == 1:
             raise NoetlError("away")
-        return Source(wanted, "text", "it.yaml")
+        return PlaybookSource(wanted, "text", "it.yaml")
 
 
 @pytest.mark.usefixtures("forgetful")
 def test_a_worker_fetches_again_what_it_has_forgotten_or_could_not_have() -> None:
     async def scenario() -> None:
-        sources, link = holding.Sources(), Fetching()
+        sources, link = assignments.PlaybookCache(), Fetching()
 
         async def fetched(wanted: str) -> Any:
-            return await sources.fetched(cast("Link", link), wanted)
+            return await sources.fetched(cast("ServerLink", link), wanted)
 
         with pytest.raises(NoetlError):
             await fetched("a")

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from waiting import until
 
+from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.engine.fold import replay
 from noetl.errors import NoetlError
+from noetl.history.past import read_snapshot
 from noetl.model.requests import Cancel, Pause, Resume, Signal, encode_request
 from noetl.model.state import Execution
 from noetl.ports import StoreFailed
-from noetl.server.history import read_snapshot
-from noetl.server.service import Hot
-from noetl.stores.locks import WriteLock
-from noetl.stores.sqlite import SqliteLog
-from noetl.wiring import House
+from noetl.server.core.service import LiveExecution
+from noetl.stores.sqlite.locks import WriteLock
+from noetl.stores.sqlite.sqlite_log import SqliteLog
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkflow:\n"
 
@@ -36,10 +36,10 @@ class Site:
         file.write_text(HEAD % name + steps)
         return file
 
-    def house(self) -> House:
-        return House(self.settings, SqliteLog(self.settings.home / "noetl.db"))
+    def house(self) -> LocalNode:
+        return LocalNode(self.settings, SqliteLog(self.settings.home / "noetl.db"))
 
-    async def start(self, house: House, file: Path, **payload: Any) -> Hot:
+    async def start(self, house: LocalNode, file: Path, **payload: Any) -> LiveExecution:
         source, loaded = house.catalog.read(file)
         assert loaded.net is not None, loaded.diagnostics
         return await house.start(source, loaded.net, payload)
@@ -48,7 +48,7 @@ class Site:
         async with self.house() as house:
             return await self.run_in(house, self.write("main", steps), **payload)
 
-    async def run_in(self, house: House, file: Path, **payload: Any) -> Execution:
+    async def run_in(self, house: LocalNode, file: Path, **payload: Any) -> Execution:
         hot = await self.start(house, file, **payload)
         await asyncio.wait_for(asyncio.shield(hot.finished), 60)
         assert replay(hot.id, house.log.read(hot.id)) == hot.state
@@ -244,7 +244,7 @@ def test_a_pipeline_stops_between_two_tasks_when_it_is_paused_and_goes_on_behind
 
 
 def test_a_number_of_any_size_survives_a_snapshot(monkeypatch: pytest.MonkeyPatch, site: Site) -> None:
-    monkeypatch.setattr("noetl.server.service.SNAPSHOT_EVERY", 5)
+    monkeypatch.setattr("noetl.server.core.service.SNAPSHOT_EVERY", 5)
     steps = """- step: start
   tool: {kind: noop, set: {ctx.large: "{{ 10 ** 30 }}"}}
   next: {arcs: [{step: more}]}
@@ -268,7 +268,7 @@ def test_a_number_of_any_size_survives_a_snapshot(monkeypatch: pytest.MonkeyPatc
 def test_a_playbook_that_calls_itself_several_times_over_is_stopped(
     monkeypatch: pytest.MonkeyPatch, site: Site
 ) -> None:
-    monkeypatch.setattr("noetl.server.children.RECURSIONS", 20)
+    monkeypatch.setattr("noetl.server.core.children.RECURSIONS", 20)
     steps = """- step: start
   loop: {in: [1, 2, 3], iterator: i, spec: {mode: parallel}}
   tool: {kind: playbook, path: main}
@@ -491,7 +491,7 @@ def test_another_process_that_holds_the_store_does_not_stop_what_runs_here(site:
         file = site.write("main", "- {step: a, tool: {kind: noop}}\n")
         async with site.house() as house:
             lock = WriteLock(site.settings.home / "noetl.db.lock")
-            assert lock.taken()
+            assert lock.try_acquire()
             starting = asyncio.ensure_future(site.start(house, file))
             await asyncio.sleep(0.1)
             assert not starting.done()

@@ -16,9 +16,8 @@ from typing import Any, Self
 
 import aiohttp
 
-from noetl.services.nats import Nats
-from noetl.services.ports import free_port
-from noetl.services.postgres import Postgres
+from noetl.services.nats_server import NatsServer
+from noetl.services.servers import PostgresServer, free_port
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 _START_S = 60.0
@@ -78,8 +77,8 @@ class Services:
 
     def __enter__(self) -> Self:
         self.folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="noetl-bench-")))
-        self.postgres = self._stack.enter_context(Postgres(self.folder / "pg"))
-        self.nats = self._stack.enter_context(Nats(self.folder / "nats"))
+        self.postgres = self._stack.enter_context(PostgresServer(self.folder / "pg"))
+        self.nats = self._stack.enter_context(NatsServer(self.folder / "nats"))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 import aiohttp  # noqa: F401
 import psycopg  # noqa: F401
 
+from noetl.app.local import LocalNode, open_log
 from noetl.config import Settings
-from noetl.model.events import Event, seconds
-from noetl.wiring import House, open_log
+from noetl.model.events import Event, epoch_seconds
 
 EVERY_S = 0.1
 
@@ -62,13 +62,13 @@ class Peaks(threading.Thread):
 def warmed(events: list[Event]) -> float:
     """Seconds from the first event to the one that ends the step `warm`."""
     ends = [one.timestamp for one in events if one.name == "step.done" and one.entity_id == "warm"]
-    return seconds(ends[0]) - seconds(events[0].timestamp) if ends else 0.0
+    return epoch_seconds(ends[0]) - epoch_seconds(events[0].timestamp) if ends else 0.0
 
 
 async def main(file: str, home: str, payload: str) -> None:
     settings = Settings(Path(home), "process", dict(os.environ))
     peaks = Peaks()
-    async with House(settings, open_log(settings)) as house:
+    async with LocalNode(settings, open_log(settings)) as house:
         source, loaded = house.catalog.read(Path(file))
         assert loaded.net is not None, loaded.diagnostics
         peaks.start()

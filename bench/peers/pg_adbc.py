@@ -14,9 +14,11 @@ os.environ["AWS_REQUEST_CHECKSUM_CALCULATION"] = "when_required"
 
 import adbc_driver_postgresql.dbapi as adbc  # type: ignore[import-not-found]
 import pyarrow as pa  # type: ignore[import-not-found]
-from pyarrow import csv as arrow_csv  # type: ignore[import-not-found]
-from pyarrow import fs
-from pyarrow import parquet as pq  # type: ignore[import-not-found]
+from pyarrow import (
+    csv as arrow_csv,  # type: ignore[import-not-found]
+    fs,
+    parquet as pq,  # type: ignore[import-not-found]
+)
 
 TYPES = {
     "id": pa.int64(), "name": pa.string(), "city": pa.string(), "amount": pa.float64(), "qty": pa.int64(),

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 from noetl.model.events import Event
-from noetl.stores.postgres import PostgresLog
+from noetl.stores.postgres.postgres_log import PostgresLog
 
 EXECUTIONS, APPENDS, EACH = 32, 25, 40
 #: rows in a transaction of COPY: as many as all executions append at a time

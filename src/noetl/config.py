@@ -124,14 +124,14 @@ def settings() -> Settings:
         bus=_bus(env.get("NOETL_BUS")),
         results=results,
         results_cache_mb=_number("NOETL_RESULTS_CACHE_MB", env.get("NOETL_RESULTS_CACHE_MB") or "2048"),
-        server=servers(env.get("NOETL_SERVER"), "NOETL_SERVER"),
+        server=parse_servers(env.get("NOETL_SERVER"), "NOETL_SERVER"),
         token=_secret(env.get("NOETL_TOKEN")),
         tokens=Path(env["NOETL_TOKENS"]).expanduser().absolute() if env.get("NOETL_TOKENS") else None,
         hosts=_list(env.get("NOETL_HOSTS")),
     )
 
 
-def servers(text: str | None, name: str) -> tuple[str, ...]:
+def parse_servers(text: str | None, name: str) -> tuple[str, ...]:
     """Addresses of servers, with commas between them."""
     found = tuple(one.rstrip("/") for one in _list(text))
     for one in found:

@@ -94,6 +94,6 @@ class UsageError(NoetlError):
     """The command line, or a file it names, cannot be used."""
 
 
-def in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What an exception says: one of ours speaks for itself, of another it is told which it is."""
     return str(error) if isinstance(error, NoetlError) else f"{type(error).__name__}: {error}"

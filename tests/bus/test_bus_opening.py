@@ -8,19 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from noetl.bus.local import LocalBus
-from noetl.bus.nats import NatsBus
-from noetl.bus.opening import open_bus
-from noetl.cluster_ports import HINT_BYTES, Bus
+from noetl.bus.location import LocalBus, open_bus
+from noetl.bus.nats_bus import NatsBus
 from noetl.config import Secret, Settings
 from noetl.errors import UsageError
+from noetl.ports.cluster import HINT_BYTES, Bus
 
 
 def test_no_bus_waits_and_says_nothing(tmp_path: Path) -> None:
     async def whole(bus: Bus) -> None:
         await bus.open()
         await bus.wake("p", b"1")
-        await bus.tell("w", b"1")
+        await bus.notify("w", b"1")
         bus.listen("w", lambda body: None)
         since = time.monotonic()
         assert await bus.next(["p"], 1, 0.1) == []

@@ -13,12 +13,12 @@ import pytest
 from servers import Subjects, standing_in
 from waiting import PATIENCE_S, until
 
-from noetl.bus import nats as bus_module
-from noetl.bus.nats import MOST_WAITING, NatsBus
-from noetl.cluster_ports import HINT_BYTES, Hint
-from noetl.services.nats import Nats
-from noetl.tools import jetstream
-from noetl.tools.jetstream import NatsFailed, address_of
+from noetl.bus import nats_bus as bus_module
+from noetl.bus.nats_bus import MOST_WAITING, NatsBus
+from noetl.drivers import nats
+from noetl.drivers.nats import NatsFailed, address_of
+from noetl.ports.cluster import HINT_BYTES, Hint
+from noetl.services.nats_server import NatsServer
 
 Scenario = Callable[[Callable[[], Awaitable[NatsBus]]], Coroutine[Any, Any, None]]
 
@@ -28,7 +28,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hint that is late is lost, or comes twice, which is as it should be; but not in tests of something else."""
     for name in ("_OPEN_S", "_ACK_S", "_ANSWER_S", "_FAREWELL_S"):
         monkeypatch.setattr(bus_module, name, 30.0)
-    monkeypatch.setattr(jetstream, "_CONNECT_S", 30)
+    monkeypatch.setattr(nats, "_CONNECT_S", 30)
 
 
 def run(url: str, scenario: Scenario) -> None:
@@ -196,7 +196,7 @@ def test_the_same_hint_may_be_said_again_and_again(nats: Subjects) -> None:
 def test_data_does_not_travel(nats: Subjects) -> None:
     async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
         bus = await opened()
-        for say in (bus.wake, bus.tell):
+        for say in (bus.wake, bus.notify):
             with pytest.raises(AssertionError, match="ids travel"):
                 await say("p", b"x" * HINT_BYTES)
 
@@ -210,9 +210,9 @@ def test_a_worker_is_told_alone(nats: Subjects) -> None:
         for name, bodies in (*heard.items(), *heard.items()):  # whoever listens twice hears it once
             worker.listen(name, bodies.append)
         await listening(worker, "w.1", "w 2")
-        await server.tell("w.1", b"look")
-        await server.tell("nobody", b"look")
-        await server.tell("w.1", b"look again")
+        await server.notify("w.1", b"look")
+        await server.notify("nobody", b"look")
+        await server.notify("w.1", b"look again")
         await until(lambda: b"look again" in heard["w.1"])
         assert heard == {"w.1": [b"look", b"look again"], "w 2": []}
 
@@ -225,14 +225,14 @@ def test_who_is_ignored_is_not_heard_and_nothing_is_left_of_it(nats: Subjects) -
         heard: list[bytes] = []
         for name in ("old", "older"):
             worker.listen(name, heard.append)
-        worker.ignore("older")  # before it was listened to at all
+        worker.stop_listening("older")  # before it was listened to at all
         await listening(worker, "old")
-        worker.ignore("old")
-        worker.ignore("nobody")
+        worker.stop_listening("old")
+        worker.stop_listening("nobody")
         worker.listen("new", heard.append)
         await listening(worker, "new")
         for name in ("old", "older", "new"):
-            await server.tell(name, name.encode())
+            await server.notify(name, name.encode())
         await until(lambda: heard)
         assert heard == [b"new"]
         assert list(worker._heard) == ["new"]
@@ -258,7 +258,7 @@ async def _asking(bus: NatsBus, came: set[bytes]) -> None:
 @pytest.mark.parametrize("wiped", [False, True], ids=["kept", "wiped"])
 def test_hints_go_on_after_the_server_was_killed(tmp_path: Path, wiped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bus_module, "_ANSWER_S", 2.0)  # what it was asked before is not answered
-    with Nats(tmp_path / "n") as nats:
+    with NatsServer(tmp_path / "n") as nats:
 
         async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
             server, worker = await opened(), await opened()
@@ -279,7 +279,7 @@ def test_hints_go_on_after_the_server_was_killed(tmp_path: Path, wiped: bool, mo
                 word = b"after %d" % life
                 while not (word in came and word in heard) and time.monotonic() < end:
                     await server.wake("p", word)
-                    await server.tell("w", word)
+                    await server.notify("w", word)
                     await asyncio.sleep(0.1)
                 assert word in came, (server.trouble, worker.trouble)
                 assert word in heard
@@ -347,7 +347,7 @@ def test_streams_are_bounded(nats: Subjects) -> None:
 
 
 def test_a_server_that_is_away_at_the_start_is_used_when_it_comes(tmp_path: Path) -> None:
-    nats = Nats(tmp_path / "n")
+    nats = NatsServer(tmp_path / "n")
 
     async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
         async with asyncio.timeout(PATIENCE_S):
@@ -357,7 +357,7 @@ def test_a_server_that_is_away_at_the_start_is_used_when_it_comes(tmp_path: Path
         async with asyncio.timeout(PATIENCE_S):  # nobody is waited for
             for number in range(MOST_WAITING + 500):
                 await server.wake("p", b"%d" % number)
-                await server.tell("w", b"x")
+                await server.notify("w", b"x")
         assert await taken(worker, within=0.2) == []
         nats.start()
         came = set()
@@ -416,7 +416,7 @@ def test_a_wrong_password_is_told_at_the_start_and_never_shown(nats: Subjects) -
 
 
 def test_a_server_that_does_not_know_us_for_a_while_is_used_again(tmp_path: Path) -> None:
-    with Nats(tmp_path / "n") as nats:
+    with NatsServer(tmp_path / "n") as nats:
         url, right = nats.url("x"), nats.password
 
         async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
@@ -441,17 +441,17 @@ def test_the_permissions_that_the_documentation_lists_are_enough(
 ) -> None:
     page = Path(__file__).parents[2] / "docs" / "howto" / "wake-workers-by-nats.md"
     listed = page.read_text(encoding="utf-8").rpartition("needs for each pool")[2].split("```")[1]
-    configured = Nats._configured
+    configured = NatsServer._write_config
 
-    def restricted(nats: Nats) -> Path:
+    def restricted(nats: NatsServer) -> Path:
         file = configured(nats)
         text = file.read_text().partition("authorization")[0]
         user = f'user: noetl, password: "{nats.password}", permissions: {{ {listed} }}'
         file.write_text(f"{text}authorization {{ users: [ {{ {user} }} ] }}\n")
         return file
 
-    monkeypatch.setattr(Nats, "_configured", restricted)
-    with Nats(tmp_path / "n") as nats:
+    monkeypatch.setattr(NatsServer, "_configured", restricted)
+    with NatsServer(tmp_path / "n") as nats:
 
         async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
             server, worker = await opened(), await opened()
@@ -460,7 +460,7 @@ def test_the_permissions_that_the_documentation_lists_are_enough(
             await server.wake("default", b"1")
             assert await taken(worker, "default") == [b"1"]
             assert await taken(worker, "default", within=0.2) == []
-            await server.tell("w", b"look")
+            await server.notify("w", b"look")
             asked = asyncio.Event()
             ensure = server._ensure
 
@@ -482,8 +482,8 @@ def test_the_permissions_that_the_documentation_lists_are_enough(
 
 
 def test_a_server_without_jetstream_is_trouble_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Nats, "_configured", _without_jetstream(Nats._configured))
-    with Nats(tmp_path / "n") as nats:
+    monkeypatch.setattr(NatsServer, "_configured", _without_jetstream(NatsServer._write_config))
+    with NatsServer(tmp_path / "n") as nats:
 
         async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
             bus = await opened()
@@ -494,8 +494,8 @@ def test_a_server_without_jetstream_is_trouble_and_no_more(tmp_path: Path, monke
         run(nats.url(), scenario)
 
 
-def _without_jetstream(configured: Callable[[Nats], Path]) -> Callable[[Nats], Path]:
-    def changed(nats: Nats) -> Path:
+def _without_jetstream(configured: Callable[[NatsServer], Path]) -> Callable[[NatsServer], Path]:
+    def changed(nats: NatsServer) -> Path:
         file = configured(nats)
         lines = [line for line in file.read_text().splitlines() if not line.startswith("jetstream")]
         file.write_text("\n".join(lines))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from noetl import __version__
-from noetl.cli.commands import COMMANDS
+from noetl.cli.command_table import COMMANDS
 
 if TYPE_CHECKING:
     from cli.conftest import Noetl, Shell
@@ -34,14 +34,16 @@ def test_the_help_lists_every_command_under_its_purpose_and_imports_none(shell: 
     for name, entry in COMMANDS.items():
         assert any(line.split()[:1] == [name] for line in lines)
         assert f"{entry.purpose}:" in lines
-    assert {"noetl.lang", "yaml", "jinja2", "rich", "noetl.cli.validate"} & set(modules.split()) == set()
+    assert {"noetl.lang.loader", "yaml", "jinja2", "rich", "noetl.cli.commands.playbooks.validate"} & set(
+        modules.split()
+    ) == set()
 
 
 def test_validate_imports_nothing_heavy(shell: Shell, folder: Path, good: str) -> None:
     (folder / "good.yaml").write_text(good)
     code = "import sys; sys.argv = ['n', 'validate', 'good.yaml']; from noetl.__main__ import main; main(); print(*sys.modules)"
     modules = set(shell.python(code).splitlines()[-1].split())
-    assert "noetl.lang" in modules
+    assert "noetl.lang.loader" in modules
     heavy = {"rich", "jinja2", "jsonschema", "asyncio", "noetl.draw", "importlib.metadata", "ruamel.yaml"}
     assert heavy & modules == set()
 

@@ -14,7 +14,7 @@ import pytest
 from servers import Database
 
 from cli.conftest import Noetl
-from noetl.cli import daemons
+from noetl.cli.commands.serve import daemons
 
 
 @pytest.fixture

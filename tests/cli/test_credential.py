@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.conftest import Noetl, Shell
-from noetl.cli.credential import _prompted
+from noetl.cli.commands.admin.credential import _prompt_value
 
 TOKEN = "tok-canary-93af"
 
@@ -169,5 +169,5 @@ def test_at_a_terminal_removing_asks(shell: Shell, home: Path) -> None:
 
 def test_a_prompt_shows_no_default(capsys: pytest.CaptureFixture[str]) -> None:
     with CliRunner().isolation(input="tok-1234\n") as (_, errors, _):
-        assert _prompted("token", hidden=True) == "tok-1234"
+        assert _prompt_value("token", hidden=True) == "tok-1234"
         assert errors.getvalue().startswith(b"token: ")

@@ -13,7 +13,7 @@ import pytest
 from servers import Database
 
 from cli.conftest import Noetl, Running
-from noetl.stores.postgres import PostgresLog
+from noetl.stores.postgres.postgres_log import PostgresLog
 
 pytestmark = pytest.mark.usefixtures("playbooks")
 
@@ -29,9 +29,9 @@ class Asleep:
 
 
 async def lay_down(log: PostgresLog, execution_id: str) -> None:
-    await log.attend()
+    await log.register_waker()
     assert await log.claim(execution_id)
-    await log.lay_down([(execution_id, None)])
+    await log.evict([(execution_id, None)])
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from noetl.cli.events import detail
+from noetl.cli.commands.inspect.events import detail
 from noetl.model.events import Event
 
 

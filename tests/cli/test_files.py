@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from noetl.cli.files import Given, given, one_file, read, replace, write
+from noetl.cli.files import InputFile, expand_files, one_file, read, replace, write
 from noetl.errors import UsageError
 
 
 def test_each_file_is_taken_once_in_the_order_it_is_named(folder: Path, good: str) -> None:
     for name in ("b.yaml", "a.yaml"):
         (folder / name).write_text(good)
-    assert [file.name for file in given(["b.yaml", ".", "./b.yaml"])] == ["b.yaml", "a.yaml"]
+    assert [file.name for file in expand_files(["b.yaml", ".", "./b.yaml"])] == ["b.yaml", "a.yaml"]
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,13 @@ def test_each_file_is_taken_once_in_the_order_it_is_named(folder: Path, good: st
 def test_a_playbook_is_known_by_its_first_key(folder: Path, head: str) -> None:
     (folder / "a.yaml").write_text(f"{head}\nworkflow: [\n")
     (folder / "b.yaml").write_text("apiVersion: v1\nkind: Pod\ndata: {apiVersion: noetl.io/v2}\n")
-    assert [file.name for file in given(["."])] == ["a.yaml"]
+    assert [file.name for file in expand_files(["."])] == ["a.yaml"]
 
 
 def test_what_is_larger_than_any_playbook_is_not_read_to_its_end(folder: Path) -> None:
     with (folder / "big.yaml").open("wb") as file:
         file.truncate(3_000_000_000)
-    assert len(read(Given("big.yaml", folder / "big.yaml"))) < 10_000_000
+    assert len(read(InputFile("big.yaml", folder / "big.yaml"))) < 10_000_000
 
 
 def test_a_pipe_can_be_read(folder: Path) -> None:

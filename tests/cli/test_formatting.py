@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cli.conftest import Noetl
 
 
-pytest.importorskip("noetl.lang.formatter", reason="the formatter is not there yet")
+pytest.importorskip("noetl.lang.printing.formatter", reason="the formatter is not there yet")
 
 
 def test_a_file_is_written_in_its_canonical_spelling_once(noetl: Noetl, folder: Path, good: str) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from jsonschema import Draft202012Validator
 
-from noetl.lang.node import plain
-from noetl.lang.reader import read
+from noetl.lang.reading.node import plain_value
+from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.source import Source
 
@@ -32,7 +32,7 @@ def test_the_editor_finds_the_schema_and_the_playbook_fits_it(noetl: Noetl, fold
     for schema, name in zip(schemas, ("playbooks/hello.yaml", "tests/hello.test.yaml"), strict=True):
         hello = (folder / name).read_text()
         assert hello.startswith(f"# yaml-language-server: $schema=.{schema}\n")
-        document = plain(read(hello, Diagnostics(Source(hello))))
+        document = plain_value(read_yaml(hello, Diagnostics(Source(hello))))
         Draft202012Validator(json.loads((folder / schema).read_text())).validate(document)
 
 

@@ -12,8 +12,8 @@ import pytest
 from waiting import wait_until
 
 from noetl.model.events import decode, encode
-from noetl.ports import Line
-from noetl.stores.sqlite import SqliteLog
+from noetl.ports import LogLine
+from noetl.stores.sqlite.sqlite_log import SqliteLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,8 +122,8 @@ def test_logs_stand_behind_their_step_and_task(noetl: Noetl, home: Path) -> None
     log.write_lines(
         execution_id,
         [
-            Line(stamp, "start", "main", None, "stdout", "one\ntwo\x1b[2J\n"),
-            Line(stamp, "each", "main", 1, "stderr", "three"),
+            LogLine(stamp, "start", "main", None, "stdout", "one\ntwo\x1b[2J\n"),
+            LogLine(stamp, "each", "main", 1, "stderr", "three"),
         ],
     )
     asyncio.run(log.close())

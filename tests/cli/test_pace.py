@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from noetl.cli.pace import Pace
+from noetl.cli.output.progress_lines import TaskProgress
 from noetl.model.events import Event
 
 
@@ -18,9 +18,9 @@ def event(name: str, second: float, **said: Any) -> Event:
 
 
 def words(*events: Event) -> str:
-    pace = Pace()
+    pace = TaskProgress()
     for one in events:
-        pace.hear("e", one)
+        pace.record("e", one)
     return pace.words(("e", "load-1", None))
 
 
@@ -44,7 +44,7 @@ def test_a_task_that_is_over_is_forgotten_and_other_words_are_passed_over() -> N
 
 
 def test_the_tasks_of_a_step_are_listed() -> None:
-    pace = Pace()
-    pace.hear("e", event("task.progress", 0, rows=7))
+    pace = TaskProgress()
+    pace.record("e", event("task.progress", 0, rows=7))
     assert pace.of("e", "load-1") == [("copy", None, "7 rows")]
     assert pace.of("e", "other-1") == []

@@ -167,7 +167,7 @@ def test_the_rate_of_a_resumed_loop_counts_what_this_process_has_seen(
     until(lambda: json.loads(noetl("show", "last", "--json").out)["events"] > 60)
     running.kill()
     (folder / "go").touch()
-    monkeypatch.setattr("noetl.cli.lines._REPORT", 0.5)
+    monkeypatch.setattr("noetl.cli.output.progress_lines._REPORT", 0.5)
     done = noetl("resume", "last")
     before = re.search(r"each goes on at (\d+)/60", done.err)
     told = re.findall(r"([\d.]+)s  each (\d+)/60, ([\d.]+)/s, ", done.err)

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from noetl.cli.files import Given
-from noetl.cli.rewriting import rewrite_each
+from noetl.cli.commands.playbooks.rewrite import rewrite_each
+from noetl.cli.files import InputFile
 from noetl.errors import UsageError
 
 
-def shouted(file: Given, data: bytes) -> str:
+def shouted(file: InputFile, data: bytes) -> str:
     if b"never" in data:
         raise UsageError(f"{file.name}: no")
     return data.decode().upper()

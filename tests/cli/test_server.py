@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from servers import QUICK, Database
 
-from noetl.cli import server
+from noetl.app.local import open_log, open_registry
+from noetl.cli.commands.serve import server
 from noetl.config import Secret, Settings
-from noetl.ports import StoreFailed, Unreachable
-from noetl.services.postgres import Postgres
-from noetl.wiring import open_log, open_registry
+from noetl.ports import StoreFailed, StoreUnreachable
+from noetl.services.servers import PostgresServer
 
 
 def at(url: str, home: Path) -> Settings:
@@ -20,14 +20,14 @@ def at(url: str, home: Path) -> Settings:
 
 
 def test_a_database_that_starts_later_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Postgres(tmp_path / "data", settings=QUICK) as database:
+    with PostgresServer(tmp_path / "data", settings=QUICK) as database:
         database.stop(at_once=True)
         found = at(database.url(), tmp_path)
 
         async def opened() -> None:
             later = asyncio.create_task(asyncio.to_thread(database.start))
-            log = await server._patiently(open_log, found)
-            registry = await server._patiently(open_registry, found)
+            log = await server._open_with_retries(open_log, found)
+            registry = await server._open_with_retries(open_registry, found)
             await later
             assert log.summary("none") is None
             assert registry.workers() == []
@@ -43,8 +43,8 @@ def test_a_database_that_starts_later_is_waited_for(tmp_path: Path, capsys: pyte
 
 def test_a_database_that_stays_away_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_PATIENCE_S", 0.5)
-    with pytest.raises(Unreachable, match="Connection refused"):
-        asyncio.run(server._patiently(open_log, at("postgresql://me:hush@127.0.0.1:1/x", tmp_path)))
+    with pytest.raises(StoreUnreachable, match="Connection refused"):
+        asyncio.run(server._open_with_retries(open_log, at("postgresql://me:hush@127.0.0.1:1/x", tmp_path)))
 
 
 @pytest.mark.parametrize("wrong", ["password", "database"])
@@ -53,6 +53,6 @@ def test_a_database_that_will_not_have_it_is_told_at_once(
 ) -> None:
     url = database.url + "_none" if wrong == "database" else database.url.replace(database.server.password, "hush")
     with pytest.raises(StoreFailed) as caught:
-        asyncio.run(server._patiently(open_log, at(url, tmp_path)))
-    assert not isinstance(caught.value, Unreachable)
+        asyncio.run(server._open_with_retries(open_log, at(url, tmp_path)))
+    assert not isinstance(caught.value, StoreUnreachable)
     assert capsys.readouterr().err == ""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from noetl.cli.serving import Gathered, bound
+from noetl.cli.commands.serve.http_server import BatchingTransport, bind_socket
 
 
 def test_a_socket_is_known_to_be_tcp() -> None:
     """Else asyncio does not send answers at once, and each waits 40 ms for an acknowledgement."""
-    with bound("127.0.0.1", 0) as listening:
+    with bind_socket("127.0.0.1", 0) as listening:
         assert listening.proto == socket.IPPROTO_TCP
 
 
@@ -29,7 +29,7 @@ class _Transport(asyncio.Transport):
 
 def test_what_is_written_in_one_turn_is_sent_together() -> None:
     async def written() -> list[bytes]:
-        gathered = Gathered(transport)
+        gathered = BatchingTransport(transport)
         gathered.write(b"head ")
         gathered.write(b"body")
         before = list(transport.sent)
@@ -43,7 +43,7 @@ def test_what_is_written_in_one_turn_is_sent_together() -> None:
 
 def test_what_was_written_is_sent_before_the_end() -> None:
     async def closed() -> None:
-        gathered = Gathered(transport)
+        gathered = BatchingTransport(transport)
         gathered.write(b"last words")
         gathered.close()
 

@@ -22,8 +22,8 @@ from noetl.errors import (
     UnexpectedAnswer,
     UsageError,
 )
-from noetl.model.wire import Message, Reply, encode
-from noetl.worker.link import Link
+from noetl.model.wire import ServerReply, WorkerMessage, encode
+from noetl.worker.link import ServerLink
 
 Answering = Callable[[bytes], bytes]
 
@@ -189,7 +189,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_before_anything_is_sen
 def test_a_token_is_not_shown_and_one_that_would_break_out_of_its_header_is_refused() -> None:
     assert "noetl_x" not in repr(vars(transport_to("http://127.0.0.1:1")))
     with pytest.raises(UsageError, match="does not allow"):
-        Link("http://127.0.0.1:1", "noetl_x\r\nHost: other")
+        ServerLink("http://127.0.0.1:1", "noetl_x\r\nHost: other")
 
 
 @pytest.mark.parametrize(
@@ -207,9 +207,9 @@ def test_a_token_is_not_shown_and_one_that_would_break_out_of_its_header_is_refu
 def test_a_link_knows_what_an_answer_means(answer: bytes, kind: type[ClientError]) -> None:
     async def work() -> None:
         async with server(lambda _body: answer, []) as url:
-            link = Link(url, None)
+            link = ServerLink(url, None)
             with pytest.raises(kind) as refused:
-                await link.exchange(Message("me"))
+                await link.exchange(WorkerMessage("me"))
             assert type(refused.value) is kind
             link.close()
 
@@ -218,9 +218,9 @@ def test_a_link_knows_what_an_answer_means(answer: bytes, kind: type[ClientError
 
 def test_a_link_says_its_message_and_hears_the_reply() -> None:
     async def work() -> None:
-        async with server(lambda _body: plain(encode(Reply(lost=True))), []) as url:
-            link = Link(f"{url}/", "noetl_x")
-            assert (await link.exchange(Message("me"))).lost
+        async with server(lambda _body: plain(encode(ServerReply(lost=True))), []) as url:
+            link = ServerLink(f"{url}/", "noetl_x")
+            assert (await link.exchange(WorkerMessage("me"))).lost
             link.close()
 
     trial(work)

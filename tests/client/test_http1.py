@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from noetl.client.http1 import ResponseParser, format_headers, format_request
 from noetl.errors import UnexpectedAnswer, UsageError

@@ -17,9 +17,8 @@ from typing import Self
 
 from forkserver import ForkedProcess, ForkServer
 
-from noetl.services.nats import Nats
-from noetl.services.ports import free_port
-from noetl.services.postgres import Postgres
+from noetl.services.nats_server import NatsServer
+from noetl.services.servers import PostgresServer, free_port
 
 LEASE_S = 2.0
 #: for tests in which no process may be given up: one that a busy machine holds up for 20 s is not
@@ -99,8 +98,8 @@ class Arena:
         for one in (folder, folder / "postgres"):
             one.mkdir(exist_ok=True)
             one.chmod(0o755)
-        self.postgres = Postgres(folder / "postgres" / "data", settings=QUICK)
-        self.nats = Nats(folder / "nats") if nats else None
+        self.postgres = PostgresServer(folder / "postgres" / "data", settings=QUICK)
+        self.nats = NatsServer(folder / "nats") if nats else None
         self.ports = [free_port() for _ in range(servers)]
         self._ledger: subprocess.Popen[bytes] | None = None
         self.ledger_port = 0

@@ -10,23 +10,23 @@ from pathlib import Path
 
 import uvicorn
 
-from noetl.cluster_ports import WorkerRegistry
+from noetl.app.worker import WorkerNode
 from noetl.config import Settings
-from noetl.outpost import Outpost
 from noetl.ports import EventLog
-from noetl.server.catalog import Catalog
-from noetl.server.http.app import app
-from noetl.server.http.work import routes
-from noetl.server.office import Nature
-from noetl.server.station import Beds, Station
-from noetl.server.tokens import Tokens
-from noetl.tools.registry import Kinds
+from noetl.ports.cluster import WorkerRegistry
+from noetl.server.cluster.server_node import ClusterStore, ServerNode
+from noetl.server.core.catalog import Catalog
+from noetl.server.core.control_plane import Effects
+from noetl.server.http.api_tokens import ApiTokens
+from noetl.server.http.app import build_app
+from noetl.server.http.worker_routes import build_worker_routes
+from noetl.tools.registry import ToolKinds
 
 
 class Server:
     """A station behind a socket of loopback."""
 
-    def __init__(self, station: Station, url: str) -> None:
+    def __init__(self, station: ServerNode, url: str) -> None:
         self.station, self.url = station, url
 
 
@@ -37,12 +37,14 @@ async def serving(
     folder: Path,
     *,
     lease_s: float = 2.0,
-    beds: Beds | None = None,
-    nature: Nature | None = None,
+    beds: ClusterStore | None = None,
+    nature: Effects | None = None,
 ) -> AsyncIterator[Server]:
     """A server that listens."""
-    async with Station(log, Catalog(Kinds()), registry, lease_s=lease_s, beds=beds, nature=nature) as station:
-        made = app(station, tokens=Tokens(folder / "tokens.json", time.time), more=routes(station.counter))
+    async with ServerNode(log, Catalog(ToolKinds()), registry, lease_s=lease_s, beds=beds, nature=nature) as station:
+        made = build_app(
+            station, tokens=ApiTokens(folder / "tokens.json", time.time), more=build_worker_routes(station.counter)
+        )
         config = uvicorn.Config(made, port=0, log_level="warning", lifespan="off", http="httptools")
         web = uvicorn.Server(config)
         web.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
@@ -59,10 +61,10 @@ async def serving(
 
 
 @contextlib.asynccontextmanager
-async def working(urls: Sequence[str], home: Path, *, beat_s: float = 0.7, **more: object) -> AsyncIterator[Outpost]:
+async def working(urls: Sequence[str], home: Path, *, beat_s: float = 0.7, **more: object) -> AsyncIterator[WorkerNode]:
     """A worker that sends heartbeats often, and whose lease outlasts whatever holds this process up."""
     settings = Settings(home=home, lease_s=2.0, worker_lease_s=60.0, environment={"PATH": "/usr/bin:/bin"})
-    async with Outpost(settings, urls, **more) as outpost:  # type: ignore[arg-type]
+    async with WorkerNode(settings, urls, **more) as outpost:  # type: ignore[arg-type]
         beating = asyncio.create_task(_beat(outpost, beat_s))
         try:
             yield outpost
@@ -70,7 +72,7 @@ async def working(urls: Sequence[str], home: Path, *, beat_s: float = 0.7, **mor
             beating.cancel()
 
 
-async def _beat(outpost: Outpost, every_s: float) -> None:
+async def _beat(outpost: WorkerNode, every_s: float) -> None:
     while True:
         await asyncio.sleep(every_s)
         if outpost._pulse is not None:

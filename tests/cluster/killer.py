@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from arena import LEASE_S, Arena, Member, is_there
 from load import Load
 
-from noetl.stores.postgres import PostgresLog
+from noetl.stores.postgres.postgres_log import PostgresLog
 
 #: of ten kills
 _SERVERS, _WORKERS = 3, 4

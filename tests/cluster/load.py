@@ -12,9 +12,9 @@ import aiohttp
 import psycopg
 from arena import Arena
 
+from noetl.history.past import state_at
 from noetl.model.state import Execution
-from noetl.server.history import state_at
-from noetl.stores.postgres import PostgresLog
+from noetl.stores.postgres.postgres_log import PostgresLog
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s, path: %s}\nworkload: {run: 0, n: 0, ledger: ''}\nworkflow:\n"
 #: each effect is a POST to the ledger, whose label says of which run it is, and where in it

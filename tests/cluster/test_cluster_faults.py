@@ -19,19 +19,19 @@ from waiting import until
 from noetl.errors import ServerUnavailable, UnexpectedAnswer
 from noetl.model.events import Fact
 from noetl.model.requests import Signal
-from noetl.model.wire import Held, Message, Reply, Report
-from noetl.ports import Source
-from noetl.server.catalog import Catalog
-from noetl.server.office import Nature
-from noetl.server.registry import MemoryRegistry
-from noetl.server.service import Hot
-from noetl.server.station import Station
+from noetl.model.wire import HeldPipeline, PipelineReport, ServerReply, WorkerMessage
+from noetl.ports import PlaybookSource
+from noetl.server.cluster.server_node import ServerNode
+from noetl.server.cluster.workers import MemoryRegistry
+from noetl.server.core.catalog import Catalog
+from noetl.server.core.control_plane import Effects
+from noetl.server.core.service import LiveExecution
 from noetl.stores.memory import MemoryLog
-from noetl.stores.pgregistry import PgRegistry
-from noetl.stores.postgres import PostgresLog
-from noetl.stores.verify import verify
-from noetl.tools.registry import Kinds
-from noetl.worker.link import Link
+from noetl.stores.postgres.postgres_log import PostgresLog
+from noetl.stores.postgres.worker_registry import PgRegistry
+from noetl.stores.verify import verify_store
+from noetl.tools.registry import ToolKinds
+from noetl.worker.link import ServerLink
 
 HEAD = b"apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: faulty, path: faulty}\nworkflow:\n"
 CHAIN = b"""
@@ -58,27 +58,27 @@ WAITS = b"""
 LEASE_S = 60.0
 
 
-def read(station: Station, folder: Path, text: bytes) -> tuple[Source, Any]:
+def read(station: ServerNode, folder: Path, text: bytes) -> tuple[PlaybookSource, Any]:
     source, loaded = station.catalog.read(folder / "faulty.yaml", HEAD + text)
     assert loaded.net is not None, loaded.diagnostics
     return source, loaded.net
 
 
-async def begun(station: Station, folder: Path, text: bytes) -> Hot:
+async def begun(station: ServerNode, folder: Path, text: bytes) -> LiveExecution:
     return await station.start(*read(station, folder, text), {})
 
 
 def faulty(
-    exchange: Callable[[Message], Awaitable[Reply]], chance: random.Random
-) -> Callable[[Message], Awaitable[Reply]]:
+    exchange: Callable[[WorkerMessage], Awaitable[ServerReply]], chance: random.Random
+) -> Callable[[WorkerMessage], Awaitable[ServerReply]]:
     """Messages that are lost on either way, late, doubled, and behind others that were said after them."""
     late: set[asyncio.Task[Any]] = set()
 
-    async def said_later(message: Message) -> None:
+    async def said_later(message: WorkerMessage) -> None:
         await asyncio.sleep(chance.uniform(0, 0.3))
         await exchange(message)
 
-    async def say(message: Message) -> Reply:
+    async def say(message: WorkerMessage) -> ServerReply:
         fate = chance.random()
         if fate < 0.1:
             raise ServerUnavailable("lost on its way there")
@@ -121,7 +121,7 @@ async def test_clocks_that_jump_by_years_take_nothing_from_those_who_have_it(tmp
             await asyncio.sleep(0.5)
             ahead = year * 31_557_600.0
 
-    nature = Nature(clock=lambda: time.time() + ahead)
+    nature = Effects(clock=lambda: time.time() + ahead)
     async with (
         serving(log, MemoryRegistry(60.0), tmp_path, nature=nature) as server,
         working([server.url], tmp_path / "w") as worker,
@@ -140,7 +140,7 @@ async def test_a_worker_that_dies_while_it_waits_for_work_is_given_none(tmp_path
     async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server:
         station = server.station
         await station.registry.renew("gone", {})
-        asking = asyncio.create_task(station.counter.serve(Message("gone", pools=["default"], room=5, wait=20)))
+        asking = asyncio.create_task(station.counter.serve(WorkerMessage("gone", pools=["default"], room=5, wait=20)))
         await asyncio.sleep(0.05)
         station.counter.give_up("gone")
         await begun(station, tmp_path, CHAIN)
@@ -148,7 +148,7 @@ async def test_a_worker_that_dies_while_it_waits_for_work_is_given_none(tmp_path
         assert reply.lost
         assert reply.assignments == []
         await station.registry.renew("here", {})
-        found = await station.counter.serve(Message("here", pools=["default"], room=5, wait=20))
+        found = await station.counter.serve(WorkerMessage("here", pools=["default"], room=5, wait=20))
         assert [one.order.step for one in found.assignments] == ["first"]
 
 
@@ -161,28 +161,28 @@ async def test_a_late_report_is_refused_and_recorded_whatever_its_worker_calls_i
         station = server.station
         await station.registry.renew("old", {})
         hot = await begun(station, tmp_path, CHAIN)
-        given = (await station.counter.serve(Message("old", pools=["default"], room=5, wait=20))).assignments[0]
+        given = (await station.counter.serve(WorkerMessage("old", pools=["default"], room=5, wait=20))).assignments[0]
         registry._until["old"] = 0.0
         for worker in await station.registry.give_up():
             station.counter.give_up(worker)
         if name == "new":
             await station.registry.renew("new", {})
         fact = Fact("step.started", given.order.step_run_id, {}, "in_progress")
-        late = Report(hot.id, given.order.step_run_id, given.order.iteration, given.fence, [fact])
+        late = PipelineReport(hot.id, given.order.step_run_id, given.order.iteration, given.fence, [fact])
         seq = hot.state.seq
-        reply = await station.counter.serve(Message(name, [late], pools=["default"]))
+        reply = await station.counter.serve(WorkerMessage(name, [late], pools=["default"]))
         assert reply.lost or reply.refused == [0]
         assert hot.state.seq == seq
         assert any("refused: step.started" in line.text for _, line in log.lines(hot.id))
 
 
 async def test_an_answer_that_is_none_is_asked_for_again() -> None:
-    class Odd(Link):
+    class Odd(ServerLink):
         async def _call(self, *_: Any, **__: Any) -> bytes:
             return b"<html>"
 
     with pytest.raises(UnexpectedAnswer, match="something else"):
-        await Odd("http://127.0.0.1:1", None).exchange(Message("me"))
+        await Odd("http://127.0.0.1:1", None).exchange(WorkerMessage("me"))
 
 
 @pytest.mark.slow
@@ -190,8 +190,8 @@ async def test_of_two_servers_that_go_on_with_the_same_execution_the_log_lets_on
     tmp_path: Path, database: Database
 ) -> None:
     logs = [PostgresLog(database.url, lease_s=LEASE_S) for _ in range(2)]
-    catalog = Catalog(Kinds())
-    stations = [Station(log, catalog, PgRegistry(database.url, LEASE_S), lease_s=2.0, beds=None) for log in logs]
+    catalog = Catalog(ToolKinds())
+    stations = [ServerNode(log, catalog, PgRegistry(database.url, LEASE_S), lease_s=2.0, beds=None) for log in logs]
     async with stations[0] as one, stations[1] as two:
         started = [await begun(one, tmp_path, WAITS) for _ in range(20)]
         net = started[0].net
@@ -209,22 +209,22 @@ async def test_of_two_servers_that_go_on_with_the_same_execution_the_log_lets_on
         for hot in started:
             assert [event.name for event in logs[0].read(hot.id)].count("signal.received") == 1
 
-        def knows(hot: Hot) -> bool:
+        def knows(hot: LiveExecution) -> bool:
             """Whether its owner, which may have lost, has come to know what the other one wrote."""
             now, summary = one.service.hot.get(hot.id), logs[0].summary(hot.id)
             return now is not None and summary is not None and now.state.seq == summary.seq
 
         await until(lambda: all(map(knows, started)))
-        assert list(verify(logs[0])) == []
+        assert list(verify_store(logs[0])) == []
 
 
 async def test_an_execution_is_taken_over_once_however_many_want_it_at_the_same_time(
     tmp_path: Path, database: Database
 ) -> None:
     log = PostgresLog(database.url, lease_s=LEASE_S)
-    async with Station(log, Catalog(Kinds()), PgRegistry(database.url, LEASE_S), lease_s=2.0) as station:
+    async with ServerNode(log, Catalog(ToolKinds()), PgRegistry(database.url, LEASE_S), lease_s=2.0) as station:
         hot = await begun(station, tmp_path, WAITS)
-        station.service.let_go(hot)
+        station.service.release(hot)
         found = await asyncio.gather(*(station.resume(hot.id) for _ in range(5)))
         assert len({id(one) for one in found}) == 1
 
@@ -235,8 +235,8 @@ async def test_what_a_worker_had_that_was_given_up_long_ago_is_nobodys(database:
     try:
         await registry.renew("old", {})
         await registry.renew("new", {})
-        held = [Held("e", "s-1", None, "f1", "old", 1), Held("e", "s-2", None, "f2", "new", 0)]
-        await registry.keep([*held, Held("e", "s-3", None, "f3", "forgotten", 2)], [])
+        held = [HeldPipeline("e", "s-1", None, "f1", "old", 1), HeldPipeline("e", "s-2", None, "f2", "new", 0)]
+        await registry.keep([*held, HeldPipeline("e", "s-3", None, "f3", "forgotten", 2)], [])
         with psycopg.connect(database.url, autocommit=True) as connection:
             connection.execute(
                 "UPDATE noetl.worker SET given_up = true, until = now() - '9 hours'::interval WHERE worker = 'old'"
@@ -252,13 +252,13 @@ async def test_what_a_worker_had_that_was_given_up_long_ago_is_nobodys(database:
 async def test_a_worker_that_died_once_is_not_counted_at_each_take_over(tmp_path: Path, database: Database) -> None:
     log = PostgresLog(database.url, lease_s=LEASE_S)
     registry = PgRegistry(database.url, LEASE_S)
-    async with Station(log, Catalog(Kinds()), registry, lease_s=2.0) as station:
+    async with ServerNode(log, Catalog(ToolKinds()), registry, lease_s=2.0) as station:
         hot = await begun(station, tmp_path, CHAIN)
-        await registry.keep([Held(hot.id, "first-1", None, "f", "dead", 1)], [])
+        await registry.keep([HeldPipeline(hot.id, "first-1", None, "f", "dead", 1)], [])
         for _ in range(8):
-            station.service.let_go(station.service.hot[hot.id])
+            station.service.release(station.service.hot[hot.id])
             hot = await station.resume(hot.id)
         await registry.renew("here", {})
-        found = await station.counter.serve(Message("here", pools=["default"], room=5, wait=20))
+        found = await station.counter.serve(WorkerMessage("here", pools=["default"], room=5, wait=20))
         assert [one.order.step for one in found.assignments] == ["first"]
         assert hot.state.status == "running"

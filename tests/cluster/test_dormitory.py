@@ -7,8 +7,8 @@ import asyncio
 from test_overtaken import report, said, start, station, take
 
 from noetl.model.requests import Signal
-from noetl.server.service import Hot
-from noetl.server.station import Station
+from noetl.server.cluster.server_node import ServerNode
+from noetl.server.core.service import LiveExecution
 from noetl.stores.memory import MemoryLog
 
 WAITS = "- {step: a, tool: {kind: wait, signal: go}}\n"
@@ -21,16 +21,16 @@ class Beds:
         self.made = asyncio.Event()
         self.attended = 0
 
-    async def attend(self) -> None:
+    async def register_waker(self) -> None:
         self.attended += 1
 
-    async def lay_down(self, sleepers: list[tuple[str, float | None]]) -> None:
+    async def evict(self, sleepers: list[tuple[str, float | None]]) -> None:
         await self.made.wait()
 
-    def to_wake(self, ahead_s: float, most: int) -> list[str]:
+    def find_due(self, ahead_s: float, most: int) -> list[str]:
         return []
 
-    def left_behind(self, most: int) -> list[str]:
+    def find_unowned(self, most: int) -> list[str]:
         return []
 
     def not_owned(self, execution_ids: list[str]) -> list[str]:
@@ -53,7 +53,7 @@ class Claims(MemoryLog):
         return await super().claim(execution_id)
 
 
-async def going_to_bed(server: Station) -> tuple[list[Hot], asyncio.Task[None]]:
+async def going_to_bed(server: ServerNode) -> tuple[list[LiveExecution], asyncio.Task[None]]:
     """Two executions that wait for a signal, while they are being laid down."""
     dormitory = server._dormitory
     assert dormitory is not None
@@ -61,7 +61,7 @@ async def going_to_bed(server: Station) -> tuple[list[Hot], asyncio.Task[None]]:
     for hot, given in zip(hots, await take(server, "worker"), strict=True):
         await report(server, "worker", given, said(hot, given, waits="go"))
         dormitory._touched[hot.id] = 0.0
-    laying = asyncio.create_task(dormitory.lay_down())
+    laying = asyncio.create_task(dormitory.evict())
     await asyncio.sleep(0)
     return hots, laying
 

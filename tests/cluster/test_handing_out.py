@@ -11,21 +11,21 @@ import pytest
 from fleet import Server, serving, working
 from waiting import until
 
+from noetl.app.worker import WorkerNode
 from noetl.dispatch import Entry
 from noetl.model.requests import Cancel, Pause, Resume
-from noetl.model.wire import Held, Holding, Message, Reply, Report
-from noetl.outpost import Outpost
+from noetl.model.wire import Heartbeat, HeldPipeline, PipelineReport, ServerReply, WorkerMessage
 from noetl.ports import Summary
-from noetl.server import counter
-from noetl.server.registry import MemoryRegistry
-from noetl.server.service import Hot
+from noetl.server.cluster import worker_api
+from noetl.server.cluster.workers import MemoryRegistry
+from noetl.server.core.service import LiveExecution
 from noetl.stores.memory import MemoryLog
 from noetl.worker import agent
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: it, path: it}\n"
 
 
-async def start(server: Server, folder: Path, workflow: str, payload: dict[str, Any] | None = None) -> Hot:
+async def start(server: Server, folder: Path, workflow: str, payload: dict[str, Any] | None = None) -> LiveExecution:
     """Start a playbook of this workflow."""
     source, loaded = server.station.catalog.read(folder / "it.yaml", (HEAD + workflow).encode())
     assert loaded.net is not None, loaded.diagnostics
@@ -52,12 +52,12 @@ def marks(folder: Path) -> list[str]:
 
 def lose(server: Server, entry: Entry) -> None:
     """Let a server take a pipeline from its worker, and hand it out again."""
-    report = Report(*entry.key, entry.fence, broken="the test says so")
+    report = PipelineReport(*entry.key, entry.fence, broken="the test says so")
     station = server.station
     station.pipelines.carry_out(station.dispatcher.report(entry.worker or "", report, now=station.remote.now()))
 
 
-async def vanish(outpost: Outpost) -> None:
+async def vanish(outpost: WorkerNode) -> None:
     """Be gone without a word, as a process that was killed: its tools die with it, and nobody hears from it."""
     assert outpost._pulse is not None
     await asyncio.to_thread(outpost._pulse.stop)
@@ -124,12 +124,12 @@ async def test_what_is_given_anew_to_the_worker_that_has_it_is_run_when_that_was
 async def test_a_worker_that_was_given_up_must_begin_anew(tmp_path: Path) -> None:
     registry = MemoryRegistry(30.0)
     async with serving(MemoryLog(), registry, tmp_path) as server:
-        assert not (await server.station.counter.alive(Holding("w"))).lost
+        assert not (await server.station.counter.alive(Heartbeat("w"))).lost
         registry._until["w"] = 0.0
         assert await registry.give_up() == ["w"]
-        assert (await server.station.counter.alive(Holding("w"))).lost
-        assert (await server.station.counter.serve(Message("w", room=1))).lost
-        assert not (await server.station.counter.alive(Holding("w-again"))).lost
+        assert (await server.station.counter.alive(Heartbeat("w"))).lost
+        assert (await server.station.counter.serve(WorkerMessage("w", room=1))).lost
+        assert not (await server.station.counter.alive(Heartbeat("w-again"))).lost
 
 
 class Asked(MemoryLog):
@@ -157,12 +157,14 @@ async def test_a_server_asks_once_for_all_that_a_worker_has_from_others(tmp_path
             going, over = await start(server, tmp_path, workflow), await start(server, tmp_path, workflow)
             server.station.service.post(over.id, [Cancel("the test says so")])
             await over.finished
-        has = [Held(name, "a-1", index, "1-1") for name in (going.id, over.id, "nobody") for index in range(100)]
-        await other.station.counter.serve(Message("w", room=0))
-        await other.station.counter.alive(Holding("w"))
-        await other.station.counter.serve(Message("w", room=0))
+        has = [
+            HeldPipeline(name, "a-1", index, "1-1") for name in (going.id, over.id, "nobody") for index in range(100)
+        ]
+        await other.station.counter.serve(WorkerMessage("w", room=0))
+        await other.station.counter.alive(Heartbeat("w"))
+        await other.station.counter.serve(WorkerMessage("w", room=0))
         asked.questions = 0
-        reply = await other.station.counter.alive(Holding("w", held=has))
+        reply = await other.station.counter.alive(Heartbeat("w", held=has))
         assert {key[0] for key in reply.stops} == {over.id, "nobody"}
         assert len(reply.stops) == 200
         assert asked.questions == 1
@@ -241,7 +243,7 @@ def let_go(folder: Path, tasks: str) -> None:
         (folder / f"go.{task}").touch()
 
 
-async def come_to_rest(folder: Path, outpost: Outpost, hot: Hot) -> None:
+async def come_to_rest(folder: Path, outpost: WorkerNode, hot: LiveExecution) -> None:
     """A worker hears of a pause with the end of a task, when the next one may have begun already; and of no more."""
     let_go(folder, "a")
     await until(lambda: outpost.agent.remotes[hot.id].state.paused)
@@ -345,12 +347,12 @@ async def test_a_worker_that_drains_finishes_what_it_has_and_gives_back_the_rest
 async def test_a_pipeline_that_nobody_brings_to_an_end_is_put_away_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from noetl.worker.runner import Runner
+    from noetl.worker.runner import PipelineRunner
 
-    def breaks(self: Runner) -> bool:
+    def breaks(self: PipelineRunner) -> bool:
         raise RuntimeError("it cannot be run")
 
-    monkeypatch.setattr(Runner, "sprint", breaks)
+    monkeypatch.setattr(PipelineRunner, "sprint", breaks)
     workflow = "workflow:\n- {step: bad, tool: {kind: noop}}\n"
     async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "a"):
         hot = await start(server, tmp_path, workflow)
@@ -379,7 +381,7 @@ async def test_workers_say_whether_credentials_are_there(tmp_path: Path) -> None
 async def test_a_step_in_another_pool_is_announced_when_the_one_before_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in ((agent, "_WAIT_S"), (counter, "MOST_WAIT_S")):
+    for module, name in ((agent, "_WAIT_S"), (worker_api, "MOST_WAIT_S")):
         monkeypatch.setattr(module, name, 600.0)  # whoever is not called asks again then
     workflow = (
         "workflow:\n- {step: a, tool: {kind: noop}, next: {arcs: [{step: b}]}}\n"
@@ -407,12 +409,12 @@ async def test_a_priority_that_is_none_is_not_heeded(tmp_path: Path) -> None:
 
 async def test_slots_are_counted_right_after_a_report_had_to_be_told_again(tmp_path: Path) -> None:
     from noetl.errors import ServerUnavailable
-    from noetl.worker.link import Link
+    from noetl.worker.link import ServerLink
 
     failing = [True]
-    exchange = Link.exchange
+    exchange = ServerLink.exchange
 
-    async def once(self: Link, message: Message) -> Any:
+    async def once(self: ServerLink, message: WorkerMessage) -> Any:
         if message.reports and failing:
             failing.clear()
             raise ServerUnavailable("the test says so")
@@ -421,7 +423,7 @@ async def test_slots_are_counted_right_after_a_report_had_to_be_told_again(tmp_p
     workflow = "workflow:\n- {step: a, tool: {kind: noop}}\n"
     async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Link, "exchange", once)
+            patch.setattr(ServerLink, "exchange", once)
             async with working([server.url], tmp_path / "a") as outpost:
                 hot = await start(server, tmp_path, workflow)
                 await hot.finished
@@ -459,7 +461,7 @@ async def test_workers_keep_nothing_of_an_execution_that_sleeps(tmp_path: Path) 
         hot = await start(server, tmp_path, workflow)
         await until(lambda: hot.state.listeners.get("ok") and not outpost.agent.held)
         assert hot.id in outpost.shop.worlds
-        server.station.service.let_go(hot)
+        server.station.service.release(hot)
         await until(lambda: not outpost.agent.remotes and not outpost.shop.worlds)
         assert hot.id not in server.station.dispatcher.executions
         assert not any(hot.id in box.knows for box in server.station.remote._boxes.values())
@@ -475,7 +477,7 @@ async def test_a_server_that_lays_an_execution_down_ends_nothing_that_another_ha
     ):
         hot = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
-        outpost.agent.heard(outpost.agent.links[0], Reply(ended=[hot.id]))
+        outpost.agent.heard(outpost.agent.links[0], ServerReply(ended=[hot.id]))
         (tmp_path / "go").touch()
         await hot.finished
         await until(lambda: not outpost.agent.remotes and not outpost.shop.worlds)
@@ -484,11 +486,11 @@ async def test_a_server_that_lays_an_execution_down_ends_nothing_that_another_ha
 
 async def test_a_message_that_a_server_cannot_take_holds_up_no_other(tmp_path: Path) -> None:
     from noetl.errors import RequestInvalid
-    from noetl.worker.link import Link
+    from noetl.worker.link import ServerLink
 
-    exchange = Link.exchange
+    exchange = ServerLink.exchange
 
-    async def picky(self: Link, message: Message) -> Any:
+    async def picky(self: ServerLink, message: WorkerMessage) -> Any:
         if any(report.step_run_id.startswith("bad") and report.facts for report in message.reports):
             raise RequestInvalid("too large, says the test", 413)
         return await exchange(self, message)
@@ -499,7 +501,7 @@ async def test_a_message_that_a_server_cannot_take_holds_up_no_other(tmp_path: P
     )
     async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Link, "exchange", picky)
+            patch.setattr(ServerLink, "exchange", picky)
             async with working([server.url], tmp_path / "a"):
                 hot = await start(server, tmp_path, workflow)
                 await hot.finished

@@ -13,12 +13,12 @@ from test_handing_out import HEAD, until
 from noetl.errors import NoetlError
 from noetl.model.requests import Signal, encode_request
 from noetl.ports import StoreFailed, Summary
-from noetl.server.catalog import Catalog
-from noetl.server.registry import MemoryRegistry
-from noetl.server.service import Hot
-from noetl.server.station import Station
+from noetl.server.cluster.server_node import ServerNode
+from noetl.server.cluster.workers import MemoryRegistry
+from noetl.server.core.catalog import Catalog
+from noetl.server.core.service import LiveExecution
 from noetl.stores.memory import MemoryLog
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 WAITS = "workflow:\n- {step: a, tool: {kind: wait, signal: one}}\n"
 
@@ -42,9 +42,9 @@ class Fickle(MemoryLog):
 
 
 @asynccontextmanager
-async def gone(log: Fickle) -> AsyncIterator[tuple[Station, Hot]]:
+async def gone(log: Fickle) -> AsyncIterator[tuple[ServerNode, LiveExecution]]:
     """A server, and an execution of its own that it has not in memory now."""
-    async with Station(log, Catalog(Kinds()), MemoryRegistry(30.0), lease_s=30.0) as station:
+    async with ServerNode(log, Catalog(ToolKinds()), MemoryRegistry(30.0), lease_s=30.0) as station:
         source, loaded = station.catalog.read(Path("it.yaml"), (HEAD + WAITS).encode())
         assert loaded.net is not None
         hot = await station.start(source, loaded.net, {})

@@ -8,20 +8,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from noetl.app.local import open_catalog
 from noetl.model.events import Fact
 from noetl.model.output import ok
 from noetl.model.requests import Cancel, Pause, Resume, Signal
-from noetl.model.wire import Assignment, Held, Holding, Message, Report
+from noetl.model.wire import Heartbeat, HeldPipeline, PipelineReport, WorkAssignment, WorkerMessage
 from noetl.pipeline import facts, machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.ports import EventLog, StoreFailed
-from noetl.server.aside import take_effect
-from noetl.server.children import Taken
-from noetl.server.registry import MemoryRegistry
-from noetl.server.service import Hot
-from noetl.server.station import Beds, Station
+from noetl.server.cluster.server_node import ClusterStore, ServerNode
+from noetl.server.cluster.workers import MemoryRegistry
+from noetl.server.core.children import OwnedElsewhere
+from noetl.server.core.service import LiveExecution
+from noetl.server.core.unowned import apply_request
 from noetl.stores.memory import MemoryLog
-from noetl.wiring import catalog
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: it, path: it}\nworkflow:\n"
 TWO = "- {step: a, tool: {kind: shell, cmd: echo}, next: {arcs: [{step: b}]}}\n- {step: b, tool: {kind: noop}}\n"
@@ -44,44 +44,46 @@ class Slow(MemoryLog):
 
 
 @asynccontextmanager
-async def station(log: EventLog, *workers: str, beds: Beds | None = None) -> AsyncIterator[Station]:
+async def station(log: EventLog, *workers: str, beds: ClusterStore | None = None) -> AsyncIterator[ServerNode]:
     """A server that knows workers, which the test speaks for."""
-    async with Station(log, catalog(), MemoryRegistry(30.0), lease_s=30.0, beds=beds) as made:
+    async with ServerNode(log, open_catalog(), MemoryRegistry(30.0), lease_s=30.0, beds=beds) as made:
         for worker in workers:
-            await made.counter.alive(Holding(worker))
+            await made.counter.alive(Heartbeat(worker))
         yield made
 
 
-async def start(server: Station, workflow: str) -> Hot:
+async def start(server: ServerNode, workflow: str) -> LiveExecution:
     source, loaded = server.catalog.read(Path("it.yaml"), (HEAD + workflow).encode())
     assert loaded.net is not None, loaded.diagnostics
     return await server.start(source, loaded.net, {})
 
 
-async def take(server: Station, worker: str) -> list[Assignment]:
+async def take(server: ServerNode, worker: str) -> list[WorkAssignment]:
     """What a worker is given that asks for as much as there is."""
-    found: list[Assignment] = []
-    while more := (await server.counter.serve(Message(worker, pools=["default"], room=9))).assignments:
+    found: list[WorkAssignment] = []
+    while more := (await server.counter.serve(WorkerMessage(worker, pools=["default"], room=9))).assignments:
         found += more
     return found
 
 
-def said(hot: Hot, given: Assignment, *, waits: str | None = None, done: int = 0) -> list[Fact]:
+def said(hot: LiveExecution, given: WorkAssignment, *, waits: str | None = None, done: int = 0) -> list[Fact]:
     """What a worker says of a pipeline whose next task, behind some that are done, comes to its end or waits for a signal."""
     order, moment = given.order, Moment(1.0, lambda: "u", 0.5)
     step, run, label = hot.net.steps[order.step], order.step_run_id, order.iteration
     frame = Frame(step, dict(order.scopes), run=run, iteration=label, max_payload=10**6)
     begun = list(machine.begin(frame, moment).facts)
     for _ in range(done):
-        begun += [facts.started_fact(frame, {}), *machine.advance(frame, ok(), moment).facts]
+        begun += [facts.task_started_fact(frame, {}), *machine.advance(frame, ok(), moment).facts]
     about = {"wait": {"signal": waits, "until": None}} if waits is not None else {}
-    started = facts.started_fact(frame, about)
+    started = facts.task_started_fact(frame, about)
     return [*begun, started, *([] if waits is not None else machine.advance(frame, ok(), moment).facts)]
 
 
-async def report(server: Station, worker: str, given: Assignment, what: list[Fact]) -> None:
+async def report(server: ServerNode, worker: str, given: WorkAssignment, what: list[Fact]) -> None:
     """Say the last of a pipeline."""
-    reply = await server.counter.serve(Message(worker, [Report(*given.key, given.fence, what, last=True)]))
+    reply = await server.counter.serve(
+        WorkerMessage(worker, [PipelineReport(*given.key, given.fence, what, last=True)])
+    )
     assert (reply.refused, reply.again) == ([], [])
 
 
@@ -119,14 +121,14 @@ async def test_an_answer_that_was_used_is_not_given_to_the_next_wait() -> None:
 
 async def test_what_a_worker_has_of_a_paused_execution_is_still_its_own_when_another_server_goes_on() -> None:
     log, registry = MemoryLog(), MemoryRegistry(30.0)
-    async with Station(log, catalog(), registry, lease_s=30.0) as before:
-        await before.counter.alive(Holding("worker"))
+    async with ServerNode(log, open_catalog(), registry, lease_s=30.0) as before:
+        await before.counter.alive(Heartbeat("worker"))
         hot = await start(before, TWO)
         (given,) = await take(before, "worker")
         await before.service.record(hot.id, [Pause()])
-        before.service.give_up(hot.id, Taken("another server goes on with it"))
-        after = Station(log, catalog(), registry, lease_s=30.0)
-        after.dispatcher.inherit(hot.id, [Held(*given.key, given.fence, "worker", 0)])
+        before.service.give_up(hot.id, OwnedElsewhere("another server goes on with it"))
+        after = ServerNode(log, open_catalog(), registry, lease_s=30.0)
+        after.dispatcher.inherit(hot.id, [HeldPipeline(*given.key, given.fence, "worker", 0)])
         after.dispatcher.greet("worker", [], 0)
         found = await after.resume(hot.id)
         await report(after, "worker", given, said(found, given))
@@ -139,10 +141,12 @@ async def test_a_worker_that_has_died_is_given_nothing_because_something_it_had_
         ended, back = await start(server, TWO), await start(server, TWO)
         await take(server, "dead")
         for hot in (ended, back):
-            server.service.give_up(hot.id, Taken("another server goes on with it"))
+            server.service.give_up(hot.id, OwnedElsewhere("another server goes on with it"))
         server.counter.give_up("dead")
         nature = server.nature
-        await take_effect(log, ended.id, ended.net, Cancel(), server.catalog, clock=nature.clock, new_id=nature.new_id)
+        await apply_request(
+            log, ended.id, ended.net, Cancel(), server.catalog, clock=nature.clock, new_id=nature.new_id
+        )
         await server._forget_ended()
         await server._sweep()
         assert [one.execution_id for one in await take(server, "alive")] == [back.id]
@@ -163,11 +167,11 @@ async def test_a_worker_is_told_once_of_many_executions_that_are_laid_down() -> 
         hots = [await start(server, "- {step: a, tool: {kind: wait, signal: go}}\n") for _ in range(5)]
         for hot, given in zip(hots, await take(server, "worker"), strict=True):
             await report(server, "worker", given, said(hot, given, waits="go"))
-        server.remote.tell = told.append
+        server.remote.notify = told.append
         for hot in hots:
-            server.service.let_go(hot)
+            server.service.release(hot)
         assert told == ["worker"]
-        assert sorted((await server.counter.serve(Message("worker"))).ended) == sorted(hot.id for hot in hots)
+        assert sorted((await server.counter.serve(WorkerMessage("worker"))).ended) == sorted(hot.id for hot in hots)
 
 
 async def test_what_ended_while_it_was_looked_for_is_not_told_as_taken_over() -> None:
@@ -175,7 +179,7 @@ async def test_what_ended_while_it_was_looked_for_is_not_told_as_taken_over() ->
     async with station(MemoryLog(), "worker") as server:
         hot = await start(server, "- {step: a, tool: {kind: noop}}\n")
         server._left = lambda: [hot.id]  # type: ignore[method-assign]  as it was a moment ago
-        server.counter.roll.taken_over = said_of.append  # type: ignore[method-assign]
+        server.counter.roll.note_takeover = said_of.append  # type: ignore[method-assign]
         await server.service.record(hot.id, [Cancel()])
         await server._sweep()
     assert not any(said_of)
@@ -188,7 +192,7 @@ async def test_what_an_execution_could_not_write_is_no_loss_to_the_one_that_came
         log.may = asyncio.Semaphore(0)
         writing = asyncio.create_task(server.service.record(hot.id, [Signal("go")]))
         await asyncio.sleep(0.01)
-        server.service.give_up(hot.id, Taken("another server goes on with it"))
+        server.service.give_up(hot.id, OwnedElsewhere("another server goes on with it"))
         back = await server.resume(hot.id)
         log.fails = True
         log.may.release()
@@ -247,8 +251,8 @@ async def test_what_was_withdrawn_is_let_go_of_though_no_worker_comes_for_it() -
             await server.service.record(hot.id, [Cancel()])
         await server._sweep()
         assert server.dispatcher.ready.length(["gpu"]) == 3
-        await server.counter.alive(Holding("worker"))
-        given = (await server.counter.serve(Message("worker", pools=["gpu"], room=2))).assignments
+        await server.counter.alive(Heartbeat("worker"))
+        given = (await server.counter.serve(WorkerMessage("worker", pools=["gpu"], room=2))).assignments
         assert [one.execution_id for one in given] == [wanted[1].id, wanted[2].id]
         for hot in wanted:
             await server.service.record(hot.id, [Cancel()])
@@ -264,7 +268,9 @@ async def test_who_had_what_of_an_execution_that_has_ended_elsewhere_is_forgotte
         for hot in (ended, back):
             server.service.give_up(hot.id, StoreFailed("the store was away"))
         nature = server.nature
-        await take_effect(log, ended.id, ended.net, Cancel(), server.catalog, clock=nature.clock, new_id=nature.new_id)
+        await apply_request(
+            log, ended.id, ended.net, Cancel(), server.catalog, clock=nature.clock, new_id=nature.new_id
+        )
         await server._sweep()
         assert not server.dispatcher.orphans
         assert [one.fence for one in server.dispatcher.held()] == [

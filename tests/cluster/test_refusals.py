@@ -13,16 +13,16 @@ from test_handing_out import HEAD, until
 
 from noetl.model.events import Event
 from noetl.model.requests import Signal
-from noetl.ports import Damaged, StoreFailed
-from noetl.server import service
-from noetl.server.catalog import Catalog
-from noetl.server.office import Nature
-from noetl.server.refusals import LATER_S
-from noetl.server.registry import MemoryRegistry
-from noetl.server.service import Hot
-from noetl.server.station import Station
+from noetl.ports import LogDamaged, StoreFailed
+from noetl.server.cluster.eviction import LATER_S
+from noetl.server.cluster.server_node import ServerNode
+from noetl.server.cluster.workers import MemoryRegistry
+from noetl.server.core import service
+from noetl.server.core.catalog import Catalog
+from noetl.server.core.control_plane import Effects
+from noetl.server.core.service import LiveExecution
 from noetl.stores.memory import MemoryLog
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 WAITS = "workflow:\n- {step: a, tool: {kind: wait, signal: one}}\n"
 
@@ -52,11 +52,11 @@ class Log(MemoryLog):
         return super().read(execution_id, after=after, limit=limit)
 
 
-def station_of(log: Log, clock: Time) -> Station:
-    return Station(log, Catalog(Kinds()), MemoryRegistry(30.0), lease_s=0.15, nature=Nature(clock=clock))
+def station_of(log: Log, clock: Time) -> ServerNode:
+    return ServerNode(log, Catalog(ToolKinds()), MemoryRegistry(30.0), lease_s=0.15, nature=Effects(clock=clock))
 
 
-async def start(station: Station) -> Hot:
+async def start(station: ServerNode) -> LiveExecution:
     source, loaded = station.catalog.read(Path("it.yaml"), (HEAD + WAITS).encode())
     assert loaded.net is not None
     return await station.start(source, loaded.net, {})
@@ -66,7 +66,7 @@ async def test_a_damaged_log_is_told_once_and_tried_again_after_a_while(capsys: 
     log, clock = Log(), Time()
     async with station_of(log, clock) as station:
         damaged, well = await start(station), await start(station)
-        log.wrong[damaged.id] = Damaged("it is damaged at event 3")
+        log.wrong[damaged.id] = LogDamaged("it is damaged at event 3")
         for hot in (damaged, well):
             station.service.give_up(hot.id, StoreFailed("it could not be written"))
         log.tried.clear()

@@ -10,14 +10,22 @@ from aiohttp import web
 from fleet import working
 from waiting import until
 
-from noetl.engine.outlook import Outlook
-from noetl.engine.react import open as open_execution
+from noetl.engine.net_index import NetIndex
+from noetl.engine.reaction import start_execution as open_execution
 from noetl.model.orders import RunPipeline
-from noetl.model.requests import Open
-from noetl.model.wire import Assignment, Brief, Message, Reply, Report, decode_message, encode
-from noetl.ports import Source
-from noetl.server.catalog import Catalog
-from noetl.tools.registry import Kinds
+from noetl.model.requests import OpenExecution
+from noetl.model.wire import (
+    ExecutionBrief,
+    PipelineReport,
+    ServerReply,
+    WorkAssignment,
+    WorkerMessage,
+    decode_message,
+    encode,
+)
+from noetl.ports import PlaybookSource
+from noetl.server.core.catalog import Catalog
+from noetl.tools.registry import ToolKinds
 
 BOOK = """apiVersion: noetl.io/v2
 kind: Playbook
@@ -34,24 +42,24 @@ class Server:
     """Gives one pipeline to the worker that asks first, and refuses what it reports after the first task has run."""
 
     def __init__(self, folder: Path) -> None:
-        catalog = Catalog(Kinds())
+        catalog = Catalog(ToolKinds())
         self.notes = folder / "notes"
         self.source, loaded = catalog.read(folder / "two.yaml", (BOOK % {"folder": folder}).encode())
         assert loaded.net is not None, loaded.diagnostics
-        opened = Open("x", self.source.hash)
-        _, decision = open_execution(Outlook(loaded.net, catalog), opened, 1_000.0, lambda: "id")
+        opened = OpenExecution("x", self.source.hash)
+        _, decision = open_execution(NetIndex(loaded.net, catalog), opened, 1_000.0, lambda: "id")
         (self.order,) = [order for order in decision.orders if isinstance(order, RunPipeline)]
         self.given = False
-        self.refused: list[Report] = []
+        self.refused: list[PipelineReport] = []
 
-    def reply(self, message: Message) -> Reply:
+    def reply(self, message: WorkerMessage) -> ServerReply:
         refused = [at for at, _ in enumerate(message.reports) if self.notes.exists()]
         self.refused += [message.reports[at] for at in refused]
         if self.given or not message.room:
-            return Reply(refused)
+            return ServerReply(refused)
         self.given = True
-        brief = Brief(self.source.hash, self.source.file)
-        return Reply(refused, assignments=[Assignment("x", self.order, "fence")], briefs={"x": brief})
+        brief = ExecutionBrief(self.source.hash, self.source.file)
+        return ServerReply(refused, assignments=[WorkAssignment("x", self.order, "fence")], briefs={"x": brief})
 
     async def work(self, request: web.Request) -> web.Response:
         message = decode_message(await request.read())
@@ -60,10 +68,10 @@ class Server:
         return web.Response(body=encode(self.reply(message)), content_type="application/json")
 
     async def pulse(self, _request: web.Request) -> web.Response:
-        return web.Response(body=encode(Reply()), content_type="application/json")
+        return web.Response(body=encode(ServerReply()), content_type="application/json")
 
     async def assigned(self, _request: web.Request) -> web.Response:
-        source: Source = self.source
+        source: PlaybookSource = self.source
         return web.Response(body=msgspec.json.encode(source), content_type="application/json")
 
 

@@ -11,19 +11,19 @@ from fleet import Server, serving, working
 from servers import Database
 from test_handing_out import marking, marks, start, until, vanish
 
-from noetl.cli.printing import stamped
-from noetl.cli.serving import woken_by
+from noetl.cli.commands.serve.http_server import describe_bus
+from noetl.cli.output.printing import note_with_time
 from noetl.config import Secret, Settings
-from noetl.server.registry import MemoryRegistry
+from noetl.server.cluster.workers import MemoryRegistry
 from noetl.stores.memory import MemoryLog
-from noetl.stores.pgregistry import PgRegistry
-from noetl.stores.postgres import PostgresLog
+from noetl.stores.postgres.postgres_log import PostgresLog
+from noetl.stores.postgres.worker_registry import PgRegistry
 
 
 def hearing(server: Server) -> list[str]:
     """The lines that a server says from now on."""
     said: list[str] = []
-    server.station.counter.roll.say = said.append
+    server.station.counter.roll.print_line = said.append
     return said
 
 
@@ -62,7 +62,7 @@ async def test_a_worker_says_that_it_was_given_up_and_begins_anew(tmp_path: Path
     registry = MemoryRegistry(60.0)
     async with serving(MemoryLog(), registry, tmp_path) as server, working([server.url], tmp_path / "a") as outpost:
         said: list[str] = []
-        outpost.say = said.append
+        outpost.print_line = said.append
         before = outpost.agent.name
         await until(server.station.workers)
         await registry.leave(before)
@@ -98,10 +98,10 @@ async def test_a_database_knows_who_was_heard_when_and_who_left(database: Databa
 
 
 def test_what_is_told_has_the_time_in_front(capsys: pytest.CaptureFixture[str]) -> None:
-    stamped("worker w joined")
+    note_with_time("worker w joined")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ worker w joined\n", capsys.readouterr().err)
 
 
 def test_a_server_with_a_bus_says_so(tmp_path: Path) -> None:
-    assert woken_by(Settings(home=tmp_path)) == ""
-    assert woken_by(Settings(home=tmp_path, bus=Secret("nats://h"))) == "; workers are woken by NATS"
+    assert describe_bus(Settings(home=tmp_path)) == ""
+    assert describe_bus(Settings(home=tmp_path, bus=Secret("nats://h"))) == "; workers are woken by NATS"

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from noetl.cli.server import standing
+from noetl.cli.commands.serve.server import prepare_server
 from noetl.config import Settings
-from noetl.ports import Damaged
+from noetl.ports import LogDamaged
 
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 
 
 async def test_all_that_a_server_says_has_the_time_in_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async with standing(Settings(home=tmp_path), "127.0.0.1", 0) as made:
+    async with prepare_server(Settings(home=tmp_path), "127.0.0.1", 0) as made:
         station = made.station
         station.counter.roll.came("w", {"slots": 2, "pools": ["default"]})
         assert station.service.lost is not None
-        station.service.lost("x1", Damaged("it is damaged at event 3"))
+        station.service.lost("x1", LogDamaged("it is damaged at event 3"))
         station.notices._warn("x2: `metadata.on_failure` reached nobody: the answer was 500")
     assert [re.sub(f"^{STAMP} ", "TIME ", line) for line in capsys.readouterr().err.splitlines()] == [
         "TIME worker w joined: 2 slots, pools default",

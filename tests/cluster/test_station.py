@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fleet import serving, working
 
-from noetl.server.registry import MemoryRegistry
+from noetl.server.cluster.workers import MemoryRegistry
 from noetl.stores.memory import MemoryLog
 
 CHAIN = b"""

@@ -8,12 +8,12 @@ from pathlib import Path
 from fleet import serving, working
 from servers import Database
 
-from noetl.server.registry import MemoryRegistry
-from noetl.server.service import Hot
-from noetl.server.station import Station
+from noetl.server.cluster.server_node import ServerNode
+from noetl.server.cluster.workers import MemoryRegistry
+from noetl.server.core.service import LiveExecution
 from noetl.stores.memory import MemoryLog
-from noetl.stores.pgregistry import PgRegistry
-from noetl.stores.postgres import PostgresLog
+from noetl.stores.postgres.postgres_log import PostgresLog
+from noetl.stores.postgres.worker_registry import PgRegistry
 
 BOOK = """
 apiVersion: noetl.io/v2
@@ -29,7 +29,7 @@ workflow:
 """
 
 
-async def start(station: Station, folder: Path, *, held: bool = False) -> Hot:
+async def start(station: ServerNode, folder: Path, *, held: bool = False) -> LiveExecution:
     """One that ends by itself, or when there is a file `go`."""
     if not held:
         (folder / "go").touch()
@@ -75,7 +75,7 @@ async def test_what_a_worker_runs_goes_on_when_its_execution_comes_back_to_the_s
         hots = [await start(station, tmp_path, held=True) for _ in range(3)]
         while not (tmp_path / "notes").exists() or len(notes(tmp_path)) < 2:
             await asyncio.sleep(0.02)
-        station.service.let_go(hots[0])
+        station.service.release(hots[0])
         again = await station.resume(hots[0].id)
         (tmp_path / "go").touch()
         await asyncio.gather(again.finished, *(hot.finished for hot in hots[1:]))

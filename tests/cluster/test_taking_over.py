@@ -11,9 +11,9 @@ from servers import Database
 from test_handing_out import marking, marks, start, until
 
 from noetl.model.requests import Signal, encode_request
-from noetl.model.wire import Held
-from noetl.stores.pgregistry import PgRegistry
-from noetl.stores.postgres import PostgresLog
+from noetl.model.wire import HeldPipeline
+from noetl.stores.postgres.postgres_log import PostgresLog
+from noetl.stores.postgres.worker_registry import PgRegistry
 
 WAITS = (
     "workflow:\n- {step: ask, tool: {kind: wait, signal: ok}, next: {arcs: [{step: end}]}}\n"
@@ -56,7 +56,7 @@ async def test_what_only_waits_leaves_the_memory_and_comes_back_for_a_signal(
         hot = await start(server, tmp_path, WAITS)
         await until(lambda: hot.id not in server.station.service.hot)
         assert log.summary(hot.id).status == "running"  # type: ignore[union-attr]
-        assert log.left_behind(10) == []
+        assert log.find_unowned(10) == []
         log.post(hot.id, encode_request(Signal("ok")))
         await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
 
@@ -81,9 +81,9 @@ async def test_what_only_waits_is_woken_in_time_by_any_server(tmp_path: Path, da
 
 
 def _between(earlier: str, later: str) -> float:
-    from noetl.model.events import seconds
+    from noetl.model.events import epoch_seconds
 
-    return seconds(later) - seconds(earlier)
+    return epoch_seconds(later) - epoch_seconds(earlier)
 
 
 async def test_a_worker_that_was_given_up_is_so_for_every_server(database: Database) -> None:
@@ -99,8 +99,8 @@ async def test_a_worker_that_was_given_up_is_so_for_every_server(database: Datab
     assert "w" in await other.give_up()
     assert not await other.renew("w", {})
     assert not await one.knows("w")
-    await one.bury(Held("x", "s-1", "2.0", "", "w", 5), "it fell over")
-    (letter,) = other.buried()
+    await one.add_dead_letter(HeldPipeline("x", "s-1", "2.0", "", "w", 5), "it fell over")
+    (letter,) = other.list_dead_letters()
     assert (letter["execution_id"], letter["iteration"], letter["why"]) == ("x", "2.0", "it fell over")
     for registry in (one, other):
         registry.close()

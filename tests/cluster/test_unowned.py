@@ -12,9 +12,9 @@ from servers import Database
 from test_handing_out import marking, marks, start, until
 
 from noetl.model.requests import Cancel, Signal, encode_request
-from noetl.ports import Unreachable
-from noetl.stores.pgregistry import PgRegistry
-from noetl.stores.postgres import PostgresLog
+from noetl.ports import StoreUnreachable
+from noetl.stores.postgres.postgres_log import PostgresLog
+from noetl.stores.postgres.worker_registry import PgRegistry
 
 #: how often a server looks for what it has to do: three times in this time
 SWEEP_S = 1.5
@@ -28,12 +28,12 @@ class Unheard(PostgresLog):
     written = True
     asked = 0
 
-    async def lay_down(self, sleepers: list[tuple[str, float | None]]) -> None:
+    async def evict(self, sleepers: list[tuple[str, float | None]]) -> None:
         self.asked += 1
         if self.asked > 1 or self.written:
-            await super().lay_down(sleepers)
+            await super().evict(sleepers)
         if self.asked == 1:
-            raise Unreachable("the connection was lost")
+            raise StoreUnreachable("the connection was lost")
 
 
 @pytest.mark.parametrize("written", [True, False])

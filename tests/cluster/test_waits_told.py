@@ -11,7 +11,7 @@ from pathlib import Path
 from fleet import serving
 from test_handing_out import start, until
 
-from noetl.server.registry import MemoryRegistry
+from noetl.server.cluster.workers import MemoryRegistry
 from noetl.stores.memory import MemoryLog
 
 ELSEWHERE = "workflow:\n- step: heavy\n  spec: {pool: gpu}\n  tool: {kind: noop}\n"

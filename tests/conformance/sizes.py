@@ -125,10 +125,10 @@ def _cluster(made: Processes, size: str, services: dict[str, str]) -> Path:
 @contextlib.contextmanager
 def running_services(folder: Path) -> Iterator[dict[str, str]]:
     """PostgreSQL and NATS."""
-    from noetl.services.nats import Nats
-    from noetl.services.postgres import Postgres
+    from noetl.services.nats_server import NatsServer
+    from noetl.services.servers import PostgresServer
 
-    with Postgres(folder / "postgres") as postgres, Nats(folder / "nats") as nats:
+    with PostgresServer(folder / "postgres") as postgres, NatsServer(folder / "nats") as nats:
         yield {"NOETL_STORE": postgres.url(), "NOETL_BUS": nats.url()}
 
 

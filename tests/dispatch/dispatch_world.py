@@ -19,9 +19,9 @@ from noetl.model.events import Event, Fact
 from noetl.model.limits import Answer, Ask
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline, StopPipelines
-from noetl.model.wire import Held, Key, Report
-from noetl.server.catalog import Catalog
-from noetl.tools.registry import Kinds
+from noetl.model.wire import HeldPipeline, Key, PipelineReport
+from noetl.server.core.catalog import Catalog
+from noetl.tools.registry import ToolKinds
 
 BOOK = b"""
 apiVersion: noetl.io/v2
@@ -42,7 +42,7 @@ POOLS = (["default"], ["default", "gpu"], ["gpu", "default"])
 @cache
 def net() -> Net:
     """The net of every execution here."""
-    _, loaded = Catalog(Kinds()).read(Path("it.yaml"), BOOK)
+    _, loaded = Catalog(ToolKinds()).read(Path("it.yaml"), BOOK)
     assert loaded.net is not None
     return loaded.net
 
@@ -90,7 +90,7 @@ class Server:
     dispatcher: Dispatcher
     alive: bool = True
     #: reports that are in the log, and have not been settled
-    recorded: list[tuple[str, Report]] = field(default_factory=list)
+    recorded: list[tuple[str, PipelineReport]] = field(default_factory=list)
     requests: list[tuple[Any, Answer]] = field(default_factory=list)
     to_release: set[Key] = field(default_factory=set)
 
@@ -125,7 +125,7 @@ class Message:
 
     worker: Worker
     job: Job
-    report: Report
+    report: PipelineReport
     #: the log takes it only if the pipeline stands at `start`
     start: int
     done: int
@@ -160,7 +160,7 @@ class World:
         self.workers = [] if local else [self._worker() for _ in range(2)]
         self.here = Worker("local", [])
         self.messages: list[Message] = []
-        self.registry: dict[tuple[Key, str], Held] = {}
+        self.registry: dict[tuple[Key, str], HeldPipeline] = {}
         #: the key of a limit → who has its slots
         self.slots: dict[str, list[Key]] = {}
         #: the fence under which each pipeline was last given out, or adopted
@@ -377,7 +377,7 @@ class World:
         alive = {one.name for one in self.workers if one.alive}
         if not self.local:
             kept = [
-                Held(*one.key, one.fence, one.worker if one.worker in alive else None, one.tries)
+                HeldPipeline(*one.key, one.fence, one.worker if one.worker in alive else None, one.tries)
                 for one in self.registry.values()
                 if one.execution_id == execution.id
             ]
@@ -460,10 +460,10 @@ class World:
         name = (*job.key, job.fence)
         if fate == 0:
             worker.jobs.remove(job)
-            self.say(worker, job, Report(*name, returned=True))
+            self.say(worker, job, PipelineReport(*name, returned=True))
         elif fate == 1:
             worker.jobs.remove(job)
-            self.say(worker, job, Report(*name, broken="it broke"))
+            self.say(worker, job, PipelineReport(*name, broken="it broke"))
         else:
             self.advance(worker, job, pipe)
 
@@ -473,10 +473,10 @@ class World:
         if pipe.waits_at == job.done and (job.order.answer is None or job.used):
             worker.jobs.remove(job)
             fact = Fact("task.started", job.key[1], {})
-            self.say(worker, job, Report(*name, [fact], last=True), waiting=True)
+            self.say(worker, job, PipelineReport(*name, [fact], last=True), waiting=True)
         elif heard_of_a_pause and job.done > 0 and (job.order.answer is None or job.used):
             worker.jobs.remove(job)
-            self.say(worker, job, Report(*name, last=True))
+            self.say(worker, job, PipelineReport(*name, last=True))
         else:
             used = pipe.waits_at == job.done
             job.done, job.used = job.done + 1, job.used or used
@@ -484,10 +484,10 @@ class World:
             if over:
                 worker.jobs.remove(job)
             fact = Fact("task.done", job.key[1], {})
-            message = Message(worker, job, Report(*name, [fact], last=over), start, job.done, False, over, used)
+            message = Message(worker, job, PipelineReport(*name, [fact], last=over), start, job.done, False, over, used)
             self.messages.append(message)
 
-    def say(self, worker: Worker, job: Job, report: Report, *, waiting: bool = False) -> None:
+    def say(self, worker: Worker, job: Job, report: PipelineReport, *, waiting: bool = False) -> None:
         self.messages.append(Message(worker, job, report, job.done, job.done, waiting, False, False))
 
     def deliver(self) -> None:
@@ -575,7 +575,7 @@ class World:
             if self.executions[held.execution_id].owner is server:
                 del self.registry[at]
         for entry in server.dispatcher.held():
-            held = Held(*entry.key, entry.fence, entry.worker, entry.tries)
+            held = HeldPipeline(*entry.key, entry.fence, entry.worker, entry.tries)
             self.registry[entry.key, entry.fence] = held
 
     # --- the local worker --------------------------------------------------------------------------------------------

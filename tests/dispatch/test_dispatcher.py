@@ -12,7 +12,7 @@ from noetl.dispatch.moves import DeadLetter, Give, Hint, Wake
 from noetl.dispatch.table import ACTIONS, TABLE, Input
 from noetl.model.events import Fact
 from noetl.model.orders import RunPipeline
-from noetl.model.wire import Report
+from noetl.model.wire import PipelineReport
 
 ORDER = RunPipeline("free-1", "free", None, {})
 KEY = ("x", "free-1", None)
@@ -52,7 +52,7 @@ def test_a_pipeline_that_made_progress_is_not_blamed_for_earlier_deaths() -> Non
     for number in range(20):
         name = f"w{number}"
         give = given_to(dispatcher, name)
-        dispatcher.report(name, Report(*KEY, give.fence, [Fact("task.done", "free-1", {})]), now=0.0)
+        dispatcher.report(name, PipelineReport(*KEY, give.fence, [Fact("task.done", "free-1", {})]), now=0.0)
         assert not any(isinstance(one, DeadLetter) for one in dispatcher.lose_worker(name))
 
 
@@ -80,8 +80,8 @@ def test_a_report_under_a_stale_fence_is_refused_and_changes_nothing() -> None:
     dispatcher.lose_worker("old")
     fresh = given_to(dispatcher, "new").fence
     for name, fence in (("old", stale), ("new", stale), ("old", fresh)):
-        assert dispatcher.holds(name, Report(*KEY, fence, last=True)) is None
-    entry = dispatcher.holds("new", Report(*KEY, fresh, last=True))
+        assert dispatcher.holds(name, PipelineReport(*KEY, fence, last=True)) is None
+    entry = dispatcher.holds("new", PipelineReport(*KEY, fresh, last=True))
     assert entry is not None
     assert (entry.state, entry.worker, entry.fence) == (State.GIVEN, "new", fresh)
 

@@ -6,8 +6,7 @@ import random
 
 import pytest
 from dispatch_world import World
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from thorough import up_to
 
 STEPS = 60

@@ -20,7 +20,7 @@ from noetl.dispatch.worker_queue import (
     WorkerState,
 )
 from noetl.model.orders import RunPipeline
-from noetl.model.wire import Assignment, Key
+from noetl.model.wire import Key, WorkAssignment
 
 MANY = up_to(100_000, 1_000)
 STEPS = 60
@@ -64,7 +64,9 @@ class Bench:
             self.owed.discard(before.following.fence)  # the server has given it up, or it would not give it again
         alone = self.chance.random() < 0.1
         self.owed.add(fence)
-        self.carry_out(self.queue.assign(HeldAssignment("link", Assignment("x", order, fence, alone=alone), None, {})))
+        self.carry_out(
+            self.queue.assign(HeldAssignment("link", WorkAssignment("x", order, fence, alone=alone), None, {}))
+        )
 
     def pump(self) -> None:
         held = self.queue.next(self.now)

@@ -12,8 +12,8 @@ import pytest
 from forkserver import ForkServer
 from waiting import wait_until
 
-from noetl.lang import load
-from noetl.tools.registry import Kinds
+from noetl.lang.loader import load
+from noetl.tools.registry import ToolKinds
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
@@ -50,13 +50,13 @@ def test_there_are_ten_mistakes_and_each_is_found() -> None:
     mistakes = generate.mistakes()
     assert len(mistakes) == 10
     for one in mistakes:
-        assert load(one["playbook"], Kinds()).diagnostics, one["title"]
+        assert load(one["playbook"], ToolKinds()).diagnostics, one["title"]
 
 
 def test_every_playbook_that_is_shown_validates() -> None:
     shown = playbooks()
     assert len(shown) >= 4
-    told = [(page, found.code, found.message) for page, text in shown for found in load(text, Kinds()).diagnostics]
+    told = [(page, found.code, found.message) for page, text in shown for found in load(text, ToolKinds()).diagnostics]
     assert told == []
 
 
@@ -201,14 +201,14 @@ def test_the_plan_of_the_page_is_carried_out_and_told_as_it_says(
 
 
 def test_the_confined_code_of_the_page_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from noetl.tools.confine.bounds import Bounds, unenforceable
+    from noetl.drivers.confinement.bounds import Bounds, enforcement_failure
 
     monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
     page = (ROOT / "docs" / "howto" / "confine-code.md").read_text(encoding="utf-8")
     [confined] = [text for language, text in FENCE.findall(page) if language == "yaml"]
     (tmp_path / "confined.yaml").write_text(confined)
     told = noetl(tmp_path, "run", "confined.yaml")
-    if unenforceable(Bounds(strict=True)) is not None:
+    if enforcement_failure(Bounds(strict=True)) is not None:
         assert "isolation: `isolation: strict` cannot be kept on this machine" in told
     else:
         assert 'output: ["the system","refused","refused","refused"]' in told

@@ -3,14 +3,13 @@
 import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from netbuilding import FAILED, arc, net, step, task
 
 from noetl.draw import FORMATS, draw
-from noetl.lang import load
+from noetl.lang.loader import load
 from noetl.model.net import Net
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 hostile = st.text(st.characters(exclude_categories=()), max_size=40) | st.sampled_from(
     [
@@ -75,7 +74,7 @@ def test_the_same_net_gives_the_same_text(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_playbook_can_be_drawn_from_its_text(kind: str) -> None:
-    loaded = load(PLAYBOOK, Kinds())
+    loaded = load(PLAYBOOK, ToolKinds())
     assert loaded.net is not None
     assert "for each city · parallel ×16" in draw(loaded.net, kind)
 

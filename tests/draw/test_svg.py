@@ -4,14 +4,13 @@ import re
 import xml.etree.ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from netbuilding import AT, FAILED, Expression, arc, chain, fan, hubs, net, ring, step, task, when
 
 from noetl.draw import draw
 from noetl.draw.text import width
 from noetl.model.net import Net
-from noetl.model.playbook import Admission, AdmitRule, Assignment, Join, Layered, Loop, Synthesis
+from noetl.model.playbook import Admission, AdmitRule, Assignment, Join, LayeredValue, Loop, Synthesis
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -308,7 +307,7 @@ def test_large_nets_are_drawn_with_names_only(large: Net) -> None:
 
 
 def test_the_hints_of_a_single_task_are_spelled_out() -> None:
-    single = task("a", "http", retry=4, jump="a", spec={"timeout": Layered(30, "task.spec")})
+    single = task("a", "http", retry=4, jump="a", spec={"timeout": LayeredValue(30, "task.spec")})
     assert {"retry ×4", "jumps to a", "timeout 30 s"} <= set(texts(drawn(net(step("a", single)))))
 
 

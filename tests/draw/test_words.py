@@ -4,7 +4,7 @@ import pytest
 from netbuilding import AT, Expression, arc, task, when
 
 from noetl.draw import words
-from noetl.model.playbook import Admission, AdmitRule, Condition, Join, Layered, Loop
+from noetl.model.playbook import Admission, AdmitRule, Condition, Join, LayeredValue, Loop
 
 
 def condition(text: str) -> Condition:
@@ -112,8 +112,8 @@ def test_a_jump_names_its_target() -> None:
 
 
 def test_only_a_timeout_that_the_author_wrote_at_the_step_is_shown() -> None:
-    assert words.task_timeout(task("a", "http", spec={"timeout": Layered(30, "task.spec")})) == 30
-    assert words.task_timeout(task("a", "http", spec={"timeout": Layered(30, "kind default")})) is None
+    assert words.task_timeout(task("a", "http", spec={"timeout": LayeredValue(30, "task.spec")})) == 30
+    assert words.task_timeout(task("a", "http", spec={"timeout": LayeredValue(30, "kind default")})) is None
     assert words.task_timeout(task("a", "http")) is None
 
 

@@ -15,30 +15,29 @@ from typing import Any
 import msgspec
 from shelf import Shelf, at_once
 
+from noetl.engine.decision import Decision
 from noetl.engine.fold import apply, replay
-from noetl.engine.outlook import Outlook
-from noetl.engine.react import open as open_execution
-from noetl.engine.react import pending, react
-from noetl.engine.turn import Decision
+from noetl.engine.net_index import NetIndex
+from noetl.engine.reaction import find_pending_orders, react, start_execution as open_execution
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of, render
-from noetl.lang import load
+from noetl.lang.loader import load
 from noetl.model.events import Event, Fact, decode, encode
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
 from noetl.model.output import Output, failed, failure, ok
-from noetl.model.requests import ChildEnded, Due, Open, Request, Signal
+from noetl.model.requests import ChildEnded, Due, OpenExecution, Request, Signal
 from noetl.model.state import Execution, parse_label
 from noetl.pipeline import facts, machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
 from noetl.pipeline.replay import resume
-from noetl.server.catalog import Catalog
-from noetl.tools.registry import Kinds
-from noetl.worker.keeping import Keeper
-from noetl.worker.render import call_of
+from noetl.server.core.catalog import Catalog
+from noetl.tools.registry import ToolKinds
+from noetl.worker.payloads import ResultKeeper
+from noetl.worker.rendering import call_of
 
-KINDS = Kinds()
+KINDS = ToolKinds()
 CATALOG = Catalog(KINDS)
 Tool = Callable[[Any], Output]
 
@@ -52,7 +51,7 @@ class Pipe:
     """A pipeline in the hands of a worker."""
 
     frame: Frame
-    keeper: Keeper
+    keeper: ResultKeeper
     move: Move
     iteration: int | str | None
     run: str
@@ -102,15 +101,15 @@ class House:
         self.writes = 0
         self.die_at, self.after_write = die_at, after_write
         self.deaths = 0
-        self.outlook = Outlook(net, CATALOG)
+        self.net_index = NetIndex(net, CATALOG)
         self.state: Execution
         self.payload = payload or {}
 
     # --- the server --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        request = Open(self.id, "hash", self.payload)
-        self.state, decision = open_execution(self.outlook, request, self.now, self.new_id)
+        request = OpenExecution(self.id, "hash", self.payload)
+        self.state, decision = open_execution(self.net_index, request, self.now, self.new_id)
         self.write(decision)
 
     def new_id(self) -> str:
@@ -125,11 +124,11 @@ class House:
         self.log += [encode(event) for event in decision.events]
         if dies:
             raise Died
-        self.outlook = decision.outlook
+        self.net_index = decision.net_index
         self.dispatch(decision)
 
     def happen(self, *happened: Fact | Request) -> None:
-        self.write(react(self.outlook, self.state, happened, self.now, self.new_id))
+        self.write(react(self.net_index, self.state, happened, self.now, self.new_id))
 
     def dispatch(self, decision: Decision) -> None:
         for order in decision.orders:
@@ -155,14 +154,14 @@ class House:
         self.deaths += 1
         self.pipes.clear()
         self.alarms.clear()
-        self.outlook = Outlook(self.net, CATALOG)
+        self.net_index = NetIndex(self.net, CATALOG)
         if not self.log:
             self.start()
             return
         self.state = replay(self.id, self.events())
-        self.outlook = self.outlook.of(self.state)
+        self.net_index = self.net_index.of(self.state)
         if not self.state.over:
-            self.dispatch(pending(self.outlook, self.state, self.now, self.new_id))
+            self.dispatch(find_pending_orders(self.net_index, self.state, self.now, self.new_id))
             self.happen(Due())
 
     # --- the worker --------------------------------------------------------------------------------------------------
@@ -175,17 +174,17 @@ class House:
         if key in self.pipes:
             return
         functions = {"now": lambda: self.now, "uuid": self.new_id}
-        step = self.outlook.steps[order.step]
+        step = self.net_index.steps[order.step]
         frame = Frame(step, {**order.scopes, **functions}, run=order.step_run_id, iteration=order.iteration)
-        keeper = Keeper(self.shelf, self.net.playbook, step, frame)
+        keeper = ResultKeeper(self.shelf, self.net.playbook, step, frame)
         move = self.first(order, frame, keeper)
         if move is not None:
             self.pipes[key] = Pipe(frame, keeper, move, order.iteration, order.step_run_id, list(move.facts))
 
-    def first(self, order: RunPipeline, frame: Frame, keeper: Keeper) -> Move | None:
+    def first(self, order: RunPipeline, frame: Frame, keeper: ResultKeeper) -> Move | None:
         """The first move of a pipeline, as the worker's runner makes it."""
         if order.gather is not None:
-            return machine.close(frame, at_once(keeper.gathered(order.gather)))
+            return machine.finish_loop(frame, at_once(keeper.gather_list(order.gather)))
         for row in order.rows:
             at = frame.scopes["iter"]
             for _ in range(row.up):
@@ -197,27 +196,27 @@ class House:
             return machine.begin(frame, self.moment())
         key = (order.step_run_id, order.iteration)
         mine = [e for e in self.events() if (e.step_run_id, e.iteration) == key and e.seq >= order.since]
-        events, missing = at_once(keeper.refilled(mine))
+        events, missing = at_once(keeper.restore_events(mine))
         resume(frame, events)
         assert missing is None
-        assert at_once(keeper.remembered()) is None
+        assert at_once(keeper.restore_outputs()) is None
         if order.answer is None:
             return machine.proceed(frame, self.moment())
         if frame.recorded_start is None or frame.number != order.number:
             return None
         return self.conclude(frame, keeper, order.answer)
 
-    def conclude(self, frame: Frame, keeper: Keeper, output: Output) -> Move:
+    def conclude(self, frame: Frame, keeper: ResultKeeper, output: Output) -> Move:
         """What follows from a task's output."""
-        brought = at_once(keeper.brought(output, frame.task))
-        output, recorded = at_once(keeper.kept(machine.shaped(frame, brought, self.moment())))
+        brought = at_once(keeper.fetch_data(output, frame.task))
+        output, recorded = at_once(keeper.store_output(machine.shape_output(frame, brought, self.moment())))
         return machine.conclude(frame, output, self.moment(), recorded)
 
     def report(self, pipe: Pipe) -> None:
         facts, pipe.waiting = pipe.waiting, []
         if not facts:
             return
-        facts = [at_once(pipe.keeper.written_down(fact)) for fact in facts]
+        facts = [at_once(pipe.keeper.prepare_fact(fact)) for fact in facts]
         self.happen(*facts)
         if self.random.random() < self.faults:
             self.happen(*facts)  # a duplicate must change nothing
@@ -248,7 +247,7 @@ class House:
             call = call_of(move, kind, step=pipe.frame.step.name, iteration=pipe.iteration)
         except TemplateError as error:
             if not again:
-                pipe.waiting.append(facts.started_fact(pipe.frame, {}))
+                pipe.waiting.append(facts.task_started_fact(pipe.frame, {}))
             self.goes_on(pipe, machine.advance(pipe.frame, failed(failure_of(error)), self.moment()))
             return
         suspend = getattr(KINDS.module(kind.name), "suspend", None)
@@ -257,12 +256,12 @@ class House:
             if "child" in wait:
                 wait["child"]["execution_id"] = self.new_id()
             if not again:
-                pipe.waiting.append(facts.started_fact(pipe.frame, {"wait": wait}))
+                pipe.waiting.append(facts.task_started_fact(pipe.frame, {"wait": wait}))
             del self.pipes[key]
             self.report(pipe)
             return
         if not again:
-            pipe.waiting.append(facts.started_fact(pipe.frame, {}))
+            pipe.waiting.append(facts.task_started_fact(pipe.frame, {}))
         if not kind.effect_free:
             self.report(pipe)
             if key not in self.pipes:

@@ -67,13 +67,13 @@ class Shelf:
         rows: list[Any] = (await self.read(reference))[start:stop]
         return rows
 
-    def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
+    def seal(self, reference: Mapping[str, Any]) -> dict[str, Any]:
         return dict(reference)
 
     def draft(self, suffix: str) -> Path:
         raise NotImplementedError
 
-    def runs(self, spilled: Spilled) -> Iterator[list[Any]]:
+    def read_batches(self, spilled: Spilled) -> Iterator[list[Any]]:
         raise NotImplementedError
 
     async def load(self, spilled: Spilled) -> Any:

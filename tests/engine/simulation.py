@@ -18,33 +18,33 @@ from typing import Any
 
 from house import Tool, flaky
 
+from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.engine.fold import apply
 from noetl.errors import NoetlError
+from noetl.history.fsck import check_log
+from noetl.history.past import state_at
 from noetl.model.events import Event
 from noetl.model.net import Net
 from noetl.model.orders import Order
 from noetl.model.output import Output
 from noetl.model.requests import Posted, encode_request
 from noetl.model.state import Execution
-from noetl.ports import Call, Source, StoreFailed, World
-from noetl.server import service
-from noetl.server.catalog import Catalog
-from noetl.server.fsck import check
-from noetl.server.history import state_at
-from noetl.server.office import Nature, resume_left
-from noetl.server.service import Hot
+from noetl.ports import Call, PlaybookSource, StoreFailed, World
+from noetl.server.core import service
+from noetl.server.core.catalog import Catalog
+from noetl.server.core.control_plane import Effects, resume_unowned
+from noetl.server.core.service import LiveExecution
 from noetl.stores.memory import MemoryLog
-from noetl.stores.verify import verify
-from noetl.tools.registry import Kinds
-from noetl.trials.clock import TrialLoop
-from noetl.wiring import House
+from noetl.stores.verify import verify_store
+from noetl.testing.clock import VirtualTimeLoop
+from noetl.tools.registry import ToolKinds
 
 ROOT = "x"
 START = 1_000_000.0
 #: tools that do something outside; the others are the real ones
 SIMULATED = frozenset({"http", "python", "shell", "postgres"})
-CATALOG = Catalog(Kinds())
+CATALOG = Catalog(ToolKinds())
 CHILD = b"""apiVersion: noetl.io/v2
 kind: Playbook
 metadata: {name: other, path: other}
@@ -142,7 +142,7 @@ class FaultyLog(MemoryLog):
         self.heard("asked")
 
 
-class SimulatedKinds(Kinds):
+class SimulatedKinds(ToolKinds):
     """The real kinds, except those that do something outside."""
 
     def __init__(self, simulation: Simulation) -> None:
@@ -159,11 +159,11 @@ class SimulatedKinds(Kinds):
 class WatchedDispatch:
     """Takes the orders of a service, checks that their events are durable, and hands them on."""
 
-    def __init__(self, dispatch: Any, check_durable: Callable[[Hot], None]) -> None:
+    def __init__(self, dispatch: Any, check_durable: Callable[[LiveExecution], None]) -> None:
         self._dispatch = dispatch
         self._check_durable = check_durable
 
-    def give(self, hot: Hot, orders: Iterable[Order]) -> None:
+    def give(self, hot: LiveExecution, orders: Iterable[Order]) -> None:
         """Check, and hand on."""
         self._check_durable(hot)
         self._dispatch.give(hot, orders)
@@ -178,7 +178,7 @@ class Simulation:
     def __init__(
         self,
         net: Net,
-        source: Source,
+        source: PlaybookSource,
         home: Path,
         luck: Luck,
         *,
@@ -197,7 +197,7 @@ class Simulation:
         self.orders_checked = 0
         self.wrong: list[Any] = []
         self.log: FaultyLog
-        self.loop: TrialLoop
+        self.loop: VirtualTimeLoop
         self.state: Execution
 
     # --- running -----------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class Simulation:
         """Run to the end, whatever happens on the way, and check what must hold."""
         before = service.SNAPSHOT_EVERY, service.BYTES_PER_EVENT
         service.SNAPSHOT_EVERY, service.BYTES_PER_EVENT = self.luck.snapshot_every, 1_000_000_000
-        self.loop = TrialLoop(START, limit=120.0)
+        self.loop = VirtualTimeLoop(START, limit=120.0)
         self.loop.set_exception_handler(self._unheard)
         try:
             with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
@@ -237,8 +237,8 @@ class Simulation:
         """Run a node until the execution is over or the node dies; whether it is over."""
         self.lives += 1
         clock = self.loop.time
-        nature = Nature(clock, self._new_id, lambda _now: f"child-{next(self.ids)}", lambda: 0.5)
-        node = House(self.settings, self.log, kinds=self.kinds, catalog=CATALOG, nature=nature)
+        nature = Effects(clock, self._new_id, lambda _now: f"child-{next(self.ids)}", lambda: 0.5)
+        node = LocalNode(self.settings, self.log, kinds=self.kinds, catalog=CATALOG, nature=nature)
         node.say = self.wrong.append
         node.service.watchers.append(lambda hot, _events: self._check_durable(hot))
         node.service.dispatch = WatchedDispatch(node.service.dispatch, self._check_durable)
@@ -250,7 +250,7 @@ class Simulation:
                     return not self.log.died.done() and not self.log.summaries(unfinished=True)
         raise AssertionError("the execution is lost again and again")
 
-    async def _run_in(self, node: House) -> bool:
+    async def _run_in(self, node: LocalNode) -> bool:
         """Start or resume the execution in a node, and wait for its end; False: it was lost there, or the node died."""
         try:
             hot = await self._begin(node)
@@ -263,17 +263,17 @@ class Simulation:
                 await self._is_over(child)
         return True
 
-    async def _is_over(self, hot: Hot) -> None:
+    async def _is_over(self, hot: LiveExecution) -> None:
         """Wait for the end of an execution; StoreFailed: it was lost, or the node died."""
         await asyncio.wait([hot.finished, self.log.died], return_when=asyncio.FIRST_COMPLETED)
         if self.log.died.done():
             raise StoreFailed("dead")
         hot.finished.result()
 
-    async def _begin(self, node: House) -> Hot:
+    async def _begin(self, node: LocalNode) -> LiveExecution:
         if self.log.summary(ROOT) is not None:
             hot = await node.resume(ROOT)
-            await resume_left(node)
+            await resume_unowned(node)
             return hot
         child, _ = CATALOG.read(Path("other.yaml"), self.child)
         await node.keep(child)
@@ -290,7 +290,7 @@ class Simulation:
             await asyncio.sleep(self.luck.random.random() / 100)
         return self.tool(call)
 
-    def _delivered_twice(self, node: House) -> Callable[..., Any]:
+    def _delivered_twice(self, node: LocalNode) -> Callable[..., Any]:
         """A way to record that delivers some reports again: a duplicate must change nothing."""
         record = node.service.record
 
@@ -304,7 +304,7 @@ class Simulation:
 
     # --- what must hold ----------------------------------------------------------------------------------------------
 
-    def _check_durable(self, hot: Hot) -> None:
+    def _check_durable(self, hot: LiveExecution) -> None:
         """Nobody hears of a decision, and nothing is ordered, before its events are in the log."""
         self.orders_checked += 1
         durable = self.log.summary(hot.id)
@@ -328,10 +328,10 @@ class Simulation:
         assert self.orders_checked > 0
         for execution_id in self.log.execution_ids():
             self._check_log(execution_id)
-        assert [str(one) for one in verify(self.log)] == []
+        assert [str(one) for one in verify_store(self.log)] == []
         summary = self.log.summary(ROOT)
         assert summary is not None
-        assert [str(one) for one in check(self.log, summary, None if self.state.synthesized else self.net)] == []
+        assert [str(one) for one in check_log(self.log, summary, None if self.state.synthesized else self.net)] == []
 
     def _check_log(self, execution_id: str) -> None:
         events = self.log.read(execution_id)

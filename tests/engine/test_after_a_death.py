@@ -11,7 +11,7 @@ from corpus import HEAD
 from house import House, flaky, net_of
 from simulation import CATALOG, START, Fault, Luck, Simulation
 
-from noetl.model.events import seconds
+from noetl.model.events import epoch_seconds
 from noetl.model.output import Output, failed, failure
 from noetl.model.requests import Cancel, Posted, Signal
 
@@ -63,16 +63,16 @@ class Runs:
 @pytest.mark.parametrize("steps", [TIMEOUT, DEADLINE, WAIT], ids=["timeout", "deadline", "wait"])
 def test_a_time_that_was_set_is_kept_by_the_node_that_resumes(steps: str, tmp_path: Path) -> None:
     runs = Runs(steps, tmp_path)
-    assert seconds(runs.calm.state.timestamp) == START + LONG
+    assert epoch_seconds(runs.calm.state.timestamp) == START + LONG
     for made in runs.disturbed():
-        assert seconds(made.state.timestamp) == START + LONG
+        assert epoch_seconds(made.state.timestamp) == START + LONG
         assert made.state.error == runs.calm.state.error
 
 
 def test_a_retry_is_not_begun_before_its_delay_is_over_though_the_node_died_meanwhile(tmp_path: Path) -> None:
     runs = Runs(BACKOFF, tmp_path, tool=breaks)
     for made in (runs.calm, *runs.disturbed()):
-        starts = [seconds(one.timestamp) for one in made.log.read("x") if one.name == "task.started"]
+        starts = [epoch_seconds(one.timestamp) for one in made.log.read("x") if one.name == "task.started"]
         assert starts == [START, START + LONG]
 
 

@@ -8,7 +8,7 @@ import pytest
 from corpus import HEAD
 from house import House, net_of
 
-from noetl.engine.reduce import reduced
+from noetl.engine.loops import reduce_values
 from noetl.model.events import Event, Fact
 from noetl.model.output import Output, failed, failure
 from noetl.model.requests import Due, Pause, Resume, Signal
@@ -380,4 +380,4 @@ def test_a_payload_that_breaks_the_schema_is_refused_before_anything_runs() -> N
     ],
 )
 def test_a_reducer_makes_one_value_of_many(how: str, values: list[Any], expected: Any) -> None:
-    assert repr(reduced(how, values)) == repr(expected)  # in which true is not 1
+    assert repr(reduce_values(how, values)) == repr(expected)  # in which true is not 1

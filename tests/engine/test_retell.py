@@ -10,10 +10,10 @@ import pytest
 from corpus import CONFLUENT, HEAD, RACES
 from house import CATALOG, House, Signal, net_of, outcome
 
-from noetl.model.events import Event, seconds
+from noetl.history.fork import Fork, ForkTarget, build_fork
+from noetl.model.events import Event, epoch_seconds
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.requests import Pause
-from noetl.server.fork import Fork, Heir, fork
 
 #: decisions that leave no trace of what caused them, and times that count from the start
 SPECIAL = {
@@ -60,14 +60,14 @@ def house(name: str, **settings: Any) -> House:
 
 
 def later(event: Event) -> str:
-    return datetime.fromtimestamp(seconds(event.timestamp) + PAUSE, UTC).isoformat(timespec="microseconds")
+    return datetime.fromtimestamp(epoch_seconds(event.timestamp) + PAUSE, UTC).isoformat(timespec="microseconds")
 
 
 def cut(name: str, events: list[Event], seq: int, heir: str = "y") -> Fork:
     ids = (f"{heir}-id-{number}" for number in itertools.count(1))
-    return fork(
+    return build_fork(
         events[:seq],
-        Heir(heir, NETS[name], "hash", None, later(events[seq - 1])),
+        ForkTarget(heir, NETS[name], "hash", None, later(events[seq - 1])),
         CATALOG,
         ended=frozenset(),
         new_child=lambda: next(ids),
@@ -78,7 +78,7 @@ def cut(name: str, events: list[Event], seq: int, heir: str = "y") -> Fork:
 def gone_on(name: str, made: Fork, **settings: Any) -> House:
     """The execution that a fork begins, run to its end."""
     follower = house(name, **settings)
-    follower.now = seconds(made.events[made.seq].timestamp)
+    follower.now = epoch_seconds(made.events[made.seq].timestamp)
     heard = sum(event.name == "signal.received" for event in made.events)
     del follower.signals[:heard]
     follower.go_on(made.events)
@@ -145,7 +145,7 @@ def test_a_date_that_is_waited_for_does_not_move() -> None:
     pipe = made.state.runs["a-1"].pipe
     assert pipe is not None
     assert pipe.wait is not None
-    assert pipe.wait.until == seconds("1980-01-01T00:00:00+00:00")
+    assert pipe.wait.until == epoch_seconds("1980-01-01T00:00:00+00:00")
 
 
 @pytest.mark.parametrize("name", RACES)

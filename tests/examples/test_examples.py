@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from noetl.draw import draw
-from noetl.lang import Loaded, load
-from noetl.lang.explain import explain, explain_step
-from noetl.lang.formatter import format_text
 from noetl.lang.legacy import migrate
-from noetl.tools.registry import BUILT_IN, Kinds
+from noetl.lang.loader import Loaded, load
+from noetl.lang.preview.explanation import explain_playbook, explain_step
+from noetl.lang.printing.formatter import format_text
+from noetl.tools.registry import BUILT_IN, ToolKinds
 
 FOLDER = Path(__file__).parents[2] / "examples"
 #: those that can be run, and in `later` those that need more than there is yet
@@ -28,7 +28,7 @@ def name(path: Path) -> str:
 
 
 def loaded(text: str, path: Path) -> Loaded:
-    return load(text, Kinds(), name=path.name)
+    return load(text, ToolKinds(), name=path.name)
 
 
 def told(found: Loaded) -> list[str]:
@@ -64,7 +64,7 @@ def test_an_example_can_be_drawn_and_explained(path: Path, form: str) -> None:
     assert all(step in picture for step in net.steps)
     if form == "svg":
         assert ET.fromstring(picture).tag.endswith("svg")
-    assert explain(net)
+    assert explain_playbook(net)
     assert all(explain_step(net, step) for step in net.steps.values())
 
 
@@ -82,8 +82,8 @@ def test_an_older_file_is_told_apart(path: Path) -> None:
 @pytest.mark.parametrize("path", OLDER, ids=name)
 def test_an_older_file_migrates_to_a_clean_one_with_its_comments(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    migrated = migrate(text, Kinds(), name=path.name)
+    migrated = migrate(text, ToolKinds(), name=path.name)
     assert told(loaded(migrated.text, path)) == []
     comments = [line.strip() for line in text.splitlines() if line.strip().startswith("#")]
     assert [line for line in comments if line not in migrated.text] == []
-    assert migrate(migrated.text, Kinds(), name=path.name).text == migrated.text
+    assert migrate(migrated.text, ToolKinds(), name=path.name).text == migrated.text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from noetl.trials.session import Session, Wishes
+from noetl.testing.session import SuiteOptions, SuiteRunner
 
 FOLDER = Path(__file__).parents[2] / "examples" / "tests"
 FILES = sorted(FOLDER.glob("*.test.yaml"))
@@ -21,8 +21,8 @@ def test_there_are_tests_of_examples() -> None:
 @pytest.mark.parametrize("crash", [False, True], ids=["calm", "killed"])
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem.removesuffix(".test"))
 def test_the_tests_of_an_example_pass(file: Path, crash: bool, tmp_path: Path) -> None:
-    wishes = Wishes(lambda name: not (crash and LONG in name), crash=crash)
-    session = Session(wishes, tmp_path, {"PATH": "/usr/bin:/bin"})
+    wishes = SuiteOptions(lambda name: not (crash and LONG in name), crash=crash)
+    session = SuiteRunner(wishes, tmp_path, {"PATH": "/usr/bin:/bin"})
     ran = session.run(file, file.read_bytes(), file.name, lambda _ran, _result: None)
     assert ran.problems == ()
     assert {one.case.name: [wrong.message for wrong in one.failures] for one in ran.results if one.failures} == {}

@@ -8,8 +8,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from noetl.errors import TemplateError, TemplateLimit
 from noetl.expr import Budget, guard, template

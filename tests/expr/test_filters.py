@@ -7,14 +7,13 @@ from typing import Any
 import jinja2
 import jsonpath
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from jinja2.filters import FILTERS as JINJA_FILTERS
 from jinja2.tests import TESTS as JINJA_TESTS
 
 from noetl.errors import TemplateError
 from noetl.expr import template, vocabulary
-from noetl.expr.sandbox import borrowed, filters, predicates
+from noetl.expr.sandbox import filters, jinja_filters, predicates
 
 JINJA = jinja2.Environment()
 SCOPES: dict[str, Any] = {
@@ -31,7 +30,7 @@ def test_the_vocabulary_is_that_of_the_installed_jinja2_and_ours() -> None:
     assert set(JINJA_FILTERS) == vocabulary.JINJA_FILTERS
     assert vocabulary.TESTS == set(JINJA_TESTS) == set(predicates.TESTS)
     assert set(jinja2.defaults.DEFAULT_NAMESPACE) == vocabulary.FUNCTIONS
-    assert filters.FILTERS.keys() | borrowed.BORROWED.keys() == vocabulary.FILTERS
+    assert filters.FILTERS.keys() | jinja_filters.BORROWED.keys() == vocabulary.FILTERS
 
 
 SAME_AS_JINJA = [

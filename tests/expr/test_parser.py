@@ -5,13 +5,12 @@ from __future__ import annotations
 import string
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from noetl.expr.facts import Problem
+from noetl.expr.facts import TemplateProblem
 from noetl.expr.syntax.jinja import parse_expression
 from noetl.expr.syntax.nodes import Expr
-from noetl.expr.syntax.parser import Unsure, parse
+from noetl.expr.syntax.parser import NeedsJinja, parse
 
 USUAL = [
     "a.b.c",
@@ -56,7 +55,7 @@ ODD = [
 def quick(source: str) -> Expr | None:
     try:
         return parse(source)
-    except Unsure:
+    except NeedsJinja:
         return None
 
 
@@ -184,4 +183,4 @@ def test_nonsense_is_accepted_by_neither_or_understood_alike(words: list[str], s
         assert theirs == tree
     else:
         assert theirs is not None
-    assert not (isinstance(theirs, Problem) and tree is not None)
+    assert not (isinstance(theirs, TemplateProblem) and tree is not None)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from noetl.errors import TemplateError
-from noetl.expr.readings import lifted, readings
-from noetl.expr.template import template
-from noetl.lang import load
+from noetl.expr.result_readers import find_result_reads, select_paths
+from noetl.expr.templates import template
+from noetl.lang.loader import load
 from noetl.model.playbook import Playbook, Step
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
-KINDS = Kinds()
+KINDS = ToolKinds()
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\nworkflow:\n"
 
 # --- lifting -----------------------------------------------------------------------------------------------------------
@@ -62,7 +61,7 @@ def step_with(*expressions: str) -> tuple[Step, Playbook]:
 @given(st.lists(expressions(), min_size=1, max_size=3), DATA)
 def test_what_is_lifted_gives_every_template_just_what_the_whole_would(texts: list[str], data: Any) -> None:
     ways = _ways(texts)
-    shown = lifted(data, ways)
+    shown = select_paths(data, ways)
     for text in texts:
         assert outcome(text, shown) == outcome(text, data), (shown, ways)
 
@@ -73,9 +72,9 @@ def _ways(texts: list[str]) -> list[tuple[str, ...]]:
 
 def test_only_what_is_read_is_lifted() -> None:
     step, playbook = step_with("{{ output.data.meta.total }}", "{{ output.data.items[0].id }}", "{{ output.status }}")
-    ways = readings(step, playbook).data
+    ways = find_result_reads(step, playbook).data
     data = {"meta": {"total": 3, "more": "x" * 99}, "items": [{"id": 1, "long": "y"}], "rest": "z" * 99}
-    assert lifted(data, ways) == {"meta": {"total": 3}, "items": [{"id": 1, "long": "y"}]}
+    assert select_paths(data, ways) == {"meta": {"total": 3}, "items": [{"id": 1, "long": "y"}]}
 
 
 # --- who reads ---------------------------------------------------------------------------------------------------------
@@ -102,7 +101,7 @@ def test_only_what_is_read_is_lifted() -> None:
 def test_a_payload_is_held_only_for_those_who_read_it(tasks: str, read: set[str]) -> None:
     net = load(f"{HEAD}- step: a\n  tool: {tasks}\n", KINDS).net
     assert net is not None
-    found = readings(net.steps["a"], net.playbook)
+    found = find_result_reads(net.steps["a"], net.playbook)
     assert found.inside == read
     assert not found.at_end
     assert found.data == ()
@@ -111,7 +110,7 @@ def test_a_payload_is_held_only_for_those_who_read_it(tasks: str, read: set[str]
 def test_the_steps_own_output_reads_what_its_tasks_end_with() -> None:
     net = load(f"{HEAD}- {{step: a, tool: [{{name: x, kind: noop}}, {{name: y, kind: noop}}], output: '{{{{ output.data.n }}}}'}}\n", KINDS).net  # fmt: skip
     assert net is not None
-    found = readings(net.steps["a"], net.playbook)
+    found = find_result_reads(net.steps["a"], net.playbook)
     assert found.at_end
     assert found.inside == {"x", "y"}
 
@@ -123,4 +122,4 @@ def test_arcs_and_the_admission_of_others_are_readers_too() -> None:
     )
     net = load(HEAD + text, KINDS).net
     assert net is not None
-    assert readings(net.steps["a"], net.playbook).data == (("x",), ("y",), ("z",))
+    assert find_result_reads(net.steps["a"], net.playbook).data == (("x",), ("y",), ("z",))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime, timedelta
-from datetime import time as time_of_day
+from datetime import UTC, date, datetime, time as time_of_day, timedelta
 from types import MappingProxyType
 from typing import Any
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import jinja2
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from jinja2 import nodes
 
 from noetl.expr import template
-from noetl.expr.shell import compile_command
+from noetl.expr.shell.command import compile_command
 from noetl.expr.syntax.segments import Hole, has_template, split
 
 JINJA = jinja2.Environment(keep_trailing_newline=True)

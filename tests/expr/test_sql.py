@@ -6,11 +6,10 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from noetl.errors import TemplateError, UndefinedValue
-from noetl.expr.sql import compile_sql
+from noetl.expr.sql.statement import compile_sql
 
 SCOPES: dict[str, Any] = {
     "t": "numbers",

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from noetl.errors import TemplateError, TemplateLimit
-from noetl.expr.budget import Budget
-from noetl.expr.template import template
+from noetl.expr.sandbox.evaluation import Budget
+from noetl.expr.templates import template
 
 SCOPES: dict[str, Any] = {
     "ctx": {

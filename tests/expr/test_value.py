@@ -8,7 +8,7 @@ import pytest
 
 from noetl.errors import UndefinedValue
 from noetl.expr import Template, template, value
-from noetl.expr.value import Late
+from noetl.expr.values import LateValue
 
 
 def test_templates_are_rendered_in_nested_values_and_not_in_keys() -> None:
@@ -46,10 +46,10 @@ def test_a_scalar_is_itself(scalar: Any) -> None:
 def test_a_late_value_keeps_what_speaks_of_rows_and_what_it_is_told_to_keep() -> None:
     row, query = template("{{ row.a }}"), template("SELECT {{ x }}")
     tree = {"query": query, "list": [template("{{ x }}"), row, template("{{ chunk.index }}/{{ x }}")], "n": 1}
-    found = Late(tree, frozenset({"query"})).evaluate({"x": 5})
+    found = LateValue(tree, frozenset({"query"})).evaluate({"x": 5})
     assert found["query"] is query
     assert found["list"][0] == 5
     assert found["list"][1] is row
     assert found["list"][2].source == "{{ chunk.index }}/{{ x }}"
     assert found["n"] == 1
-    assert isinstance(Late(tree, frozenset({"query"})).with_tree({"query": row}).evaluate({})["query"], Template)
+    assert isinstance(LateValue(tree, frozenset({"query"})).with_tree({"query": row}).evaluate({})["query"], Template)

@@ -18,33 +18,33 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from noetl.app.local import LocalNode
 from noetl.config import Settings
+from noetl.history.past import snapshot_of, state_at
 from noetl.model.events import Event, Fact
-from noetl.model.orders import Gather, RowOf, RunPipeline
+from noetl.model.orders import Gather, LoopRow, RunPipeline
 from noetl.model.requests import Cancel, Denied, Pause, Resume, Signal, encode_request
 from noetl.model.wire import (
-    Answer,
-    Assignment,
-    Brief,
-    Held,
-    Holding,
-    Message,
-    Question,
-    Reply,
-    Report,
-    Written,
+    CredentialCheck,
+    CredentialCheckResult,
+    ExecutionBrief,
+    Heartbeat,
+    HeldPipeline,
+    LogRecord,
+    PipelineReport,
+    ServerReply,
+    WorkAssignment,
+    WorkerMessage,
     encode,
 )
-from noetl.server import service
-from noetl.server.history import snapshot_of, state_at
-from noetl.server.service import Hot
-from noetl.stores.sqlite import SqliteLog
-from noetl.wiring import House
+from noetl.server.core import service
+from noetl.server.core.service import LiveExecution
+from noetl.stores.sqlite.sqlite_log import SqliteLog
 
 HERE = Path(__file__).parent
 
 
-async def start(house: House, name: str, execution_id: str) -> Hot:
+async def start(house: LocalNode, name: str, execution_id: str) -> LiveExecution:
     """Start a playbook, whose file is named as seen from the folder: the recording names no machine."""
     source, loaded = house.catalog.read(Path(f"{name}.yaml"))
     assert loaded.net is not None, loaded.diagnostics
@@ -58,13 +58,13 @@ async def until(holds: Callable[[], Any]) -> None:
         await asyncio.sleep(0.01)
 
 
-def is_done(hot: Hot, step: str) -> bool:
+def is_done(hot: LiveExecution, step: str) -> bool:
     return step in hot.state.steps and hot.state.steps[step].status == "done"
 
 
 async def record_home() -> None:
     """Run the playbooks in the current folder until each is where the recording ends."""
-    async with House(Settings(Path("home")), SqliteLog(Path("home/noetl.db"))) as house:
+    async with LocalNode(Settings(Path("home")), SqliteLog(Path("home/noetl.db"))) as house:
         finished = await start(house, "finished", "finished")
         await until(lambda: "approved" in finished.state.listeners)
         house.service.post("finished", [Signal("approved", {"by": "someone"})])
@@ -124,27 +124,27 @@ def record_wire() -> dict[str, str]:
         "x-3", "x", 3, "2026-01-01T00:00:00.000000+00:00", "worker", "task.started", "task", "one", "in_progress",
         {"n": 10**30}, "x-2", "a-1", "a-1.one.1", 0, 1,
     )  # fmt: skip
-    brief = Brief("hash", "main.yaml", {"n": 1}, {"net": False}, [{"step": "a", "steps": []}])
+    brief = ExecutionBrief("hash", "main.yaml", {"n": 1}, {"net": False}, [{"step": "a", "steps": []}])
     reference = {"type": "blob", "locator": "x", "auth_reference": None, "meta": {}}
     order = RunPipeline(
         "a-1", "a", 0, {"ctx": {"n": 1}}, {"status": "success", "data": 1}, 2, begun=True, since=3,
-        rows=(RowOf(0, "row", reference, 4),), gather=Gather([1, None], {"1": reference}, {"total": 2}),
+        rows=(LoopRow(0, "row", reference, 4),), gather=Gather([1, None], {"1": reference}, {"total": 2}),
     )  # fmt: skip
-    message = Message(
+    message = WorkerMessage(
         "worker-1",
-        [Report("x", "a-1", "2.0", "fence", [fact], last=True), Report("x", "b-1", None, "fence", broken="why", returned=True)],
-        [Written("x", {"timestamp": "t", "step": "a", "task": "one", "iteration": None, "stream": "stdout", "text": "hi"})],
-        [Answer(1), Answer(2, {"kind": "credential", "message": "none"})],
+        [PipelineReport("x", "a-1", "2.0", "fence", [fact], last=True), PipelineReport("x", "b-1", None, "fence", broken="why", returned=True)],
+        [LogRecord("x", {"timestamp": "t", "step": "a", "task": "one", "iteration": None, "stream": "stdout", "text": "hi"})],
+        [CredentialCheckResult(1), CredentialCheckResult(2, {"kind": "credential", "message": "none"})],
         ["default"],
         room=3,
         wait=20.0,
     )  # fmt: skip
-    reply = Reply(
-        [0], [1], [Assignment("x", order, "fence", [event], alone=True)], {"x": brief}, {"x": {"ctx": {"n": 1}}},
-        [("x", "a-1", "2.0")], ["y"], ["x"], [Question(1, "x", brief)], lost=True,
+    reply = ServerReply(
+        [0], [1], [WorkAssignment("x", order, "fence", [event], alone=True)], {"x": brief}, {"x": {"ctx": {"n": 1}}},
+        [("x", "a-1", "2.0")], ["y"], ["x"], [CredentialCheck(1, "x", brief)], lost=True,
     )  # fmt: skip
-    holding = Holding(
-        "worker-1", [Held("x", "a-1", 0, "fence", "worker-1", 2)], 5.0, {"pools": ["default"]}, leaving=True
+    holding = Heartbeat(
+        "worker-1", [HeldPipeline("x", "a-1", 0, "fence", "worker-1", 2)], 5.0, {"pools": ["default"]}, leaving=True
     )
     return {"message": encode(message).decode(), "reply": encode(reply).decode(), "holding": encode(holding).decode()}
 

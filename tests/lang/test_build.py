@@ -4,23 +4,23 @@ from typing import Any
 
 import pytest
 
-from noetl.lang import load
-from noetl.lang.build import build
-from noetl.lang.node import MapNode
-from noetl.lang.reader import read
+from noetl.lang.building.playbook import build
+from noetl.lang.loader import load
+from noetl.lang.reading.node import MapNode
+from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.playbook import Playbook, Step
 from noetl.model.source import Source
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"
-KINDS = Kinds()
+KINDS = ToolKinds()
 
 
 def built(text: str) -> Playbook:
     """The playbook of any text, right or wrong."""
     source = Source(text)
-    root = read(text, Diagnostics(source))
+    root = read_yaml(text, Diagnostics(source))
     assert isinstance(root, MapNode)
     return build(root, KINDS, source)[0]
 

@@ -6,44 +6,34 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 from suite import PLAYBOOKS
 
-from noetl.lang import node as nodes
-from noetl.lang.comments import Lay, lay_out, own_column, shift
-from noetl.lang.node import ListNode, MapNode, Node, Scalar, entry, make, plain, scalar, walk
-from noetl.lang.outline import (
-    ALIAS,
-    BLOCK_SCALAR,
-    FLOW_LIST,
-    FLOW_MAP,
-    LIST,
-    MAP,
-    SCALAR,
-    Outline,
-)
-from noetl.lang.plan import Plan, touched
-from noetl.lang.printer import print_tree, render
-from noetl.lang.reader import read
+from noetl.lang.printing.comments import PartLayout, lay_out, own_column, shift
+from noetl.lang.printing.copy_plan import PrintPlan, is_touched
+from noetl.lang.printing.outline import ALIAS, BLOCK_SCALAR, FLOW_LIST, FLOW_MAP, LIST, MAP, SCALAR, Outline
+from noetl.lang.printing.printer import print_tree, render
+from noetl.lang.reading import node as nodes
+from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, entry, make, plain_value, scalar, walk_nodes
+from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.source import Source
 
 
 def tree(text: str) -> Node:
-    root = read(text, Diagnostics(Source(text)))
+    root = read_yaml(text, Diagnostics(Source(text)))
     assert root is not None
     return root
 
 
 def parse(text: str) -> Node | None:
     problems = Diagnostics(Source(text))
-    root = read(text, problems)
-    lost = any(found.code in ("yaml-syntax", "duplicate-key") for found in problems.found())
+    root = read_yaml(text, problems)
+    lost = any(found.code in ("yaml-syntax", "duplicate-key") for found in problems.collect())
     return None if lost else root
 
 
-def lays(text: str, at: int = 0) -> tuple[list[Lay], str]:
+def lays(text: str, at: int = 0) -> tuple[list[PartLayout], str]:
     outline = Outline(text)
     found, span = lay_out(outline, at, own_column(outline, at))
     return found, text[slice(*span)]
@@ -68,7 +58,7 @@ def test_the_outline_has_every_node_in_document_order() -> None:
 
 def test_every_node_of_the_tree_is_found_in_the_outline() -> None:
     outline = Outline(TEXT)
-    for node in walk(tree(TEXT)):
+    for node in walk_nodes(tree(TEXT)):
         assert outline.find(node) >= 0, (type(node), node.start, node.end)
 
 
@@ -183,10 +173,10 @@ def test_the_lines_between_two_parts_are_all_found(lines: list[str]) -> None:
 
 def test_nothing_is_touched_in_a_tree_as_it_was_read() -> None:
     root = tree("a: [1, {b: 2}]\n")
-    assert not touched(root)
+    assert not is_touched(root)
     assert isinstance(root, MapNode)
     root.entries[0].todo.append("look")
-    assert touched(root)
+    assert is_touched(root)
 
 
 def test_the_plan_opens_only_the_way_to_what_changed() -> None:
@@ -197,7 +187,7 @@ def test_the_plan_opens_only_the_way_to_what_changed() -> None:
     value = inner.get("b")
     assert isinstance(value, Scalar)
     value.rewrite("new")
-    plan = Plan(Outline("a:\n  b: 1\n  c: 2\nd:\n  e: 3\n"), root, tidy=False)
+    plan = PrintPlan(Outline("a:\n  b: 1\n  c: 2\nd:\n  e: 3\n"), root, tidy=False)
     other = root.get("d")
     assert other is not None
     assert {id(root), id(inner), id(value)} == plan.dirty
@@ -210,7 +200,7 @@ def test_comments_of_a_removed_part_go_to_the_next_one() -> None:
     assert isinstance(root, MapNode)
     root.take("a")
     root.take("b")
-    plan = Plan(Outline(text), root, tidy=False)
+    plan = PrintPlan(Outline(text), root, tidy=False)
     assert plan.note(root.entries[0]).extra == ["# one", "# two"]
 
 
@@ -219,13 +209,13 @@ def test_what_was_given_away_can_be_taken_back() -> None:
     root = tree(text)
     assert isinstance(root, MapNode)
     root.put(entry("c", make(1, near=root)))
-    plan = Plan(Outline(text), root, tidy=False)
+    plan = PrintPlan(Outline(text), root, tidy=False)
     mark = plan.mark()
     assert plan.note(root.entries[1]).any()
     assert not plan.note(root.entries[1]).any()
     assert plan.tail(root) is not None
     assert plan.tail(root) is None
-    plan.back(mark)
+    plan.roll_back(mark)
     assert plan.note(root.entries[1]).any()
     assert plan.tail(root) is not None
 
@@ -413,7 +403,7 @@ class Mutate:
         return make([self.new(near, depth + 1) for _ in range(self.random.randrange(6))], near=near)
 
     def pick(self, sort: type) -> Any:
-        found = [node for node in walk(self.root) if isinstance(node, sort)]
+        found = [node for node in walk_nodes(self.root) if isinstance(node, sort)]
         return self.random.choice(found) if found else None
 
     def entry(self) -> tuple[Any, Any]:
@@ -421,8 +411,8 @@ class Mutate:
         return owner, self.random.choice(owner.entries) if owner and owner.entries else None
 
     def outside(self, node: Node, sort: type) -> Any:
-        inner = {id(below) for below in walk(node)}
-        found = [other for other in walk(self.root) if isinstance(other, sort) and id(other) not in inner]
+        inner = {id(below) for below in walk_nodes(node)}
+        found = [other for other in walk_nodes(self.root) if isinstance(other, sort) and id(other) not in inner]
         return self.random.choice(found) if found else None
 
     def place(self, parts: list[Any]) -> int:
@@ -552,7 +542,7 @@ def test_any_changed_document_says_what_its_tree_says_and_keeps_every_comment(ra
     out = render(mutate.root, source)
     back = parse(out)
     assert back is not None, out
-    assert plain(back) == plain(mutate.root), out
+    assert plain_value(back) == plain_value(mutate.root), out
     assert comments(out, back) == before, out
 
 
@@ -584,7 +574,7 @@ def test_tidy_printing_keeps_data_and_comments_and_settles_at_once(random: Rando
     out = print_tree(root, text, tidy=True)
     back = parse(out)
     assert back is not None, out
-    assert plain(back) == plain(root), out
+    assert plain_value(back) == plain_value(root), out
     assert comments(out, back) == comments(text, root), out
     assert print_tree(back, out, tidy=True) == out
 
@@ -603,4 +593,4 @@ def test_any_changed_playbook_says_what_its_tree_says(data: st.DataObject, rando
     out = render(mutate.root, Source(text))
     back = parse(out)
     assert back is not None, out
-    assert plain(back) == plain(mutate.root), out
+    assert plain_value(back) == plain_value(mutate.root), out

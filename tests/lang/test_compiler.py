@@ -1,6 +1,6 @@
 """The net: steps by name, where it starts, and who leads to whom."""
 
-from noetl.lang.compiler import compile_net
+from noetl.lang.building.playbook import compile_net
 from noetl.model.net import Net
 from noetl.model.playbook import Arc, Playbook, Router, Step
 from noetl.model.source import Span

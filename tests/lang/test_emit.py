@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from noetl.lang.emit import is_plain, key_text, scalar_text
-from noetl.lang.node import DOUBLE, FOLDED, LITERAL, PLAIN, SINGLE, plain
-from noetl.lang.reader import read
+from noetl.lang.printing.plain_yaml import is_plain, key_text, scalar_text
+from noetl.lang.reading.node import DOUBLE, FOLDED, LITERAL, PLAIN, SINGLE, plain_value
+from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.source import Source
 
@@ -62,9 +61,9 @@ MISREAD = "yes No ON off y N null ~ True 010 0x1F 0o17 0b11 1_000 1,000 12:30 1:
 
 def read_back(text: str) -> Any:
     problems = Diagnostics(Source(text))
-    root = read(text, problems)
-    assert not problems.found(), (text, problems.found())
-    return plain(root)
+    root = read_yaml(text, problems)
+    assert not problems.collect(), (text, problems.collect())
+    return plain_value(root)
 
 
 @given(AWKWARD, st.sampled_from(STYLES), st.booleans())

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from noetl.lang import load
-from noetl.lang.explain import PASSES, explain, explain_step, reachable
+from noetl.lang.loader import load
+from noetl.lang.preview.explanation import PASSES, explain_playbook, explain_step, reachable
 from noetl.model.net import Net
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x, path: y/x}\n"
 
 
 def net(body: str) -> Net:
-    loaded = load(HEAD + body, Kinds())
+    loaded = load(HEAD + body, ToolKinds())
     assert loaded.net is not None, loaded.diagnostics
     return loaded.net
 
@@ -24,7 +24,7 @@ def only_step(body: str, name: str = "start") -> dict[str, Any]:
 
 
 def test_the_steps_come_in_the_order_of_the_document_and_the_order_is_that_of_the_tokens() -> None:
-    told = explain(
+    told = explain_playbook(
         net("""
 workflow:
   - {step: last, tool: {kind: noop}}

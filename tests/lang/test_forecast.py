@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from noetl.lang import load
-from noetl.lang.forecast import forecast
-from noetl.tools.registry import Kinds
+from noetl.lang.loader import load
+from noetl.lang.preview.dry_run import dry_run
+from noetl.tools.registry import ToolKinds
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: planned}\nworkflow:\n"
 
 
 def plan(steps: str, **workload: Any) -> dict[str, Any]:
-    loaded = load(HEAD + steps, Kinds())
+    loaded = load(HEAD + steps, ToolKinds())
     assert loaded.net is not None, loaded.diagnostics
-    return forecast(loaded.net, workload, Kinds())
+    return dry_run(loaded.net, workload, ToolKinds())
 
 
 def task(steps: str, **workload: Any) -> dict[str, Any]:
@@ -191,9 +191,9 @@ def test_a_circle_is_told_once() -> None:
     "path", sorted([*EXAMPLES.glob("*.yaml"), *EXAMPLES.glob("later/*.yaml")]), ids=lambda one: one.stem
 )
 def test_every_example_has_a_plan_that_names_all_of_its_steps(path: Path) -> None:
-    loaded = load(path.read_text(encoding="utf-8"), Kinds())
+    loaded = load(path.read_text(encoding="utf-8"), ToolKinds())
     assert loaded.net is not None
-    told = forecast(loaded.net, loaded.net.playbook.workload, Kinds())
+    told = dry_run(loaded.net, loaded.net.playbook.workload, ToolKinds())
     assert sorted([*(step["name"] for step in told["steps"]), *told["not_run"]]) == sorted(loaded.net.steps)
     assert "‹error" not in str(told)
 

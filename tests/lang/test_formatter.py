@@ -6,22 +6,21 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from suite import PLAYBOOKS
 
-from noetl.lang.formatter import format_text
-from noetl.lang.node import plain
-from noetl.lang.reader import read
+from noetl.lang.printing.formatter import format_text
+from noetl.lang.reading.node import plain_value
+from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.source import Source
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 WORDS = {"name", "kind", "choose", "while", "until", "input", "auth", "output", "set", "spec"}
 
 
 def data(text: str) -> Any:
-    return plain(read(text, Diagnostics(Source(text))))
+    return plain_value(read_yaml(text, Diagnostics(Source(text))))
 
 
 def check(before: str, after: str) -> None:
@@ -446,8 +445,8 @@ def test_any_playbook_means_the_same_and_is_settled_at_once(seed: int) -> None:
 def test_a_label_that_would_be_taken_for_a_secret_stays_a_label() -> None:
     """In older documents the name of such a task in a list is the secret it asks for."""
     bare = "workflow:\n  - step: a\n    tool:\n      - {t1: {kind: secrets, provider: env}}\n"
-    assert format_text(bare, Kinds()) == bare
+    assert format_text(bare, ToolKinds()) == bare
     whole = bare.replace("provider: env", "secret: s")
-    assert format_text(whole, Kinds()) == whole.replace(
+    assert format_text(whole, ToolKinds()) == whole.replace(
         "{t1: {kind: secrets, secret: s}}", "{name: t1, kind: secrets, secret: s}"
     )

@@ -2,11 +2,11 @@
 
 import pytest
 
-from noetl.lang import load
-from noetl.tools.registry import Kinds
+from noetl.lang.loader import load
+from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\nworkflow:\n"
-KINDS = Kinds()
+KINDS = ToolKinds()
 
 
 def errors(step: str, *more: str) -> list[tuple[str, int, str]]:

@@ -7,13 +7,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from suite import cases
 
-from noetl.lang import load
-from noetl.lang.jsonschema import check_schema, schema
-from noetl.lang.node import plain
-from noetl.lang.reader import read
+from noetl.lang.jsonschema.grammar_schema import check_schema, playbook_schema
+from noetl.lang.loader import load
+from noetl.lang.reading.node import plain_value
+from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.source import Source
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x}\n"
 #: what a schema can know; the others take knowledge of names, templates and order
@@ -37,11 +37,11 @@ EXPRESSIBLE = {
 
 @cache
 def validator() -> Draft202012Validator:
-    return Draft202012Validator(schema(Kinds()))
+    return Draft202012Validator(playbook_schema(ToolKinds()))
 
 
 def document(text: str) -> Any:
-    return plain(read(text, Diagnostics(Source(text))))
+    return plain_value(read_yaml(text, Diagnostics(Source(text))))
 
 
 def accepts(text: str) -> bool:
@@ -69,14 +69,14 @@ def test_the_schema_agrees_with_the_conformance_suite(case: dict[str, Any]) -> N
 
 
 def test_the_schema_is_a_valid_schema_and_every_definition_is_used() -> None:
-    made = schema(Kinds())
+    made = playbook_schema(ToolKinds())
     Draft202012Validator.check_schema(made)
     text = str(made)
     assert [name for name in made["$defs"] if f"#/$defs/{name}'" not in text] == []
 
 
 def test_every_key_has_a_description_so_that_editors_can_show_it() -> None:
-    made = schema(Kinds())
+    made = playbook_schema(ToolKinds())
     for name in ("Step", "Loop", "Arc", "Then", "task.http", "task.wait", "KeychainEntry"):
         for key, value in made["$defs"][name]["properties"].items():
             assert value["description"], f"{name}.{key}"
@@ -130,7 +130,7 @@ def test_a_task_in_any_of_its_shapes_is_accepted(tool: str) -> None:
 def test_a_task_that_is_wrong_is_refused_by_the_schema_and_by_the_language(tool: str) -> None:
     text = f"{HEAD}workflow: [{{step: start, tool: {tool}}}]"
     assert not accepts(text)
-    assert not load(text, Kinds()).ok
+    assert not load(text, ToolKinds()).ok
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_root_keys_that_begin_with_x_are_free_and_others_are_not() -> None:
 
 
 def test_only_the_kinds_that_are_given_are_in_the_schema() -> None:
-    kinds = Kinds()
-    made = schema({"noop": kinds["noop"]})
+    kinds = ToolKinds()
+    made = playbook_schema({"noop": kinds["noop"]})
     assert made["$defs"]["Task"]["properties"]["kind"]["enum"] == ["noop"]
     assert "task.http" not in made["$defs"]
 

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from noetl.lang import load
-from noetl.lang.layering import effective
-from noetl.tools.registry import Kinds
+from noetl.lang.building.layering import effective_spec
+from noetl.lang.loader import load
+from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"
 
 
 def laid(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, tuple[Any, str]]:
-    return {key: (one.value, one.origin) for key, one in effective([("outer", outer), ("inner", inner)]).items()}
+    return {key: (one.value, one.origin) for key, one in effective_spec([("outer", outer), ("inner", inner)]).items()}
 
 
 @pytest.mark.parametrize(
@@ -104,14 +104,14 @@ def test_an_empty_inner_value_lifts_no_restriction_of_hosts() -> None:
 def test_a_task_cannot_lift_the_limits_of_the_executor() -> None:
     executor = "executor: {spec: {limits: {memory_mb: 10}, allow_hosts: [a.com]}}\n"
     text = f"{HEAD}{executor}workflow:\n  - step: a\n    tool:\n      kind: noop\n      spec:\n        limits:\n        allow_hosts:\n"
-    loaded = load(text, Kinds())
+    loaded = load(text, ToolKinds())
     assert loaded.net is None or {"limits.memory_mb", "allow_hosts"} <= {
         key for key, one in loaded.net.steps["a"].tasks[0].spec.items() if one.value
     }
 
 
 def spec_of(executor: str, step: str) -> dict[str, tuple[Any, str]]:
-    loaded = load(f"{HEAD}executor: {{spec: {executor}}}\nworkflow:\n  - {step}\n", Kinds())
+    loaded = load(f"{HEAD}executor: {{spec: {executor}}}\nworkflow:\n  - {step}\n", ToolKinds())
     assert loaded.net is not None, loaded.diagnostics
     return {key: (one.value, one.origin) for key, one in loaded.net.steps["a"].tasks[0].spec.items()}
 

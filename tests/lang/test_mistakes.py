@@ -2,12 +2,12 @@
 
 import pytest
 
-from noetl.lang import load
-from noetl.lang.report import apply_edits
+from noetl.lang.loader import load
+from noetl.lang.printing.report import apply_edits
 from noetl.model.diagnostics import Diagnostic
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
-KINDS = Kinds()
+KINDS = ToolKinds()
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\nworkflow:\n"
 
 

@@ -1,13 +1,13 @@
 """Nodes: maps that keep their order, copies that share nothing, and data made into nodes and back."""
 
-from noetl.lang.node import MapNode, Scalar, copy, entry, make, plain, walk
-from noetl.lang.reader import read
+from noetl.lang.reading.node import MapNode, Scalar, copy, entry, make, plain_value, walk_nodes
+from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.source import Source
 
 
 def tree(text: str) -> MapNode:
-    root = read(text, Diagnostics(Source(text)))
+    root = read_yaml(text, Diagnostics(Source(text)))
     assert isinstance(root, MapNode)
     return root
 
@@ -15,7 +15,7 @@ def tree(text: str) -> MapNode:
 def test_an_entry_of_the_same_name_is_replaced_where_it_stands() -> None:
     root = tree("a: 1\nb: 2\nc: 3\n")
     root.put(entry("b", make(9, near=root)))
-    assert list(plain(root).items()) == [("a", 1), ("b", 9), ("c", 3)]
+    assert list(plain_value(root).items()) == [("a", 1), ("b", 9), ("c", 3)]
     assert root.changed
 
 
@@ -23,7 +23,7 @@ def test_a_new_entry_goes_to_the_end_or_where_it_is_told() -> None:
     root = tree("a: 1\nb: 2\n")
     root.put(entry("z", make(0, near=root)))
     root.put(entry("m", make(5, near=root)), at=root.position("b"))
-    assert list(plain(root)) == ["a", "m", "b", "z"]
+    assert list(plain_value(root)) == ["a", "m", "b", "z"]
 
 
 def test_a_position_that_nobody_has_is_the_end() -> None:
@@ -36,21 +36,21 @@ def test_taking_what_is_not_there_changes_nothing() -> None:
     assert not root.changed
     taken = root.take("a")
     assert taken is not None
-    assert (plain(taken.value), plain(root), root.changed) == (1, {}, True)
+    assert (plain_value(taken.value), plain_value(root), root.changed) == (1, {}, True)
 
 
 def test_renaming_keeps_the_place_and_the_value() -> None:
     root = tree("a: 1\nb: 2\nc: 3\n")
     root.rename("b", "x")
     assert root.rename("nope", "y") is None
-    assert list(plain(root).items()) == [("a", 1), ("x", 2), ("c", 3)]
+    assert list(plain_value(root).items()) == [("a", 1), ("x", 2), ("c", 3)]
 
 
 def test_a_map_can_be_changed_while_it_is_walked() -> None:
     root = tree("a: 1\nb: 2\nc: 3\n")
     for one in root:
         root.take(one.name)
-    assert plain(root) == {}
+    assert plain_value(root) == {}
 
 
 def test_rewriting_to_the_same_text_is_no_change() -> None:
@@ -68,20 +68,20 @@ def test_made_nodes_borrow_a_place_and_keep_nodes_inside() -> None:
     kept = root.get("a")
     assert kept is not None
     made = make({"k": [kept, None, True]}, near=kept)
-    assert plain(made) == {"k": [[1], None, True]}
-    assert all((node.start, node.end) == (3, 6) for node in walk(made) if node.changed)
-    assert any(node is kept for node in walk(made))
+    assert plain_value(made) == {"k": [[1], None, True]}
+    assert all((node.start, node.end) == (3, 6) for node in walk_nodes(made) if node.changed)
+    assert any(node is kept for node in walk_nodes(made))
 
 
 def test_a_copy_shares_nothing_with_what_it_was_made_from() -> None:
     root = tree("a: {b: [1, {c: 2}]}\n")
     other = copy(root)
-    assert plain(other) == plain(root)
-    assert {id(node) for node in walk(other)}.isdisjoint({id(node) for node in walk(root)})
+    assert plain_value(other) == plain_value(root)
+    assert {id(node) for node in walk_nodes(other)}.isdisjoint({id(node) for node in walk_nodes(root)})
 
 
 def test_walking_visits_everything_in_the_order_of_the_document() -> None:
-    values = [node.value for node in walk(tree("a: 1\nb: [2, {c: 3}]\nd: 4\n")) if isinstance(node, Scalar)]
+    values = [node.value for node in walk_nodes(tree("a: 1\nb: [2, {c: 3}]\nd: 4\n")) if isinstance(node, Scalar)]
     assert values == [1, 2, 3, 4]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.lang.places import Place, place_of, workbook_place
+from noetl.lang.reading.places import PlaybookLocation, find_location, find_workbook_location
 
 TEXT = """\
 apiVersion: noetl.io/v2
@@ -36,26 +36,26 @@ workflow:
 @pytest.mark.parametrize(
     ("task", "expression", "place"),
     [
-        ("fetch", "{{ ctx.url }}", Place(11, "input.url")),
-        ("fetch", "{{ output.data.total }}", Place(13, "set: ctx.total")),
-        ("store", "echo {{ ctx.url }}\ntrue\n", Place(16, "cmd")),
-        (None, "{{ ctx.day }}", Place(6, "input.day")),
-        (None, "{{ ctx.n > 1 }}", Place(22, "next.arcs.when")),
-        ("fetch", "{{ nowhere }}", Place(8)),
-        ("store", None, Place(15)),
-        ("nobody", None, Place(5)),
+        ("fetch", "{{ ctx.url }}", PlaybookLocation(11, "input.url")),
+        ("fetch", "{{ output.data.total }}", PlaybookLocation(13, "set: ctx.total")),
+        ("store", "echo {{ ctx.url }}\ntrue\n", PlaybookLocation(16, "cmd")),
+        (None, "{{ ctx.day }}", PlaybookLocation(6, "input.day")),
+        (None, "{{ ctx.n > 1 }}", PlaybookLocation(22, "next.arcs.when")),
+        ("fetch", "{{ nowhere }}", PlaybookLocation(8)),
+        ("store", None, PlaybookLocation(15)),
+        ("nobody", None, PlaybookLocation(5)),
     ],
 )
 def test_a_template_is_found_in_its_task_or_else_its_step(
-    task: str | None, expression: str | None, place: Place
+    task: str | None, expression: str | None, place: PlaybookLocation
 ) -> None:
-    assert place_of(TEXT, "start", task, expression) == place
+    assert find_location(TEXT, "start", task, expression) == place
 
 
 def test_what_is_not_in_the_text_has_no_place() -> None:
-    assert place_of(TEXT, "other") is None
-    assert place_of("- a list", "start") is None
-    assert place_of("a: [", "start") is None
+    assert find_location(TEXT, "other") is None
+    assert find_location("- a list", "start") is None
+    assert find_location("a: [", "start") is None
 
 
 WORKBOOK = """\
@@ -71,7 +71,7 @@ workbook:
 
 
 def test_a_task_of_the_workbook_is_found_where_it_is_written() -> None:
-    assert workbook_place(WORKBOOK, "clean.parse") == Place(5)
-    assert workbook_place(WORKBOOK, "clean.parse", "{{ input.nothing }}") == Place(7, "output")
-    assert workbook_place(WORKBOOK, "one") == Place(8)
-    assert workbook_place(WORKBOOK, "none") is None
+    assert find_workbook_location(WORKBOOK, "clean.parse") == PlaybookLocation(5)
+    assert find_workbook_location(WORKBOOK, "clean.parse", "{{ input.nothing }}") == PlaybookLocation(7, "output")
+    assert find_workbook_location(WORKBOOK, "one") == PlaybookLocation(8)
+    assert find_workbook_location(WORKBOOK, "none") is None

@@ -5,22 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from thorough import up_to
 
-from noetl.lang import load
-from noetl.lang.dump import dump
-from noetl.lang.node import plain
-from noetl.lang.planning import grown, plan
-from noetl.lang.reader import read
+from noetl.lang.loader import load
+from noetl.lang.planning import build_plan, extend_net
+from noetl.lang.printing.plain_yaml import dump
+from noetl.lang.reading.node import plain_value
+from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostics
-from noetl.model.net import Net
-from noetl.model.plans import Plan
+from noetl.model.net import Net, PlanResult
 from noetl.model.source import Source
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
-KINDS = Kinds()
+KINDS = ToolKinds()
 PLAYBOOK = """
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -48,11 +46,11 @@ def net(**synthesize: Any) -> Net:
     return found.net
 
 
-def judged(found: Any, whole: Net | None = None, step: str = "plan") -> Plan:
+def judged(found: Any, whole: Net | None = None, step: str = "plan") -> PlanResult:
     whole = whole or net()
     wish = whole.steps[step].router.synthesize
     assert wish is not None
-    return plan(whole, step, wish, found, KINDS)
+    return build_plan(whole, step, wish, found, KINDS)
 
 
 def why(found: Any, whole: Net | None = None) -> str:
@@ -86,7 +84,7 @@ def test_planned_tasks_are_under_the_spec_of_the_executor() -> None:
 
 def test_what_was_recorded_gives_the_same_net() -> None:
     made = judged([step("one", "end", desc="yes"), step("two", "one")])
-    again = grown(net(), [{"step": "plan", "steps": list(made.steps)}], KINDS)
+    again = extend_net(net(), [{"step": "plan", "steps": list(made.steps)}], KINDS)
     assert list(again.steps) == list(made.net.steps)
     assert again.plans == made.net.plans
     assert again.steps["one"].desc == "yes"
@@ -94,7 +92,7 @@ def test_what_was_recorded_gives_the_same_net() -> None:
 
 def test_an_empty_plan_changes_nothing() -> None:
     whole = net()
-    assert judged([], whole) == Plan(whole)
+    assert judged([], whole) == PlanResult(whole)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +189,7 @@ def test_what_one_plan_may_use_is_not_what_another_may() -> None:
     made = judged([{"step": "one", "tool": {"kind": "shell", "cmd": "true"}}], net(allow_kinds="[shell]"))
     whole = load(PLAYBOOK, KINDS).net
     assert whole is not None
-    later = grown(whole, [{"step": "plan", "steps": list(made.steps)}], KINDS)
+    later = extend_net(whole, [{"step": "plan", "steps": list(made.steps)}], KINDS)
     assert "may not use `kind: shell`" in why([{"step": "two", "tool": {"kind": "shell", "cmd": "true"}}], later)
 
 
@@ -234,5 +232,5 @@ def test_whatever_is_planned_is_judged_and_never_breaks(found: list[Any]) -> Non
 def test_data_that_is_written_down_reads_as_itself(value: Any) -> None:
     text = dump(value)
     problems = Diagnostics(Source(text))
-    assert plain(read(text, problems)) == value
-    assert problems.found() == ()
+    assert plain_value(read_yaml(text, problems)) == value
+    assert problems.collect() == ()

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from noetl.lang import node as nodes
-from noetl.lang.node import Entry, ListNode, MapNode, Node, Scalar, entry, make, plain
-from noetl.lang.printer import render
-from noetl.lang.reader import read
+from noetl.lang.printing.printer import render
+from noetl.lang.reading import node as nodes
+from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, Scalar, entry, make, plain_value
+from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.source import Source
 
@@ -18,8 +18,8 @@ Change = Callable[[Any], Any]
 
 def parse(text: str) -> Node | None:
     problems = Diagnostics(Source(text))
-    root = read(text, problems)
-    lost = any(found.code in ("yaml-syntax", "duplicate-key") for found in problems.found())
+    root = read_yaml(text, problems)
+    lost = any(found.code in ("yaml-syntax", "duplicate-key") for found in problems.collect())
     return None if lost else root
 
 
@@ -33,7 +33,7 @@ def printed(text: str, change: Change) -> str:
     out = render(root, Source(text))
     back = parse(out)
     assert back is not None, out
-    assert plain(back) == plain(root), out
+    assert plain_value(back) == plain_value(root), out
     return out
 
 
@@ -481,7 +481,7 @@ def test_the_time_to_print_grows_with_the_length_of_the_file() -> None:
 
 def test_the_merged_part_of_a_moved_entry_is_forgotten() -> None:
     def change(root: Any) -> None:
-        found: Entry = at(root, "b").take("p")
+        found: MapEntry = at(root, "b").take("p")
         root.put(found)
 
     check("a: &x {p: 1}\nb: {<<: *x, q: 2}\n", change, "a: &x {p: 1}\nb: {q: 2}\np: 1\n")

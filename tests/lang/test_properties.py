@@ -16,21 +16,20 @@ import msgspec
 import pytest
 import yaml
 from forkserver import ForkServer
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from thorough import up_to
 
-from noetl.lang import Loaded, load, load_bytes
-from noetl.lang.formatter import format_text
 from noetl.lang.legacy import migrate
+from noetl.lang.loader import Loaded, load, load_bytes
+from noetl.lang.printing.formatter import format_text
 from noetl.model.diagnostics import Severity
 from noetl.model.source import Span
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 sys.path.insert(0, str(Path(__file__).parent))
 import playbooks
 
-KINDS = Kinds()
+KINDS = ToolKinds()
 #: a task under its label gets a `name`, which older dialects took for what is called; it was missing before
 FORMATTED = {"legacy-secrets-name": "missing-key", "legacy-workbook-name": "missing-key"}
 
@@ -269,13 +268,13 @@ BOMBS = {
 #: a program; its arguments are an expression for the text, and the head of a playbook
 CHILD = """
 import json, sys, time
-from noetl.lang import load_bytes
-from noetl.tools.registry import Kinds
+from noetl.lang.loader import load_bytes
+from noetl.tools.registry import ToolKinds
 HEAD = sys.argv[2]
-load_bytes(b"a: 1", Kinds())
+load_bytes(b"a: 1", ToolKinds())
 data = eval(sys.argv[1]).encode()
 start = time.process_time()
-loaded = load_bytes(data, Kinds(), legacy=True)
+loaded = load_bytes(data, ToolKinds(), legacy=True)
 took = time.process_time() - start
 peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(json.dumps({"s": took, "mb": peak / 1024, "ok": loaded.ok, "net": loaded.net is not None,

@@ -4,23 +4,23 @@ from typing import Any
 
 import pytest
 
-from noetl.lang import load_bytes
-from noetl.lang.node import MapNode, Node, Scalar, plain
-from noetl.lang.reader import MAX_ALIAS_NODES, MAX_BYTES, MAX_DEPTH, decode, read
+from noetl.lang.loader import load_bytes
+from noetl.lang.reading.node import MapNode, Node, Scalar, plain_value
+from noetl.lang.reading.reader import MAX_ALIAS_NODES, MAX_BYTES, MAX_DEPTH, decode_text, read_yaml
 from noetl.model.diagnostics import Diagnostic, Diagnostics
 from noetl.model.source import Source
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 
 def reading(text: str) -> tuple[Node | None, tuple[Diagnostic, ...]]:
     problems = Diagnostics(Source(text))
-    return read(text, problems), problems.found()
+    return read_yaml(text, problems), problems.collect()
 
 
 def value_of(text: str) -> Any:
     root, found = reading(f"a: {text}\n")
     assert found == ()
-    return plain(root)["a"]
+    return plain_value(root)["a"]
 
 
 def problem(text: str) -> Diagnostic:
@@ -80,7 +80,7 @@ def test_a_number_beyond_64_bits_is_refused_and_kept_as_text(text: str) -> None:
         ("wrong-value", (1, 4), "write it in quotes to keep it as text")
     ]
     assert "64 bits" in found[0].message
-    assert plain(root) == {"a": text}
+    assert plain_value(root) == {"a": text}
 
 
 @pytest.mark.parametrize("text", [".inf", "-.INF", "+.Inf", ".nan", "1e999"])
@@ -93,13 +93,13 @@ def test_a_number_json_cannot_carry_is_refused(text: str) -> None:
 def test_block_scalars_are_folded_or_kept() -> None:
     root, found = reading("a: |\n  x\n  y\nb: >-\n  c\n  d\n")
     assert found == ()
-    assert plain(root) == {"a": "x\ny\n", "b": "c d"}
+    assert plain_value(root) == {"a": "x\ny\n", "b": "c d"}
 
 
 def test_keys_are_their_text_whatever_they_would_mean_as_values() -> None:
     root, found = reading("1: a\nnull: b\ntrue: c\n")
     assert found == ()
-    assert plain(root) == {"1": "a", "null": "b", "true": "c"}
+    assert plain_value(root) == {"1": "a", "null": "b", "true": "c"}
 
 
 # --- places ----------------------------------------------------------------------------------------------------
@@ -121,12 +121,12 @@ def test_an_alias_stands_where_it_is_written_and_says_what_its_anchor_says() -> 
     assert isinstance(root, MapNode)
     copy = root.get("b")
     assert copy is not None
-    assert (plain(copy), text[copy.place :]) == ([1], "*x\n")
+    assert (plain_value(copy), text[copy.place :]) == ([1], "*x\n")
     assert copy is not root.get("a")
 
 
 def test_a_byte_order_mark_is_not_part_of_the_text() -> None:
-    found = load_bytes(b"\xef\xbb\xbfapiVersion: x\n", Kinds()).diagnostics
+    found = load_bytes(b"\xef\xbb\xbfapiVersion: x\n", ToolKinds()).diagnostics
     assert ("wrong-value", (1, 13)) in [(one.code, place(one)) for one in found]
 
 
@@ -143,7 +143,7 @@ def test_a_duplicate_key_names_the_line_of_the_first_and_the_last_one_counts() -
     assert [(one.code, place(one), one.message, one.fix) for one in found] == [
         ("duplicate-key", (4, 3), "`a` is already given on line 2", "keep one of the two")
     ]
-    assert plain(root) == {"x": {"a": 3, "b": 2}}
+    assert plain_value(root) == {"x": {"a": 3, "b": 2}}
 
 
 def test_a_key_given_three_times_is_told_twice() -> None:
@@ -177,7 +177,7 @@ BASE = "base: &x {p: 1, q: 2}\nother: &y {q: 9, r: 3}\n"
 def test_a_merge_holds_where_the_map_says_nothing(text: str, value: dict[str, object]) -> None:
     root, found = reading(BASE + text)
     assert found == ()
-    assert list(plain(root)["c"].items()) == list(value.items())
+    assert list(plain_value(root)["c"].items()) == list(value.items())
 
 
 @pytest.mark.parametrize("text", ["c: {<<: 5}", "c: {<<: [1]}", "c: {<<: text}"])
@@ -189,7 +189,7 @@ def test_only_maps_can_be_merged(text: str) -> None:
 def test_a_merged_map_merges_what_it_merged_itself() -> None:
     root, found = reading(BASE + "c: &z {<<: *x, s: 4}\nd: {<<: *z}\n")
     assert found == ()
-    assert plain(root)["d"] == {"p": 1, "q": 2, "s": 4}
+    assert plain_value(root)["d"] == {"p": 1, "q": 2, "s": 4}
 
 
 def test_a_second_merge_in_one_map_is_a_duplicate_key() -> None:
@@ -210,7 +210,7 @@ def test_an_alias_inside_of_its_anchor_is_refused(text: str) -> None:
 
 
 def test_the_last_anchor_of_a_name_counts() -> None:
-    assert plain(reading("a: &x 1\nb: &x 2\nc: *x\n")[0]) == {"a": 1, "b": 2, "c": 2}
+    assert plain_value(reading("a: &x 1\nb: &x 2\nc: *x\n")[0]) == {"a": 1, "b": 2, "c": 2}
 
 
 def test_aliases_of_aliases_are_stopped_before_they_grow() -> None:
@@ -228,7 +228,7 @@ def test_depth_is_limited_where_it_is_exceeded() -> None:
 
 
 def test_the_number_of_values_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noetl.lang.reader.MAX_NODES", 5)
+    monkeypatch.setattr("noetl.lang.reading.reader.MAX_NODES", 5)
     assert reading("[1, 2, 3, 4]")[1] == ()
     found = problem("[1, 2, 3, 4, 5, 6]")
     assert (found.message, place(found)) == ("the file holds more than 5 values", (1, 17))
@@ -236,9 +236,9 @@ def test_the_number_of_values_is_limited(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_file_that_is_too_large_is_not_read() -> None:
     problems = Diagnostics(Source(""))
-    assert decode(b" " * (MAX_BYTES + 1), problems) is None
-    assert problems.found()[0].message == "the file has more than 8,000,000 bytes"
-    assert "kind: playbook" in (problems.found()[0].fix or "")
+    assert decode_text(b" " * (MAX_BYTES + 1), problems) is None
+    assert problems.collect()[0].message == "the file has more than 8,000,000 bytes"
+    assert "kind: playbook" in (problems.collect()[0].fix or "")
 
 
 # --- what is no YAML -------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_what_cannot_be_read_is_told_with_its_place(text: str, where: tuple[int,
     ],
 )
 def test_bytes_that_are_no_text_are_told_by_line_and_column(data: bytes, where: tuple[int, int], byte: str) -> None:
-    loaded = load_bytes(data, Kinds())
+    loaded = load_bytes(data, ToolKinds())
     (found,) = loaded.diagnostics
     assert (loaded.net, found.code, place(found)) == (None, "yaml-syntax", where)
     assert byte in found.message
@@ -329,7 +329,7 @@ def test_bytes_that_are_no_text_are_told_by_line_and_column(data: bytes, where: 
 
 @pytest.mark.parametrize("text", ["", "# only a comment\n", "- a\n", "just text\n", "---\n"])
 def test_a_text_that_is_no_map_is_no_playbook(text: str) -> None:
-    loaded = load_bytes(text.encode(), Kinds())
+    loaded = load_bytes(text.encode(), ToolKinds())
     (found,) = loaded.diagnostics
     assert (loaded.net, found.code, place(found)) == (None, "wrong-type", (1, 1))
     assert "noetl init" in (found.fix or "")
@@ -343,12 +343,12 @@ def test_the_text_of_a_scalar_has_its_quotes_undone() -> None:
 
 
 def test_a_file_of_too_many_lines_is_not_read() -> None:
-    (found,) = load_bytes(b"\n" * 600_000, Kinds()).diagnostics
+    (found,) = load_bytes(b"\n" * 600_000, ToolKinds()).diagnostics
     assert found.message == "the file has more than 500,000 lines"
 
 
 def test_of_very_many_problems_the_first_are_told_and_that_there_are_more() -> None:
-    loaded = load_bytes(b"".join(b"k%d: 1\n" % n for n in range(6_000)), Kinds())
+    loaded = load_bytes(b"".join(b"k%d: 1\n" % n for n in range(6_000)), ToolKinds())
     assert not loaded.ok
     assert len(loaded.diagnostics) == 5_000
     assert sum("there are more problems" in one.message for one in loaded.diagnostics) == 1
@@ -374,6 +374,6 @@ def test_of_very_many_problems_the_first_are_told_and_that_there_are_more() -> N
 )
 def test_every_refusal_of_the_reader_says_what_to_do(text: str) -> None:
     problems = Diagnostics(Source(text))
-    read(text, problems)
-    assert [one.fix for one in problems.found() if not one.fix] == []
+    read_yaml(text, problems)
+    assert [one.fix for one in problems.collect() if not one.fix] == []
     assert problems.has_errors

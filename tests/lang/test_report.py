@@ -5,7 +5,15 @@ import unicodedata
 
 import pytest
 
-from noetl.lang.report import Reported, apply_edits, as_json, as_sarif, as_text, summary, visible
+from noetl.lang.printing.report import (
+    FileReport,
+    apply_edits,
+    as_json,
+    as_sarif,
+    escape_controls,
+    render_text,
+    summarize_problems,
+)
 from noetl.model.diagnostics import Diagnostic, Edit, Severity
 from noetl.model.source import Source
 
@@ -36,7 +44,7 @@ def pointed_at(text: str) -> str:
 def test_a_diagnostic_is_a_place_a_message_a_line_a_caret_and_the_way_out() -> None:
     source = Source("a: 1\n  tols: 2\n", "flow.yaml")
     found = at(source, "tols", message="a step has no key `tols`", fix="did you mean `tool`?")
-    assert as_text(source, [found]) == (
+    assert render_text(source, [found]) == (
         "flow.yaml:2:3: error[unknown-key]: a step has no key `tols`\n"
         "2 |   tols: 2\n"
         "  |   ^^^^\n"
@@ -46,12 +54,12 @@ def test_a_diagnostic_is_a_place_a_message_a_line_a_caret_and_the_way_out() -> N
 
 def test_the_gutter_is_as_wide_as_the_line_number() -> None:
     source = Source("\n" * 1233 + "tols: 2\n", "flow.yaml")
-    assert as_text(source, [at(source, "tols")]).splitlines()[1:] == ["1234 | tols: 2", "     | ^^^^"]
+    assert render_text(source, [at(source, "tols")]).splitlines()[1:] == ["1234 | tols: 2", "     | ^^^^"]
 
 
 def test_without_a_place_there_is_no_line() -> None:
     found = Diagnostic("payload-schema", Severity.ERROR, "names: missing", fix="pass it")
-    assert as_text(Source("a: 1", "flow.yaml"), [found]) == (
+    assert render_text(Source("a: 1", "flow.yaml"), [found]) == (
         "flow.yaml: error[payload-schema]: names: missing\n  help: pass it\n"
     )
 
@@ -59,19 +67,19 @@ def test_without_a_place_there_is_no_line() -> None:
 def test_an_empty_line_is_not_shown() -> None:
     source = Source("", "flow.yaml")
     found = Diagnostic("yaml-syntax", Severity.ERROR, "nothing here", span=source.span(0, 0))
-    assert as_text(source, [found]) == "flow.yaml:1:1: error[yaml-syntax]: nothing here\n"
+    assert render_text(source, [found]) == "flow.yaml:1:1: error[yaml-syntax]: nothing here\n"
 
 
 def test_a_place_without_length_has_one_caret() -> None:
     source = Source("key: value", "f")
     found = Diagnostic("yaml-syntax", Severity.ERROR, "wrong", span=source.span(5, 5))
-    assert as_text(source, [found]).splitlines()[2] == "  |      ^"
+    assert render_text(source, [found]).splitlines()[2] == "  |      ^"
 
 
 def test_what_goes_over_several_lines_is_underlined_to_the_end_of_the_first() -> None:
     source = Source("key: one  \n  two\n", "f")
     found = Diagnostic("yaml-syntax", Severity.ERROR, "wrong", span=source.span(5, 15))
-    assert as_text(source, [found]).splitlines()[2] == "  |      ^^^"
+    assert render_text(source, [found]).splitlines()[2] == "  |      ^^^"
 
 
 @pytest.mark.parametrize(
@@ -89,12 +97,12 @@ def test_what_goes_over_several_lines_is_underlined_to_the_end_of_the_first() ->
 )
 def test_tabs_wide_and_strange_characters_do_not_shift_the_caret(line: str) -> None:
     source = Source(f"{line} # after\n", "f")
-    assert pointed_at(as_text(source, [at(source, "bad")])) == "bad"
+    assert pointed_at(render_text(source, [at(source, "bad")])) == "bad"
 
 
 def test_wide_characters_are_underlined_in_full() -> None:
     source = Source("key: 名前\n", "f")
-    assert as_text(source, [at(source, "名前")]).splitlines()[2].count("^") == 4
+    assert render_text(source, [at(source, "名前")]).splitlines()[2].count("^") == 4
 
 
 @pytest.mark.parametrize("before", [0, 40, 500, 100_000])
@@ -102,7 +110,7 @@ def test_wide_characters_are_underlined_in_full() -> None:
 @pytest.mark.parametrize("filler", ["x", "名", "\t"])
 def test_a_long_line_is_cut_around_the_caret(before: int, after: int, filler: str) -> None:
     source = Source(f"k{filler * before} bad {filler * after}e\n", "f")
-    text = as_text(source, [at(source, "bad")], width=80)
+    text = render_text(source, [at(source, "bad")], width=80)
     line = text.splitlines()[1]
     assert pointed_at(text) == "bad"
     assert columns(line) <= 4 + 80 + 2
@@ -112,25 +120,25 @@ def test_a_long_line_is_cut_around_the_caret(before: int, after: int, filler: st
 
 def test_a_long_place_is_underlined_as_far_as_it_is_shown() -> None:
     source = Source("key: " + "x" * 1000, "f")
-    line, caret = as_text(source, [at(source, "x" * 1000)], width=80).splitlines()[1:3]
+    line, caret = render_text(source, [at(source, "x" * 1000)], width=80).splitlines()[1:3]
     assert len(caret) <= len(line) <= 86
 
 
 def test_control_characters_are_written_out_wherever_they_come_from() -> None:
     source = Source("a\x1b]0;x\x07: 1\n", "f\x1b[2J.yaml")
-    text = as_text(source, [at(source, "1", message="`\x1b[31m`\nis wrong", fix="\r")])
+    text = render_text(source, [at(source, "1", message="`\x1b[31m`\nis wrong", fix="\r")])
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
     assert text.count("\n") == 4
-    assert visible("a\x9bb") == "a\\u009bb"
+    assert escape_controls("a\x9bb") == "a\\u009bb"
 
 
 def test_colour_is_off_unless_asked_for() -> None:
     source = Source("tols: 2\n", "f")
     found = at(source, "tols", fix="mend it")
-    assert "\x1b" not in as_text(source, [found])
-    painted = as_text(source, [found], colour=True)
+    assert "\x1b" not in render_text(source, [found])
+    painted = render_text(source, [found], colour=True)
     assert "\x1b[1;31merror[unknown-key]\x1b[0m" in painted
-    assert re.sub(r"\x1b\[[\d;]*m", "", painted) == as_text(source, [found])
+    assert re.sub(r"\x1b\[[\d;]*m", "", painted) == render_text(source, [found])
 
 
 # --- the summary -----------------------------------------------------------------------------------------------
@@ -143,7 +151,7 @@ def test_the_summary_counts_and_names_the_commands_that_help() -> None:
         at(source, "b"),
         at(source, "c", code="legacy-args", severity=Severity.WARNING),
     ]
-    assert summary([Reported(source, found)]) == (
+    assert summarize_problems([FileReport(source, found)]) == (
         "2 errors, 1 warning in flow.yaml\n"
         "`noetl validate --fix flow.yaml` mends 1 of them\n"
         "`noetl migrate flow.yaml` rewrites the older constructs\n"
@@ -152,19 +160,21 @@ def test_the_summary_counts_and_names_the_commands_that_help() -> None:
 
 def test_the_summary_of_several_files_counts_them() -> None:
     source = Source("abc", "flow.yaml")
-    assert summary([Reported(source, []), Reported(source, [])]) == "no problems in 2 files\n"
-    assert summary([Reported(source, [at(source, "a")]), Reported(source, [])]) == "1 error in 2 files\n"
+    assert summarize_problems([FileReport(source, []), FileReport(source, [])]) == "no problems in 2 files\n"
+    assert summarize_problems([FileReport(source, [at(source, "a")]), FileReport(source, [])]) == "1 error in 2 files\n"
 
 
 def test_the_commands_of_a_summary_name_the_files_they_are_for() -> None:
     sources = [Source("abc", name) for name in ("my flow.yaml", "b.yaml", "<stdin>")]
     legacy = [at(one, "a", code="legacy-args") for one in sources]
-    one, other, stdin = (Reported(source, [found]) for source, found in zip(sources, legacy, strict=True))
-    assert "`noetl migrate 'my flow.yaml' b.yaml` rewrites" in summary([one, other, Reported(sources[0], [])])
-    assert "`noetl migrate -` rewrites" in summary([stdin])
-    assert "`noetl migrate FILE…` rewrites" in summary([one] * 6)
-    mendable = Reported(sources[2], [at(sources[2], "a", edits=(Edit(0, 1, "x"),))])
-    assert "`noetl validate --fix FILE` mends it" in summary([mendable])
+    one, other, stdin = (FileReport(source, [found]) for source, found in zip(sources, legacy, strict=True))
+    assert "`noetl migrate 'my flow.yaml' b.yaml` rewrites" in summarize_problems(
+        [one, other, FileReport(sources[0], [])]
+    )
+    assert "`noetl migrate -` rewrites" in summarize_problems([stdin])
+    assert "`noetl migrate FILE…` rewrites" in summarize_problems([one] * 6)
+    mendable = FileReport(sources[2], [at(sources[2], "a", edits=(Edit(0, 1, "x"),))])
+    assert "`noetl validate --fix FILE` mends it" in summarize_problems([mendable])
 
 
 # --- JSON and SARIF --------------------------------------------------------------------------------------------
@@ -176,7 +186,7 @@ def test_json_has_the_promised_keys_and_null_where_there_is_no_line() -> None:
         at(source, "tols", fix="write `tool`", edits=(Edit(5, 9, "tool"),)),
         Diagnostic("x", Severity.WARNING, "m"),
     ]
-    one, other = as_json([Reported(source, found)])["diagnostics"]
+    one, other = as_json([FileReport(source, found)])["diagnostics"]
     assert one == {
         "code": "unknown-key",
         "severity": "error",
@@ -199,7 +209,7 @@ def test_sarif_has_rules_places_and_fixes() -> None:
         at(source, "a", code="legacy-args", severity=Severity.WARNING),
         Diagnostic("a-plugin-says", Severity.ERROR, "m"),
     ]
-    log = as_sarif([Reported(source, found)], "1.2.3")
+    log = as_sarif([FileReport(source, found)], "1.2.3")
     assert log["version"] == "2.1.0"
     (run,) = log["runs"]
     assert run["tool"]["driver"]["version"] == "1.2.3"

@@ -8,12 +8,12 @@ from __future__ import annotations
 import pytest
 from source_documents import DOCUMENTS, blocks, wrapped
 
-from noetl.lang import load
 from noetl.lang.legacy import migrate
+from noetl.lang.loader import load
 from noetl.model.diagnostics import Severity
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
-KINDS = Kinds()
+KINDS = ToolKinds()
 
 #: blocks that cannot be a playbook, and why: what refuses them
 REFUSED = {

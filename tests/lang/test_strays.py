@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.lang import load
-from noetl.lang.report import apply_edits
+from noetl.lang.loader import load
+from noetl.lang.printing.report import apply_edits
 from noetl.model.diagnostics import Diagnostic
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\nworkflow:\n"
-KINDS = Kinds()
+KINDS = ToolKinds()
 
 
 def found(steps: str) -> tuple[str, list[Diagnostic]]:

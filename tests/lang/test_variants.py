@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from noetl.lang import load
+from noetl.lang.loader import load
 from noetl.model.diagnostics import Diagnostic
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 GOOD = {"kind": "file", "path": "x.csv"}
 
@@ -16,7 +16,7 @@ GOOD = {"kind": "file", "path": "x.csv"}
 def diagnosed(source: dict[str, object], target: dict[str, object]) -> list[Diagnostic]:
     task = {"kind": "transfer", "source": source, "targets": [target]}
     playbook = {"apiVersion": "noetl.io/v2", "kind": "Playbook", "metadata": {"name": "p"}}
-    return list(load(json.dumps({**playbook, "workflow": [{"step": "s", "tool": task}]}), Kinds()).diagnostics)
+    return list(load(json.dumps({**playbook, "workflow": [{"step": "s", "tool": task}]}), ToolKinds()).diagnostics)
 
 
 def told(source: dict[str, object], target: dict[str, object]) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from noetl.model.pgaddress import is_address, parts_of, passwords_in
+from noetl.redaction.postgres_address import is_address, parts_of, passwords_in
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from noetl.model.redaction import MASK, Redactor
+from noetl.redaction.redactor import MASK, Redactor
 
 SECRET = "tok/93af+5521=Ünïque\"quoted'&<x> y"
 PLAIN = "k7Jx93afQ5521zPw"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from thorough import up_to
 
-from noetl.model import rewriting
-from noetl.model.redaction import MASK, Redactor
-from noetl.model.rewriting import JsonRedactor
+from noetl.redaction import json_text
+from noetl.redaction.json_text import JsonRedactor
+from noetl.redaction.redactor import MASK, Redactor
 
 SECRETS = ["nTOKEN-abc", "1234", "team-4711-key", "team-4711-key.V3ryS3cretTail", 'od"d\\x/é😀', "xxx" + "Y" * 60]
 BITS = [*SECRETS, "\n", "a", "\\", '"', "é", "😀", "TOKEN-abc", "  "]
@@ -47,7 +47,7 @@ def test_blocks_yield_what_the_whole_value_would(size: int) -> None:
 
 
 def test_a_text_that_is_too_long_to_be_held_is_redacted_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "_LONGEST", 40)
+    monkeypatch.setattr(json_text, "_LONGEST", 40)
     text = 'line "é" 😀 of nTOKEN-abc\n' * 50 + "team-4711-key"
     for size in (1, 5, 64, 5000):
         for ascii_only in (True, False):

@@ -8,14 +8,14 @@ from textwrap import indent
 
 import pytest
 
-from noetl.lang import load
+from noetl.lang.loader import load
 from noetl.model.diagnostics import Severity
 from noetl.model.slugs import SLUGS, Slug, slug_info
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 SOURCES = Path(__file__).parents[2] / "src" / "noetl"
 SLUG = re.compile(r"[a-z]+(-[a-z]+)+|reserved")
-REPORTING = {"error", "warning", "add", "stop", "report", "Problem", "Diagnostic"}
+REPORTING = {"error", "warning", "add", "stop", "report", "TemplateProblem", "Diagnostic"}
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: example}\n"
 WITH_EXAMPLES = [slug for slug in SLUGS.values() if slug.wrong]
 
@@ -75,8 +75,8 @@ def test_every_code_of_the_language_page_is_in_the_catalogue() -> None:
 
 @pytest.mark.parametrize("slug", WITH_EXAMPLES, ids=lambda slug: slug.code)
 def test_the_wrong_example_has_the_problem_and_the_mended_one_has_none(slug: Slug) -> None:
-    wrong = load(playbook(slug.wrong), Kinds()).diagnostics
-    right = load(playbook(slug.right), Kinds()).diagnostics
+    wrong = load(playbook(slug.wrong), ToolKinds()).diagnostics
+    right = load(playbook(slug.right), ToolKinds()).diagnostics
     assert slug.code in {found.code for found in wrong}
     assert [found.message for found in right if found.severity is Severity.ERROR or found.code == slug.code] == []
 

@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from noetl.lang import load
+from noetl.lang.loader import load
 from noetl.model.events import Event, Fact
 from noetl.model.output import Output, failed, failure, ok
 from noetl.pipeline import facts, machine, replay
-from noetl.pipeline.backoff import LONGEST, delay_before
 from noetl.pipeline.frame import Frame, Moment
-from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
-from noetl.tools.registry import Kinds
+from noetl.pipeline.machine import LONGEST, Finish, Move, RunTask, Sleep, delay_before
+from noetl.tools.registry import ToolKinds
 
-KINDS = Kinds()
+KINDS = ToolKinds()
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\nworkflow:\n"
 ERROR = failed(failure("http-status", "503", retryable=True), http={"status": 503})
 
@@ -57,7 +56,7 @@ class Driver:
             if not waiting:
                 return move
             self.ran.append(f"{move.task.name}#{move.attempt}")
-            self.facts.append(facts.started_fact(self.frame, {}))
+            self.facts.append(facts.task_started_fact(self.frame, {}))
             move = machine.advance(self.frame, waiting.pop(0), self.moment())
 
     @property

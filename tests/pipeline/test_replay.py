@@ -9,7 +9,7 @@ from test_machine import Driver, _event
 from noetl.model.events import Event
 from noetl.model.output import failed, failure, ok
 from noetl.pipeline.machine import RunTask
-from noetl.pipeline.replay import Replay, wanted
+from noetl.pipeline.replay import Replay, ends_to_rerun
 
 MASK = "[redacted]"
 
@@ -21,22 +21,25 @@ def done(seq: int, **payload: Any) -> Event:
 
 def test_an_output_is_wanted_only_while_it_is_in_sight() -> None:
     secret = {"redacted": ["output"]}
-    assert wanted([done(1), done(2, **secret)]) == {2}
-    assert wanted([done(1, **secret), done(2)]) == set()
-    assert wanted([done(1, **secret), done(2, do="skip")]) == {1}
-    assert wanted([done(1, **secret), done(2, **secret)]) == {1, 2}  # what runs again may read what was before it
+    assert ends_to_rerun([done(1), done(2, **secret)]) == {2}
+    assert ends_to_rerun([done(1, **secret), done(2)]) == set()
+    assert ends_to_rerun([done(1, **secret), done(2, do="skip")]) == {1}
+    assert ends_to_rerun([done(1, **secret), done(2, **secret)]) == {
+        1,
+        2,
+    }  # what runs again may read what was before it
 
 
 def test_a_value_that_was_set_is_wanted_until_it_is_overwritten() -> None:
     secret = {"redacted": ["step.t"], "set": {"step.t": MASK}}
-    assert wanted([done(1, **secret), done(2)]) == {1}
-    assert wanted([done(1, **secret), done(2, set={"step.t": "plain"})]) == set()
-    assert wanted([done(1, **secret), done(2, set={"step.other": "plain"})]) == {1}
+    assert ends_to_rerun([done(1, **secret), done(2)]) == {1}
+    assert ends_to_rerun([done(1, **secret), done(2, set={"step.t": "plain"})]) == set()
+    assert ends_to_rerun([done(1, **secret), done(2, set={"step.other": "plain"})]) == {1}
 
 
 def test_a_failed_task_is_not_run_again_for_the_words_of_its_error() -> None:
     error = failed(failure("python", f"denied for {MASK}"))
-    assert wanted([done(1, output=error, redacted=["output"])]) == set()
+    assert ends_to_rerun([done(1, output=error, redacted=["output"])]) == set()
 
 
 STEP = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from noetl.results.cache import Cache
+from noetl.results.backends.file_cache import FileCache
 
 
 def bring(size: int, times: list[int] | None = None) -> object:
@@ -30,7 +30,7 @@ def age(folder: Path, seconds: float) -> None:
 
 
 def test_what_is_wanted_by_many_is_brought_once(tmp_path: Path) -> None:
-    cache, times = Cache(tmp_path / "c"), list[int]()
+    cache, times = FileCache(tmp_path / "c"), list[int]()
     with ThreadPoolExecutor(8) as pool:
         paths = list(pool.map(lambda _: cache.get("a/b", bring(10, times)), range(20)))  # type: ignore[arg-type]
     assert len(times) == 1
@@ -39,7 +39,7 @@ def test_what_is_wanted_by_many_is_brought_once(tmp_path: Path) -> None:
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "c", size=1_000)
+    cache = FileCache(tmp_path / "c", size=1_000)
     for number in range(10):
         cache.get(f"{number}", bring(100))  # type: ignore[arg-type]
         age(tmp_path / "c", 200)
@@ -50,7 +50,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
 
 
 def test_what_is_in_use_stays_although_there_is_too_much(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "c", size=10)
+    cache = FileCache(tmp_path / "c", size=10)
     for number in range(5):
         cache.get(f"{number}", bring(100))  # type: ignore[arg-type]
     assert len(list((tmp_path / "c").iterdir())) == 5
@@ -61,7 +61,7 @@ def test_what_could_not_be_brought_leaves_nothing(tmp_path: Path) -> None:
         path.write_bytes(b"half")
         raise ConnectionError
 
-    cache = Cache(tmp_path / "c")
+    cache = FileCache(tmp_path / "c")
     with pytest.raises(ConnectionError):
         cache.get("a", broken)
     assert list((tmp_path / "c").iterdir()) == []
@@ -69,7 +69,7 @@ def test_what_could_not_be_brought_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_used_keeps_the_time_it_was_written(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "c")
+    cache = FileCache(tmp_path / "c")
     path = cache.get("a", bring(1))  # type: ignore[arg-type]
     before = path.stat().st_mtime_ns
     assert cache.get("a", bring(2)).stat().st_mtime_ns == before  # type: ignore[arg-type]

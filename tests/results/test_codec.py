@@ -9,15 +9,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from noetl.model.output import JSON, NDJSON, PARQUET, Spilled
 from noetl.ports import ResultDamaged
 from noetl.results import codec
-from noetl.tools.elements import NotJsonText, batches, examine
-from noetl.tools.python_spill import pieces
-from noetl.tools.rows import row_shape
+from noetl.rows.columns import row_shape
+from noetl.rows.json_stream import NotJsonText, batches, examine
+from noetl.tools.python.result_spill import json_pieces
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 NUMBERS = st.one_of(
@@ -57,7 +56,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def there_and_back(value: Any, folder: Path) -> tuple[Any, codec.Written]:
+def there_and_back(value: Any, folder: Path) -> tuple[Any, codec.PayloadInfo]:
     path = folder / "payload.zst"
     written = codec.write(value, path, sync=False)
     assert written.sha256 == codec.sha256_of(path)
@@ -65,7 +64,7 @@ def there_and_back(value: Any, folder: Path) -> tuple[Any, codec.Written]:
     return codec.read(_named(path, written), written.content_type), written
 
 
-def _named(path: Path, written: codec.Written) -> Path:
+def _named(path: Path, written: codec.PayloadInfo) -> Path:
     return path.replace(path.with_name(f"payload{codec.SUFFIXES[written.content_type]}"))
 
 
@@ -133,7 +132,7 @@ def test_what_a_tool_left_in_a_file_is_kept_as_if_it_had_been_in_hand(
         assert not (folder / "draft").exists()
         if isinstance(value, list):
             for start in {0, len(value) // 2, len(value)}:
-                found = [one for run in codec.runs(path, written.content_type, start) for one in run]
+                found = [one for run in codec.read_batches(path, written.content_type, start) for one in run]
                 assert typed(found) == typed(value[start:])
 
 
@@ -150,7 +149,7 @@ def test_text_is_taken_for_json_just_when_it_is(value: Any, place: int, char: st
     body = text.encode()
     blocks = [body[start : start + size] for start in range(0, len(body), size)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("noetl.tools.elements._WINDOW", window)
+        patch.setattr("noetl.rows.json_stream._WINDOW", window)
         if expected is NotJsonText:
             with pytest.raises(NotJsonText):
                 examine(blocks)
@@ -165,9 +164,9 @@ def test_text_is_taken_for_json_just_when_it_is(value: Any, place: int, char: st
 @given(VALUES)
 def test_the_pieces_of_a_result_are_the_result(value: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("noetl.tools.python_spill._SLICE", 2)
-        patch.setattr("noetl.tools.python_spill._FEW", 3)
-        assert b"".join(pieces(value, msgspec.json.encode)) == msgspec.json.encode(value)
+        patch.setattr("noetl.tools.python.result_spill._SLICE", 2)
+        patch.setattr("noetl.tools.python.result_spill._FEW", 3)
+        assert b"".join(json_pieces(value, msgspec.json.encode)) == msgspec.json.encode(value)
 
 
 @pytest.mark.parametrize("value", [{"a": "x" * 50_000, "b": list(range(9999))}, [{"a": i} for i in range(50_000)], list(range(5000))])  # fmt: skip

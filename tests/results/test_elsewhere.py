@@ -12,8 +12,8 @@ from noetl.config import Secret, Settings
 from noetl.errors import UsageError
 from noetl.model.output import JSON, NDJSON, PARQUET
 from noetl.ports import ResultDamaged, ResultGone
-from noetl.results.elsewhere import CSV
-from noetl.results.opening import open_payloads
+from noetl.results.external_rows import CSV
+from noetl.results.locations import open_payloads
 from noetl.results.store import PayloadStore
 
 duckdb = pytest.importorskip("duckdb")
@@ -61,7 +61,7 @@ def store(tmp_path: Path) -> PayloadStore:
 
 
 def test_rows_are_read_whole_and_by_range(stored: dict[str, Any], store: PayloadStore) -> None:
-    sealed = store.sealed(stored)
+    sealed = store.seal(stored)
     assert store._read(sealed) == ROWS
     for start, stop in ((5, 12), (12, 15), (18, 30), (30, 40), (5, 5)):
         assert store._rows(sealed, start, stop) == ROWS[start:stop]
@@ -71,7 +71,7 @@ def test_rows_are_read_whole_and_by_range(stored: dict[str, Any], store: Payload
 def test_a_reference_that_nobody_has_made_is_not_believed(
     stored: dict[str, Any], store: PayloadStore, tmp_path: Path
 ) -> None:
-    sealed = store.sealed(stored)
+    sealed = store.seal(stored)
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
     locator = sealed["locator"]
@@ -92,7 +92,7 @@ def test_a_reference_that_nobody_has_made_is_not_believed(
 def test_the_key_is_made_once_and_for_its_owner_alone(store: PayloadStore, tmp_path: Path) -> None:
     made = reference(CSV, tmp_path / "x.csv")
     again = open_payloads(Settings(tmp_path), {}.get, lambda: 0.0)
-    assert store.sealed(made) == again.sealed(made)
+    assert store.seal(made) == again.seal(made)
     assert (tmp_path / "results" / ".seal").stat().st_mode & 0o077 == 0
 
 
@@ -101,7 +101,7 @@ def keyed(home: Path, key: str | None) -> PayloadStore:
 
 
 def test_machines_with_one_key_believe_each_others_references(stored: dict[str, Any], tmp_path: Path) -> None:
-    sealed = keyed(tmp_path / "one", "new").sealed(stored)
+    sealed = keyed(tmp_path / "one", "new").seal(stored)
     assert keyed(tmp_path / "other", "new")._read(sealed) == ROWS
     assert keyed(tmp_path / "other", "newer, new")._read(sealed) == ROWS
     for key in ("another", "another,newer", None):
@@ -111,7 +111,7 @@ def test_machines_with_one_key_believe_each_others_references(stored: dict[str, 
 
 
 def test_what_was_sealed_before_there_was_a_shared_key_is_believed_on(stored: dict[str, Any], tmp_path: Path) -> None:
-    sealed = keyed(tmp_path / "one", None).sealed(stored)
+    sealed = keyed(tmp_path / "one", None).seal(stored)
     assert keyed(tmp_path / "one", "new")._read(sealed) == ROWS
     with pytest.raises(UsageError, match="no transfer on this machine"):
         keyed(tmp_path / "other", "new")._read(sealed)
@@ -119,13 +119,13 @@ def test_what_was_sealed_before_there_was_a_shared_key_is_believed_on(stored: di
 
 def test_what_is_gone_is_called_that(tmp_path: Path, store: PayloadStore) -> None:
     with pytest.raises(ResultGone, match=r"nothing\.csv is no longer there"):
-        store._read(store.sealed(reference(CSV, tmp_path / "nothing.csv")))
+        store._read(store.seal(reference(CSV, tmp_path / "nothing.csv")))
 
 
 def test_what_is_no_parquet_is_an_error_in_words(tmp_path: Path, store: PayloadStore) -> None:
     (tmp_path / "x.parquet").write_text("no")
     with pytest.raises(ResultDamaged, match="cannot be read"):
-        store._read(store.sealed(reference(PARQUET, tmp_path / "x.parquet")))
+        store._read(store.seal(reference(PARQUET, tmp_path / "x.parquet")))
 
 
 def test_a_file_that_was_changed_meanwhile_is_noticed(tmp_path: Path, store: PayloadStore) -> None:
@@ -134,4 +134,4 @@ def test_a_file_that_was_changed_meanwhile_is_noticed(tmp_path: Path, store: Pay
     made = reference(NDJSON, file)
     made["meta"]["sha256"] = "0" * 64
     with pytest.raises(ResultDamaged, match="another one"):
-        store._read(store.sealed(made))
+        store._read(store.seal(made))

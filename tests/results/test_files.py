@@ -14,8 +14,8 @@ from shelves import Store
 
 from noetl.model.output import JSON
 from noetl.ports import Part, ResultDamaged, StoreFailed
-from noetl.results.files import Folder
-from noetl.results.names import Place
+from noetl.results.backends.backend import PayloadPlace
+from noetl.results.backends.folder import FolderBackend
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ def test_what_a_dead_process_left_is_removed_and_what_a_living_one_works_with_is
     part.write_bytes(b"x")
     living = store.store.draft(".scratch")
     living.mkdir()
-    assert list(store.store.expired()) == []
+    assert list(store.store.find_expired()) == []
     store.now = time.time() + 25 * 3600
-    found = {one.name: one for one in store.store.expired()}
+    found = {one.name: one for one in store.store.find_expired()}
     assert {name: one.bytes for name, one in found.items()} == {scratch.name: 3, part.name: 1}
     for one in found.values():
         one.remove()
@@ -65,7 +65,7 @@ def test_the_folder_of_drafts_stays_when_the_last_one_is_removed(store: Store) -
     draft.parent.mkdir(parents=True)
     draft.write_bytes(b"x")
     store.now = time.time() + 25 * 3600
-    for one in list(store.store.expired()):
+    for one in list(store.store.find_expired()):
         one.remove()
     assert list(draft.parent.iterdir()) == []
 
@@ -132,7 +132,7 @@ def test_nothing_is_left_of_a_copy_from_another_disk_that_was_cut_off(
     monkeypatch.setattr(Path, "replace", across)
     monkeypatch.setattr("shutil.copyfile", cut_off)
     with pytest.raises(KeyboardInterrupt):
-        Folder(store.folder / "results").put(_written(store), Place("x", "0" * 32, JSON))
+        FolderBackend(store.folder / "results").put(_written(store), PayloadPlace("x", "0" * 32, JSON))
     assert list((store.folder / "results" / "x").iterdir()) == []
 
 

@@ -17,24 +17,24 @@ from servers import Subjects
 from shelves import InNats
 
 from noetl.config import Settings
+from noetl.drivers.nats import address_of
 from noetl.errors import UsageError
 from noetl.model.output import JSON
 from noetl.ports import ResultDamaged, ResultGone, StoreFailed
-from noetl.results import nats as shelf_module
-from noetl.results.cache import Cache
-from noetl.results.names import Place
-from noetl.results.nats import NatsObjects
-from noetl.results.opening import open_payloads
-from noetl.services.nats import Nats
-from noetl.tools.jetstream import address_of
+from noetl.results.backends import nats_objects as shelf_module
+from noetl.results.backends.backend import PayloadPlace
+from noetl.results.backends.file_cache import FileCache
+from noetl.results.backends.nats_objects import NatsBackend
+from noetl.results.locations import open_payloads
+from noetl.services.nats_server import NatsServer
 
 MB = 1 << 20
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[Nats]:
+def own(tmp_path: Path) -> Iterator[NatsServer]:
     """A server that may be killed."""
-    with Nats(tmp_path / "n") as server:
+    with NatsServer(tmp_path / "n") as server:
         yield server
 
 
@@ -45,13 +45,13 @@ def store(tmp_path: Path, nats: Subjects) -> Iterator[InNats]:
     opened.close()
 
 
-def shelf_at(url: str, folder: Path) -> NatsObjects:
+def shelf_at(url: str, folder: Path) -> NatsBackend:
     address = address_of(url, "X")
-    return NatsObjects(lambda: address, str(address), "b", cache=Cache(folder / "cache"))
+    return NatsBackend(lambda: address, str(address), "b", cache=FileCache(folder / "cache"))
 
 
-def place(number: int, owner: str = "x") -> Place:
-    return Place(owner, f"{number:032x}", JSON)
+def place(number: int, owner: str = "x") -> PayloadPlace:
+    return PayloadPlace(owner, f"{number:032x}", JSON)
 
 
 def drafted(folder: Path, size: int) -> tuple[Path, str]:
@@ -64,9 +64,9 @@ def drafted(folder: Path, size: int) -> tuple[Path, str]:
     return path, hashlib.sha256(body).hexdigest()
 
 
-def hash_at(shelf: NatsObjects, where: Place) -> str:
+def hash_at(shelf: NatsBackend, where: PayloadPlace) -> str:
     """The hash of what is brought, although it may be in the cache."""
-    shelf._cache.forget(shelf._cached(where))
+    shelf._cache.forget(shelf._cache_name(where))
     return hashlib.sha256(shelf.local(where).read_bytes()).hexdigest()
 
 
@@ -76,7 +76,7 @@ def test_files_of_any_size_come_back(tmp_path: Path, nats: Subjects, size: int) 
     draft, expected = drafted(tmp_path, size)
     shelf.put(draft, place(1))
     assert hash_at(shelf, place(1)) == expected
-    assert [(one.place, one.bytes) for one in shelf.listed() if one.place == place(1)] == [(place(1), size)]
+    assert [(one.place, one.bytes) for one in shelf.list_entries() if one.place == place(1)] == [(place(1), size)]
     shelf.remove(place(1))
     shelf.close()
 
@@ -85,13 +85,13 @@ MEASURED = """
 import resource, sys
 from pathlib import Path
 from noetl.model.output import JSON
-from noetl.results.cache import Cache
-from noetl.results.names import Place
-from noetl.results.nats import NatsObjects
-from noetl.tools.jetstream import address_of
+from noetl.results.backends.file_cache import FileCache
+from noetl.results.backends.backend import PayloadPlace
+from noetl.results.backends.nats_objects import NatsBackend
+from noetl.drivers.nats import address_of
 url, folder, size = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 address = address_of(url, "X")
-shelf = NatsObjects(lambda: address, str(address), "big", cache=Cache(folder / "cache"))
+shelf = NatsBackend(lambda: address, str(address), "big", cache=FileCache(folder / "cache"))
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 def moved(number, size):
@@ -99,7 +99,7 @@ def moved(number, size):
     with draft.open("wb") as file:
         for _ in range(size):
             file.write(bytes(1 << 20))
-    where = Place("x", "%032x" % number, JSON)
+    where = PayloadPlace("x", "%032x" % number, JSON)
     shelf.put(draft, where)
     shelf._cache.forget(shelf._cached(where))
     assert shelf.local(where).stat().st_size == size << 20
@@ -112,7 +112,7 @@ shelf.close()
 """
 
 
-def test_a_large_payload_takes_little_memory(tmp_path: Path, own: Nats) -> None:
+def test_a_large_payload_takes_little_memory(tmp_path: Path, own: NatsServer) -> None:
     command = [sys.executable, "-c", MEASURED, own.url(), str(tmp_path), "200"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
@@ -168,7 +168,7 @@ def test_servers_of_one_cluster_are_one_store(tmp_path: Path, nats: Subjects) ->
         open_payloads(Settings(tmp_path, results=("nats://a/b", "nats://a/c")), {}.get, lambda: 0.0)
 
 
-def test_what_is_sent_while_the_server_is_killed_arrives(tmp_path: Path, own: Nats) -> None:
+def test_what_is_sent_while_the_server_is_killed_arrives(tmp_path: Path, own: NatsServer) -> None:
     shelf = shelf_at(own.url(), tmp_path)
     draft, expected = drafted(tmp_path, 60 * MB)
     kept = draft.read_bytes()
@@ -193,7 +193,7 @@ def test_what_is_sent_while_the_server_is_killed_arrives(tmp_path: Path, own: Na
     shelf.close()
 
 
-def test_a_store_that_was_wiped_has_lost_its_payloads_and_takes_new_ones(tmp_path: Path, own: Nats) -> None:
+def test_a_store_that_was_wiped_has_lost_its_payloads_and_takes_new_ones(tmp_path: Path, own: NatsServer) -> None:
     shelf = shelf_at(own.url(), tmp_path)
     shelf.put(drafted(tmp_path, 1000)[0], place(1))
     own.kill()
@@ -217,12 +217,14 @@ def test_a_bucket_that_was_deleted_is_made_again(store: InNats) -> None:
     with pytest.raises(ResultGone):
         store.get(lost)
     assert store.store.kinds == {"nats"}
-    assert list(store.store.expired()) == []
+    assert list(store.store.find_expired()) == []
     again = asyncio.run(store.store.keep("x", {"b": 2}))
     assert store.get(again) == {"b": 2}
 
 
-def test_a_bucket_that_is_full_is_told_at_once(tmp_path: Path, own: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_that_is_full_is_told_at_once(
+    tmp_path: Path, own: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import nats
 
     monkeypatch.setattr(shelf_module, "PATIENCE_S", 600.0)
@@ -238,7 +240,7 @@ def test_a_bucket_that_is_full_is_told_at_once(tmp_path: Path, own: Nats, monkey
     with pytest.raises(StoreFailed, match="maximum bytes exceeded"):
         shelf.put(drafted(tmp_path, 3 * MB)[0], place(1))
     assert time.monotonic() - since < 60
-    assert list(shelf.listed()) == []
+    assert list(shelf.list_entries()) == []
     draft, expected = drafted(tmp_path, 1000)
     shelf.put(draft, place(2))
     assert hash_at(shelf, place(2)) == expected
@@ -280,15 +282,15 @@ def test_what_a_killed_sender_left_is_removed_after_a_day(store: InNats) -> None
 
     store.with_bucket(cut_off)
     store.now = time.time() + 23 * 3600
-    assert list(store.store.expired()) == []
+    assert list(store.store.find_expired()) == []
     store.now = time.time() + 25 * 3600
-    found = list(store.store.expired())
-    assert [(one.shown, one.bytes) for one in found] == [
+    found = list(store.store.find_expired())
+    assert [(one.display_name, one.bytes) for one in found] == [
         (f"nats://{store.nats.name}/$O.{store.nats.name}.C.cutoff", 3000)
     ]
     found[0].remove()
     found[0].remove()
-    assert list(store.store.expired()) == []
+    assert list(store.store.find_expired()) == []
     assert store.get(reference) == {"a": 1}
 
 
@@ -302,10 +304,10 @@ def test_what_others_keep_in_the_bucket_is_left_alone(store: InNats) -> None:
         await bucket._js.publish(f"$O.{store.nats.name}.M.c3RyYW5nZQ==", b"not json")
 
     store.with_bucket(more)
-    assert len(list(store.store._readable[0].listed())) == 1
+    assert len(list(store.store._readable[0].list_entries())) == 1
 
 
-def test_a_bucket_without_direct_reading_is_read_as_well(tmp_path: Path, own: Nats) -> None:
+def test_a_bucket_without_direct_reading_is_read_as_well(tmp_path: Path, own: NatsServer) -> None:
     import nats
 
     async def plain() -> None:
@@ -318,5 +320,5 @@ def test_a_bucket_without_direct_reading_is_read_as_well(tmp_path: Path, own: Na
     draft, expected = drafted(tmp_path, MB)
     shelf.put(draft, place(1))
     assert hash_at(shelf, place(1)) == expected
-    assert len(list(shelf.listed())) == 1
+    assert len(list(shelf.list_entries())) == 1
     shelf.close()

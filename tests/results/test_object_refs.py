@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from servers import Bucket
 
+from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.errors import UsageError
 from noetl.model.state import Execution
 from noetl.ports import ResultDamaged, ResultGone, StoreFailed
-from noetl.results.opening import open_payloads
+from noetl.results.locations import open_payloads
 from noetl.stores.memory import MemoryLog
-from noetl.wiring import House
 
 pytest.importorskip("duckdb")
 
@@ -48,7 +48,7 @@ async def run(folder: Path, bucket: Bucket, form: str) -> Execution:
     file = folder / "lake.yaml"
     file.write_text(PLAYBOOK.replace("FORM", form))
     credential = json.dumps({**bucket.credential, "bucket": bucket.name})
-    async with House(Settings(folder / "home", environment={"LAKE": credential}), MemoryLog()) as house:
+    async with LocalNode(Settings(folder / "home", environment={"LAKE": credential}), MemoryLog()) as house:
         source, loaded = house.catalog.read(file)
         assert loaded.net is not None
         hot = await house.start(source, loaded.net, {})
@@ -98,7 +98,7 @@ def test_a_reference_that_somebody_made_up_opens_nothing(tmp_path: Path, bucket:
 
 def test_what_was_changed_or_removed_meanwhile_is_noticed(tmp_path: Path, bucket: Bucket) -> None:
     reference = asyncio.run(run(tmp_path, bucket, "json")).ctx["one_ref"]
-    from noetl.tools.buckets import Bucket as Objects
+    from noetl.drivers.object_stores import Bucket as Objects
 
     other = tmp_path / "other"
     other.write_text('[{"id": 9}]')

@@ -40,7 +40,7 @@ def written(path: Path, *numbers: int) -> Path:
 
 
 def read(path: Path) -> list[int]:
-    return [row["n"] for run in parquet.runs(path, 0, 100) for row in run]
+    return [row["n"] for run in parquet.read_batches(path, 0, 100) for row in run]
 
 
 def test_one_is_made_to_write_and_one_to_read(tmp_path: Path, made: list[Any]) -> None:
@@ -59,7 +59,7 @@ def test_a_file_that_is_another_by_now_is_read_as_it_is(tmp_path: Path, made: li
 def test_who_has_read_enough_leaves_nothing_to_the_next(tmp_path: Path, made: list[Any]) -> None:
     path = written(tmp_path / "a.parquet", *range(5000))
     for _ in range(3):
-        some = parquet.runs(path, 10, 2)
+        some = parquet.read_batches(path, 10, 2)
         assert next(some) == [{"n": 10}, {"n": 11}]
         some.close()  # type: ignore[attr-defined]
     assert read(path) == list(range(5000))

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from shelves import KINDS, Store, made
 
 from noetl.errors import UsageError
 from noetl.ports import Part, ResultDamaged, ResultGone
-from noetl.results.names import MANIFEST
+from noetl.results.backends.backend import MANIFEST
 
 
 @pytest.fixture(params=KINDS, ids=KINDS.values())
@@ -142,20 +141,20 @@ def test_its_time_decides_whether_a_payload_is_there(store: Store) -> None:
     assert reference["meta"]["ttl"] == 10.0
     store.now += 9.9
     assert store.get(reference) == [1, 2]
-    assert list(store.store.expired()) == []
+    assert list(store.store.find_expired()) == []
     store.now += 0.2
     for read in (lambda: store.get(reference), lambda: store.some(reference, 0, 1)):
         with pytest.raises(ResultGone, match="time had run out"):
             read()
     kept = store.put([1, 2, 3])
-    expired = list(store.store.expired())
+    expired = list(store.store.find_expired())
     assert len(expired) == 1
-    assert expired[0].shown.endswith(name_in(reference))
+    assert expired[0].display_name.endswith(name_in(reference))
     assert expired[0].bytes == reference["meta"]["bytes"]
     expired[0].remove()
     expired[0].remove()  # another process may have done it
     assert list(store.raw()) == [name_in(kept)]
-    assert list(store.store.expired()) == []
+    assert list(store.store.find_expired()) == []
 
 
 ESCAPES = [
@@ -224,7 +223,7 @@ def test_what_was_removed_is_gone_although_it_was_read_before(store: Store) -> N
     reference = store.put([1, 2], ttl=1.0)
     assert store.some(reference, 0, 2) == [1, 2]
     store.now += 2
-    for one in list(store.store.expired()):
+    for one in list(store.store.find_expired()):
         one.remove()
     with pytest.raises(ResultGone):
         store.some(reference, 0, 2)

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.model.state import Execution
 from noetl.ports import ResultDamaged, ResultGone
 from noetl.stores.memory import MemoryLog
-from noetl.wiring import House
 
 PLAYBOOK = """apiVersion: noetl.io/v2
 kind: Playbook
@@ -48,7 +48,7 @@ ROWS = [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}, {"id": 3, "v": "c"}]
 async def run(folder: Path, playbook: str = PLAYBOOK) -> Execution:
     file = folder / "transferred.yaml"
     file.write_text(playbook)
-    async with House(Settings(folder / "home"), MemoryLog()) as house:
+    async with LocalNode(Settings(folder / "home"), MemoryLog()) as house:
         source, loaded = house.catalog.read(file)
         assert loaded.net is not None
         hot = await house.start(source, loaded.net, {})
@@ -74,7 +74,7 @@ def test_a_file_that_is_no_longer_what_was_written_is_told(tmp_path: Path, spoil
     async def go() -> None:
         state = await run(tmp_path)
         spoil(tmp_path / "out.csv")
-        async with House(Settings(tmp_path / "home"), MemoryLog()) as house:
+        async with LocalNode(Settings(tmp_path / "home"), MemoryLog()) as house:
             with pytest.raises(error, match=r"out\.csv"):
                 await house.results.read(state.ctx["csv_ref"])
 

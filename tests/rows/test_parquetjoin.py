@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from noetl.rows import parquetjoin
+from noetl.rows import parquet_join
 from noetl.rows.duck import duckdb
-from noetl.rows.parquetjoin import Unlike, join
-from noetl.rows.thrift import Field, written
+from noetl.rows.parquet_join import IncompatibleFiles, ThriftField, encode_struct, join
 
 #: a column of every sort that has a form of its own in Parquet, with nulls in between
 _ROW = (
@@ -81,7 +80,7 @@ def test_files_of_other_columns_are_not_put_together(tmp_path: Path, connection:
         _part(connection, tmp_path / "1", "SELECT 1::BIGINT AS id"),
         _part(connection, tmp_path / "2", other),
     ]
-    with pytest.raises(Unlike, match="2 has other columns"):
+    with pytest.raises(IncompatibleFiles, match="2 has other columns"):
         join(parts, tmp_path / "whole")
     assert not (tmp_path / "whole").exists()
 
@@ -89,7 +88,7 @@ def test_files_of_other_columns_are_not_put_together(tmp_path: Path, connection:
 @pytest.mark.parametrize("text", [b"", b"PAR1", b"not a Parquet file at all", b"PAR1\xff\xff\xff\x7fPAR1"])
 def test_what_is_no_parquet_file_is_not_put_together(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "1").write_bytes(text)
-    with pytest.raises(Unlike, match="no Parquet file"):
+    with pytest.raises(IncompatibleFiles, match="no Parquet file"):
         join([tmp_path / "1"], tmp_path / "whole")
 
 
@@ -97,14 +96,14 @@ def test_files_of_very_many_groups_are_not_put_together(
     tmp_path: Path, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = [_part(connection, tmp_path / f"{at}", "SELECT 1 AS id, 2 AS b") for at in range(4)]
-    monkeypatch.setattr(parquetjoin, "_MOST", 6)
-    with pytest.raises(Unlike, match="too many groups"):
+    monkeypatch.setattr(parquet_join, "_MOST", 6)
+    with pytest.raises(IncompatibleFiles, match="too many groups"):
         join(parts, tmp_path / "whole")
     join(parts[:3], tmp_path / "whole")
 
 
 def test_a_description_that_lacks_something_is_not_put_together(tmp_path: Path) -> None:
-    told = written({1: Field(5, 1)})
+    told = encode_struct({1: ThriftField(5, 1)})
     (tmp_path / "1").write_bytes(b"PAR1" + told + len(told).to_bytes(4, "little") + b"PAR1")
-    with pytest.raises(Unlike):
+    with pytest.raises(IncompatibleFiles):
         join([tmp_path / "1"], tmp_path / "whole")

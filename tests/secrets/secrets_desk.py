@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from noetl.config import Secret
-from noetl.lang import load
+from noetl.lang.loader import load
 from noetl.model.playbook import Playbook
+from noetl.secrets.encryption import MasterKeys
 from noetl.secrets.keychain import ExecutionKeychain
-from noetl.secrets.master import Master
-from noetl.secrets.sources import Sources, Vault
-from noetl.secrets.store import Store
-from noetl.secrets.web import Web
-from noetl.tools.registry import Kinds
+from noetl.secrets.provider_requests import SecretHttpClient
+from noetl.secrets.sources import SecretSources, Vault
+from noetl.secrets.store import CredentialStore
+from noetl.tools.registry import ToolKinds
 
 
 class Desk:
@@ -24,19 +24,19 @@ class Desk:
         self.now = 1000.0
         self.environment: dict[str, str] = {}
         self.vault = Vault()
-        self.web = Web()
+        self.web = SecretHttpClient()
 
-    def store(self, key: str | None = None) -> Store:
-        master = Master(Secret(key) if key else None, self.folder / "home" / "key")
-        return Store(self.folder / "home" / "credentials.json", master, lambda: self.now)
+    def store(self, key: str | None = None) -> CredentialStore:
+        master = MasterKeys(Secret(key) if key else None, self.folder / "home" / "key")
+        return CredentialStore(self.folder / "home" / "credentials.json", master, lambda: self.now)
 
     def playbook(self, entries: str, steps: str = "- {step: start, tool: {kind: noop}}") -> Playbook:
         text = f"apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: t}}\nkeychain:\n{entries}\nworkflow:\n{steps}\n"
-        loaded = load(text, Kinds())
+        loaded = load(text, ToolKinds())
         assert loaded.net is not None, loaded.diagnostics
         return loaded.net.playbook
 
     def keychain(self, entries: str, **workload: Any) -> ExecutionKeychain:
-        sources = Sources(self.store(), self.environment, self.vault, self.folder, self.web)
+        sources = SecretSources(self.store(), self.environment, self.vault, self.folder, self.web)
         scopes = {"workload": workload, "execution_id": "x"}
         return ExecutionKeychain(self.playbook(entries).keychain, scopes, sources, self.web, lambda: self.now)

@@ -9,7 +9,7 @@ import pytest
 
 from noetl.ports import NoCredential
 from noetl.secrets import aead
-from noetl.secrets.crypt import Sealed, key_of, unseal
+from noetl.secrets.encryption import SealedValue, parse_key, unseal
 
 KEY, NONCE, CONTEXT = bytes(range(32)), bytes(range(12)), b"what it belongs to"
 
@@ -24,8 +24,8 @@ def test_what_either_library_encrypted_the_other_decrypts() -> None:
 
 def test_a_credential_that_an_earlier_version_stored_is_read() -> None:
     """The text is what the library `cryptography` made of it."""
-    key = key_of("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "a test")
-    sealed = Sealed(
+    key = parse_key("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "a test")
+    sealed = SealedValue(
         key.id,
         "jv47yQZRsbYlGmR4Yd8HBMoSrNvtHo22vQDvwjUFYl6C_v4TPNDykmpMqqsRb0X7QVJQOnFHzRHvCF9G",
         "CV_0zTw4Y1m_QsH8xSlapnmhXFfDTtezObJsvv0PWqtVCWUmLZTosHkQxWCsoHzOiAI=",

@@ -11,17 +11,17 @@ from secrets_desk import Desk
 from services import TokenStandIn, VaultStandIn, serving
 
 from noetl.config import Secret
-from noetl.lang.grammar_keychain import CREDENTIAL, CREDENTIAL_KINDS
-from noetl.model.redaction import MASK
+from noetl.lang.grammar.spec_shape import CREDENTIAL, CREDENTIAL_KINDS as DECLARED_KINDS
 from noetl.ports import NoCredential
-from noetl.secrets.household import stored
+from noetl.redaction.redactor import MASK
+from noetl.secrets.credential_kinds import CREDENTIAL_KINDS
 from noetl.secrets.keychain import variables
-from noetl.secrets.kinds import KINDS
+from noetl.secrets.keychains import read_credential
 from noetl.secrets.sources import Vault
 
 
 def test_every_kind_of_the_language_is_known() -> None:
-    assert set(KINDS) == set(CREDENTIAL_KINDS)
+    assert set(CREDENTIAL_KINDS) == set(CREDENTIAL_KINDS)
 
 
 async def test_the_store_is_the_default_by_name(desk: Desk) -> None:
@@ -114,7 +114,7 @@ async def test_an_address_with_a_password_that_is_not_written_as_an_address_has_
     assert "`pg`: it has an address that is none (`dsn`); write postgresql://USER:PASSWORD@HOST:5432/DATABASE" in said
     assert "@ / # % are written %40 %2F %23 %25" in said
     with pytest.raises(NoCredential) as caught:
-        stored(desk.store(), "stored")
+        read_credential(desk.store(), "stored")
     assert "verysecret" not in (said + str(caught.value)).lower()
 
 
@@ -153,7 +153,7 @@ async def test_every_part_of_a_kind_may_stand_in_the_entry_itself(desk: Desk) ->
     }  # fmt: skip
     assert keychain.scope["lake"]["endpoint"] == "http://h"
     assert keychain.scope["rest"] == {"host": "h", "user": "eve", "password": "pw-of-eve"}
-    known = {part for kind in KINDS.values() for part in (*kind.required, *kind.optional)}
+    known = {part for kind in CREDENTIAL_KINDS.values() for part in (*kind.required, *kind.optional)}
     assert known <= set(CREDENTIAL.keys)
 
 
@@ -361,9 +361,9 @@ async def test_a_refused_token_is_renewed_once_for_all_who_had_it(desk: Desk) ->
     async with serving(*server.routes()) as url:
         keychain = desk.keychain(OAUTH, url=url)
         used = await keychain.credential("oauth")
-        renewed = await asyncio.gather(*(keychain.renewed("oauth", used) for _ in range(20)))
+        renewed = await asyncio.gather(*(keychain.renew_credential("oauth", used) for _ in range(20)))
         assert {one["token"] for one in renewed if one} == {server.issued[1]}
-        assert await keychain.renewed("raw", {}) is None
+        assert await keychain.renew_credential("raw", {}) is None
         await desk.web.close()
     assert len(server.issued) == 2
 

@@ -17,12 +17,12 @@ from aiohttp import web
 from services import TokenStandIn, serving
 from test_canaries import streams
 
+from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.engine.fold import replay
-from noetl.model.redaction import MASK
 from noetl.model.state import Execution
-from noetl.stores.sqlite import SqliteLog
-from noetl.wiring import House
+from noetl.redaction.redactor import MASK
+from noetl.stores.sqlite.sqlite_log import SqliteLog
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: main}\n"
 TOKEN = "tok-93af-5521-zz"
@@ -39,14 +39,14 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment = {"PATH": os.environ["PATH"], "API_TOKEN": TOKEN, "COPY": f"Bearer {TOKEN}", "PLAIN": "seen"}
-        self.house: House
+        self.house: LocalNode
         self.id = ""
 
     async def run(self, text: str, **payload: Any) -> Execution:
         file = self.folder / "main.yaml"
         file.write_text(HEAD + text)
         settings = Settings(self.folder / "home", environment=self.environment)
-        async with House(settings, SqliteLog(settings.home / "noetl.db")) as house:
+        async with LocalNode(settings, SqliteLog(settings.home / "noetl.db")) as house:
             source, loaded = house.catalog.read(file)
             assert loaded.net is not None, loaded.diagnostics
             hot = await house.start(source, loaded.net, payload)

@@ -178,7 +178,7 @@ def test_a_key_of_the_environment_is_changed_by_naming_both(desk: Desk) -> None:
 CRASHING = """
 import os, sys, time
 from pathlib import Path
-from noetl.secrets import files, master, store
+from noetl.secrets import encryption, encryption, store
 left, folder = int(sys.argv[1]), Path(sys.argv[2])
 replace = Path.replace
 def crash(self, target):
@@ -192,7 +192,7 @@ def crash(self, target):
         os.kill(os.getpid(), 9)      # just behind it
     return done
 Path.replace = crash
-store.Store(folder / "credentials.json", master.Master(None, folder / "key"), time.time).change_key()
+store.Store(folder / "credentials.json", encryption.Master(None, folder / "key"), time.time).change_key()
 """
 
 
@@ -216,7 +216,7 @@ def test_a_rotation_that_is_killed_at_any_write_loses_nothing(desk: Desk, at: in
 
 def test_processes_that_add_at_the_same_time_lose_nothing(desk: Desk) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from noetl.secrets import master, store; f = Path(sys.argv[1]);"
+        "import sys, time; from pathlib import Path; from noetl.secrets import encryption, store; f = Path(sys.argv[1]);"
         "s = store.Store(f / 'credentials.json', master.Master(None, f / 'key'), time.time);"
         "[s.add(f'{sys.argv[2]}_{n}', 'generic', {'value': 'x'}) for n in range(5)]"
     )
@@ -230,7 +230,7 @@ def test_processes_that_add_at_the_same_time_lose_nothing(desk: Desk) -> None:
 
 
 def test_nonces_are_never_used_twice(desk: Desk) -> None:
-    from noetl.secrets.crypt import new_key, seal
+    from noetl.secrets.encryption import new_key, seal
 
     key = new_key()
     seen = {seal({"a": 1}, key, ["n"]).data[:16] for _ in range(2000)}

@@ -12,9 +12,9 @@ from secrets_desk import Desk
 from test_secrets_in_runs import TOKEN, Site
 
 from noetl.config import Settings
-from noetl.model.redaction import MASK
 from noetl.ports import Call
-from noetl.results.opening import open_payloads
+from noetl.redaction.redactor import MASK
+from noetl.results.locations import open_payloads
 from noetl.worker.world import LocalWorld
 
 
@@ -59,7 +59,7 @@ async def test_a_line_that_comes_after_its_task_is_redacted_and_not_held_back(de
     world.listeners[call.key] = hear
     world.log(call, "stdout", f"now {TOKEN[:6]}")
     del world.listeners[call.key]
-    world.wrote(call)
+    world.flush_lines(call)
     world.log(call, "stdout", f"late {TOKEN} {TOKEN[:3]}")
     assert written == ["now ", TOKEN[:6], f"late {MASK} {TOKEN[:3]}"]
     assert world._written == {}

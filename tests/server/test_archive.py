@@ -9,14 +9,14 @@ from typing import IO, Any
 
 import pytest
 
+from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.errors import NoetlError
-from noetl.lang import load
-from noetl.ports import Source
-from noetl.server.archive import bring_back, write
+from noetl.history.archive import restore_archive, write_archive
+from noetl.lang.loader import load
+from noetl.ports import PlaybookSource
 from noetl.stores.memory import MemoryLog
-from noetl.tools.registry import Kinds
-from noetl.wiring import House
+from noetl.tools.registry import ToolKinds
 
 TEXT = """\
 apiVersion: noetl.io/v2
@@ -30,14 +30,14 @@ workflow:
 async def archived(folder: Path) -> tuple[MemoryLog, Path]:
     """A log with one execution that is over, and the same execution in a file."""
     log = MemoryLog()
-    net = load(TEXT, Kinds(), name="sample.yaml").net
+    net = load(TEXT, ToolKinds(), name="sample.yaml").net
     assert net is not None
-    async with House(Settings(folder), log) as house:
-        hot = await house.start(Source("hash", TEXT, str(folder / "sample.yaml")), net, {}, execution_id="x")
+    async with LocalNode(Settings(folder), log) as house:
+        hot = await house.start(PlaybookSource("hash", TEXT, str(folder / "sample.yaml")), net, {}, execution_id="x")
         await hot.finished
     summary = log.summary("x")
     assert summary is not None
-    return log, write(log, summary, folder / "kept")
+    return log, write_archive(log, summary, folder / "kept")
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
 def test_a_file_is_closed_when_what_it_holds_is_there_already(tmp_path: Path, opened: list[IO[bytes]]) -> None:
     log, path = asyncio.run(archived(tmp_path))
     with pytest.raises(NoetlError, match="is there already") as refused:
-        asyncio.run(bring_back(log, path))
+        asyncio.run(restore_archive(log, path))
     # As long as the error is in hand, so is all that was in use where it was raised.
     assert refused.value.__traceback__ is not None
     assert [file.closed for file in opened] == [True]
@@ -65,5 +65,5 @@ def test_a_file_is_closed_when_what_it_holds_is_there_already(tmp_path: Path, op
 
 def test_a_file_is_closed_when_its_execution_is_back(tmp_path: Path, opened: list[IO[bytes]]) -> None:
     _, path = asyncio.run(archived(tmp_path))
-    assert asyncio.run(bring_back(MemoryLog(), path)).execution_id == "x"
+    assert asyncio.run(restore_archive(MemoryLog(), path)).execution_id == "x"
     assert [file.closed for file in opened] == [True]

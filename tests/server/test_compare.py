@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec import UNSET
 
-from noetl.server.compare import changes
+from noetl.history.diff import diff_values
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
@@ -19,7 +18,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 
 def told(a: Any, b: Any) -> list[tuple[str, Any, Any]]:
-    return [(one.path, one.a, one.b) for one in changes("v", a, b)]
+    return [(one.path, one.a, one.b) for one in diff_values("v", a, b)]
 
 
 @pytest.mark.parametrize(
@@ -46,8 +45,8 @@ def test_a_value_is_the_same_as_itself(value: Any) -> None:
 
 @given(VALUES, VALUES)
 def test_both_directions_tell_of_the_same_places(a: Any, b: Any) -> None:
-    back = {(path, left, right) for path, right, left in map(repr_of, changes("v", b, a))}
-    assert {repr_of(one) for one in changes("v", a, b)} == back
+    back = {(path, left, right) for path, right, left in map(repr_of, diff_values("v", b, a))}
+    assert {repr_of(one) for one in diff_values("v", a, b)} == back
 
 
 def repr_of(change: Any) -> tuple[str, str, str]:

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from noetl.model.orders import WakeAt
-from noetl.server.errands import _STALE, OrderCarrier
-from noetl.server.service import Hot
+from noetl.server.core.order_carrier import _STALE, OrderCarrier
+from noetl.server.core.service import LiveExecution
 
 
 class Around:
@@ -19,7 +19,7 @@ class Around:
         self.told: list[str] = []
         self.errands = OrderCarrier(cast("Any", self), cast("Any", self), lambda: self.now)
 
-    def ended(self, hot: Hot) -> None:
+    def ended(self, hot: LiveExecution) -> None:
         pass
 
     def due(self, execution_id: str) -> None:
@@ -30,8 +30,8 @@ class Around:
         self.errands._ring()
 
 
-def hot(name: str) -> Hot:
-    return cast("Hot", SimpleNamespace(id=name, lost=False))
+def hot(name: str) -> LiveExecution:
+    return cast("LiveExecution", SimpleNamespace(id=name, lost=False))
 
 
 async def sleepless() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from noetl.engine.fold import apply
-from noetl.lang import load
+from noetl.history.compatibility import misfits
+from noetl.lang.loader import load
 from noetl.model.events import EVENTS, Event, event_id
 from noetl.model.net import Net
 from noetl.model.state import Execution
-from noetl.server.fitting import misfits
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\nworkflow:\n"
 PIPE = "  - {step: a, tool: [{name: one, kind: shell, cmd: x}, {name: two, kind: wait, signal: s}]}\n"
@@ -18,7 +18,7 @@ LOOP = "  - {step: a, loop: {in: [1, 2], iterator: n}, tool: [{name: one, kind: 
 
 
 def net(text: str) -> Net:
-    loaded = load(HEAD + text, Kinds())
+    loaded = load(HEAD + text, ToolKinds())
     assert loaded.net is not None, loaded.diagnostics
     return loaded.net
 

@@ -10,17 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from noetl.app.local import LocalNode
 from noetl.config import Settings
-from noetl.lang import load
+from noetl.history.fsck import check_log
+from noetl.history.past import snapshot_of
+from noetl.lang.loader import load
 from noetl.model.events import Event, event_id
 from noetl.model.net import Net
 from noetl.model.state import Execution
-from noetl.ports import Source
-from noetl.server.fsck import check
-from noetl.server.history import snapshot_of
+from noetl.ports import PlaybookSource
 from noetl.stores.memory import MemoryLog
-from noetl.tools.registry import Kinds
-from noetl.wiring import House
+from noetl.tools.registry import ToolKinds
 
 pytestmark = pytest.mark.damages
 
@@ -40,15 +40,15 @@ RUN = "x"
 
 
 def net() -> Net:
-    found = load(TEXT, Kinds(), name="sample.yaml").net
+    found = load(TEXT, ToolKinds(), name="sample.yaml").net
     assert found is not None
     return found
 
 
 async def recorded(folder: Path) -> list[Event]:
     """The events of a real run."""
-    async with House(Settings(folder), MemoryLog()) as house:
-        source = Source("hash", TEXT, str(folder / "sample.yaml"))
+    async with LocalNode(Settings(folder), MemoryLog()) as house:
+        source = PlaybookSource("hash", TEXT, str(folder / "sample.yaml"))
         hot = await house.start(source, net(), {}, execution_id=RUN)
         await hot.finished
         return house.log.read(RUN)
@@ -67,7 +67,7 @@ def problems(events: list[Event], snapshot: bytes | None = None, status: str = "
         await log.append(numbered(events), status=status, snapshot=snapshot)
         summary = log.summary(RUN)
         assert summary is not None
-        return [(one.kind, one.message) for one in check(log, summary, net())]
+        return [(one.kind, one.message) for one in check_log(log, summary, net())]
 
     return asyncio.run(found())
 

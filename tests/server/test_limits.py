@@ -14,14 +14,14 @@ from forkserver import ForkedProcess, ForkServer
 from servers import Database
 from waiting import until, wait_until
 
+from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.model.requests import Cancel, Pause, Resume
 from noetl.ports import EventLog
-from noetl.server.service import Hot
+from noetl.server.core.service import LiveExecution
 from noetl.stores.memory import MemoryLog
-from noetl.stores.postgres import PostgresLog
-from noetl.stores.sqlite import SqliteLog
-from noetl.wiring import House
+from noetl.stores.postgres.postgres_log import PostgresLog
+from noetl.stores.sqlite.sqlite_log import SqliteLog
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: main, path: main}\nworkload: {who: a}\nworkflow:\n"
 #: notes when it begins and ends, in one file for all
@@ -45,10 +45,10 @@ class Site:
     def write(self, steps: str) -> None:
         self.file.write_text(HEAD + steps)
 
-    def house(self, log: EventLog | None = None) -> House:
-        return House(self.settings, log or SqliteLog(self.settings.home / "noetl.db"))
+    def house(self, log: EventLog | None = None) -> LocalNode:
+        return LocalNode(self.settings, log or SqliteLog(self.settings.home / "noetl.db"))
 
-    async def start(self, house: House, **payload: Any) -> Hot:
+    async def start(self, house: LocalNode, **payload: Any) -> LiveExecution:
         source, loaded = house.catalog.read(self.file)
         assert loaded.net is not None, loaded.diagnostics
         return await house.start(source, loaded.net, payload)
@@ -87,11 +87,11 @@ def within(seconds: float, test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def begun(hot: Hot) -> bool:
+def begun(hot: LiveExecution) -> bool:
     return any(run.pipe is not None for run in hot.state.runs.values())
 
 
-async def ended(*hots: Hot) -> list[str]:
+async def ended(*hots: LiveExecution) -> list[str]:
     await asyncio.gather(*(asyncio.shield(hot.finished) for hot in hots))
     return [hot.state.status for hot in hots]
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.model.requests import Cancel
-from noetl.server import notices
-from noetl.server.service import Hot
-from noetl.stores.sqlite import SqliteLog
-from noetl.wiring import House
+from noetl.server.core import notices
+from noetl.server.core.service import LiveExecution
+from noetl.stores.sqlite.sqlite_log import SqliteLog
 
 ROOT = Path(__file__).parents[2]
 HEAD = """\
@@ -63,13 +63,13 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notices, "PAUSES", (0.01, 0.01))
 
 
-def run(folder: Path, text: str, hearer: Hearer | None, *, cancel: bool = False, **more: Any) -> Hot:
+def run(folder: Path, text: str, hearer: Hearer | None, *, cancel: bool = False, **more: Any) -> LiveExecution:
     """Run a playbook to its end, and let its notices go out."""
     file = folder / "main.yaml"
     file.write_text(text)
 
-    async def main(url: str) -> Hot:
-        async with House(Settings(folder / "home"), SqliteLog(folder / "home" / "noetl.db")) as house:
+    async def main(url: str) -> LiveExecution:
+        async with LocalNode(Settings(folder / "home"), SqliteLog(folder / "home" / "noetl.db")) as house:
             source, loaded = house.catalog.read(file)
             assert loaded.net is not None, loaded.diagnostics
             hot = await house.start(source, loaded.net, {"url": url}, **more)
@@ -78,7 +78,7 @@ def run(folder: Path, text: str, hearer: Hearer | None, *, cancel: bool = False,
             await asyncio.wait_for(asyncio.shield(hot.finished), 60)
             return hot
 
-    async def around() -> Hot:
+    async def around() -> LiveExecution:
         if hearer is None:
             return await main("http://127.0.0.1:1")
         async with hearer.listening() as url:
@@ -164,7 +164,7 @@ def test_who_is_called_without_a_network_sends_no_notices(tmp_path: Path, capsys
 
 
 def test_a_playbook_under_test_tells_nobody(tmp_path: Path) -> None:
-    from noetl.trials.session import Session, Wishes
+    from noetl.testing.session import SuiteOptions, SuiteRunner
 
     async def main() -> list[Any]:
         hearer = Hearer()
@@ -174,7 +174,7 @@ def test_a_playbook_under_test_tells_nobody(tmp_path: Path) -> None:
                 {"name": "it", "payload": {"url": url}, "real": ["shell"], "expect": {"status": "failed"}}
             )
             text = f"playbook: main.yaml\ntests: [{case}]\n".encode()
-            session = Session(Wishes(), tmp_path / "home", {"PATH": "/usr/bin:/bin"})
+            session = SuiteRunner(SuiteOptions(), tmp_path / "home", {"PATH": "/usr/bin:/bin"})
             file = tmp_path / "main.test.yaml"
             ran = await asyncio.to_thread(session.run, file, text, "main.test.yaml", lambda _ran, _result: None)
             assert [result.status for result in ran.results] == ["passed"], ran

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from noetl.app.local import LocalNode
 from noetl.config import Settings
+from noetl.history.past import read_pipeline_events
 from noetl.model.events import Event, event_id
 from noetl.model.orders import RunPipeline
 from noetl.model.requests import Signal
-from noetl.server.history import back_through
-from noetl.server.service import Service
+from noetl.server.core.service import ExecutionService
 from noetl.stores.memory import MemoryLog
-from noetl.wiring import House
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: it, path: it}\nworkflow:\n"
 #: a pipeline that is answered three times in each of several iterations, and fails and tries again between
@@ -70,20 +70,20 @@ Told = list[tuple[list[Event], list[Event]]]
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     """What pipelines were told, each beside what a look through the whole log finds of their tasks."""
     found: Told = []
-    real: Callable[[Service, str, RunPipeline], list[Event]] = Service.recorded
+    real: Callable[[ExecutionService, str, RunPipeline], list[Event]] = ExecutionService.recorded
 
-    def recorded(self: Service, execution_id: str, order: RunPipeline) -> list[Event]:
+    def recorded(self: ExecutionService, execution_id: str, order: RunPipeline) -> list[Event]:
         got = real(self, execution_id, order)
         mine = [e for e in self.log.read(execution_id) if e.step_run_id == order.step_run_id]
         found.append((got, [e for e in mine if e.iteration == order.iteration and e.entity_type == "task"]))
         return got
 
-    monkeypatch.setattr(Service, "recorded", recorded)
+    monkeypatch.setattr(ExecutionService, "recorded", recorded)
     return found
 
 
-def house(home: Path, log: MemoryLog) -> House:
-    return House(Settings(home=home, environment={}), log)
+def house(home: Path, log: MemoryLog) -> LocalNode:
+    return LocalNode(Settings(home=home, environment={}), log)
 
 
 async def mixed(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_the_way_back_is_whole_however_long_it_is_and_whatever_stands_between(ma
     while at > 1:
         wanted.append(at)
         at = causes[at]
-    found = back_through(log, "x", 1, many + 1)
+    found = read_pipeline_events(log, "x", 1, many + 1)
     assert found is not None
     assert [event.seq for event in found] == wanted[::-1]
 
@@ -149,5 +149,5 @@ def test_the_way_back_is_whole_however_long_it_is_and_whatever_stands_between(ma
 def test_there_is_no_way_back_from_what_is_not_written_yet_or_past_the_beginning() -> None:
     log = MemoryLog()
     asyncio.run(log.append([chained(1, None), chained(2, 1), chained(3, 1)], status="running"))
-    assert back_through(log, "x", 1, 4) is None
-    assert back_through(log, "x", 2, 3) is None
+    assert read_pipeline_events(log, "x", 1, 4) is None
+    assert read_pipeline_events(log, "x", 2, 3) is None

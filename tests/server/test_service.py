@@ -14,12 +14,12 @@ from noetl.errors import NoetlError
 from noetl.model.events import Event
 from noetl.model.net import Net
 from noetl.model.orders import Order
-from noetl.model.requests import Cancel, Open, Pause, Signal
+from noetl.model.requests import Cancel, OpenExecution, Pause, Signal
 from noetl.ports import StoreFailed
-from noetl.server.catalog import Catalog
-from noetl.server.service import Hot, Service
+from noetl.server.core.catalog import Catalog
+from noetl.server.core.service import ExecutionService, LiveExecution
 from noetl.stores.memory import MemoryLog
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 WAITS = (
     b"apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: waits}\nworkflow:\n"
@@ -50,17 +50,17 @@ class Hands:
         self.given: list[Order] = []
         self.breaks = False
 
-    def give(self, hot: Hot, orders: Iterable[Order]) -> None:
+    def give(self, hot: LiveExecution, orders: Iterable[Order]) -> None:
         if self.breaks:
             raise RuntimeError("a mistake of ours")
         self.given += orders
 
-    def ended(self, hot: Hot) -> None:
+    def ended(self, hot: LiveExecution) -> None:
         pass
 
 
 def waiting_net() -> Net:
-    net = Catalog(Kinds()).read(Path("waits.yaml"), WAITS)[1].net
+    net = Catalog(ToolKinds()).read(Path("waits.yaml"), WAITS)[1].net
     assert net is not None
     return net
 
@@ -70,10 +70,12 @@ class Desk:
 
     def __init__(self) -> None:
         self.log, self.hands = Gate(), Hands()
-        self.service = Service(self.log, self.hands, Catalog(Kinds()), clock=lambda: 1.0, new_id=lambda: "id")
+        self.service = ExecutionService(
+            self.log, self.hands, Catalog(ToolKinds()), clock=lambda: 1.0, new_id=lambda: "id"
+        )
 
-    async def start(self) -> Hot:
-        return await self.service.start(waiting_net(), Open("x", "hash"))
+    async def start(self) -> LiveExecution:
+        return await self.service.start(waiting_net(), OpenExecution("x", "hash"))
 
     def names(self) -> list[str]:
         return [event.name for event in self.log.read("x")]
@@ -111,7 +113,7 @@ def test_someone_who_looks_on_and_fails_does_not_end_the_run() -> None:
         desk = Desk()
         seen = []
 
-        def broken(_hot: Hot, _events: tuple[Event, ...]) -> None:
+        def broken(_hot: LiveExecution, _events: tuple[Event, ...]) -> None:
             raise BrokenPipeError
 
         desk.service.watchers += [broken, lambda _hot, events: seen.extend(events)]
@@ -228,7 +230,7 @@ def test_a_snapshot_that_cannot_be_read_is_made_up_for_by_the_events() -> None:
         desk = Desk()
         hot = await desk.start()
         await desk.service.record("x", [Cancel()])
-        desk.log._shelf.snapshots["x"] = {hot.state.seq: b"\xc1 damaged"}
+        desk.log._shared.snapshots["x"] = {hot.state.seq: b"\xc1 damaged"}
         assert desk.service.load("x") == hot.state
 
     run(main())

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 import psycopg
 import pytest
 
-from noetl.services.kept import services
-from noetl.services.ports import NotStarted
+from noetl.services.kept_servers import services
+from noetl.services.servers import NotStarted
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import psycopg
 import pytest
 from servers import Bucket, Database, Subjects
 
-from noetl.services.nats import Nats
-from noetl.services.postgres import Postgres
-from noetl.services.s3 import S3
+from noetl.services.nats_server import NatsServer
+from noetl.services.servers import PostgresServer, S3Server
 
 
 def test_a_database_takes_and_gives_rows(database: Database) -> None:
@@ -25,7 +24,7 @@ def test_a_wrong_password_is_refused(database: Database) -> None:
 
 
 def test_a_server_keeps_its_data_and_its_port_over_a_crash() -> None:
-    with TemporaryDirectory(prefix="noetl-postgres-") as name, Postgres(Path(name) / "data") as server:
+    with TemporaryDirectory(prefix="noetl-postgres-") as name, PostgresServer(Path(name) / "data") as server:
         with psycopg.connect(server.url()) as connection:
             connection.execute("CREATE TABLE t AS SELECT 7 AS n")
         server.stop(at_once=True)
@@ -54,7 +53,7 @@ def test_a_bucket_is_a_folder_that_speaks_s3(bucket: Bucket) -> None:
 def test_a_stopped_server_listens_no_more(tmp_path: Path) -> None:
     import socket
 
-    server = S3(tmp_path / "s3")
+    server = S3Server(tmp_path / "s3")
     server.start()
     server.stop()
     with socket.socket() as probe:
@@ -94,7 +93,7 @@ def stream_names(url: str, make: str = "") -> list[str]:
 
 
 def test_a_nats_server_keeps_its_streams_over_a_crash_until_they_are_wiped(tmp_path: Path) -> None:
-    with Nats(tmp_path / "n") as server:
+    with NatsServer(tmp_path / "n") as server:
         assert stream_names(server.url(), make="kept") == ["kept"]
         server.kill()
         server.start()
@@ -108,19 +107,19 @@ def test_a_nats_server_keeps_its_streams_over_a_crash_until_they_are_wiped(tmp_p
 def test_a_nats_client_with_another_password_is_refused(nats: Subjects) -> None:
     import asyncio
 
-    from noetl.tools.jetstream import NatsFailed, address_of, connected
+    from noetl.drivers.nats import NatsFailed, address_of, connect_nats
 
     wrong = address_of(nats.url.replace(nats.server.password, "another"), "X")
     with pytest.raises(NatsFailed, match="refuses the user and password") as caught:
-        asyncio.run(connected(wrong))
+        asyncio.run(connect_nats(wrong))
     assert not caught.value.retryable
     assert "another" not in str(caught.value)
 
 
 def test_a_folder_that_no_server_can_start_in_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from noetl.services import nats
-    from noetl.services.ports import NotStarted
+    from noetl.services import nats_server
+    from noetl.services.servers import NotStarted
 
-    monkeypatch.setattr(nats, "_START_S", 0.5)
+    monkeypatch.setattr(nats_server, "_START_S", 0.5)
     with pytest.raises(NotStarted, match=r"did not listen .*; its log is "):
-        Nats(tmp_path / "n", settings="this is no setting {").start()
+        NatsServer(tmp_path / "n", settings="this is no setting {").start()

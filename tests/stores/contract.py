@@ -7,8 +7,8 @@ import pytest
 
 from noetl.errors import UsageError
 from noetl.model.events import Event, event_id
-from noetl.ports import Conflict, EventLog, Line, Source
-from noetl.stores.verify import verify
+from noetl.ports import Conflict, EventLog, LogLine, PlaybookSource
+from noetl.stores.verify import verify_store
 
 
 def timestamp(seq: int) -> str:
@@ -38,8 +38,8 @@ def events(execution_id: str, first: int, last: int, **payload: object) -> list[
     return found
 
 
-def line(text: str) -> Line:
-    return Line(timestamp(1), "start", "task", None, "stdout", text)
+def line(text: str) -> LogLine:
+    return LogLine(timestamp(1), "start", "task", None, "stdout", text)
 
 
 class EventLogContract:
@@ -127,7 +127,7 @@ class EventLogContract:
         await asyncio.gather(*[caller(number) for number in range(64)], *[loser(number) for number in range(8)])
         for number in range(64):
             assert log.read(f"x{number}") == events(f"x{number}", 1, 40)
-        assert list(verify(log)) == []  # type: ignore[arg-type]
+        assert list(verify_store(log)) == []  # type: ignore[arg-type]
 
     async def test_appends_that_wait_together_are_written_in_order(self, log: EventLog) -> None:
         writing = [log.append(events("x", seq, seq), status=f"s{seq}") for seq in range(1, 50)]
@@ -255,18 +255,18 @@ class EventLogContract:
         assert [one[1:] for one in log.collect()] == [("x", b"early")]
 
     async def test_a_playbook_is_kept_under_its_hash(self, log: EventLog, beside: EventLog) -> None:
-        source = Source("hash", "text: ü\n", "books/one.yaml", legacy=True)
+        source = PlaybookSource("hash", "text: ü\n", "books/one.yaml", legacy=True)
         assert log.source("hash") is None
         await log.keep_source(source)
         await log.keep_source(source)
         assert log.source("hash") == beside.source("hash") == source
-        moved = Source("hash", "text: ü\n", "books/two.yaml", legacy=True)
+        moved = PlaybookSource("hash", "text: ü\n", "books/two.yaml", legacy=True)
         await beside.keep_source(moved)
         assert log.source("hash") == moved
 
     async def test_a_playbook_is_found_by_the_path_it_ran_under(self, log: EventLog) -> None:
         for number, name in enumerate(("x", "y")):
-            await log.keep_source(Source(name, f"text {number}", "one.yaml"))
+            await log.keep_source(PlaybookSource(name, f"text {number}", "one.yaml"))
             await log.append(events(name, 1, 1, playbook=name), status="running")
         assert log.latest("books/one") == log.source("y")
         assert log.latest("books/other") is None
@@ -295,7 +295,7 @@ class EventLogContract:
     async def test_what_is_written_is_sound(self, log: EventLog) -> None:
         await log.append(events("x", 1, 9), status="running")
         await log.append(events("y", 1, 1), status="running")
-        assert list(verify(log)) == []  # type: ignore[arg-type]
+        assert list(verify_store(log)) == []  # type: ignore[arg-type]
 
     async def test_what_is_forgotten_is_gone_and_nothing_else(self, log: EventLog, beside: EventLog) -> None:
         await log.append(events("x", 1, 3), status="completed", snapshot=b"state")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from noetl.model.limits import Ask, Cap, Pace
-from noetl.stores.memoryslots import Ledger, MemorySlots
+from noetl.stores.memory import MemorySlots, SharedSlots
 
 PROCESSES = ("a", "b")
 moves = st.lists(
@@ -27,7 +26,7 @@ class World:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        ledger = Ledger()
+        ledger = SharedSlots()
         self.slots = {name: MemorySlots(ledger, name, lambda _: True, lambda: self.now) for name in PROCESSES}
 
     def take(self, process: str, *asks: Ask) -> list[str]:

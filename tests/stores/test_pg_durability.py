@@ -8,7 +8,7 @@ from contract import events
 from servers import Database
 from test_pgquick import begun
 
-from noetl.stores.postgres import PostgresLog
+from noetl.stores.postgres.postgres_log import PostgresLog
 
 #: notes the setting that holds when a transaction with events commits
 WITNESS = """

@@ -10,9 +10,9 @@ from servers import Database
 from waiting import until
 
 from noetl.ports import Conflict, StoreFailed
-from noetl.stores.pgquick import Quick
-from noetl.stores.postgres import PostgresLog
-from noetl.stores.verify import verify
+from noetl.stores.postgres.postgres_log import PostgresLog
+from noetl.stores.postgres.quick_append import InlineWriter
+from noetl.stores.verify import verify_store
 
 
 @pytest.fixture
@@ -29,13 +29,13 @@ def beside(database: Database, log: PostgresLog) -> Iterator[PostgresLog]:
     asyncio.run(log.close())
 
 
-async def begun(log: PostgresLog, *names: str) -> Quick:
+async def begun(log: PostgresLog, *names: str) -> InlineWriter:
     """Executions whose first two events are written, and what writes more of them."""
     for name in names:
         await log.append(events(name, 1, 2), status="running")
     while log._desk._quick is None or log._desk._queued:  # type: ignore[attr-defined]
         await asyncio.sleep(0.01)
-    quick: Quick = log._desk._quick  # type: ignore[attr-defined]
+    quick: InlineWriter = log._desk._quick  # type: ignore[attr-defined]
     return quick
 
 
@@ -84,7 +84,7 @@ async def test_executions_begin_without_the_thread_unless_somebody_else_has_begu
     found = {one.execution_id: one.seq for one in log.summaries()}
     assert found == {"x": 2, "taken": 1, "a": 3, "b": 2, "c": 2}
     assert log.read("a") == events("a", 1, 3)
-    assert list(verify(log)) == []
+    assert list(verify_store(log)) == []
 
 
 async def test_appends_to_one_execution_that_come_together_are_written_in_their_order(log: PostgresLog) -> None:

@@ -13,12 +13,12 @@ from contract import EventLogContract, events
 from servers import Database
 from waiting import until
 
-from noetl.ports import Damaged, StoreFailed
-from noetl.stores.pgclaims import Claims
-from noetl.stores.pgfiles import VERSION, connect
-from noetl.stores.postgres import PostgresLog
+from noetl.ports import LogDamaged, StoreFailed
+from noetl.stores.postgres.claims import ClaimQueue
+from noetl.stores.postgres.postgres_log import PostgresLog
+from noetl.stores.postgres.schema import VERSION, connect
 from noetl.stores.queries import queries
-from noetl.stores.verify import verify
+from noetl.stores.verify import verify_store
 
 
 def opened(url: str, lease_s: float = 10.0) -> Iterator[PostgresLog]:
@@ -57,9 +57,9 @@ async def test_an_event_that_was_tampered_with_is_not_handed_out(log: PostgresLo
     with psycopg.connect(database.url) as connection:
         connection.execute("ALTER TABLE noetl.event DISABLE TRIGGER ALL")
         connection.execute("UPDATE noetl.event SET body = body || ' '::bytea WHERE seq = 2")
-    with pytest.raises(Damaged, match="damaged at event 2"):
+    with pytest.raises(LogDamaged, match="damaged at event 2"):
         log.read("x")
-    assert [problem.execution_id for problem in verify(log)] == ["x"]
+    assert [problem.execution_id for problem in verify_store(log)] == ["x"]
 
 
 def test_of_an_address_that_is_none_nothing_is_shown() -> None:
@@ -143,7 +143,7 @@ async def test_whatever_goes_wrong_with_a_claim_whoever_asked_is_told(database: 
             raise RuntimeError("something that nobody has thought of")
         return connect(database.url)
 
-    claims = Claims(connecting, "me", 10.0)
+    claims = ClaimQueue(connecting, "me", 10.0)
     with pytest.raises(StoreFailed, match="nobody has thought of"):
         await asyncio.wait_for(claims.claim("x"), 60)
     wrong.clear()
@@ -213,13 +213,13 @@ async def test_who_sleeps_is_minded_while_somebody_lives_who_may_wake_it(databas
     gone, there = PostgresLog(database.url), PostgresLog(database.url)
     await gone.append(events("x", 1, 1), status="running")
     await gone.claim("x")
-    await gone.lay_down([("x", None)])
+    await gone.evict([("x", None)])
     found = gone.summary("x")
     assert found is not None
-    assert (found.owner, found.alive, found.dormant, found.minded) == (None, False, True, True)
+    assert (found.owner, found.alive, found.dormant, found.is_attended) == (None, False, True, True)
     await gone.close()
-    assert [one.minded for one in there.summaries()] == [False]
-    await there.attend()
+    assert [one.is_attended for one in there.summaries()] == [False]
+    await there.register_waker()
     assert [one.dormant for one in there.summaries(unfinished=True)] == [True]
     await there.claim("x")
     assert [(one.alive, one.dormant) for one in there.summaries()] == [(True, False)]

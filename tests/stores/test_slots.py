@@ -14,11 +14,11 @@ from contract import events
 from servers import Database
 
 from noetl.model.limits import Ask, Cap, Pace
-from noetl.slots import KeepsSlots
+from noetl.ports.slots import HasSlots
 from noetl.stores.memory import MemoryLog
-from noetl.stores.postgres import PostgresLog
+from noetl.stores.postgres.postgres_log import PostgresLog
 from noetl.stores.queries import schema
-from noetl.stores.sqlite import SqliteLog
+from noetl.stores.sqlite.sqlite_log import SqliteLog
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -54,12 +54,12 @@ async def begun(log: Any, *names: str) -> Any:
 
 
 async def test_a_slot_is_held_across_processes_until_it_is_released(logs: tuple[Any, Any]) -> None:
-    assert all(isinstance(log, KeepsSlots) for log in logs)
+    assert all(isinstance(log, HasSlots) for log in logs)
     one, other = await begun(logs[0], "x"), await begun(logs[1], "y")
     assert await verdicts(one, ask("x")) == ["granted"]
     assert await verdicts(other, ask("y")) == ["wait"]
     assert await verdicts(one, ask("x")) == ["granted"]
-    assert await other.held("x") == [("x", "a-1", None)]
+    assert await other.list_holders("x") == [("x", "a-1", None)]
     await one.release([("x", "a-1", None)])
     assert await verdicts(other, ask("y")) == ["granted"]
 
@@ -68,7 +68,7 @@ async def test_iterations_hold_slots_of_their_own(logs: tuple[Any, Any]) -> None
     slots = await begun(logs[0], "x")
     asks = [ask("x", 2, iteration=at) for at in (0, "1.2", 3)]
     assert await verdicts(slots, *asks) == ["granted", "granted", "wait"]
-    assert sorted(await slots.held("x"), key=str) == [("x", "a-1", "1.2"), ("x", "a-1", 0)]
+    assert sorted(await slots.list_holders("x"), key=str) == [("x", "a-1", "1.2"), ("x", "a-1", 0)]
 
 
 async def test_the_slot_of_an_execution_that_is_over_is_free(logs: tuple[Any, Any]) -> None:
@@ -118,7 +118,7 @@ async def test_many_who_ask_at_once_get_no_more_than_there_are(logs: tuple[Any, 
         *(verdicts(one if at < 10 else other, ask(name, 5)) for at, name in enumerate(names))
     )  # fmt: skip
     assert found.count(["granted"]) <= 5
-    assert len(await one.held(names[0])) <= 1
+    assert len(await one.list_holders(names[0])) <= 1
 
 
 async def test_a_file_of_the_version_before_gets_its_tables_and_keeps_its_executions(tmp_path: Path) -> None:

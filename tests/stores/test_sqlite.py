@@ -12,9 +12,9 @@ import pytest
 from contract import EventLogContract, events, line
 
 from noetl.ports import StoreFailed
-from noetl.stores import writer
-from noetl.stores.files import VERSION
-from noetl.stores.sqlite import SqliteLog
+from noetl.stores.sqlite import sqlite_writer
+from noetl.stores.sqlite.database_file import VERSION
+from noetl.stores.sqlite.sqlite_log import SqliteLog
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ async def test_a_closed_log_says_so(log: SqliteLog) -> None:
 
 async def test_an_entry_that_is_too_big_fails_alone(log: SqliteLog) -> None:
     await log.append(events("x", 1, 1), status="running")
-    await log._desk.ask(lambda connection: connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000) and None)
+    await log._desk.submit(lambda connection: connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000) and None)
     big = log.append(events("big", 1, 2, text="x" * 200_000), status="running")
     small = [log.append(events(f"small{number}", 1, 2), status="running") for number in range(9)]
     outcomes = await asyncio.gather(*small[:4], big, *small[4:], return_exceptions=True)
@@ -165,7 +165,7 @@ async def test_the_wal_does_not_grow_without_end(log: SqliteLog, path: Path) -> 
 
 async def test_the_power_choice_syncs_every_commit(path: Path) -> None:
     log = SqliteLog(path, durability="power")
-    level = await log._desk.ask(lambda connection: connection.execute("PRAGMA synchronous").fetchone()[0])
+    level = await log._desk.submit(lambda connection: connection.execute("PRAGMA synchronous").fetchone()[0])
     assert level == 2
     await log.close()
 
@@ -209,7 +209,7 @@ async def test_another_program_that_writes_is_waited_for_and_the_event_loop_goes
 async def test_a_program_that_does_not_stop_writing_is_named_as_the_cause(
     log: SqliteLog, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "_PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_writer, "_PATIENCE", 0.05)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreFailed, match="another program"):

@@ -14,9 +14,9 @@ from contract import events
 from processes import start
 
 from noetl.ports import StoreFailed
-from noetl.stores.locks import WriteLock
-from noetl.stores.sqlite import SqliteLog
-from noetl.stores.verify import verify
+from noetl.stores.sqlite.locks import WriteLock
+from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.verify import verify_store
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_processes_that_write_at_once_do_not_lose_anything(path: Path) -> None:
     log = SqliteLog(path)
     assert sum(won) == len(log.read("shared")) == 60
     assert [len(log.read(name)) for name in "abc"] == [200, 200, 200]
-    assert list(verify(log)) == []
+    assert list(verify_store(log)) == []
     asyncio.run(log.close())
 
 
@@ -109,7 +109,7 @@ def test_a_process_killed_while_it_writes_leaves_whole_appends(path: Path, durab
             assert len(there) >= seq
             assert len(there) % 5 == 0
             assert log.snapshot(name) == (len(there), b"%d" % len(there))
-        assert list(verify(log)) == []
+        assert list(verify_store(log)) == []
         asyncio.run(log.close())
 
 
@@ -169,7 +169,7 @@ async def test_a_full_database_keeps_what_it_has_and_goes_on_by_itself(path: Pat
     log = SqliteLog(path)
 
     async def limit(pages: int) -> None:
-        await log._desk.ask(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}").fetchall())
+        await log._desk.submit(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}").fetchall())
 
     await limit(200)
     written = await fill(log, "x")
@@ -179,7 +179,7 @@ async def test_a_full_database_keeps_what_it_has_and_goes_on_by_itself(path: Pat
     assert {type(outcome) for outcome in outcomes} == {StoreFailed}
     await limit(100_000)
     await log.append(events("x", written + 1, written + 5), status="running")
-    assert list(verify(log)) == []
+    assert list(verify_store(log)) == []
     await log.close()
 
 
@@ -204,7 +204,7 @@ async def test_a_full_disk_keeps_what_it_has_and_goes_on_by_itself(small_disk: P
         await log.append(events("x", written + 1, written + 50, text="x" * 2000), status="running")
     ballast.unlink()
     await log.append(events("x", written + 1, written + 5), status="running")
-    assert list(verify(log)) == []
+    assert list(verify_store(log)) == []
     await log.close()
 
 

@@ -11,10 +11,10 @@ from contract import events, timestamp
 
 from noetl.model.events import Event, encode
 from noetl.ports import StoreFailed, Summary
-from noetl.stores.chain import link, root
+from noetl.stores.appends import link, root
 from noetl.stores.memory import MemoryLog
-from noetl.stores.sqlite import SqliteLog
-from noetl.stores.verify import Problem, verify
+from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.verify import StoreProblem, verify_store
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def change(path: Path, *statements: str) -> None:
 
 def found(path: Path, execution_id: str | None = None) -> list[tuple[str, str | None, int | None]]:
     log = SqliteLog(path)
-    problems = [(one.kind, one.execution_id, one.seq) for one in verify(log, execution_id)]
+    problems = [(one.kind, one.execution_id, one.seq) for one in verify_store(log, execution_id)]
     asyncio.run(log.close())
     return problems
 
@@ -113,16 +113,16 @@ def test_a_damaged_page_is_found(path: Path) -> None:
     assert "unreadable" in {kind for kind, _, _ in found(path)}
 
 
-def forged(*changed: Event) -> Iterator[Problem]:
+def forged(*changed: Event) -> Iterator[StoreProblem]:
     """A log whose chain is whole although its events are not."""
     log = MemoryLog()
     asyncio.run(log.append(events("x", 1, 9), status="running"))
-    rows, digest = log._shelf.events["x"], root("x")
+    rows, digest = log._shared.events["x"], root("x")
     bodies = {seq: body for seq, body, _ in rows} | {event.seq: encode(event) for event in changed}
     for seq, body in bodies.items():
         digest = link(digest, body)
         rows[seq - 1] = seq, body, digest
-    return verify(log)
+    return verify_store(log)
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,12 @@ def test_further_checks_see_the_events_of_logs_that_are_sound(path: Path) -> Non
     change(path, f"DELETE FROM event {WHERE} = 4")
     seen = []
 
-    def check(log: list[Event], summary: Summary) -> list[Problem]:
+    def check(log: list[Event], summary: Summary) -> list[StoreProblem]:
         seen.append((summary.execution_id, len(log)))
-        return [Problem("replay", "differs", summary.execution_id)]
+        return [StoreProblem("replay", "differs", summary.execution_id)]
 
     log = SqliteLog(path)
-    kinds = [(one.kind, one.execution_id) for one in verify(log, checks=[check])]
+    kinds = [(one.kind, one.execution_id) for one in verify_store(log, checks=[check])]
     assert seen == [("a", 9), ("z", 9)]
     assert kinds == [("replay", "a"), ("gap", "x"), ("replay", "z")]
     asyncio.run(log.close())

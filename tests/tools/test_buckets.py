@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from servers import Bucket as Made
 
-from noetl.services.s3 import S3
-from noetl.tools import buckets
-from noetl.tools.buckets import Address, Bucket, BucketFailed, NoObject, address_of
+from noetl.drivers import object_stores
+from noetl.drivers.object_stores import Bucket, BucketFailed, NoObject, ObjectAddress, address_of
+from noetl.services.servers import S3Server
 
 
 def opened(made: Made, **change: Any) -> Bucket:
@@ -34,14 +34,14 @@ def test_an_object_comes_back_as_it_was(bucket: Made, tmp_path: Path) -> None:
         assert seen.size == size
         assert back.read_bytes() == file.read_bytes()
         assert opened(bucket).head("a/b") == seen
-    assert [one.key for one in opened(bucket).listed("a")] == ["a/b"]
+    assert [one.key for one in opened(bucket).list_entries("a")] == ["a/b"]
     opened(bucket).delete("a/b")
     opened(bucket).delete("a/b")
-    assert list(opened(bucket).listed("")) == []
+    assert list(opened(bucket).list_entries("")) == []
 
 
 def test_a_thousand_parts_make_one_object(bucket: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buckets, "_PART", 5_000)
+    monkeypatch.setattr(object_stores, "_PART", 5_000)
     file, back = tmp_path / "file", tmp_path / "back"
     file.write_bytes(os.urandom(5_000_000))
     opened(bucket).put("many", file)
@@ -118,7 +118,7 @@ def test_a_service_that_cannot_now_is_asked_again(answer: tuple[int, str], tmp_p
 
 
 def test_patience_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buckets, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(object_stores, "PATIENCE_S", 0.5)
     slow = pytest.raises(BucketFailed, match="it answers SlowDown")
     with answering((503, "SlowDown")) as (credential, _), slow as caught:
         Bucket("s3", "b", credential, "lake").get("a", tmp_path / "g")
@@ -157,13 +157,13 @@ def test_a_disk_that_is_full_is_no_failure_of_the_service(bucket: Made, tmp_path
 @pytest.mark.parametrize(
     ("text", "bucket_", "expected"),
     [
-        ("s3://b/k/x", None, Address("s3", "b", "k/x")),
-        ("gs://b/k", "b", Address("gs", "b", "k")),
-        ("az://c/k", None, Address("az", "c", "k")),
-        ("/k/x/", "b", Address("s3", "b", "k/x")),
+        ("s3://b/k/x", None, ObjectAddress("s3", "b", "k/x")),
+        ("gs://b/k", "b", ObjectAddress("gs", "b", "k")),
+        ("az://c/k", None, ObjectAddress("az", "c", "k")),
+        ("/k/x/", "b", ObjectAddress("s3", "b", "k/x")),
     ],
 )
-def test_an_address_says_where_an_object_lies(text: str, bucket_: str | None, expected: Address) -> None:
+def test_an_address_says_where_an_object_lies(text: str, bucket_: str | None, expected: ObjectAddress) -> None:
     assert address_of(text, bucket_) == expected
 
 
@@ -180,13 +180,15 @@ def test_other_services_say_what_they_lack(scheme: str, said: str) -> None:
 
 
 def test_without_the_library_the_extra_is_named() -> None:
-    code = "import sys; sys.modules['obstore'] = None\nfrom noetl.tools.buckets import Bucket\nBucket('s3', 'b')"
+    code = (
+        "import sys; sys.modules['obstore'] = None\nfrom noetl.drivers.object_stores import Bucket\nBucket('s3', 'b')"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'noetl[s3]'" in done.stderr
 
 
 def test_a_server_that_goes_and_comes_back_gets_the_whole_object(tmp_path: Path) -> None:
-    server = S3(tmp_path / "s3")
+    server = S3Server(tmp_path / "s3")
     server.make_bucket("b")
     given = {"access_key_id": server.access_key, "secret_access_key": server.secret_key, "endpoint": server.url}
     file, back = tmp_path / "file", tmp_path / "back"
@@ -213,7 +215,7 @@ def test_a_server_that_goes_and_comes_back_gets_the_whole_object(tmp_path: Path)
 def test_a_service_that_is_not_there_is_named_with_the_reason(
     endpoint: str, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(buckets, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(object_stores, "PATIENCE_S", 0.0)
     (tmp_path / "f").write_text("x")
     given = {"access_key_id": "key", "secret_access_key": "very-secret-indeed", "endpoint": endpoint}
     with pytest.raises(BucketFailed) as caught:

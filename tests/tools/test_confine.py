@@ -13,14 +13,16 @@ from typing import Any
 import pytest
 from workshop import Workshop
 
-from noetl.tools.confine import landlock, seccomp
-from noetl.tools.confine.bounds import Bounds, bounds_of, unenforceable
+from noetl.drivers.confinement import landlock, seccomp
+from noetl.drivers.confinement.bounds import Bounds, bounds_of, enforcement_failure
 
 STRICT = {"isolation": "strict"}
 OFF = {"network": "off"}
 
-needs_landlock = pytest.mark.skipif(unenforceable(Bounds(strict=True)) is not None, reason="this kernel cannot confine")
-needs_seccomp = pytest.mark.skipif(unenforceable(Bounds(network=False)) is not None, reason="no seccomp here")
+needs_landlock = pytest.mark.skipif(
+    enforcement_failure(Bounds(strict=True)) is not None, reason="this kernel cannot confine"
+)
+needs_seccomp = pytest.mark.skipif(enforcement_failure(Bounds(network=False)) is not None, reason="no seccomp here")
 
 #: each is tried by a strictly confined task; it must raise, or give something else than True
 ESCAPES = {
@@ -256,7 +258,7 @@ async def test_a_kernel_that_breaks_its_word_keeps_the_task_from_running(
     world: Workshop, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     # A process that may open no more than a few files cannot be confined: Landlock needs one for each path.
-    from noetl.tools.confine import bounds
+    from noetl.drivers.confinement import bounds
 
     monkeypatch.setattr(bounds, "_SYSTEM", ("/usr", "/lib", "/lib64"))
     monkeypatch.setattr(bounds, "_DEVICES", ("/proc/self/ns/net",))  # no rule can be made for it

@@ -187,10 +187,10 @@ def processor_time(pid: int) -> float:
 
 
 async def test_a_host_that_dies_fails_the_task_and_the_next_one_gets_another(world: Workshop) -> None:
-    from noetl.tools.datahost.hosts import Hosts
+    from noetl.drivers.datahost.pool import DataHosts
 
     await rows(world, "SELECT 1", file="a.duckdb")
-    hosts = await Hosts.of(world)
+    hosts = await DataHosts.of(world)
     async with hosts.lease(shared=True, spec={}) as host:
         pid = host.child._process.pid
         idle = processor_time(pid)

@@ -15,7 +15,7 @@ from aiohttp import web
 from msgspec.structs import replace
 from workshop import Workshop, serving, until
 
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 
 async def echo(request: web.Request) -> web.Response:
@@ -393,7 +393,7 @@ async def test_an_error_behind_a_redirect_names_where_it_came_from_and_that_the_
         async with serving(web.get("/here", lead)) as here:
             auth = {"kind": "bearer", "token": "hush-hush"}
             call = replace(world.call(kind="http", url=f"{here}/here"), auth=auth)
-            error = (await Kinds().module("http").run(call, world))["error"]
+            error = (await ToolKinds().module("http").run(call, world))["error"]
             assert f"redirected to {there.replace('127.0.0.1', 'localhost')}/there" in error["message"]
             assert "without `Authorization`, which is for the first host alone" in error["message"]
 
@@ -408,5 +408,5 @@ async def test_the_header_of_a_credential_is_for_the_origin_it_was_meant_for(wor
     async with serving(ECHO) as there, serving(web.get("/here", lead), ECHO) as here:
         auth = {"kind": "header", "header": "X-Api-Key", "value": "hush-hush"}
         call = replace(world.call(kind="http", url=f"{here}/here"), auth=auth)
-        output = await Kinds().module("http").run(call, world)
+        output = await ToolKinds().module("http").run(call, world)
         assert ("hush-hush" in json.dumps(output["data"])) is not elsewhere

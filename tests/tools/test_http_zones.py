@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 from workshop import Workshop, serving
 
-from noetl.tools.http_zones import Resolver, Zone, zone_of
+from noetl.tools.http.network_zones import Resolver, Zone, zone_of
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ import asyncio, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from workshop import Workshop
-from noetl.tools.registry import Kinds
-assert "words" in list(Kinds()), list(Kinds())
-assert Kinds()["words"].doc == "Counts the words of a text."
+from noetl.tools.registry import ToolKinds
+assert "words" in list(ToolKinds()), list(ToolKinds())
+assert ToolKinds()["words"].doc == "Counts the words of a text."
 world = Workshop(Path())
 print(asyncio.run(world.run("words", text="a b A", most=1))["data"], world.logged("stdout"), end="")
 print(asyncio.run(world.run("words", text=5))["error"]["message"])

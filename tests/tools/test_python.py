@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from workshop import Workshop, alive, until
 
-from noetl.tools import python_pool
+from noetl.tools.python import host_pool
 
 SCOPES = {"workload": {"key": "abc"}, "ctx": {"x": 1}, "iter": {"index": 3}, "keychain": {"api": {"token": "secret"}}}
 
@@ -349,7 +349,7 @@ async def test_what_is_printed_piece_by_piece_is_logged_by_whole_lines(world: Wo
 
 
 async def test_the_finally_blocks_of_cancelled_code_run(world: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python_pool, "GRACE_S", 60.0)
+    monkeypatch.setattr(host_pool, "GRACE_S", 60.0)
     code = """
 import pathlib, time
 try:

@@ -7,20 +7,20 @@ import pytest
 from workshop import Workshop
 
 from noetl.model.kinds import InputRole
-from noetl.tools.registry import BUILT_IN, Kinds
+from noetl.tools.registry import BUILT_IN, ToolKinds
 
 
 def test_every_kind_of_the_language_is_built_in() -> None:
-    assert list(Kinds())[: len(BUILT_IN)] == [
+    assert list(ToolKinds())[: len(BUILT_IN)] == [
         "noop", "python", "http", "postgres", "duckdb", "shell", "playbook", "workbook", "secrets", "resolve", "transfer",
         "wait",
     ]  # fmt: skip
-    assert len(Kinds()) >= 12
+    assert len(ToolKinds()) >= 12
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_kind_declares_itself_under_its_own_name(name: str) -> None:
-    kind = Kinds()[name]
+    kind = ToolKinds()[name]
     assert kind.name == name
     assert kind.doc
     assert kind.output
@@ -32,14 +32,14 @@ def test_a_kind_declares_itself_under_its_own_name(name: str) -> None:
 
 
 def test_script_is_another_word_for_shell() -> None:
-    kinds = Kinds()
+    kinds = ToolKinds()
     assert kinds["script"] is kinds["shell"]
     assert "script" in kinds
     assert "script" not in list(kinds)
 
 
 def test_a_kind_nobody_has_is_a_key_error() -> None:
-    kinds = Kinds()
+    kinds = ToolKinds()
     with pytest.raises(KeyError):
         kinds["nope"]
     assert "nope" not in kinds
@@ -47,25 +47,25 @@ def test_a_kind_nobody_has_is_a_key_error() -> None:
 
 
 def test_a_kind_is_loaded_once() -> None:
-    kinds = Kinds()
+    kinds = ToolKinds()
     assert kinds["http"] is kinds["http"]
 
 
 @pytest.mark.parametrize("name", ["http", "resolve", "transfer", "wait"])
 def test_of_these_kinds_the_input_configures_the_tool(name: str) -> None:
-    assert Kinds()[name].input is InputRole.CONFIGURES
+    assert ToolKinds()[name].input is InputRole.CONFIGURES
 
 
 @pytest.mark.parametrize("name", ["python", "playbook", "workbook", "postgres", "duckdb", "shell"])
 def test_of_these_kinds_the_input_is_the_arguments(name: str) -> None:
-    assert Kinds()[name].input is InputRole.ARGUMENTS
+    assert ToolKinds()[name].input is InputRole.ARGUMENTS
 
 
 def test_a_runner_is_that_of_the_kind_or_of_what_the_alias_means() -> None:
-    assert Kinds().module("script") is Kinds().module("shell")
-    assert Kinds().module("shell").__name__ == "noetl.tools.shell"
+    assert ToolKinds().module("script") is ToolKinds().module("shell")
+    assert ToolKinds().module("shell").__name__ == "noetl.tools.shell"
     with pytest.raises(KeyError):
-        Kinds().module("nope")
+        ToolKinds().module("nope")
 
 
 @pytest.mark.parametrize("name", ["noop", "python", "http", "shell"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from workshop import Workshop, alive, until
 
-from noetl.tools import processes
+from noetl.drivers import processes
 
 
 async def test_a_command_gives_its_streams_and_its_code(world: Workshop) -> None:

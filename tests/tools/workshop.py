@@ -17,15 +17,15 @@ from msgspec.structs import replace
 
 from noetl.errors import TemplateError
 from noetl.expr.assign import failure_of
-from noetl.lang import load
+from noetl.lang.loader import load
 from noetl.model.output import JSON, Output, Spilled, failed
 from noetl.pipeline import machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import RunTask
 from noetl.ports import Call
-from noetl.tools.registry import Kinds
-from noetl.worker.drafts import give_name, unnamed
-from noetl.worker.render import call_of
+from noetl.tools.registry import ToolKinds
+from noetl.worker.drafts import give_name, open_unnamed_file
+from noetl.worker.rendering import call_of
 
 T = TypeVar("T")
 
@@ -57,13 +57,13 @@ class Workshop:
     def is_secret(self, text: str) -> bool:
         return "hush" in text
 
-    async def renewed(self, name: str, used: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    async def renew_credential(self, name: str, used: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """A credential is renewed by counting its token up."""
         if name not in self.renewable:
             return None
         return {**used, "token": f"{name}-{int(used['token'].rpartition('-')[2]) + 1}"}
 
-    def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
+    def seal(self, reference: Mapping[str, Any]) -> dict[str, Any]:
         return dict(reference)
 
     def draft(self, suffix: str) -> Path:
@@ -71,8 +71,8 @@ class Workshop:
         drafts.mkdir(exist_ok=True)
         return drafts / f"{uuid.uuid4().hex}{suffix}"
 
-    def unnamed(self) -> IO[bytes]:
-        return unnamed(self.draft("").parent)
+    def open_unnamed(self) -> IO[bytes]:
+        return open_unnamed_file(self.draft("").parent)
 
     async def spilled(
         self,
@@ -106,7 +106,7 @@ class Workshop:
         values, scopes, key = given.pop("input", {}), given.pop("scopes", {}), given.pop("key", "e/1")
         spill = given.pop("spill", None)
         call = Call(kind, "e", "step", task, given, values, values, spec or {}, key, 1, scopes, spill=spill)
-        made = Kinds().module(kind).run(call, self)
+        made = ToolKinds().module(kind).run(call, self)
         output: Output = await made if isawaitable(made) else made
         return output
 
@@ -118,13 +118,13 @@ class Workshop:
         auths = task.pop("auths", {})
         workload, auth, spill = task.pop("workload", {}), task.pop("credential", None), task.pop("spill", None)
         playbook = {"apiVersion": "noetl.io/v2", "kind": "Playbook", "metadata": {"name": "p"}}
-        loaded = load(json.dumps({**playbook, "workflow": [{"step": "s", "tool": task}]}), Kinds())
+        loaded = load(json.dumps({**playbook, "workflow": [{"step": "s", "tool": task}]}), ToolKinds())
         assert loaded.net is not None, loaded.diagnostics
         scopes = {"workload": workload, "ctx": {}, "step": {}, "input": {}, "execution_id": key or "e"}
         frame = Frame(loaded.net.steps["s"], scopes, run="s-1", iteration=None)
         move = machine.begin(frame, Moment(0, lambda: "id"))
         assert isinstance(move, RunTask), move
-        kind = Kinds()[task["kind"]]
+        kind = ToolKinds()[task["kind"]]
         call = call_of(move, kind, step="s", iteration=None, progress=progress)
         return replace(call, auth=auth, auth_name="db" if auth else None, auths=auths, spill=spill)
 
@@ -134,7 +134,7 @@ class Workshop:
             call = self.call(progress, key=key, **task)
         except TemplateError as error:
             return failed(failure_of(error))
-        output: Output = await Kinds().module(task["kind"]).run(call, self)
+        output: Output = await ToolKinds().module(task["kind"]).run(call, self)
         return output
 
     async def python(self, code: str, **given: Any) -> Output:

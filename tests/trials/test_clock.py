@@ -6,13 +6,13 @@ import asyncio
 import time
 from typing import Any
 
-from noetl.trials.clock import TrialLoop
+from noetl.testing.clock import VirtualTimeLoop
 
 DAY = 86_400.0
 
 
 def run(make: Any, *, start: float = 1_767_225_600.0, limit: float = 10) -> Any:
-    loop = TrialLoop(start, limit=limit)
+    loop = VirtualTimeLoop(start, limit=limit)
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         try:
             return runner.run(make(loop))
@@ -21,7 +21,7 @@ def run(make: Any, *, start: float = 1_767_225_600.0, limit: float = 10) -> Any:
 
 
 def test_two_days_pass_at_once_and_to_the_second() -> None:
-    async def sleep(loop: TrialLoop) -> float:
+    async def sleep(loop: VirtualTimeLoop) -> float:
         began = loop.time()
         await asyncio.sleep(2 * DAY)
         return loop.time() - began
@@ -32,7 +32,7 @@ def test_two_days_pass_at_once_and_to_the_second() -> None:
 
 
 def test_a_timeout_comes_before_what_takes_longer() -> None:
-    async def work(_loop: TrialLoop) -> str:
+    async def work(_loop: VirtualTimeLoop) -> str:
         try:
             async with asyncio.timeout(10):
                 await asyncio.sleep(10.001)
@@ -44,7 +44,7 @@ def test_a_timeout_comes_before_what_takes_longer() -> None:
 
 
 def test_many_timers_of_odd_lengths_all_fire_in_order() -> None:
-    async def work(_loop: TrialLoop) -> list[int]:
+    async def work(_loop: VirtualTimeLoop) -> list[int]:
         fired: list[int] = []
 
         async def one(number: int) -> None:
@@ -58,7 +58,7 @@ def test_many_timers_of_odd_lengths_all_fire_in_order() -> None:
 
 
 def test_while_something_real_runs_no_time_is_skipped() -> None:
-    async def work(loop: TrialLoop) -> float:
+    async def work(loop: VirtualTimeLoop) -> float:
         with loop.real():
             await asyncio.sleep(0.05)
         return loop.time()
@@ -69,7 +69,7 @@ def test_while_something_real_runs_no_time_is_skipped() -> None:
 
 
 def test_a_thread_is_waited_for_however_soon_a_timer_is_due() -> None:
-    async def work(_loop: TrialLoop) -> str:
+    async def work(_loop: VirtualTimeLoop) -> str:
         async with asyncio.timeout(60):
             return await asyncio.to_thread(lambda: time.sleep(0.05) or "done")
 
@@ -77,7 +77,7 @@ def test_a_thread_is_waited_for_however_soon_a_timer_is_due() -> None:
 
 
 def test_who_waits_for_nothing_is_told() -> None:
-    async def work(loop: TrialLoop) -> str:
+    async def work(loop: VirtualTimeLoop) -> str:
         never = loop.create_future()
         loop.on_stuck = lambda: never.set_result("stuck")
         return await never
@@ -86,7 +86,7 @@ def test_who_waits_for_nothing_is_told() -> None:
 
 
 def test_a_loop_without_an_end_is_told_when_its_real_time_is_over() -> None:
-    async def work(loop: TrialLoop) -> str:
+    async def work(loop: VirtualTimeLoop) -> str:
         late = loop.create_future()
         loop.on_late = lambda: late.set_result("late")
         while not late.done():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from trying import Bench, said
 
-from noetl.trials import crash
+from noetl.testing import crash_check
 
 Make = Callable[[str], Bench]
 WAIT = """
@@ -239,4 +239,4 @@ def test_a_run_whose_end_depends_on_a_death_is_told_with_the_event(bench: Make) 
 
 
 def test_a_death_has_a_place_in_words() -> None:
-    assert crash.Difference(None, after=False, message="x").where == "killed before the first event"
+    assert crash_check.CrashDifference(None, after=False, message="x").where == "killed before the first event"

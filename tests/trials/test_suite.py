@@ -11,8 +11,8 @@ import yaml
 from jsonschema import Draft202012Validator
 from trying import Bench, told
 
-from noetl.cli.schema import test_schema_text as schema_text
-from noetl.trials.suite import load_suite
+from noetl.cli.commands.playbooks.schema import test_schema_text as schema_text
+from noetl.testing.suite import load_suite
 
 STEPS = """
 - {step: start, tool: {kind: http, name: get, url: "{{ workload.url }}"}, next: {arcs: [{step: end}]}}

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from noetl.worker.drafts import Claim, give_name, sweep, unnamed
+from noetl.worker.drafts import DraftClaim, give_name, open_unnamed_file, sweep_drafts
 
 
 def test_a_file_without_a_name_gets_one_when_it_is_done(tmp_path: Path) -> None:
-    with unnamed(tmp_path) as file:
+    with open_unnamed_file(tmp_path) as file:
         file.write(b"rows")
         file.flush()
         assert list(tmp_path.iterdir()) == []
@@ -28,7 +28,7 @@ def test_a_disk_that_knows_no_such_files_is_written_to_all_the_same(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(os, "O_TMPFILE", 0)
     monkeypatch.setattr(tempfile, "_O_TMPFILE_WORKS", False)
-    with unnamed(tmp_path) as file:
+    with open_unnamed_file(tmp_path) as file:
         file.write(b"rows")
         file.flush()
         assert list(tmp_path.iterdir()) == []
@@ -39,9 +39,9 @@ def test_a_disk_that_knows_no_such_files_is_written_to_all_the_same(
 LEAVES = """
 import os, sys, time
 from pathlib import Path
-from noetl.worker.drafts import Claim
+from noetl.worker.drafts import DraftClaim
 folder = Path(sys.argv[1])
-claim = Claim(folder)
+claim = DraftClaim(folder)
 (folder / f"{os.getpid()}-1.parquet").write_text("secret")
 (folder / f"{os.getpid()}-1.scratch" / "0").mkdir(parents=True)
 (folder / f"{os.getpid()}-1.scratch" / "0" / "spill").write_text("secret")
@@ -54,15 +54,15 @@ def test_what_a_killed_process_has_left_is_removed_and_what_one_that_lives_has_i
     with subprocess.Popen([sys.executable, "-c", LEAVES, str(tmp_path)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        sweep(tmp_path)
+        sweep_drafts(tmp_path)
         assert len(list(tmp_path.iterdir())) == 3
         process.kill()
         process.wait()
-    sweep(tmp_path)
+    sweep_drafts(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_whoever_is_done_leaves_no_claim(tmp_path: Path) -> None:
-    Claim(tmp_path).release()
+    DraftClaim(tmp_path).release()
     assert list(tmp_path.iterdir()) == []
-    sweep(tmp_path / "nowhere")
+    sweep_drafts(tmp_path / "nowhere")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from thorough import share
 
+from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.engine.fold import replay
 from noetl.errors import NoetlError
@@ -18,8 +19,7 @@ from noetl.model.requests import Pause, Resume
 from noetl.model.state import Execution
 from noetl.ports import StoreFailed
 from noetl.results.store import PayloadStore
-from noetl.stores.sqlite import SqliteLog
-from noetl.wiring import House
+from noetl.stores.sqlite.sqlite_log import SqliteLog
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkflow:\n"
 ROWS = "[{'id': i, 'name': 'x' * 40} for i in range(2000)]"
@@ -117,12 +117,12 @@ class Site:
         self.settings = Settings(folder / "home")
         (folder / "child.yaml").write_text(HEAD % "child" + CHILD)
 
-    def house(self) -> House:
-        house = House(self.settings, SqliteLog(self.settings.home / "noetl.db"))
+    def house(self) -> LocalNode:
+        house = LocalNode(self.settings, SqliteLog(self.settings.home / "noetl.db"))
         house.results.__class__ = Dying
         return house
 
-    async def run(self, steps: str, during: Callable[[House, str], Awaitable[None]] | None = None) -> Execution:
+    async def run(self, steps: str, during: Callable[[LocalNode, str], Awaitable[None]] | None = None) -> Execution:
         """Run it, and go on with it if it dies."""
         file = self.folder / "main.yaml"
         file.write_text(HEAD % "main" + steps)
@@ -170,7 +170,7 @@ def test_death_at_any_write_to_the_store_changes_nothing(
         assert ended(asyncio.run(site.run(PLAYBOOKS[name]))) == ended(calm), f"write {point} of {writes}"
 
 
-async def recorded(house: House, execution_id: str, point: int) -> None:
+async def recorded(house: LocalNode, execution_id: str, point: int) -> None:
     """Wait until an execution has come to an event, which is just being written, or to its end."""
     hot = house.service.hot[execution_id]
     reached = asyncio.Event()
@@ -193,7 +193,7 @@ def test_a_run_that_is_given_up_after_any_report_goes_on_to_the_same_end(name: s
     points = share([seq for seq in range(4, calm.seq) if seq < 30 or seq % 23 == 0], list(PLAYBOOKS).index(name))
     for point in points:
 
-        async def die(house: House, execution_id: str, point: int = point) -> None:
+        async def die(house: LocalNode, execution_id: str, point: int = point) -> None:
             await recorded(house, execution_id, point)
             house.service.give_up(execution_id, StoreFailed("it dies here"))
 
@@ -201,7 +201,7 @@ def test_a_run_that_is_given_up_after_any_report_goes_on_to_the_same_end(name: s
 
 
 def test_a_loop_over_a_reference_can_be_paused(site: Site) -> None:
-    async def pause(house: House, execution_id: str) -> None:
+    async def pause(house: LocalNode, execution_id: str) -> None:
         hot = house.service.hot[execution_id]
         while not (hot.state.runs.get("each-1") and hot.state.runs["each-1"].loop):
             await asyncio.sleep(0.001)
@@ -216,7 +216,7 @@ def test_a_loop_over_a_reference_can_be_paused(site: Site) -> None:
 
 
 def test_a_payload_that_is_gone_fails_the_task_that_wants_it_and_nothing_else(site: Site) -> None:
-    async def lose(house: House, execution_id: str) -> None:
+    async def lose(house: LocalNode, execution_id: str) -> None:
         hot = house.service.hot[execution_id]
         while "rows_ref" not in hot.state.ctx:
             await asyncio.sleep(0.001)

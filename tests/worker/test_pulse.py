@@ -9,8 +9,8 @@ from threading import Thread
 import pytest
 from waiting import until
 
-from noetl.model.wire import Holding, Reply, encode
-from noetl.worker.pulse import Pulse
+from noetl.model.wire import Heartbeat, ServerReply, encode
+from noetl.worker.heartbeats import Heartbeats
 
 #: a host that nobody may call: what goes wrong does so before
 NOWHERE = "http://127.0.0.1:9"
@@ -21,7 +21,7 @@ class Hearing(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        body = encode(Reply())
+        body = encode(ServerReply())
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -39,7 +39,7 @@ def test_what_cannot_even_be_sent_is_a_beat_that_nobody_heard(url: str, token: s
 
     async def whole() -> None:
         missed = asyncio.Event()
-        pulse = Pulse([url], token, 0.2, lambda: Holding("w"), lambda *_: None, missed.set)
+        pulse = Heartbeats([url], token, 0.2, lambda: Heartbeat("w"), lambda *_: None, missed.set)
         pulse.alone = alone.append
         pulse.start()
         await asyncio.wait_for(missed.wait(), 60)
@@ -65,7 +65,7 @@ def test_a_server_that_refuses_a_worker_is_told_from_one_that_is_away(status: in
 
     async def whole() -> str:
         said: asyncio.Queue[str] = asyncio.Queue()
-        pulse = Pulse([url], None, 5.0, lambda: Holding("w"), lambda *_: None, lambda: None)
+        pulse = Heartbeats([url], None, 5.0, lambda: Heartbeat("w"), lambda *_: None, lambda: None)
         pulse.alone = said.put_nowait
         pulse.start()
         try:
@@ -85,15 +85,17 @@ def test_a_beat_that_could_not_be_made_is_followed_by_others() -> None:
     Thread(target=server.serve_forever, daemon=True).start()
     asked = 0
 
-    def holding() -> Holding:
+    def holding() -> Heartbeat:
         nonlocal asked
         asked += 1
         if asked == 1:
             raise RuntimeError("dictionary changed size during iteration")
-        return Holding("w")
+        return Heartbeat("w")
 
     async def whole() -> None:
-        pulse = Pulse([f"http://127.0.0.1:{server.server_port}"], None, 1.0, holding, lambda *_: None, lambda: None)
+        pulse = Heartbeats(
+            [f"http://127.0.0.1:{server.server_port}"], None, 1.0, holding, lambda *_: None, lambda: None
+        )
         pulse.start()
         await asyncio.wait_for(pulse.first.wait(), 60)
         await asyncio.to_thread(pulse.stop)

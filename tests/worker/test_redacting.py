@@ -13,11 +13,10 @@ import pytest
 from noetl.config import Settings
 from noetl.model.events import Fact
 from noetl.model.output import JSON, PARQUET, Spilled
-from noetl.model.redaction import MASK, Redactor
-from noetl.results.opening import open_payloads
-from noetl.worker.drafts import unnamed
-from noetl.worker.redacting import CleanResults, all_redacted, redacted
-from noetl.worker.spills import is_in
+from noetl.redaction.redactor import MASK, Redactor
+from noetl.results.locations import open_payloads
+from noetl.worker.drafts import open_unnamed_file
+from noetl.worker.outgoing import CleanResults, holds_secret, redact_fact, redact_facts
 
 TOKEN = "tok-93af-5521-zz"
 
@@ -34,9 +33,9 @@ def kept(results: CleanResults, data: bytes, **about: Any) -> tuple[dict[str, An
     """What becomes of bytes that a tool has written to a file without a name."""
 
     async def keep() -> tuple[dict[str, Any], Any]:
-        file = unnamed(results.draft("").parent)
+        file = open_unnamed_file(results.draft("").parent)
         file.write(data)
-        ref = await results.keep("e1", await results.adopted(file, Spilled("", **about)))
+        ref = await results.keep("e1", await results.adopt(file, Spilled("", **about)))
         return ref, await results.read(ref)
 
     return asyncio.run(keep())
@@ -69,11 +68,11 @@ def test_a_column_named_by_a_secret_is_renamed_in_every_row(tmp_path: Path) -> N
 
 def test_what_holds_no_secret_is_taken_as_it_is(tmp_path: Path) -> None:
     results = store(tmp_path, TOKEN)
-    file = unnamed(results.draft("").parent)
+    file = open_unnamed_file(results.draft("").parent)
     file.write(b'{"a": 1}')
     file.flush()
     inode = Path(f"/proc/self/fd/{file.fileno()}").stat().st_ino
-    spilled = asyncio.run(results.adopted(file, Spilled("")))
+    spilled = asyncio.run(results.adopt(file, Spilled("")))
     assert Path(spilled.path).stat().st_ino == inode
     assert spilled.redacted is False
 
@@ -121,7 +120,7 @@ def test_a_disk_that_is_full_leaves_neither_the_draft_nor_its_copy(
     def full(*_: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("noetl.worker.spills.JsonRedactor.through", full)
+    monkeypatch.setattr("noetl.worker.outgoing.JsonRedactor.through", full)
     with pytest.raises(OSError, match="No space left"):
         asyncio.run(results.keep("e1", Spilled(str(left), JSON)))
     assert drafts(tmp_path) == []
@@ -131,13 +130,13 @@ def test_a_secret_may_lie_anywhere_in_blocks(tmp_path: Path) -> None:
     data = json.dumps({"a": ["x" * 50, TOKEN, "y"]}).encode()
     for size in (1, 5, 20, 1000):
         blocks = [data[at : at + size] for at in range(0, len(data), size)]
-        assert is_in(blocks, Redactor([TOKEN]))
-        assert not is_in(blocks, Redactor(["another-secret"]))
+        assert holds_secret(blocks, Redactor([TOKEN]))
+        assert not holds_secret(blocks, Redactor(["another-secret"]))
 
 
 def test_progress_keeps_its_numbers() -> None:
     fact = Fact("task.progress", "s-1", {"progress": {"rows": 600000, "at": "600000"}}, "in_progress")
-    assert redacted(fact, Redactor(["600000"])).payload == {"progress": {"rows": 600000, "at": MASK}}
+    assert redact_fact(fact, Redactor(["600000"])).payload == {"progress": {"rows": 600000, "at": MASK}}
 
 
 def test_one_fact_with_a_secret_does_not_hide_what_became_of_the_others() -> None:
@@ -146,7 +145,7 @@ def test_one_fact_with_a_secret_does_not_hide_what_became_of_the_others() -> Non
         return Fact("task.done", "s-1", {"output": output, "do": "continue"})
 
     clean, secret, elsewhere = done([1, "a"]), done(f"Bearer {TOKEN}"), done(None, {"meta": {"redacted": True}})
-    found = all_redacted([clean, secret, elsewhere], Redactor([TOKEN]))
+    found = redact_facts([clean, secret, elsewhere], Redactor([TOKEN]))
     assert found[0] is clean
     assert found[1].payload["output"]["data"] == f"Bearer {MASK}"
     assert [fact.payload.get("redacted") for fact in found] == [None, ["output"], ["output"]]
@@ -155,5 +154,5 @@ def test_one_fact_with_a_secret_does_not_hide_what_became_of_the_others() -> Non
 def test_what_was_redacted_in_the_store_is_said_although_the_facts_hold_no_secret() -> None:
     output = {"status": "success", "data": None, "ref": {"meta": {"redacted": True}}, "error": None}
     fact = Fact("task.done", "s-1", {"output": output, "do": "continue"})
-    assert all_redacted([fact], Redactor([TOKEN]))[0].payload["redacted"] == ["output"]
-    assert all_redacted([fact], Redactor()) == [fact]
+    assert redact_facts([fact], Redactor([TOKEN]))[0].payload["redacted"] == ["output"]
+    assert redact_facts([fact], Redactor()) == [fact]

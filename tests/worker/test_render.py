@@ -9,23 +9,23 @@ import pytest
 
 from noetl.errors import TemplateError
 from noetl.expr import Template
-from noetl.lang import load
+from noetl.lang.loader import load
 from noetl.pipeline import machine
 from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import RunTask
 from noetl.ports import Call
-from noetl.tools.registry import Kinds
-from noetl.worker.render import call_of
+from noetl.tools.registry import ToolKinds
+from noetl.worker.rendering import call_of
 
 
 def call(workload: dict[str, Any], **task: Any) -> Call:
     playbook = {"apiVersion": "noetl.io/v2", "kind": "Playbook", "metadata": {"name": "p"}}
-    loaded = load(json.dumps({**playbook, "workflow": [{"step": "s", "tool": task}]}), Kinds())
+    loaded = load(json.dumps({**playbook, "workflow": [{"step": "s", "tool": task}]}), ToolKinds())
     assert loaded.net is not None, loaded.diagnostics
     scopes = {"workload": workload, "ctx": {}, "step": {}, "input": {}, "execution_id": "e"}
     move = machine.begin(Frame(loaded.net.steps["s"], scopes, run="s-1", iteration=None), Moment(0, lambda: "id"))
     assert isinstance(move, RunTask)
-    return call_of(move, Kinds()[task["kind"]], step="s", iteration=None)
+    return call_of(move, ToolKinds()[task["kind"]], step="s", iteration=None)
 
 
 def test_sql_is_bound_and_params_win_over_input() -> None:

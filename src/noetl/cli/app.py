@@ -14,8 +14,8 @@ from typing import NoReturn
 import click
 
 from noetl import __version__
-from noetl.cli.commands import COMMANDS, COMPLETION
-from noetl.cli.where import note_server, only_here, server_option
+from noetl.cli.command_table import COMMANDS, COMPLETION
+from noetl.cli.target import note_server, refuse_remote, server_option
 from noetl.errors import NoetlError, UsageError
 from noetl.model.nearest import nearest
 
@@ -89,19 +89,19 @@ def cli(ctx: click.Context) -> None:
         return
     remote = COMMANDS[ctx.invoked_subcommand].remote
     if not remote:
-        only_here(ctx.invoked_subcommand, named_here=remote is None)
+        refuse_remote(ctx.invoked_subcommand, named_here=remote is None)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit code. Nothing that can happen to a user ends in a traceback."""
     _prepare_output()
     try:
-        return _answered(list(arguments))
+        return _run_command(list(arguments))
     finally:
         _settle_messages()
 
 
-def _answered(arguments: list[str]) -> int:
+def _run_command(arguments: list[str]) -> int:
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
@@ -119,7 +119,7 @@ def _answered(arguments: list[str]) -> int:
 def _dispatch(arguments: list[str]) -> int:
     asked = os.environ.get(COMPLETION)
     if asked:
-        from noetl.cli.completion import answer
+        from noetl.cli.commands.admin.completion import answer
 
         return answer(cli, asked)
     try:

@@ -31,7 +31,7 @@ _TESTS = (".test.yaml", ".test.yml")
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
 
-class Given(NamedTuple):
+class InputFile(NamedTuple):
     """A file of the command line; `path` is None for stdin. A folder is one in which no playbook was found."""
 
     name: str
@@ -39,24 +39,24 @@ class Given(NamedTuple):
     is_folder: bool = False
 
 
-def given(names: Iterable[str], skipped: list[str] | None = None, *, tests: bool = False) -> list[Given]:
+def expand_files(names: Iterable[str], skipped: list[str] | None = None, *, tests: bool = False) -> list[InputFile]:
     """The files that are meant: folders stand for the playbooks in them, each file is taken once.
 
     With `tests` they stand for test files, too. `skipped` gets the YAML files of folders that are no playbooks.
     """
-    found: dict[object, Given] = {}
+    found: dict[object, InputFile] = {}
     for name in names:
-        for one in _meant(name, skipped if skipped is not None else [], tests=tests):
+        for one in _expand_name(name, skipped if skipped is not None else [], tests=tests):
             found.setdefault(one.path.absolute() if one.path is not None else None, one)
     return list(found.values())
 
 
-def one_file(name: str) -> Given:
+def one_file(name: str) -> InputFile:
     """A file of a command that takes one."""
-    return Given(STDIN_NAME, None) if name == STDIN else Given(name, Path(name))
+    return InputFile(STDIN_NAME, None) if name == STDIN else InputFile(name, Path(name))
 
 
-def _meant(name: str, skipped: list[str], *, tests: bool) -> Iterator[Given]:
+def _expand_name(name: str, skipped: list[str], *, tests: bool) -> Iterator[InputFile]:
     path = Path(name)
     if name == STDIN or not path.is_dir():
         yield one_file(name)
@@ -64,10 +64,10 @@ def _meant(name: str, skipped: list[str], *, tests: bool) -> Iterator[Given]:
     playbooks = []
     for file in sorted(yaml_files(path)):
         if _is_playbook(file) or (tests and file.name.endswith(_TESTS)):
-            playbooks.append(Given(str(file), file))
+            playbooks.append(InputFile(str(file), file))
         else:
             skipped.append(str(file))
-    yield from playbooks or [Given(name, path, is_folder=True)]
+    yield from playbooks or [InputFile(name, path, is_folder=True)]
 
 
 def yaml_files(folder: Path) -> Iterator[Path]:
@@ -88,12 +88,12 @@ def _is_playbook(file: Path) -> bool:
         return True  # reading it again will say what is wrong with it
 
 
-def read(file: Given) -> bytes:
+def read(file: InputFile) -> bytes:
     """The bytes of a file that may be a playbook."""
     try:
         data = _read(file)
     except FileNotFoundError:
-        raise UsageError(f"{file.name}: there is no such file{_near(Path(file.name))}") from None
+        raise UsageError(f"{file.name}: there is no such file{_suggest_name(Path(file.name))}") from None
     except IsADirectoryError:
         what = "there is no playbook in this folder" if file.is_folder else "this is a folder, not a file"
         raise UsageError(f"{file.name}: {what}") from None
@@ -109,7 +109,7 @@ def read(file: Given) -> bytes:
     return data
 
 
-def _read(file: Given) -> bytes:
+def _read(file: InputFile) -> bytes:
     if file.path is None:
         return sys.stdin.buffer.read(_ENOUGH)
     with file.path.open("rb") as opened:
@@ -139,7 +139,7 @@ def near(file: str) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
-def _near(path: Path) -> str:
+def _suggest_name(path: Path) -> str:
     try:
         meant = nearest(path.name, (other.name for other in path.parent.iterdir()))
     except OSError:

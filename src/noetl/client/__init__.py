@@ -3,6 +3,8 @@
 How to use it: docs/howto/use-from-python.md.
 """
 
+from typing import TYPE_CHECKING
+
 from noetl.client.api import Client
 from noetl.client.replies import CalledPlaybook, EventPage, RequestEffect, StartedExecution
 from noetl.errors import (
@@ -15,8 +17,29 @@ from noetl.errors import (
     ServerUnavailable,
     UnexpectedAnswer,
 )
+from noetl.lazy import export_lazily
 from noetl.model.events import Event
 from noetl.ports import Summary
+
+if TYPE_CHECKING:
+    from noetl.client.address import choose_tls as choose_tls, parse_address as parse_address
+    from noetl.client.answers import failure_of as failure_of
+    from noetl.client.asyncio_transport import AsyncTransport as AsyncTransport
+    from noetl.client.blocking import BlockingConnection as BlockingConnection
+    from noetl.client.http1 import format_request as format_request
+    from noetl.client.log import RemoteLog as RemoteLog
+else:
+    __getattr__ = export_lazily(
+        __name__,
+        {
+            "address": "choose_tls parse_address",
+            "answers": "failure_of",
+            "asyncio_transport": "AsyncTransport",
+            "blocking": "BlockingConnection",
+            "http1": "format_request",
+            "log": "RemoteLog",
+        },
+    )
 
 __all__ = [
     "AccessDenied",

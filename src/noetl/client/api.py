@@ -24,11 +24,10 @@ from noetl.client.replies import (
 )
 from noetl.client.sse import StreamParser
 from noetl.client.transport import Request, StreamedResponse, Transport
-from noetl.config import Secret, settings
-from noetl.config import servers as split_servers
+from noetl.config import Secret, parse_servers as split_servers, settings
 from noetl.errors import ClientError, ServerUnavailable, UnexpectedAnswer, UsageError
 from noetl.model.events import Event
-from noetl.ports import OVER, Line, Source, Summary
+from noetl.ports import OVER, LogLine, PlaybookSource, Summary
 
 T = TypeVar("T")
 #: seconds that a server may take for an answer, besides what it was asked to wait
@@ -145,9 +144,9 @@ class Client:
         path = _with_query(f"{_one(execution_id)}/events", query)
         return self._decode(self._transport.call(Request("GET", path, wait_s=wait_s)).body, EventPage)
 
-    def lines(self, execution_id: str, *, after: int = 0) -> list[tuple[int, Line]]:
+    def lines(self, execution_id: str, *, after: int = 0) -> list[tuple[int, LogLine]]:
         """Return the lines that tools wrote, each with its position."""
-        found: list[tuple[int, Line]] = []
+        found: list[tuple[int, LogLine]] = []
         more = True
         while more:
             page = self._get(f"{_one(execution_id)}/logs", LinePage, after=after)
@@ -161,13 +160,13 @@ class Client:
         seq = answer.head.header("noetl-seq")
         return (int(seq), answer.body) if answer.status == 200 and seq is not None else None
 
-    def source(self, content_hash: str) -> Source:
+    def source(self, content_hash: str) -> PlaybookSource:
         """Return a playbook by the hash of its text."""
-        return self._get(f"/api/sources/{quote(content_hash, safe='')}", Source)
+        return self._get(f"/api/sources/{quote(content_hash, safe='')}", PlaybookSource)
 
-    def latest_source(self, path: str) -> Source:
+    def latest_source(self, path: str) -> PlaybookSource:
         """Return the playbook that was last run under a path."""
-        return self._get("/api/sources", Source, path=path)
+        return self._get("/api/sources", PlaybookSource, path=path)
 
     def waits(self, execution_id: str) -> list[str]:
         """Return what an execution waits for that is no part of it, in words. Only the server that runs it knows."""

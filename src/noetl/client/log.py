@@ -10,7 +10,7 @@ from noetl.client.replies import EventPage
 from noetl.errors import NoetlError, NotFound, RequestInvalid, UsageError
 from noetl.model.events import Event
 from noetl.model.requests import Cancel, Pause, Signal, decode_request
-from noetl.ports import OVER, EventLog, Line, Source, Summary
+from noetl.ports import OVER, EventLog, LogLine, PlaybookSource, Summary
 
 T = TypeVar("T")
 _PAGE = 10_000
@@ -63,15 +63,15 @@ class RemoteLog(EventLog):
         found = (self.summary(name) for name in execution_ids)
         return {one.execution_id for one in found if one is not None and one.status not in OVER} & set(execution_ids)
 
-    def source(self, content_hash: str) -> Source | None:
+    def source(self, content_hash: str) -> PlaybookSource | None:
         """See the port."""
         return _or_none(self.client.source, content_hash)
 
-    def latest(self, path: str) -> Source | None:
+    def latest(self, path: str) -> PlaybookSource | None:
         """See the port."""
         return _or_none(self.client.latest_source, path)
 
-    def lines(self, execution_id: str, *, after: int = 0) -> list[tuple[int, Line]]:
+    def lines(self, execution_id: str, *, after: int = 0) -> list[tuple[int, LogLine]]:
         """See the port."""
         return self.client.lines(execution_id, after=after)
 
@@ -108,7 +108,7 @@ class RemoteLog(EventLog):
         """See the port."""
         _not_here()
 
-    async def keep_source(self, source: Source) -> None:  # noqa: ARG002
+    async def keep_source(self, source: PlaybookSource) -> None:  # noqa: ARG002
         """See the port."""
         _not_here()
 
@@ -124,7 +124,7 @@ class RemoteLog(EventLog):
         """See the port."""
         _not_here()
 
-    def write_lines(self, execution_id: str, lines: Sequence[Line]) -> None:  # noqa: ARG002
+    def write_lines(self, execution_id: str, lines: Sequence[LogLine]) -> None:  # noqa: ARG002
         """See the port."""
         _not_here()
 

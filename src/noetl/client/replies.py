@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from noetl.model.events import Event
-from noetl.ports import Line, Summary
+from noetl.ports import LogLine, Summary
 
 
 class StartedExecution(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class NumberedLine(msgspec.Struct, frozen=True):
     """A line that a tool wrote, and its position."""
 
     at: int
-    line: Line
+    line: LogLine
 
 
 class LinePage(msgspec.Struct, frozen=True):

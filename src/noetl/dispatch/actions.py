@@ -13,11 +13,11 @@ from noetl.dispatch.moves import AskSlot, DeadLetter, Deny, Dispatched, Give, St
 from noetl.dispatch.placement import placement
 from noetl.dispatch.rules import latest, may_begin
 from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of
+from noetl.expr import failure_of
 from noetl.model.limits import Ask
 from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure, failure
-from noetl.model.wire import Held
+from noetl.model.wire import HeldPipeline
 
 #: a pipeline with which so many workers died is taken for the cause
 MOST_TRIES = 5
@@ -297,7 +297,7 @@ def drop_following(ledger: Ledger, entry: Entry, _none: None) -> State:
     return entry.state
 
 
-def find_orphan(ledger: Ledger, entry: Entry, held: Held) -> State:
+def find_orphan(ledger: Ledger, entry: Entry, held: HeldPipeline) -> State:
     """The registry has it that a worker holds a pipeline of an execution that is being taken over."""
     entry.worker, entry.fence, entry.tries = held.worker, held.fence, held.tries
     ledger.orphans[entry.key] = entry

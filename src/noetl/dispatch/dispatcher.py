@@ -16,7 +16,7 @@ from noetl.model.limits import Answer, Ask
 from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.output import Failure
 from noetl.model.state import parse_label
-from noetl.model.wire import Held, Key, Report
+from noetl.model.wire import HeldPipeline, Key, PipelineReport
 
 #: events after which a step run or an iteration does not go on
 _ENDS = frozenset({"step.done", "step.failed", "step.cancelled", "loop.iteration.done", "loop.iteration.failed"})
@@ -148,7 +148,7 @@ class Dispatcher(Ledger):
 
     # --- taking executions over --------------------------------------------------------------------------------------
 
-    def inherit(self, execution_id: str, kept: Iterable[Held]) -> Moves:
+    def inherit(self, execution_id: str, kept: Iterable[HeldPipeline]) -> Moves:
         """An execution is about to be taken over: the registry knows who holds its pipelines, and so may this process."""
         self.moves = []
         for key, entry in [(key, one) for key, one in self.orphans.items() if key[0] == execution_id]:
@@ -290,14 +290,14 @@ class Dispatcher(Ledger):
 
     # --- reports -----------------------------------------------------------------------------------------------------
 
-    def holds(self, worker: str, report: Report) -> Entry | None:
+    def holds(self, worker: str, report: PipelineReport) -> Entry | None:
         """The entry that a report is about; None: its fence is stale, and the report is refused."""
         entry = self.find(report.key)
         if entry is None or entry.state is not GIVEN or entry.worker != worker or entry.fence != report.fence:
             return None
         return entry
 
-    def report(self, worker: str, report: Report, *, now: float) -> Moves:
+    def report(self, worker: str, report: PipelineReport, *, now: float) -> Moves:
         """What a worker reports has been recorded. Its fence may be stale by now: others may have the pipeline."""
         self.moves, self.now = [], now
         entry = self.holds(worker, report)

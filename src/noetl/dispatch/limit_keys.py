@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from noetl.errors import TemplateError
-from noetl.expr.assign import render
+from noetl.expr import render
 from noetl.model.limits import Ask, Cap, Pace
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline

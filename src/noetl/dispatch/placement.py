@@ -6,7 +6,7 @@ from typing import Any
 
 from noetl.dispatch.entry import DEFAULT_POOL
 from noetl.errors import TemplateError
-from noetl.expr.assign import render
+from noetl.expr import render
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from noetl.model.wire import Assignment, Brief, Held, Key, Report
+from noetl.model.wire import ExecutionBrief, HeldPipeline, Key, PipelineReport, WorkAssignment
 
 #: seconds of work that are fetched ahead, and pipelines at most
 _AHEAD_S, _AHEAD = 0.05, 200
@@ -77,7 +77,9 @@ class HeldAssignment:
 
     __slots__ = ("assignment", "begun", "brief", "following", "link", "shared", "state")
 
-    def __init__(self, link: Any, assignment: Assignment, brief: Brief | None, shared: dict[str, Any]) -> None:
+    def __init__(
+        self, link: Any, assignment: WorkAssignment, brief: ExecutionBrief | None, shared: dict[str, Any]
+    ) -> None:
         #: the connection to the server that gave it, or that has its execution now
         self.link = link
         self.assignment = assignment
@@ -105,16 +107,16 @@ class HeldAssignment:
         """Whether its server expects to hear of it."""
         return self.state in _OPEN
 
-    def report(self, **more: Any) -> Report:
+    def report(self, **more: Any) -> PipelineReport:
         """A report of it."""
-        return Report(*self.assignment.key, self.fence, **more)
+        return PipelineReport(*self.assignment.key, self.fence, **more)
 
 
 class Send(msgspec.Struct, frozen=True):
     """Send a report to its server; nobody waits for the answer."""
 
     held: HeldAssignment
-    report: Report
+    report: PipelineReport
 
 
 class SayLast(msgspec.Struct, frozen=True):
@@ -149,7 +151,7 @@ class Pace:
     def __init__(self) -> None:
         self._usual = 1.0
 
-    def learn(self, seconds: float) -> None:
+    def learn_arrays(self, seconds: float) -> None:
         """Take the duration of a pipeline into account."""
         self._usual += 0.1 * (seconds - self._usual)
 
@@ -191,7 +193,7 @@ class WorkerQueue:
                 self.moves.append(AskAll())
         if held.begun is not None:
             self.running -= 1
-            self.pace.learn(self.now - held.begun)
+            self.pace.learn_arrays(self.now - held.begun)
             held.begun = None
         following, held.following = held.following, None
         if following is not None:
@@ -231,9 +233,9 @@ class WorkerQueue:
             self._apply(held, WorkerInput.REFUSED if refused else WorkerInput.DROPPED, runs)
         return self.moves
 
-    def heartbeat(self) -> list[Held]:
+    def heartbeat(self) -> list[HeldPipeline]:
         """All that servers expect to hear of. Other threads may ask."""
-        return [Held(*key, one.fence) for key, one in list(self.held.items()) if one.open]
+        return [HeldPipeline(*key, one.fence) for key, one in list(self.held.items()) if one.open]
 
     # --- running -----------------------------------------------------------------------------------------------------
 

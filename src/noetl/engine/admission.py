@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 
 from noetl.engine import scopes
-from noetl.engine.turn import Turn
+from noetl.engine.decision import DecisionBuilder
 from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of
+from noetl.expr import failure_of
 from noetl.model.output import Failure, failure
 from noetl.model.playbook import Condition, Join, Step
-from noetl.model.state import Round, Token
+from noetl.model.state import JoinRound, Token
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class AdmissionVerdict(msgspec.Struct, frozen=True):
     """Whether a token is admitted, and what was asked to find that out."""
 
     allowed: bool
@@ -33,7 +33,7 @@ class Firing(msgspec.Struct, frozen=True):
     saw: list[dict[str, Any]]
 
 
-class Refused(Exception):
+class AdmissionError(Exception):
     """A token can be neither admitted nor parked: the execution fails with the error."""
 
     def __init__(self, step: str, error: Failure) -> None:
@@ -42,36 +42,38 @@ class Refused(Exception):
         self.error = {**error, "step": step}
 
 
-def judge(turn: Turn, step: Step, token: Token, others: frozenset[str] = frozenset()) -> Verdict:
+def judge(turn: DecisionBuilder, step: Step, token: Token, others: frozenset[str] = frozenset()) -> AdmissionVerdict:
     """Ask the step's rules about a token; `others` are the steps to which further tokens are on their way."""
     rules = step.admission.rules
     if rules is None:
-        return Verdict(allowed=True, saw=[])
+        return AdmissionVerdict(allowed=True, saw=[])
     asked: list[dict[str, Any]] = []
     for rule in rules:
         if rule.when is None:
-            return Verdict(rule.allow, asked)
-        sight = _sight(turn, step, token, rule.when, others)
+            return AdmissionVerdict(rule.allow, asked)
+        sight = _guard_scopes(turn, step, token, rule.when, others)
         try:
             holds = rule.when.evaluate(sight)
         except TemplateError as error:
-            raise Refused(step.name, failure_of(error)) from None
-        asked.append({"when": rule.when.source, "held": holds, "saw": scopes.saw(turn, rule.when, sight)})
+            raise AdmissionError(step.name, failure_of(error)) from None
+        asked.append({"when": rule.when.source, "held": holds, "saw": scopes.observe_reads(turn, rule.when, sight)})
         if holds:
-            return Verdict(rule.allow, asked)
-    return Verdict(allowed=False, saw=asked)
+            return AdmissionVerdict(rule.allow, asked)
+    return AdmissionVerdict(allowed=False, saw=asked)
 
 
-def _sight(turn: Turn, step: Step, token: Token, when: Condition, others: frozenset[str]) -> dict[str, Any]:
-    sight = scopes.with_steps(turn, scopes.base(turn), when)
+def _guard_scopes(
+    turn: DecisionBuilder, step: Step, token: Token, when: Condition, others: frozenset[str]
+) -> dict[str, Any]:
+    sight = scopes.with_steps(turn, scopes.base_scopes(turn), when)
     sight["event"] = token.event
     sight["quiet"] = lambda: is_quiet(turn, step.name, others)
     return sight
 
 
-def is_quiet(turn: Turn, step: str, others: frozenset[str]) -> bool:
+def is_quiet(turn: DecisionBuilder, step: str, others: frozenset[str]) -> bool:
     """Whether no other token and no running step can still reach this one."""
-    leading = turn.outlook.leading_to(step)
+    leading = turn.net_index.predecessors(step)
     state = turn.state
     if any(run.step in leading for run in state.runs.values()):
         return False
@@ -83,7 +85,7 @@ def is_quiet(turn: Turn, step: str, others: frozenset[str]) -> bool:
     return not any(name in leading for name in (*state.parked, *held, *others) if name != step)
 
 
-def arrive(turn: Turn, step: Step, token: Token, others: frozenset[str]) -> Firing | None:
+def arrive(turn: DecisionBuilder, step: Step, token: Token, others: frozenset[str]) -> Firing | None:
     """A token comes to a step: whether it fires it; None when the token stays or ends here."""
     info = turn.state.steps.get(step.name)
     if step.admission.fire == "once" and info is not None and info.runs:
@@ -98,7 +100,7 @@ def arrive(turn: Turn, step: Step, token: Token, others: frozenset[str]) -> Firi
     return None
 
 
-def park(turn: Turn, step: str, token: Token, *, saw: list[dict[str, Any]], join: bool = False) -> None:
+def park(turn: DecisionBuilder, step: str, token: Token, *, saw: list[dict[str, Any]], join: bool = False) -> None:
     """Let a token stay at a step."""
     payload: dict[str, Any] = {"from": token.source}
     if join:
@@ -110,10 +112,10 @@ def park(turn: Turn, step: str, token: Token, *, saw: list[dict[str, Any]], join
     turn.emit("step.parked", step, payload, parent=turn.last)
 
 
-def reconsider(turn: Turn, step: Step) -> Firing | None:
+def reconsider(turn: DecisionBuilder, step: Step) -> Firing | None:
     """Look again at what is parked at a step: whether it fires now."""
     if step.admission.join is not None:
-        return _ready(turn, step, step.admission.join, frozenset())
+        return _try_firing(turn, step, step.admission.join, frozenset())
     for token in turn.state.parked.get(step.name, ()):
         verdict = judge(turn, step, token)
         if verdict.allowed:
@@ -124,23 +126,27 @@ def reconsider(turn: Turn, step: Step) -> Firing | None:
 # --- joins -----------------------------------------------------------------------------------------------------------
 
 
-def _arrive_at_join(turn: Turn, step: Step, join: Join, token: Token, others: frozenset[str]) -> Firing | None:
-    entry = turn.state.rounds.get(step.name) or Round()
+def _arrive_at_join(
+    turn: DecisionBuilder, step: Step, join: Join, token: Token, others: frozenset[str]
+) -> Firing | None:
+    entry = turn.state.rounds.get(step.name) or JoinRound()
     source = token.source or ""
     swallowed = entry.awaited is not None and (join.rest == "ignore" or source in entry.awaited)
     if swallowed:
         turn.emit("step.skipped", step.name, {"from": source, "why": "round"}, parent=turn.last)
         # With the last of a round the next one begins, for which tokens may have been waiting.
-        return _ready(turn, step, join, others)
+        return _try_firing(turn, step, join, others)
     park(turn, step.name, token, saw=[], join=True)
-    return _ready(turn, step, join, others)
+    return _try_firing(turn, step, join, others)
 
 
-def _ready(turn: Turn, step: Step, join: Join, others: frozenset[str]) -> Firing | None:
+def _try_firing(turn: DecisionBuilder, step: Step, join: Join, others: frozenset[str]) -> Firing | None:
     entry = turn.state.rounds.get(step.name)
     if entry is None or (entry.awaited is not None and join.rest != "keep"):
         return None
-    holding = [name for name, count in wanted(turn, step, join).items() if len(entry.places.get(name, ())) >= count]
+    holding = [
+        name for name, count in tokens_per_firing(turn, step, join).items() if len(entry.places.get(name, ())) >= count
+    ]
     if len(holding) < (join.need if join.need is not None else len(join.places)):
         return None
     token = entry.places[holding[-1]][0]
@@ -148,7 +154,7 @@ def _ready(turn: Turn, step: Step, join: Join, others: frozenset[str]) -> Firing
     return Firing(token, verdict.saw) if verdict.allowed else None
 
 
-def wanted(turn: Turn, step: Step, join: Join) -> dict[str, int]:
+def tokens_per_firing(turn: DecisionBuilder, step: Step, join: Join) -> dict[str, int]:
     """How many tokens of each predecessor one firing takes."""
     numbers: dict[str, int] = {}
     for name, number in join.places.items():
@@ -156,20 +162,20 @@ def wanted(turn: Turn, step: Step, join: Join) -> dict[str, int]:
             numbers[name] = number
             continue
         try:
-            found = number.evaluate(scopes.with_steps(turn, scopes.base(turn), number))
+            found = number.evaluate(scopes.with_steps(turn, scopes.base_scopes(turn), number))
         except TemplateError as error:
-            raise Refused(step.name, failure_of(error)) from None
+            raise AdmissionError(step.name, failure_of(error)) from None
         if not isinstance(found, int) or isinstance(found, bool) or found < 1:
             said = f"`join.from.{name}` must be a whole number of at least 1, not {found!r}"
-            raise Refused(step.name, failure("type", said))
+            raise AdmissionError(step.name, failure("type", said))
         numbers[name] = found
     return numbers
 
 
-def taken(turn: Turn, step: Step, join: Join) -> dict[str, Any]:
+def plan_firing(turn: DecisionBuilder, step: Step, join: Join) -> dict[str, Any]:
     """What a firing of a join takes, and whose tokens of this round are still to come."""
     places = turn.state.rounds[step.name].places
-    numbers = wanted(turn, step, join)
+    numbers = tokens_per_firing(turn, step, join)
     take = {name: count for name, count in numbers.items() if len(places.get(name, ())) >= count}
     missing = [name for name in numbers if name not in take] if join.rest != "keep" else []
     if step.admission.fire == "once":  # there will be no other firing: all that is here goes with this one

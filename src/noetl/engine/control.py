@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from noetl.engine import loops, routing, runs, scopes
-from noetl.engine.find import find_pipe, loop_at, pipes
-from noetl.engine.turn import Turn
-from noetl.model.orders import HoldChild, RunPipeline, StopChild
+from noetl.engine.decision import DecisionBuilder
+from noetl.engine.lookup import find_pipeline, loop_at, pipeline_runs
+from noetl.model.orders import PauseChild, RunPipeline, StopChild
 from noetl.model.output import failed, failure, ok
-from noetl.model.requests import Broken, Cancel, ChildEnded, Denied, Due, Pause, Posted, Request, Resume, Signal
-from noetl.model.state import Path, Pipe, StepRun, label_of, parse_label
+from noetl.model.requests import Cancel, ChildEnded, Denied, Due, Pause, PipelineFailed, Posted, Request, Resume, Signal
+from noetl.model.state import Path, PipelineRun, StepRun, label_of, parse_label
 
 
-def handle(turn: Turn, request: Request) -> None:
+def handle(turn: DecisionBuilder, request: Request) -> None:
     """Let a request take effect, if it has not done so before."""
     number = getattr(request, "number", 0)
     if number and number <= turn.state.handled:
@@ -22,14 +22,16 @@ def handle(turn: Turn, request: Request) -> None:
     HANDLERS[type(request)](turn, request)
 
 
-def order(turn: Turn, run: StepRun, path: Path, pipe: Pipe | None, answer: dict[str, Any] | None = None) -> None:
+def order_pipeline(
+    turn: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun | None, answer: dict[str, Any] | None = None
+) -> None:
     """Order a pipeline to be run, from where it was; one that waited goes on with the answer.
 
     The answer is not recorded here: what the pipeline makes of it is.
     """
-    step = turn.outlook.steps[run.step]
+    step = turn.net_index.steps[run.step]
     if run.loop is not None and run.loop.gathering:
-        turn.orders.append(loops.gathering(turn, step, run))
+        turn.orders.append(loops.gather_order(turn, step, run))
         return
     loop = loop_at(run, path) if path else None
     rows = scopes.rows_of(turn, run, path)
@@ -44,85 +46,87 @@ def order(turn: Turn, run: StepRun, path: Path, pipe: Pipe | None, answer: dict[
     )  # fmt: skip
 
 
-def go_on(turn: Turn, run_id: str, path: Path) -> None:
+def resume_pipeline(turn: DecisionBuilder, run_id: str, path: Path) -> None:
     """Order a pipeline to go on whose wait has been answered."""
-    order(turn, turn.state.runs[run_id], path, find_pipe(turn.state, run_id, path))
+    order_pipeline(turn, turn.state.runs[run_id], path, find_pipeline(turn.state, run_id, path))
 
 
-def _signal(turn: Turn, request: Signal) -> None:
+def _on_signal(turn: DecisionBuilder, request: Signal) -> None:
     waiting = turn.state.listeners.get(request.name) or ()
     first = waiting[0] if waiting else None
-    payload = {"signal": request.name, "data": request.data, **_numbered(request)}
+    payload = {"signal": request.name, "data": request.data, **_request_number(request)}
     turn.emit("signal.received", turn.state.path, payload, parent=turn.last)
     if first is not None:
-        go_on(turn, *first)
-    routing.look_again(turn)
+        resume_pipeline(turn, *first)
+    routing.reconsider_parked(turn)
 
 
-def _cancel(turn: Turn, request: Cancel) -> None:
-    turn.emit("execution.cancelled", turn.state.path, {"why": request.why, **_numbered(request)}, parent=turn.last)
+def _on_cancel(turn: DecisionBuilder, request: Cancel) -> None:
+    turn.emit(
+        "execution.cancelled", turn.state.path, {"why": request.why, **_request_number(request)}, parent=turn.last
+    )
 
 
-def _numbered(request: Posted) -> dict[str, Any]:
+def _request_number(request: Posted) -> dict[str, Any]:
     return {"request": request.number} if request.number else {}
 
 
-def _pause(turn: Turn, request: Pause) -> None:
-    by = _by(request)
+def _on_pause(turn: DecisionBuilder, request: Pause) -> None:
+    by = _pause_origin(request)
     if by.get("by", "request") not in turn.state.paused_by:
-        turn.emit("execution.paused", turn.state.path, _numbered(request) | by, parent=turn.last)
-        _hold_children(turn, paused=True)
+        turn.emit("execution.paused", turn.state.path, _request_number(request) | by, parent=turn.last)
+        _pause_children(turn, paused=True)
 
 
-def _by(request: Pause | Resume) -> dict[str, str]:
+def _pause_origin(request: Pause | Resume) -> dict[str, str]:
     return {"by": "parent"} if request.with_parent else {}
 
 
-def _hold_children(turn: Turn, *, paused: bool) -> None:
+def _pause_children(turn: DecisionBuilder, *, paused: bool) -> None:
     for run in turn.state.runs.values():
-        for _, pipe in pipes(run):
+        for _, pipe in pipeline_runs(run):
             if pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
-                turn.orders.append(HoldChild(pipe.wait.child["execution_id"], paused))
+                turn.orders.append(PauseChild(pipe.wait.child["execution_id"], paused))
 
 
-def _resume(turn: Turn, request: Resume) -> None:
+def _on_resume(turn: DecisionBuilder, request: Resume) -> None:
     state = turn.state
-    by = _by(request)
+    by = _pause_origin(request)
     if not state.paused_by or by.get("by", state.paused_by[0]) not in state.paused_by:
         return
-    turn.emit("execution.resumed", state.path, _numbered(request) | by, parent=turn.last)
+    turn.emit("execution.resumed", state.path, _request_number(request) | by, parent=turn.last)
     if state.paused_by:
         return
-    _hold_children(turn, paused=False)
-    _go_on_everywhere(turn)
+    _pause_children(turn, paused=False)
+    _resume_pipelines(turn)
     for run in list(state.runs.values()):
         if run.loop is not None and not run.loop.gathering:
-            loops.pump(turn, turn.outlook.steps[run.step], run)
+            loops.advance_loops(turn, turn.net_index.steps[run.step], run)
     if not state.boundaries:  # what ended meanwhile is routed first, which looks at the parked tokens too
-        routing.look_again(turn)
+        routing.reconsider_parked(turn)
 
 
-def _go_on_everywhere(turn: Turn) -> None:
+def _resume_pipelines(turn: DecisionBuilder) -> None:
     """Order the pipelines that stopped between two tasks to go on; those that never did take no notice."""
     for run in turn.state.runs.values():
-        for path, pipe in pipes(run):
+        for path, pipe in pipeline_runs(run):
             if pipe is None or pipe.wait is None:
-                order(turn, run, path, pipe)
+                order_pipeline(turn, run, path, pipe)
 
 
-def _due(turn: Turn, _request: Due) -> None:
+def _on_due(turn: DecisionBuilder, _request: Due) -> None:
     for run in list(turn.state.runs.values()):
         if run.due is not None and run.due <= turn.now:
             runs.stop(turn, run)
-            runs.end(turn, run, failed(failure("timeout", _too_late(turn, run))))
+            runs.end(turn, run, failed(failure("timeout", _timeout_message(turn, run))))
             continue
-        for path, pipe in list(pipes(run)):
+        for path, pipe in list(pipeline_runs(run)):
             if pipe is not None and pipe.wait is not None:
                 _wake(turn, run, path, pipe)
 
 
-def _too_late(turn: Turn, run: StepRun) -> str:
-    step = turn.outlook.steps[run.step]
+def _timeout_message(turn: DecisionBuilder, run: StepRun) -> str:
+    step = turn.net_index.steps[run.step]
     limits = (("timeout_s", step.timeout), ("deadline_s", step.deadline))
     named = " or ".join(
         f"`lifecycle.{key}: {limit:g}`" if isinstance(limit, int | float) else f"`lifecycle.{key}`"
@@ -132,7 +136,7 @@ def _too_late(turn: Turn, run: StepRun) -> str:
     return f"the step did not end in time ({named})"
 
 
-def _wake(turn: Turn, run: StepRun, path: Path, pipe: Pipe) -> None:
+def _wake(turn: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun) -> None:
     wait = pipe.wait
     assert wait is not None
     if wait.until is None or wait.until > turn.now or wait.answer is not None:
@@ -144,41 +148,41 @@ def _wake(turn: Turn, run: StepRun, path: Path, pipe: Pipe) -> None:
         said = f"playbook `{wait.child['path']}` did not end in time (`spec.timeout`)"
         output = failed(failure("timeout", said, retryable=True))
         turn.orders.append(StopChild(wait.child["execution_id"]))
-    order(turn, run, path, pipe, output)
+    order_pipeline(turn, run, path, pipe, output)
 
 
-def _child_ended(turn: Turn, request: ChildEnded) -> None:
+def _on_child_ended(turn: DecisionBuilder, request: ChildEnded) -> None:
     for run in list(turn.state.runs.values()):
-        for path, pipe in list(pipes(run)):
+        for path, pipe in list(pipeline_runs(run)):
             child = pipe.wait.child if pipe is not None and pipe.wait is not None else None
             if pipe is not None and child is not None and child["execution_id"] == request.execution_id:
-                order(turn, run, path, pipe, request.output)
+                order_pipeline(turn, run, path, pipe, request.output)
                 return
 
 
-def _broken(turn: Turn, request: Broken) -> None:
+def _on_pipeline_failed(turn: DecisionBuilder, request: PipelineFailed) -> None:
     run = turn.state.runs.get(request.step_run_id)
     if run is not None:
         runs.stop(turn, run)
         runs.end(turn, run, failed(request.error))
 
 
-def _denied(turn: Turn, request: Denied) -> None:
+def _on_denied(turn: DecisionBuilder, request: Denied) -> None:
     run, path = turn.state.runs.get(request.step_run_id), parse_label(request.iteration)
     if run is None or not path:
-        _broken(turn, Broken(request.step_run_id, None, request.error))
-    elif (pipe := find_pipe(turn.state, run.id, path)) is not None:
+        _on_pipeline_failed(turn, PipelineFailed(request.step_run_id, None, request.error))
+    elif (pipe := find_pipeline(turn.state, run.id, path)) is not None:
         runs.stop(turn, run, path)
-        loops.fail(turn, turn.outlook.steps[run.step], run, path, request.error, cause=pipe.seq)
+        loops.fail_iteration(turn, turn.net_index.steps[run.step], run, path, request.error, cause=pipe.seq)
 
 
-HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
-    Signal: _signal,
-    Cancel: _cancel,
-    Pause: _pause,
-    Resume: _resume,
-    Due: _due,
-    ChildEnded: _child_ended,
-    Broken: _broken,
-    Denied: _denied,
+HANDLERS: dict[type, Callable[[DecisionBuilder, Any], None]] = {
+    Signal: _on_signal,
+    Cancel: _on_cancel,
+    Pause: _on_pause,
+    Resume: _on_resume,
+    Due: _on_due,
+    ChildEnded: _on_child_ended,
+    PipelineFailed: _on_pipeline_failed,
+    Denied: _on_denied,
 }

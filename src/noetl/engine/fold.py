@@ -13,14 +13,10 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from noetl.engine import fold_runs as runs
-from noetl.engine.find import pipes
-from noetl.model.events import Event, seconds
-from noetl.model.scope import of_scope, written
-from noetl.model.state import (
-    Boundary,
-    Execution,
-    parse_label,
-)
+from noetl.engine.lookup import pipeline_runs
+from noetl.model.events import Event, epoch_seconds
+from noetl.model.scope import scope_writes, set_path
+from noetl.model.state import Execution, StepBoundary, parse_label
 
 
 def apply(state: Execution, event: Event) -> None:
@@ -41,7 +37,7 @@ def replay(execution_id: str, events: list[Event]) -> Execution:
 # --- the execution as a whole ------------------------------------------------------------------------------------------
 
 
-def _requested(state: Execution, event: Event) -> None:
+def _apply_requested(state: Execution, event: Event) -> None:
     payload = event.payload
     state.path = event.entity_id
     state.playbook = payload["playbook"]
@@ -56,44 +52,44 @@ def _requested(state: Execution, event: Event) -> None:
     state.origin = payload.get("rerun")
 
 
-def _evaluated(state: Execution, event: Event) -> None:
+def _apply_evaluated(state: Execution, event: Event) -> None:
     state.error = event.payload.get("error")
 
 
-def _started(state: Execution, event: Event) -> None:
+def _apply_started(state: Execution, event: Event) -> None:
     state.status = "running"
-    state.started = seconds(event.timestamp)
+    state.started = epoch_seconds(event.timestamp)
 
 
-def _paused(state: Execution, event: Event) -> None:
+def _apply_paused(state: Execution, event: Event) -> None:
     state.paused_by.append(event.payload.get("by", "request"))
-    _handled(state, event)
+    _mark_handled(state, event)
 
 
-def _resumed(state: Execution, event: Event) -> None:
+def _apply_resumed(state: Execution, event: Event) -> None:
     # Who asks for one run to go on means it; a parent takes back no more than its own wish.
     by = event.payload.get("by")
     state.paused_by = [one for one in state.paused_by if by is not None and one != by]
-    _handled(state, event)
+    _mark_handled(state, event)
 
 
-def _handled(state: Execution, event: Event) -> None:
+def _mark_handled(state: Execution, event: Event) -> None:
     state.handled = max(state.handled, event.payload.get("request", 0))
 
 
-def _cancelled(state: Execution, event: Event) -> None:
+def _apply_cancelled(state: Execution, event: Event) -> None:
     state.terminated = "cancelled"
-    _handled(state, event)
+    _mark_handled(state, event)
     state.error = {"kind": "cancelled", "message": event.payload["why"], "step": None}
 
 
-def _forked(state: Execution, event: Event) -> None:
+def _apply_forked(state: Execution, event: Event) -> None:
     """The time between the run that is gone on with and this one does not count: what was due moves by it."""
     pause = event.payload["pause"]
     state.started += pause
     for run in state.runs.values():
         run.due = run.due + pause if run.due is not None else None
-        for _, pipe in pipes(run):
+        for _, pipe in pipeline_runs(run):
             wait = pipe.wait if pipe is not None else None
             if wait is not None and wait.until is not None and not wait.fixed:
                 wait.until += pause
@@ -103,7 +99,7 @@ def _forked(state: Execution, event: Event) -> None:
             info.started_at = moved.isoformat(timespec="microseconds")
 
 
-def _finished(state: Execution, event: Event) -> None:
+def _apply_finished(state: Execution, event: Event) -> None:
     payload = event.payload
     state.output = payload["output"]
     state.error = payload["error"]
@@ -112,26 +108,26 @@ def _finished(state: Execution, event: Event) -> None:
     state.bringer = None
 
 
-def _processed(state: Execution, event: Event) -> None:
+def _apply_processed(state: Execution, event: Event) -> None:
     state.status = event.payload["status"]
 
 
-def _patched(state: Execution, event: Event) -> None:
+def _apply_patched(state: Execution, event: Event) -> None:
     run = state.runs.get(event.step_run_id or "")
     for target, value in event.payload["set"].items():
         scope, _, rest = target.partition(".")
         runs.write(state, run, parse_label(event.iteration), scope, tuple(rest.split(".")), value)
 
 
-def _signal(state: Execution, event: Event) -> None:
-    _handled(state, event)
-    runs.deliver(state, event.payload["signal"], event.payload["data"])
+def _apply_signal(state: Execution, event: Event) -> None:
+    _mark_handled(state, event)
+    runs.deliver_signal(state, event.payload["signal"], event.payload["data"])
 
 
 # --- routing ---------------------------------------------------------------------------------------------------------
 
 
-def _routed(state: Execution, event: Event) -> None:
+def _apply_routed(state: Execution, event: Event) -> None:
     payload = event.payload
     if event.step_run_id is None:
         state.failure = state.failure or payload["error"]
@@ -140,9 +136,9 @@ def _routed(state: Execution, event: Event) -> None:
     state.boundaries.remove(bringer)
     # Tokens carry the event that was offered, which of a loop is another than the one that ended it.
     state.bringer = replace(bringer, name=payload["event"])
-    for target, value in of_scope(payload.get("set", {}), "ctx"):
-        state.ctx = written(state.ctx, target, value)
-    _output(state, bringer, leaf="terminate" in payload or not any(arc["taken"] for arc in payload["arcs"]))
+    for target, value in scope_writes(payload.get("set", {}), "ctx"):
+        state.ctx = set_path(state.ctx, target, value)
+    _set_output(state, bringer, leaf="terminate" in payload or not any(arc["taken"] for arc in payload["arcs"]))
     if payload.get("error") or payload.get("unrouted"):
         error = payload.get("error") or bringer.output["error"]
         state.failure = state.failure or {**error, "step": bringer.step}
@@ -150,7 +146,7 @@ def _routed(state: Execution, event: Event) -> None:
         state.terminated = payload["terminate"]
 
 
-def _output(state: Execution, ended: Boundary, *, leaf: bool) -> None:
+def _set_output(state: Execution, ended: StepBoundary, *, leaf: bool) -> None:
     """The execution's output is that of `end`, or of the step it was asked for, or of the last leaf."""
     final = ended.step == (state.return_step or "end")
     if final or (leaf and not state.output_final and ended.name == "step.done"):
@@ -160,39 +156,39 @@ def _output(state: Execution, ended: Boundary, *, leaf: bool) -> None:
         state.output_final = state.output_final or final
 
 
-def _synthesized(state: Execution, event: Event) -> None:
+def _apply_synthesized(state: Execution, event: Event) -> None:
     state.synthesized.append(event.payload)
     planner = next(one for one in state.boundaries if one.step_run_id == event.step_run_id)
     planner.planned = event.payload["steps"][0]["step"]
 
 
 APPLY: dict[str, Callable[[Execution, Event], None]] = {
-    "playbook.execution.requested": _requested,
-    "playbook.request.evaluated": _evaluated,
-    "workflow.started": _started,
-    "step.scheduled": runs.scheduled,
-    "step.parked": runs.parked,
-    "step.skipped": runs.skipped,
-    "step.started": runs.step_started,
-    "step.done": runs.step_ended,
-    "step.failed": runs.step_ended,
-    "step.cancelled": runs.step_cancelled,
-    "task.started": runs.task_started,
-    "task.progress": runs.task_progress,
-    "task.done": runs.task_done,
-    "loop.started": runs.loop_started,
-    "loop.iteration.started": runs.iteration_started,
-    "loop.iteration.done": runs.iteration_ended,
-    "loop.iteration.failed": runs.iteration_ended,
-    "loop.done": runs.loop_done,
-    "next.evaluated": _routed,
-    "ctx.patched": _patched,
-    "workflow.synthesized": _synthesized,
-    "signal.received": _signal,
-    "execution.paused": _paused,
-    "execution.resumed": _resumed,
-    "execution.cancelled": _cancelled,
-    "execution.forked": _forked,
-    "workflow.finished": _finished,
-    "playbook.processed": _processed,
+    "playbook.execution.requested": _apply_requested,
+    "playbook.request.evaluated": _apply_evaluated,
+    "workflow.started": _apply_started,
+    "step.scheduled": runs.apply_scheduled,
+    "step.parked": runs.apply_parked,
+    "step.skipped": runs.apply_skipped,
+    "step.started": runs.apply_step_started,
+    "step.done": runs.apply_step_ended,
+    "step.failed": runs.apply_step_ended,
+    "step.cancelled": runs.apply_step_cancelled,
+    "task.started": runs.apply_task_started,
+    "task.progress": runs.apply_task_progress,
+    "task.done": runs.apply_task_done,
+    "loop.started": runs.apply_loop_started,
+    "loop.iteration.started": runs.apply_iteration_started,
+    "loop.iteration.done": runs.apply_iteration_ended,
+    "loop.iteration.failed": runs.apply_iteration_ended,
+    "loop.done": runs.apply_loop_done,
+    "next.evaluated": _apply_routed,
+    "ctx.patched": _apply_patched,
+    "workflow.synthesized": _apply_synthesized,
+    "signal.received": _apply_signal,
+    "execution.paused": _apply_paused,
+    "execution.resumed": _apply_resumed,
+    "execution.cancelled": _apply_cancelled,
+    "execution.forked": _apply_forked,
+    "workflow.finished": _apply_finished,
+    "playbook.processed": _apply_processed,
 }

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from noetl.engine.find import find_pipe, loop_at, pipes, pipes_of_loop
+from noetl.engine.lookup import find_pipeline, loop_at, loop_pipeline_runs, pipeline_runs
 from noetl.model.events import Event
 from noetl.model.output import ok
-from noetl.model.scope import of_scope, writes_of, written
+from noetl.model.scope import scope_writes, set_path, writes_of
 from noetl.model.state import (
     BEGINNING,
-    Boundary,
     Execution,
+    JoinRound,
     LoopRun,
     Path,
-    Pipe,
-    Round,
+    PipelineRun,
+    StepBoundary,
     StepInfo,
     StepRun,
     Token,
@@ -25,8 +25,8 @@ from noetl.model.state import (
 )
 
 
-def _pipe(state: Execution, event: Event) -> Pipe:
-    found = find_pipe(state, event.step_run_id, parse_label(event.iteration))
+def _pipe(state: Execution, event: Event) -> PipelineRun:
+    found = find_pipeline(state, event.step_run_id, parse_label(event.iteration))
     assert found is not None, f"{event.name} of a pipeline that does not run"
     return found
 
@@ -46,18 +46,18 @@ def write(state: Execution, run: StepRun | None, path: Path, scope: str, target:
             if scope == "ctx":
                 loop.writes.setdefault("ctx." + ".".join(target), {})[path[depth - 1]] = value
             return
-        setattr(loop, scope, written(getattr(loop, scope), target, value))
+        setattr(loop, scope, set_path(getattr(loop, scope), target, value))
     if scope == "ctx":
-        state.ctx = written(state.ctx, target, value)
+        state.ctx = set_path(state.ctx, target, value)
     if run is not None:
         name = "ctx" if scope == "ctx" else "step_vars"
-        setattr(run, name, written(getattr(run, name), target, value))
+        setattr(run, name, set_path(getattr(run, name), target, value))
 
 
 # --- steps -----------------------------------------------------------------------------------------------------------
 
 
-def scheduled(state: Execution, event: Event) -> None:
+def apply_scheduled(state: Execution, event: Event) -> None:
     """A firing: the tokens it took are gone."""
     step, payload = event.entity_id, event.payload
     run_id = event.step_run_id
@@ -82,7 +82,7 @@ def scheduled(state: Execution, event: Event) -> None:
         _fire(state.rounds[step], payload)
 
 
-def _fire(entry: Round, payload: dict[str, Any]) -> None:
+def _fire(entry: JoinRound, payload: dict[str, Any]) -> None:
     """A join has fired: its tokens are used up, and a round may begin in which the rest is dealt with."""
     for name, count in payload["take"].items():
         del entry.places[name][:count]
@@ -90,18 +90,18 @@ def _fire(entry: Round, payload: dict[str, Any]) -> None:
     entry.awaited = missing or None
 
 
-def parked(state: Execution, event: Event) -> None:
+def apply_parked(state: Execution, event: Event) -> None:
     """A token stays."""
     step, payload = event.entity_id, event.payload
     token = Token(payload["from"], state.bringer.event() if state.bringer else BEGINNING, payload.get("args"))
     if payload.get("join"):
-        entry = state.rounds.setdefault(step, Round())
+        entry = state.rounds.setdefault(step, JoinRound())
         entry.places.setdefault(str(token.source), []).append(token)
     else:
         state.parked.setdefault(step, []).append(token)
 
 
-def skipped(state: Execution, event: Event) -> None:
+def apply_skipped(state: Execution, event: Event) -> None:
     """A token ends without a firing."""
     step, payload = event.entity_id, event.payload
     if payload["why"] == "stalled":
@@ -114,23 +114,23 @@ def skipped(state: Execution, event: Event) -> None:
         entry.awaited = [name for name in entry.awaited or () if name != payload["from"]] or None
 
 
-def step_started(state: Execution, event: Event) -> None:
+def apply_step_started(state: Execution, event: Event) -> None:
     """The body begins."""
     run = state.runs[event.step_run_id or ""]
     run.seq = event.seq
     info = state.steps[run.step]
     if info.run_id == run.id:
         info.status, info.started_at = "running", event.timestamp
-    run.pipe = Pipe(event.seq, event.seq, run.input, begun=True)
+    run.pipe = PipelineRun(event.seq, event.seq, run.input, begun=True)
 
 
-def step_ended(state: Execution, event: Event) -> None:
+def apply_step_ended(state: Execution, event: Event) -> None:
     """The run is over; its arcs are still to be judged."""
     run = state.runs.pop(event.step_run_id or "")
-    _unlisten(state, run.id, pipes(run))
+    _stop_listening(state, run.id, pipeline_runs(run))
     output = event.payload["output"]
-    for target, value in of_scope(event.payload.get("set", {}), "step"):
-        run.step_vars = written(run.step_vars, target, value)
+    for target, value in scope_writes(event.payload.get("set", {}), "step"):
+        run.step_vars = set_path(run.step_vars, target, value)
     info = state.steps[run.step]
     if info.run_id == run.id:
         info.status = "done" if event.name == "step.done" else "failed"
@@ -138,7 +138,7 @@ def step_ended(state: Execution, event: Event) -> None:
         info.started_at = info.started_at or event.timestamp
         info.loop = run.loop.counts() if run.loop is not None else None
     state.boundaries.append(
-        Boundary(
+        StepBoundary(
             run.step,
             run.id,
             event.seq,
@@ -151,7 +151,7 @@ def step_ended(state: Execution, event: Event) -> None:
     )
 
 
-def step_cancelled(state: Execution, event: Event) -> None:
+def apply_step_cancelled(state: Execution, event: Event) -> None:
     """A run, or what was parked at a step, is gone."""
     step = event.entity_id
     info = _info(state, step)
@@ -162,13 +162,13 @@ def step_cancelled(state: Execution, event: Event) -> None:
             info.status = "cancelled"
         return
     run = state.runs.pop(event.step_run_id)
-    _unlisten(state, run.id, pipes(run))
+    _stop_listening(state, run.id, pipeline_runs(run))
     if info.run_id == event.step_run_id:
         info.status, info.finished_at = "cancelled", event.timestamp
         info.loop = run.loop.counts() if run.loop is not None else None
 
 
-def _unlisten(state: Execution, run_id: str, ended: Iterable[tuple[Path, Pipe | None]]) -> None:
+def _stop_listening(state: Execution, run_id: str, ended: Iterable[tuple[Path, PipelineRun | None]]) -> None:
     """Pipelines that have ended, or were answered, listen to no signal any more."""
     for path, pipe in ended:
         signal = pipe.wait.signal if pipe is not None and pipe.wait is not None else None
@@ -182,7 +182,7 @@ def _unlisten(state: Execution, run_id: str, ended: Iterable[tuple[Path, Pipe | 
 # --- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def task_started(state: Execution, event: Event) -> None:
+def apply_task_started(state: Execution, event: Event) -> None:
     """An attempt is under way; it may wait for something."""
     pipe = _pipe(state, event)
     pipe.seq, pipe.begun = event.seq, True
@@ -193,7 +193,7 @@ def task_started(state: Execution, event: Event) -> None:
         _suspend(state, event, pipe, wait)
 
 
-def _suspend(state: Execution, event: Event, pipe: Pipe, wait: dict[str, Any]) -> None:
+def _suspend(state: Execution, event: Event, pipe: PipelineRun, wait: dict[str, Any]) -> None:
     signal = wait.get("signal")
     fixed = wait.get("fixed", False)
     pipe.wait = Wait(event.task_run_id or "", wait.get("until"), signal, wait.get("child"), fixed=fixed)
@@ -207,7 +207,7 @@ def _suspend(state: Execution, event: Event, pipe: Pipe, wait: dict[str, Any]) -
         state.listeners.setdefault(signal, []).append(key)
 
 
-def deliver(state: Execution, signal: str, data: Any, *, again: bool = False) -> None:
+def deliver_signal(state: Execution, signal: str, data: Any, *, again: bool = False) -> None:
     """A signal goes to who has waited for it longest, or is kept; `again`: it had been given to somebody before."""
     waiting = state.listeners.get(signal)
     if not waiting:
@@ -215,13 +215,13 @@ def deliver(state: Execution, signal: str, data: Any, *, again: bool = False) ->
         kept.insert(0 if again else len(kept), data)
         return
     run_id, path = waiting.pop(0)
-    pipe = find_pipe(state, run_id, path)
+    pipe = find_pipeline(state, run_id, path)
     assert pipe is not None
     assert pipe.wait is not None
     pipe.wait.answer = ok(data)
 
 
-def _unheard(wait: Wait, event: Event) -> tuple[str, Any] | None:
+def _find_unconsumed_signal(wait: Wait, event: Event) -> tuple[str, Any] | None:
     """A signal that came when the task had run out of time, and was about to say so: it is somebody else's."""
     error = event.payload["output"]["error"]
     if wait.signal is None or wait.answer is None or error is None or error["kind"] != "timeout":
@@ -229,21 +229,21 @@ def _unheard(wait: Wait, event: Event) -> tuple[str, Any] | None:
     return wait.signal, wait.answer["data"]
 
 
-def task_progress(state: Execution, event: Event) -> None:
+def apply_task_progress(state: Execution, event: Event) -> None:
     """An attempt is still under way; what it said is for whoever runs it again."""
     _pipe(state, event).seq = event.seq
 
 
-def task_done(state: Execution, event: Event) -> None:
+def apply_task_done(state: Execution, event: Event) -> None:
     """An attempt has ended, and what it wrote is seen."""
     pipe = _pipe(state, event)
     pipe.seq, pipe.is_open = event.seq, False
     path = parse_label(event.iteration)
     if pipe.wait is not None:
-        _unlisten(state, event.step_run_id or "", [(path, pipe)])
-        unheard, pipe.wait = _unheard(pipe.wait, event), None
+        _stop_listening(state, event.step_run_id or "", [(path, pipe)])
+        unheard, pipe.wait = _find_unconsumed_signal(pipe.wait, event), None
         if unheard is not None:
-            deliver(state, *unheard, again=True)
+            deliver_signal(state, *unheard, again=True)
     _warn(state, event)
     patch = event.payload.get("set")
     if patch:
@@ -264,7 +264,7 @@ def _warn(state: Execution, event: Event) -> None:
 # --- loops -----------------------------------------------------------------------------------------------------------
 
 
-def loop_started(state: Execution, event: Event) -> None:
+def apply_loop_started(state: Execution, event: Event) -> None:
     """A loop begins."""
     run, payload = state.runs[event.step_run_id or ""], event.payload
     run.seq = event.seq
@@ -272,26 +272,26 @@ def loop_started(state: Execution, event: Event) -> None:
     run.loop = LoopRun((), payload["items"], payload["mode"], run.ctx, run.step_vars)
 
 
-def iteration_started(state: Execution, event: Event) -> None:
+def apply_iteration_started(state: Execution, event: Event) -> None:
     """An iteration, or the loop inside of it, begins."""
     path, payload = parse_label(event.iteration), event.payload
     loop = loop_at(state.runs[event.step_run_id or ""], path)
     loop.results.append(None)
     inner = payload.get("items")
     loop.running[path[-1]] = (
-        Pipe(event.seq, event.seq, payload.get("input"))
+        PipelineRun(event.seq, event.seq, payload.get("input"))
         if inner is None
         else LoopRun(path, inner, payload["mode"], loop.ctx, loop.step)
     )  # fmt: skip
 
 
-def iteration_ended(state: Execution, event: Event) -> None:
+def apply_iteration_ended(state: Execution, event: Event) -> None:
     """An iteration is over."""
     path = parse_label(event.iteration)
     loop = loop_at(state.runs[event.step_run_id or ""], path)
     inner = loop.running.pop(path[-1])
-    ended = pipes_of_loop(inner) if isinstance(inner, LoopRun) else [(path, inner)]
-    _unlisten(state, event.step_run_id or "", ended)
+    ended = loop_pipeline_runs(inner) if isinstance(inner, LoopRun) else [(path, inner)]
+    _stop_listening(state, event.step_run_id or "", ended)
     if event.name == "loop.iteration.done":
         loop.succeeded += 1
         _keep_result(loop, path[-1], inner, event.payload)
@@ -302,7 +302,7 @@ def iteration_ended(state: Execution, event: Event) -> None:
         loop.stopped = loop.stopped or bool(event.payload.get("stop"))
 
 
-def _keep_result(loop: LoopRun, index: int, inner: Pipe | LoopRun, payload: dict[str, Any]) -> None:
+def _keep_result(loop: LoopRun, index: int, inner: PipelineRun | LoopRun, payload: dict[str, Any]) -> None:
     """What an iteration yielded: in the event, in the result store, or what its own loop has gathered."""
     if isinstance(inner, LoopRun):
         loop.refs |= {f"{index}.{label}": ref for label, ref in inner.refs.items()}
@@ -313,13 +313,13 @@ def _keep_result(loop: LoopRun, index: int, inner: Pipe | LoopRun, payload: dict
         loop.refs[str(index)] = payload["ref"]
 
 
-def loop_done(state: Execution, event: Event) -> None:
+def apply_loop_done(state: Execution, event: Event) -> None:
     """What still runs of a loop is no longer heard."""
     run = state.runs[event.step_run_id or ""]
     run.seq = event.seq
     assert run.loop is not None
-    _unlisten(state, run.id, pipes(run))
+    _stop_listening(state, run.id, pipeline_runs(run))
     run.loop.running.clear()
     if event.payload.get("gather"):
         run.loop.gathering = True
-        run.pipe = Pipe(event.seq, event.seq, run.input)
+        run.pipe = PipelineRun(event.seq, event.seq, run.input)

@@ -2,40 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from noetl.engine import runs, scopes
-from noetl.engine.find import loop_at
-from noetl.engine.reduce import reduced
-from noetl.engine.turn import Turn
+from noetl.engine.decision import DecisionBuilder
+from noetl.engine.lookup import loop_at
 from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of, is_larger, render, values_in
-from noetl.expr.keeping import inline_of
-from noetl.expr.refs import is_reference
-from noetl.lang.fitting import misfit
+from noetl.expr import failure_of, inline_of, is_larger, is_reference, render, values_in
+from noetl.lang import schema_failure
 from noetl.model.orders import Gather, RunPipeline
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Loop, Step
+from noetl.model.scope import merge_maps
 from noetl.model.state import LoopRun, Path, StepRun, label_of
+
+# Reducers: what the iterations of a parallel loop wrote, in index order, as one value.
+
+
+def reduce_values(how: str, values: list[Any]) -> Any:
+    """The one value; a TypeError says that these values cannot be reduced so."""
+    return REDUCERS[how](values)
+
+
+def _union(values: list[Any]) -> list[Any]:
+    found: dict[bytes, Any] = {}
+    for value in values:
+        for item in value if isinstance(value, list) else [value]:
+            # As JSON, true is not 1, and long lists are looked up rather than gone through.
+            found.setdefault(msgspec.json.encode(item, order="deterministic"), item)
+    return list(found.values())
+
+
+def _merge(values: list[Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for value in values:
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{type(value).__name__} is not a map")
+        made = merge_maps(made, value)
+    return made
+
+
+REDUCERS: dict[str, Callable[[list[Any]], Any]] = {
+    "sum": sum,
+    "min": min,
+    "max": max,
+    "count": len,
+    "append": list,
+    "union": _union,
+    "merge": _merge,
+    "first": lambda values: values[0],
+    "last": lambda values: values[-1],
+}
+
 
 _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", dict: "a map", type(None): "nothing"}
 
 
-def begin(turn: Turn, step: Step, run: StepRun) -> None:
+def begin(turn: DecisionBuilder, step: Step, run: StepRun) -> None:
     """Start a step's loop."""
     assert step.loop is not None
     event = turn.emit("step.started", step.name, {}, parent=run.seq, run=run.id)
     try:
-        items = _items(turn, step.loop, scopes.of_run(turn, run))
-    except _Wrong as wrong:
+        items = _items(turn, step.loop, scopes.run_scopes(turn, run))
+    except _NotIterable as wrong:
         runs.end(turn, run, failed(wrong.error))
         return
     payload = {"items": items, "mode": step.loop.mode}
     turn.emit("loop.started", step.name, payload, parent=event.seq, run=run.id)
-    pump(turn, step, run)
+    advance_loops(turn, step, run)
 
 
-class _Wrong(Exception):
+class _NotIterable(Exception):
     """What a loop should go over is nothing to go over."""
 
     def __init__(self, error: Failure) -> None:
@@ -43,12 +83,12 @@ class _Wrong(Exception):
         self.error = error
 
 
-def _items(turn: Turn, declared: Loop, sight: dict[str, Any]) -> list[Any] | dict[str, Any]:
+def _items(turn: DecisionBuilder, declared: Loop, sight: dict[str, Any]) -> list[Any] | dict[str, Any]:
     """What a loop goes over: a list, or a reference to rows."""
     try:
         items = render(declared.items, scopes.with_steps(turn, sight, declared.items))
     except TemplateError as error:
-        raise _Wrong(failure_of(error)) from error
+        raise _NotIterable(failure_of(error)) from error
     if isinstance(items, list):
         return items
     if isinstance(items, tuple | range):
@@ -56,21 +96,23 @@ def _items(turn: Turn, declared: Loop, sight: dict[str, Any]) -> list[Any] | dic
     if is_reference(items):
         if isinstance((items.get("meta") or {}).get("rows"), int):
             return dict(items)
-        raise _no_list(declared, "`loop.in` is a reference, but not to a list: its `meta.rows` is not known")
+        raise _items_error(declared, "`loop.in` is a reference, but not to a list: its `meta.rows` is not known")
     found = type(items).__name__
     way_out = "; `| from_json` reads a list from text, `.split(',')` cuts text up" if isinstance(items, str) else ""
-    raise _no_list(declared, f"`loop.in` must yield a list, not {_TYPES.get(type(items), found)} ({found}){way_out}")
+    raise _items_error(
+        declared, f"`loop.in` must yield a list, not {_TYPES.get(type(items), found)} ({found}){way_out}"
+    )
 
 
-def _no_list(declared: Loop, said: str) -> _Wrong:
+def _items_error(declared: Loop, said: str) -> _NotIterable:
     """The error of a loop, with the template that yields what it should go over."""
     template = getattr(declared.items, "tree", None)
     error = TemplateError(said, expression=getattr(template, "source", ""))
     error.kind = "type"
-    return _Wrong(failure_of(error))
+    return _NotIterable(failure_of(error))
 
 
-def pump(turn: Turn, step: Step, run: StepRun) -> None:
+def advance_loops(turn: DecisionBuilder, step: Step, run: StepRun) -> None:
     """Start what may start, end what has ended, from the inside out."""
     assert step.loop is not None
     assert run.loop is not None
@@ -84,14 +126,14 @@ def pump(turn: Turn, step: Step, run: StepRun) -> None:
         _finish(turn, step, run, step.loop, run.loop)
 
 
-def _advance(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> bool:
+def _advance(turn: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> bool:
     """Bring a loop as far as it goes now; whether it is over."""
     if declared.inner is not None:
         for inner in list(loop.running.values()):
             if isinstance(inner, LoopRun) and _advance(turn, step, run, declared.inner, inner):
                 _finish_inner(turn, step, run, declared, inner)
     limit = 1 if loop.mode == "sequential" else _limit(turn, run, declared)
-    while not _complete(turn, declared, loop):
+    while not _is_complete(turn, declared, loop):
         if loop.stopped or loop.started == loop.total:
             return not loop.running
         if turn.state.paused or len(loop.running) >= limit:
@@ -103,18 +145,18 @@ def _advance(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun
     return True
 
 
-def _limit(turn: Turn, run: StepRun, declared: Loop) -> int:
+def _limit(turn: DecisionBuilder, run: StepRun, declared: Loop) -> int:
     if isinstance(declared.max_in_flight, int):
         return declared.max_in_flight
-    found = render(declared.max_in_flight, scopes.of_run(turn, run))
+    found = render(declared.max_in_flight, scopes.run_scopes(turn, run))
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
         raise TemplateError(f"`max_in_flight` must be a whole number of at least 1, not {found!r}")
     return found
 
 
-def _start(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
+def _start(turn: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
     path = (*loop.path, loop.started)
-    sight = scopes.of_iteration(turn, run, loop, path)
+    sight = scopes.iteration_scopes(turn, run, loop, path)
     payload: dict[str, Any] = {}
     problem: Failure | None = None
     rows = scopes.rows_of(turn, run, path)
@@ -122,38 +164,38 @@ def _start(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) 
         payload = {"items": [], "mode": declared.inner.mode}
         try:
             payload["items"] = _items(turn, declared.inner, sight)
-        except _Wrong as wrong:
-            problem = _beyond_reach(wrong.error) if rows else wrong.error
+        except _NotIterable as wrong:
+            problem = _unreadable_items_failure(wrong.error) if rows else wrong.error
     elif step.input is not None and not rows:
         try:
             payload["input"] = runs.input_of(step, scopes.with_steps(turn, sight, *values_in(step.input)))
         except TemplateError as error:
             problem = failure_of(error)
     if problem is None and declared.inner is None and not rows:  # of rows, the worker reads the input
-        problem = misfit(step.spec, "input", payload.get("input", {}), f"step `{step.name}`")
+        problem = schema_failure(step.spec, "input", payload.get("input", {}), f"step `{step.name}`")
     label = label_of(path)
     event = turn.emit("loop.iteration.started", step.name, payload, parent=run.seq, run=run.id, iteration=label)
     if problem is not None:
-        _fail(turn, step, run, declared, path, problem, cause=event.seq)
+        _record_failure(turn, step, run, declared, path, problem, cause=event.seq)
     elif declared.inner is not None:
         inner = loop.running[path[-1]]
         if isinstance(inner, LoopRun) and _advance(turn, step, run, declared.inner, inner):
             _finish_inner(turn, step, run, declared, inner)
     elif not step.tasks:
-        _done(turn, run, declared, path, ok(), cause=event.seq)
+        _end_iteration(turn, run, declared, path, ok(), cause=event.seq)
     else:
         sight = runs.pipeline_scopes(turn, step, run, loop, path)
         turn.orders.append(RunPipeline(run.id, step.name, label, sight, rows=rows))
 
 
-def _beyond_reach(error: Failure) -> Failure:
+def _unreadable_items_failure(error: Failure) -> Failure:
     """An inner loop is judged by the server, which never reads what the outer one goes over."""
     said = "the loop around goes over a reference, whose rows an inner `loop.in` cannot read: `resolve` it first"
     return {**error, "message": f"{error['message']} ({said})"}
 
 
-def _done(
-    turn: Turn, run: StepRun, declared: Loop, path: Path, output: Output, *, cause: int, kept: bool = True
+def _end_iteration(
+    turn: DecisionBuilder, run: StepRun, declared: Loop, path: Path, output: Output, *, cause: int, kept: bool = True
 ) -> None:
     """End an iteration that no worker ends: one without tasks, or with a loop inside, whose data may be too long."""
     payload: dict[str, Any] = {"data": output["data"]} if kept else {}
@@ -162,53 +204,55 @@ def _done(
     turn.emit("loop.iteration.done", run.step, payload, parent=cause, run=run.id, iteration=label_of(path))
 
 
-def _fail(turn: Turn, step: Step, run: StepRun, declared: Loop, path: Path, error: Failure, *, cause: int) -> None:
+def _record_failure(
+    turn: DecisionBuilder, step: Step, run: StepRun, declared: Loop, path: Path, error: Failure, *, cause: int
+) -> None:
     stop = step.failure_mode != "best_effort" or _asks_to_end(turn, run, declared, path, failed(error))
     payload = {"error": error, "stop": stop}
     turn.emit("loop.iteration.failed", step.name, payload, parent=cause, run=run.id, iteration=label_of(path))
 
 
-def fail(turn: Turn, step: Step, run: StepRun, path: Path, error: Failure, *, cause: int) -> None:
+def fail_iteration(turn: DecisionBuilder, step: Step, run: StepRun, path: Path, error: Failure, *, cause: int) -> None:
     """End an iteration that may not go on, and go on with the others."""
     declared = step.loop
     for _ in path[1:]:
         declared = declared.inner if declared is not None else None
     assert declared is not None
     try:
-        _fail(turn, step, run, declared, path, error, cause=cause)
+        _record_failure(turn, step, run, declared, path, error, cause=cause)
     except TemplateError as wrong:
         runs.stop(turn, run)
         runs.end(turn, run, failed(failure_of(wrong)))
     else:
-        pump(turn, step, run)
+        advance_loops(turn, step, run)
 
 
-def _asks_to_end(turn: Turn, run: StepRun, declared: Loop, path: Path, output: Output) -> bool:
+def _asks_to_end(turn: DecisionBuilder, run: StepRun, declared: Loop, path: Path, output: Output) -> bool:
     """Whether `until` says that an iteration with this output was the last one."""
     if declared.until is None:
         return False
-    sight = scopes.of_iteration(turn, run, loop_at(run, path), path)
+    sight = scopes.iteration_scopes(turn, run, loop_at(run, path), path)
     sight["output"] = output
     return declared.until.evaluate(scopes.with_steps(turn, sight, declared.until))
 
 
-def _complete(turn: Turn, declared: Loop, loop: LoopRun) -> bool:
+def _is_complete(turn: DecisionBuilder, declared: Loop, loop: LoopRun) -> bool:
     """Whether `complete_when` says that the loop has done enough."""
     if declared.complete_when is None or not loop.completed:
         return False
-    sight = scopes.with_steps(turn, scopes.base(turn), declared.complete_when)
+    sight = scopes.with_steps(turn, scopes.base_scopes(turn), declared.complete_when)
     sight |= {"loop": loop.counts(), "step": loop.step}
     return declared.complete_when.evaluate(sight)
 
 
-def _reduce(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> Failure | None:
+def _reduce(turn: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> Failure | None:
     """Write what the iterations of a loop wrote, each target by its reducer."""
     patch: dict[str, Any] = {}
     for target, how in declared.reduce.items():
         values = loop.writes.get(target)
         if values:
             try:
-                patch[target] = reduced(how, [values[index] for index in sorted(values)])
+                patch[target] = reduce_values(how, [values[index] for index in sorted(values)])
             except TypeError as error:
                 return failure("type", f"`{target}` cannot be reduced by `{how}`: {error}")
     if patch:
@@ -223,19 +267,19 @@ def _reduce(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun)
     return None
 
 
-def _finish_inner(turn: Turn, step: Step, run: StepRun, around: Loop, loop: LoopRun) -> None:
+def _finish_inner(turn: DecisionBuilder, step: Step, run: StepRun, around: Loop, loop: LoopRun) -> None:
     """An inner loop is over, and with it the iteration of the loop around it."""
     assert around.inner is not None
     problem = _reduce(turn, step, run, around.inner, loop)
     error = problem or (loop.error if step.failure_mode != "best_effort" else None)
     if error is not None:
-        _fail(turn, step, run, around, loop.path, error, cause=run.seq)
+        _record_failure(turn, step, run, around, loop.path, error, cause=run.seq)
         return
     kept = not is_larger(loop.results, inline_of(step.spec))
-    _done(turn, run, around, loop.path, ok(loop.results, loop=loop.counts()), cause=run.seq, kept=kept)
+    _end_iteration(turn, run, around, loop.path, ok(loop.results, loop=loop.counts()), cause=run.seq, kept=kept)
 
 
-def _finish(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
+def _finish(turn: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
     problem = _reduce(turn, step, run, declared, loop)
     error = problem or (loop.error if step.failure_mode != "best_effort" else None)
     if error is not None:
@@ -245,20 +289,20 @@ def _finish(turn: Turn, step: Step, run: StepRun, declared: Loop, loop: LoopRun)
     payload = {"loop": loop.counts()} | ({"gather": True} if gather else {})
     turn.emit("loop.done", step.name, payload, parent=turn.last, run=run.id)
     if gather:
-        turn.orders.append(gathering(turn, step, run))
+        turn.orders.append(gather_order(turn, step, run))
         return
     output = ok(list(loop.results), loop=loop.counts())
-    runs.end(turn, run, runs.reshape(turn, step, scopes.of_run(turn, run), output))
+    runs.end(turn, run, runs.reshape(turn, step, scopes.run_scopes(turn, run), output))
 
 
-def _must_gather(turn: Turn, step: Step, loop: LoopRun) -> bool:
+def _must_gather(turn: DecisionBuilder, step: Step, loop: LoopRun) -> bool:
     """Whether the list that a loop made has to be stored: it is too long for the log, or its reference is asked for."""
-    if loop.refs or turn.outlook.wants_reference(step):
+    if loop.refs or turn.net_index.wants_reference(step):
         return True
     return is_larger(loop.results, inline_of(step.spec))
 
 
-def gathering(turn: Turn, step: Step, run: StepRun) -> RunPipeline:
+def gather_order(turn: DecisionBuilder, step: Step, run: StepRun) -> RunPipeline:
     """The order to store a loop's list, and to end the step with it."""
     loop = run.loop
     assert loop is not None

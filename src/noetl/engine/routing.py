@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.engine import admission, scopes, steps
-from noetl.engine.turn import Turn
+from noetl.engine.decision import DecisionBuilder
 from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of, patch_of, render
+from noetl.expr import failure_of, patch_of, render
 from noetl.model.playbook import Arc, Router
-from noetl.model.scope import Patch, followed_by, of_scope, written
-from noetl.model.state import Boundary, Token
+from noetl.model.scope import Patch, combine_patches, scope_writes, set_path
+from noetl.model.state import StepBoundary, Token
 
 #: tokens, and the steps they go to
 Taken = list[tuple[str, Token]]
 
 
-def route(turn: Turn, ended: Boundary) -> None:
+def route(turn: DecisionBuilder, ended: StepBoundary) -> None:
     """Judge the arcs of a step that has ended, and deliver the tokens."""
     payload: dict[str, Any] = {"event": ended.name, "arcs": []}
     taken: Taken = []
@@ -31,10 +31,10 @@ def route(turn: Turn, ended: Boundary) -> None:
     for name in payload.get("cancel", ()):
         steps.cancel_step(turn, name, f"an arc of `{ended.step}` cancels it")
     _deliver(turn, taken)
-    look_again(turn)
+    reconsider_parked(turn)
 
 
-def _errors_of(ended: Boundary, error: TemplateError) -> dict[str, Any]:
+def _errors_of(ended: StepBoundary, error: TemplateError) -> dict[str, Any]:
     """Why the execution fails when arcs cannot be judged: of a step that failed, its own error comes first."""
     own: dict[str, Any] | None = ended.output["error"]
     if own is None:
@@ -43,9 +43,9 @@ def _errors_of(ended: Boundary, error: TemplateError) -> dict[str, Any]:
     return {"error": {**own, "message": both}, "judging": failure_of(error)}
 
 
-def _judge(turn: Turn, ended: Boundary, payload: dict[str, Any]) -> Taken:
+def _judge(turn: DecisionBuilder, ended: StepBoundary, payload: dict[str, Any]) -> Taken:
     """Where tokens go; which arcs were asked and what they do is written into the payload."""
-    router = turn.outlook.steps[ended.step].router
+    router = turn.net_index.steps[ended.step].router
     if ended.planned is not None:
         payload["arcs"] = [{"to": ended.planned, "taken": True, "planned": True}]
         return [(ended.planned, Token(ended.step, ended.event()))]
@@ -56,7 +56,7 @@ def _judge(turn: Turn, ended: Boundary, payload: dict[str, Any]) -> Taken:
         event = ended.event(offer)
         payload["event"] = offer
         payload["arcs"] = []
-        chosen = _matching(turn, ended, router, event, payload["arcs"])
+        chosen = _match_arcs(turn, ended, router, event, payload["arcs"])
         if chosen:
             break
     if not chosen and ended.name == "step.failed":
@@ -65,8 +65,8 @@ def _judge(turn: Turn, ended: Boundary, payload: dict[str, Any]) -> Taken:
     return [(arc.step, token) for arc, token in zip(chosen, tokens, strict=True) if arc.step is not None]
 
 
-def _matching(
-    turn: Turn, ended: Boundary, router: Router, event: dict[str, Any], asked: list[dict[str, Any]]
+def _match_arcs(
+    turn: DecisionBuilder, ended: StepBoundary, router: Router, event: dict[str, Any], asked: list[dict[str, Any]]
 ) -> list[Arc]:
     """The arcs that an event takes; each that was looked at is written down with what its guard saw."""
     chosen: list[Arc] = []
@@ -76,11 +76,11 @@ def _matching(
         if arc.when is None:
             note["taken"] = event["status"] == "success"
         else:
-            sight = scopes.with_steps(turn, scopes.of_boundary(turn, ended), arc.when)
+            sight = scopes.with_steps(turn, scopes.boundary_scopes(turn, ended), arc.when)
             sight["event"] = event
             note["when"] = arc.when.source
             note["taken"] = arc.when.evaluate(sight)
-            note["saw"] = scopes.saw(turn, arc.when, sight)
+            note["saw"] = scopes.observe_reads(turn, arc.when, sight)
         if note["taken"]:
             chosen.append(arc)
             if router.mode == "exclusive":
@@ -89,20 +89,20 @@ def _matching(
 
 
 def _effects(
-    turn: Turn, ended: Boundary, chosen: list[Arc], event: dict[str, Any], payload: dict[str, Any]
+    turn: DecisionBuilder, ended: StepBoundary, chosen: list[Arc], event: dict[str, Any], payload: dict[str, Any]
 ) -> list[Token]:
     """What the chosen arcs write, one after the other, and what their tokens carry."""
     patch: Patch = {}
     ctx = turn.state.ctx
     tokens: list[Token] = []
     for arc in chosen:
-        sight = scopes.of_boundary(turn, ended)
+        sight = scopes.boundary_scopes(turn, ended)
         sight |= {"ctx": ctx, "event": event}
         scopes.with_steps(turn, sight, arc.args, *(one.value for one in arc.set))
-        made = patch_of(arc.set, sight, most=turn.outlook.max_payload)
-        patch = followed_by(patch, made)
-        for path, value in of_scope(made, "ctx"):
-            ctx = written(ctx, path, value)
+        made = patch_of(arc.set, sight, most=turn.net_index.max_payload)
+        patch = combine_patches(patch, made)
+        for path, value in scope_writes(made, "ctx"):
+            ctx = set_path(ctx, path, value)
         tokens.append(Token(ended.step, event, render(arc.args, sight)))
         if arc.cancel:
             payload["cancel"] = [*payload.get("cancel", ()), *arc.cancel]
@@ -113,40 +113,40 @@ def _effects(
     return tokens
 
 
-def _deliver(turn: Turn, taken: Taken) -> None:
+def _deliver(turn: DecisionBuilder, taken: Taken) -> None:
     """Bring the new tokens to their steps; each is judged as it arrives."""
     for position, (step, token) in enumerate(taken):
         arrive(turn, step, token, frozenset(later for later, _ in taken[position + 1 :]))
 
 
-def arrive(turn: Turn, name: str, token: Token, others: frozenset[str] = frozenset()) -> None:
+def arrive(turn: DecisionBuilder, name: str, token: Token, others: frozenset[str] = frozenset()) -> None:
     """Bring one token to a step."""
     if turn.state.failure is not None or turn.state.terminated is not None:
         return
-    step = turn.outlook.steps[name]
+    step = turn.net_index.steps[name]
     try:
         firing = admission.arrive(turn, step, token, others)
         if firing is not None:
             steps.schedule(turn, step, firing)
-    except admission.Refused as refused:
-        _fails(turn, refused)
+    except admission.AdmissionError as refused:
+        _record_refusal(turn, refused)
 
 
-def look_again(turn: Turn) -> None:
+def reconsider_parked(turn: DecisionBuilder) -> None:
     """Look once at everything that is parked: something changed that it may have waited for."""
     state = turn.state
     if state.failure is not None or state.terminated is not None or state.paused:
         return
     try:
         for name in [*state.parked, *state.rounds]:
-            step = turn.outlook.steps[name]
+            step = turn.net_index.steps[name]
             firing = admission.reconsider(turn, step)
             while firing is not None:
                 steps.schedule(turn, step, firing)
                 firing = admission.reconsider(turn, step) if step.admission.join is not None else None
-    except admission.Refused as refused:
-        _fails(turn, refused)
+    except admission.AdmissionError as refused:
+        _record_refusal(turn, refused)
 
 
-def _fails(turn: Turn, refused: admission.Refused) -> None:
+def _record_refusal(turn: DecisionBuilder, refused: admission.AdmissionError) -> None:
     turn.emit("next.evaluated", refused.step, {"event": "", "arcs": [], "error": refused.error}, parent=turn.last)

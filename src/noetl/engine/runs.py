@@ -7,22 +7,46 @@ from typing import Any
 from msgspec.structs import replace
 
 from noetl.engine import scopes
-from noetl.engine.find import pipes
-from noetl.engine.synthesis import plan_of, record
-from noetl.engine.turn import Turn
+from noetl.engine.decision import DecisionBuilder
+from noetl.engine.lookup import pipeline_runs
 from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of, patch_of, render
-from noetl.lang.fitting import misfit
+from noetl.expr import failure_of, patch_of, render
+from noetl.lang import schema_failure
 from noetl.model.events import Fact
+from noetl.model.net import PlanResult
 from noetl.model.orders import StopChild, StopPipelines
 from noetl.model.output import Output, failed
 from noetl.model.playbook import Step
-from noetl.model.scope import Patch, written
-from noetl.model.state import Boundary, LoopRun, Path, Pipe, StepRun, label_of
+from noetl.model.scope import Patch, set_path
+from noetl.model.state import LoopRun, Path, PipelineRun, StepBoundary, StepRun, label_of
+
+# Plans: a step that ended well may ask for new steps. They are judged before its end is recorded, and are part of it.
+
+
+def evaluate_plan(turn: DecisionBuilder, step: Step, sight: dict[str, Any]) -> PlanResult | None:
+    """What a step that ended well plans; None: it does not, or nothing new may start any more."""
+    wish = step.router.synthesize
+    if wish is None or turn.state.failure is not None or turn.state.terminated is not None:
+        return None
+    try:
+        found = wish.plan.evaluate(sight)
+    except TemplateError as error:
+        return PlanResult(turn.net_index.net, error=failure_of(error))
+    return turn.net_index.planner.plan(turn.net_index.net, step.name, wish, found)
+
+
+def record(turn: DecisionBuilder, step: Step, run: str, plan: PlanResult) -> None:
+    """Make the planned steps part of the execution; an empty plan leaves it to the arcs."""
+    if plan.steps:
+        payload = {"step": step.name, "steps": list(plan.steps)}
+        event = turn.emit("workflow.synthesized", turn.state.path, payload, parent=turn.last, run=run)
+        # What is told again is what was recorded, whatever a clock in the plan would say today.
+        same = event.payload["steps"] == payload["steps"]
+        turn.net_index = turn.net_index.with_plans(plan.net) if same else turn.net_index.of(turn.state)
 
 
 def pipeline_scopes(
-    turn: Turn, step: Step, run: StepRun, loop: LoopRun | None = None, path: Path = ()
+    turn: DecisionBuilder, step: Step, run: StepRun, loop: LoopRun | None = None, path: Path = ()
 ) -> dict[str, Any]:
     """What the templates of a pipeline may read; functions are the worker's own."""
     sight = {
@@ -35,11 +59,11 @@ def pipeline_scopes(
         sight["iter"] = scopes.iter_scope(turn, run, path)
     if run.args is not None:
         sight["args"] = run.args
-    source: StepRun | Pipe = run
-    if loop is not None and isinstance(pipe := loop.running.get(path[-1]), Pipe):
+    source: StepRun | PipelineRun = run
+    if loop is not None and isinstance(pipe := loop.running.get(path[-1]), PipelineRun):
         source = pipe
     sight["input"] = source.input if source.input is not None else {}
-    if turn.outlook.reads_steps(step):
+    if turn.net_index.reads_steps(step):
         sight["steps"] = scopes.steps_scope(turn)
     return sight
 
@@ -59,7 +83,7 @@ def input_of(step: Step, sight: dict[str, Any]) -> dict[str, Any]:
 # --- ending ----------------------------------------------------------------------------------------------------------
 
 
-def reshape(turn: Turn, step: Step, sight: dict[str, Any], output: Output) -> Output:
+def reshape(turn: DecisionBuilder, step: Step, sight: dict[str, Any], output: Output) -> Output:
     """A step's own `output:` over what it yielded, held against the step's schema."""
     if step.output is not None:
         sight["output"] = output
@@ -67,19 +91,19 @@ def reshape(turn: Turn, step: Step, sight: dict[str, Any], output: Output) -> Ou
             output = {**output, "data": render(step.output, scopes.with_steps(turn, sight, step.output))}
         except TemplateError as error:
             return failed(failure_of(error))
-    problem = misfit(step.spec, "output", output["data"], f"step `{step.name}`")
+    problem = schema_failure(step.spec, "output", output["data"], f"step `{step.name}`")
     return output if problem is None else {**output, **failed(problem)}
 
 
-def end(turn: Turn, run: StepRun, output: Output, *, fact: Fact | None = None) -> None:
+def end(turn: DecisionBuilder, run: StepRun, output: Output, *, fact: Fact | None = None) -> None:
     """Record the end of a step, what its `set` writes and what it plans; where one fails, so does the step, unwritten."""
-    step = turn.outlook.steps[run.step]
+    step = turn.net_index.steps[run.step]
     reported = output
     output, patch = _with_set(turn, step, run, output)
     plan = None
     if step.router.synthesize is not None and output["error"] is None:
-        sight = _at_end(turn, run, output, step.router.synthesize.plan)
-        plan = plan_of(turn, step, _patched(sight, patch))
+        sight = _end_scopes(turn, run, output, step.router.synthesize.plan)
+        plan = evaluate_plan(turn, step, _apply_patch(sight, patch))
         if plan is not None and plan.error is not None:
             output, patch = {**output, **failed(plan.error)}, {}
     own = {target: value for target, value in patch.items() if target.startswith("step.")}
@@ -97,45 +121,45 @@ def end(turn: Turn, run: StepRun, output: Output, *, fact: Fact | None = None) -
         record(turn, step, run.id, plan)
 
 
-def _with_set(turn: Turn, step: Step, run: StepRun, output: Output) -> tuple[Output, Patch]:
+def _with_set(turn: DecisionBuilder, step: Step, run: StepRun, output: Output) -> tuple[Output, Patch]:
     """What a step's `set` writes; an error in it makes the end a failure that writes nothing."""
     good = output["error"] is None
     # What `set` would read was too large to be shown here: it has failed already.
     unseen = not good and output["error"]["kind"] == "payload-too-large"
     if not step.set or unseen:
         return output, {}
-    sight = _at_end(turn, run, output, *(one.value for one in step.set))
+    sight = _end_scopes(turn, run, output, *(one.value for one in step.set))
     try:
-        return output, patch_of(step.set, sight, lenient=not good, most=turn.outlook.max_payload)
+        return output, patch_of(step.set, sight, lenient=not good, most=turn.net_index.max_payload)
     except TemplateError as error:
         return (failed(failure_of(error)) if good else output), {}
 
 
-def _at_end(turn: Turn, run: StepRun, output: Output, *values: Any) -> dict[str, Any]:
+def _end_scopes(turn: DecisionBuilder, run: StepRun, output: Output, *values: Any) -> dict[str, Any]:
     """What the server's templates see when a step has ended."""
-    ended = Boundary(run.step, run.id, run.seq, "", output, run.step_vars, run.input)
-    sight = scopes.with_steps(turn, scopes.of_boundary(turn, ended), *values)
+    ended = StepBoundary(run.step, run.id, run.seq, "", output, run.step_vars, run.input)
+    sight = scopes.with_steps(turn, scopes.boundary_scopes(turn, ended), *values)
     if run.args is not None:
         sight["args"] = run.args
     return sight
 
 
-def _patched(sight: dict[str, Any], patch: Patch) -> dict[str, Any]:
+def _apply_patch(sight: dict[str, Any], patch: Patch) -> dict[str, Any]:
     for target, value in patch.items():
         scope, *path = target.split(".")
-        sight[scope] = written(dict(sight[scope]), tuple(path), value)
+        sight[scope] = set_path(dict(sight[scope]), tuple(path), value)
     return sight
 
 
-def cancel_run(turn: Turn, run: StepRun, why: str) -> None:
+def cancel_run(turn: DecisionBuilder, run: StepRun, why: str) -> None:
     """End one run."""
     stop(turn, run)
     turn.emit("step.cancelled", run.step, {"why": why}, parent=run.seq, run=run.id)
 
 
-def stop(turn: Turn, run: StepRun, path: Path = ()) -> None:
+def stop(turn: DecisionBuilder, run: StepRun, path: Path = ()) -> None:
     """Order everything that works for a run, or for one of its iterations, to end."""
     turn.orders.append(StopPipelines(run.id, label_of(path)))
-    for at, pipe in pipes(run):
+    for at, pipe in pipeline_runs(run):
         if at[: len(path)] == path and pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
             turn.orders.append(StopChild(pipe.wait.child["execution_id"]))

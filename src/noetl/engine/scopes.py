@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from noetl.engine.turn import Turn
-from noetl.model.orders import RowOf
-from noetl.model.state import Boundary, LoopRun, Path, StepInfo, StepRun
+from noetl.engine.decision import DecisionBuilder
+from noetl.model.orders import LoopRow
+from noetl.model.state import LoopRun, Path, StepBoundary, StepInfo, StepRun
 
 
-def base(turn: Turn) -> dict[str, Any]:
+def base_scopes(turn: DecisionBuilder) -> dict[str, Any]:
     """What is in sight everywhere."""
     state = turn.state
     return {
@@ -23,7 +23,9 @@ def base(turn: Turn) -> dict[str, Any]:
     }
 
 
-def with_steps(turn: Turn, scopes: dict[str, Any], *values: Any, starting: str | None = None) -> dict[str, Any]:
+def with_steps(
+    turn: DecisionBuilder, scopes: dict[str, Any], *values: Any, starting: str | None = None
+) -> dict[str, Any]:
     """Add `steps` and the helpers over it, where one of the values asks; `starting` is a step about to be scheduled."""
     names: set[str] | None = set()
     helpers = False
@@ -36,18 +38,18 @@ def with_steps(turn: Turn, scopes: dict[str, Any], *values: Any, starting: str |
             if read.path[0] == "steps" and names is not None:
                 names = names | {read.path[1]} if len(read.path) > 1 else None
     if helpers:
-        scopes |= helpers_over(turn, starting)
+        scopes |= step_helpers(turn, starting)
     if names is None or names:
         scopes["steps"] = steps_scope(turn, names)
     return scopes
 
 
-def steps_scope(turn: Turn, names: set[str] | None = None) -> dict[str, Any]:
+def steps_scope(turn: DecisionBuilder, names: set[str] | None = None) -> dict[str, Any]:
     """`steps` as templates see it: of the steps named, or of all."""
-    return {name: {"status": _status(info_of(turn, name))} for name in (names or turn.outlook.steps)}
+    return {name: {"status": _status(info_of(turn, name))} for name in (names or turn.net_index.steps)}
 
 
-def info_of(turn: Turn, name: str) -> StepInfo:
+def info_of(turn: DecisionBuilder, name: str) -> StepInfo:
     """How a step stands. Steps end one at a time: until the arcs of one are judged, it runs for everybody else."""
     state = turn.state
     info = state.steps.get(name)
@@ -72,7 +74,7 @@ def _status(info: StepInfo) -> dict[str, Any]:
     }
 
 
-def helpers_over(turn: Turn, starting: str | None = None) -> dict[str, Callable[..., bool]]:
+def step_helpers(turn: DecisionBuilder, starting: str | None = None) -> dict[str, Callable[..., bool]]:
     """done(), ok() and their kin."""
 
     def status(name: str) -> str:
@@ -95,25 +97,25 @@ def helpers_over(turn: Turn, starting: str | None = None) -> dict[str, Callable[
     }
 
 
-def of_run(turn: Turn, run: StepRun) -> dict[str, Any]:
+def run_scopes(turn: DecisionBuilder, run: StepRun) -> dict[str, Any]:
     """Of a step that is about to start."""
-    scopes = base(turn)
+    scopes = base_scopes(turn)
     scopes |= {"ctx": run.ctx, "step": run.step_vars}
     if run.args is not None:
         scopes["args"] = run.args
     return scopes
 
 
-def of_iteration(turn: Turn, run: StepRun, loop: LoopRun, path: Path) -> dict[str, Any]:
+def iteration_scopes(turn: DecisionBuilder, run: StepRun, loop: LoopRun, path: Path) -> dict[str, Any]:
     """Of an iteration that is about to start."""
-    scopes = of_run(turn, run)
+    scopes = run_scopes(turn, run)
     scopes |= {"ctx": loop.ctx, "step": loop.step, "iter": iter_scope(turn, run, path)}
     return scopes
 
 
-def iter_scope(turn: Turn, run: StepRun, path: Path) -> dict[str, Any]:
+def iter_scope(turn: DecisionBuilder, run: StepRun, path: Path) -> dict[str, Any]:
     """`iter` as the engine fills it."""
-    declared = turn.outlook.steps[run.step].loop
+    declared = turn.net_index.steps[run.step].loop
     loop: Any = run.loop
     scope: dict[str, Any] = {}
     for index in path:
@@ -126,43 +128,43 @@ def iter_scope(turn: Turn, run: StepRun, path: Path) -> dict[str, Any]:
     return scope
 
 
-def rows_of(turn: Turn, run: StepRun, path: Path) -> tuple[RowOf, ...]:
+def rows_of(turn: DecisionBuilder, run: StepRun, path: Path) -> tuple[LoopRow, ...]:
     """The elements that the worker has to read before an iteration."""
-    declared = turn.outlook.steps[run.step].loop
+    declared = turn.net_index.steps[run.step].loop
     loop: Any = run.loop
-    rows: list[RowOf] = []
+    rows: list[LoopRow] = []
     for depth, index in enumerate(path):
         assert declared is not None
         if not isinstance(loop.items, list):
-            rows.append(RowOf(len(path) - 1 - depth, declared.iterator, loop.items, index))
+            rows.append(LoopRow(len(path) - 1 - depth, declared.iterator, loop.items, index))
         declared, loop = declared.inner, loop.running.get(index)
     return tuple(rows)
 
 
-def of_boundary(turn: Turn, ended: Boundary) -> dict[str, Any]:
+def boundary_scopes(turn: DecisionBuilder, ended: StepBoundary) -> dict[str, Any]:
     """Of a step that has ended."""
-    scopes = base(turn)
+    scopes = base_scopes(turn)
     scopes |= {"step": ended.step_vars, "output": ended.output}
     if ended.input is not None:
         scopes["input"] = ended.input
     return scopes
 
 
-def saw(turn: Turn, value: Any, scopes: Mapping[str, Any]) -> dict[str, Any]:
+def observe_reads(turn: DecisionBuilder, value: Any, scopes: Mapping[str, Any]) -> dict[str, Any]:
     """The values that an expression read, short enough for the log; of the steps it asks about, how they stand."""
     found: dict[str, Any] = {}
     for read in value.reads:
         at: Any = scopes
         for part in read.path:
             at = at.get(part) if isinstance(at, Mapping) else None
-        found[".".join(read.path)] = _glimpse(at)
+        found[".".join(read.path)] = _abbreviate(at)
     for call in value.calls:
         for name in call.args:
             found[f"{call.name}: {name}"] = info_of(turn, name or "").status or "never ran"
     return found
 
 
-def _glimpse(value: Any) -> Any:
+def _abbreviate(value: Any) -> Any:
     if isinstance(value, str) and len(value) > 100:
         return value[:99] + "…"
     if isinstance(value, Mapping):

@@ -6,23 +6,23 @@ import math
 from typing import Any
 
 from noetl.engine import admission, loops, runs, scopes
-from noetl.engine.turn import Turn
+from noetl.engine.decision import DecisionBuilder
 from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of, render, values_in
-from noetl.lang.fitting import misfit
+from noetl.expr import failure_of, render, values_in
+from noetl.lang import schema_failure
 from noetl.model.orders import RunPipeline, WakeAt
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.playbook import Step
 from noetl.model.state import StepRun
 
 
-def schedule(turn: Turn, step: Step, firing: admission.Firing) -> None:
+def schedule(turn: DecisionBuilder, step: Step, firing: admission.Firing) -> None:
     """Fire a step with a token; those parked there go with it."""
     state = turn.state
-    limit = turn.outlook.max_steps
+    limit = turn.net_index.max_steps
     if state.total_runs >= limit:
         said = f"the execution has run {limit:,} steps; `limits.max_steps` allows no more"
-        raise admission.Refused(step.name, failure("limit", said))
+        raise admission.AdmissionError(step.name, failure("limit", said))
     run_id = f"{step.name}-{(state.steps[step.name].runs if step.name in state.steps else 0) + 1}"
     payload = _payload(turn, step, firing)
     problem = _prepare(turn, step, payload)
@@ -36,12 +36,12 @@ def schedule(turn: Turn, step: Step, firing: admission.Firing) -> None:
     if step.loop is not None:
         loops.begin(turn, step, run)
     elif not step.tasks:
-        runs.end(turn, run, _routers_output(turn, step, run))
+        runs.end(turn, run, _router_output(turn, step, run))
     else:
         turn.orders.append(RunPipeline(run.id, step.name, None, runs.pipeline_scopes(turn, step, run)))
 
 
-def _payload(turn: Turn, step: Step, firing: admission.Firing) -> dict[str, Any]:
+def _payload(turn: DecisionBuilder, step: Step, firing: admission.Firing) -> dict[str, Any]:
     token = firing.token
     parked = turn.state.parked.get(step.name, ())
     sources = dict.fromkeys([token.source, *(one.source for one in parked)])
@@ -51,7 +51,7 @@ def _payload(turn: Turn, step: Step, firing: admission.Firing) -> dict[str, Any]
     if firing.saw:
         payload["saw"] = firing.saw
     if step.admission.join is not None:
-        taken = admission.taken(turn, step, step.admission.join)
+        taken = admission.plan_firing(turn, step, step.admission.join)
         if step.admission.join.rest == "cancel":
             taken["missing"] = [name for name in taken["missing"] if not cancel_step(turn, name, "the join has fired")]
         payload |= taken
@@ -59,9 +59,9 @@ def _payload(turn: Turn, step: Step, firing: admission.Firing) -> dict[str, Any]
     return payload
 
 
-def _prepare(turn: Turn, step: Step, payload: dict[str, Any]) -> dict[str, Any] | None:
+def _prepare(turn: DecisionBuilder, step: Step, payload: dict[str, Any]) -> dict[str, Any] | None:
     """Evaluate what must be known before a step starts; the error that keeps it from starting, or None."""
-    sight = scopes.base(turn)
+    sight = scopes.base_scopes(turn)
     sight["step"] = {}
     if payload.get("args") is not None:
         sight["args"] = payload["args"]
@@ -78,7 +78,11 @@ def _prepare(turn: Turn, step: Step, payload: dict[str, Any]) -> dict[str, Any] 
         payload["due"] = due
     if ends <= turn.now:
         return failure("timeout", f"the deadline of {deadline:g} s after the start is past")
-    return misfit(step.spec, "input", payload.get("input", {}), f"step `{step.name}`") if step.loop is None else None
+    return (
+        schema_failure(step.spec, "input", payload.get("input", {}), f"step `{step.name}`")
+        if step.loop is None
+        else None
+    )
 
 
 def _seconds(limit: Any, sight: dict[str, Any]) -> float:
@@ -95,11 +99,11 @@ def _seconds(limit: Any, sight: dict[str, Any]) -> float:
     return seconds
 
 
-def _routers_output(turn: Turn, step: Step, run: StepRun) -> Output:
-    return runs.reshape(turn, step, scopes.of_run(turn, run), ok())
+def _router_output(turn: DecisionBuilder, step: Step, run: StepRun) -> Output:
+    return runs.reshape(turn, step, scopes.run_scopes(turn, run), ok())
 
 
-def cancel_step(turn: Turn, name: str, why: str) -> bool:
+def cancel_step(turn: DecisionBuilder, name: str, why: str) -> bool:
     """End all work of a step, running and parked; whether there was any."""
     working = [run for run in turn.state.runs.values() if run.step == name]
     for run in working:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from noetl.errors import TemplateError, UndefinedValue
-from noetl.expr.refs import is_reference
+from noetl.expr.paths import is_reference
 from noetl.model.output import Failure, failure
 from noetl.model.playbook import MAX_PAYLOAD, Assignment
 from noetl.model.scope import Patch
@@ -51,7 +51,7 @@ def patch_of(
             raise
         check_suffix(target, value)
         if one.scope == "ctx" and is_larger(value, most):
-            raise too_large(f"what `set` writes to `{target}`", most)
+            raise too_large_error(f"what `set` writes to `{target}`", most)
         patch[target] = value
     return patch
 
@@ -76,7 +76,7 @@ def _has_more_members(value: Any, most: int, levels: int) -> bool:
     return any(isinstance(one, dict | list) and _has_more_members(one, most, levels - 1) for one in below)
 
 
-def too_large(what: str, most: int) -> TemplateError:
+def too_large_error(what: str, most: int) -> TemplateError:
     """The error of something that may not travel through the server."""
     error = TemplateError(
         f"{what} has more than {most:,} bytes (`limits.max_payload_bytes`): hand on `output.ref` and fetch the payload "

@@ -10,7 +10,7 @@ import msgspec
 MOST_CHARACTERS = 100_000
 
 
-class Problem(msgspec.Struct, frozen=True, gc=False):
+class TemplateProblem(msgspec.Struct, frozen=True, gc=False):
     """Something wrong with a template, told without raising."""
 
     #: `template-syntax` or `unknown-filter`
@@ -21,15 +21,15 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
     offset: int
 
 
-def too_long(what: str, source: str) -> Problem | None:
+def length_problem(what: str, source: str) -> TemplateProblem | None:
     """What is wrong with a source that would take long to read, if it is that long."""
     if len(source) <= MOST_CHARACTERS:
         return None
     message = f"this {what} is {len(source):,} characters long; {MOST_CHARACTERS:,} are the limit"
-    return Problem("template-syntax", message, 0)
+    return TemplateProblem("template-syntax", message, 0)
 
 
-class Read(msgspec.Struct, frozen=True, gc=False):
+class PathRead(msgspec.Struct, frozen=True, gc=False):
     """A path of names that a template reads."""
 
     #: the root name and the literal parts after it: `output.data.rows[0]` is ("output", "data", "rows", "0")
@@ -40,7 +40,7 @@ class Read(msgspec.Struct, frozen=True, gc=False):
     exact: bool
 
 
-class Call(msgspec.Struct, frozen=True, gc=False):
+class FunctionCall(msgspec.Struct, frozen=True, gc=False):
     """A call of a bare function: `done('fetch')`."""
 
     name: str
@@ -49,53 +49,53 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     offset: int
 
 
-class Facts(msgspec.Struct, frozen=True, gc=False):
+class TemplateFacts(msgspec.Struct, frozen=True, gc=False):
     """Everything static about one template or expression."""
 
-    problems: tuple[Problem, ...] = ()
-    reads: tuple[Read, ...] = ()
-    calls: tuple[Call, ...] = ()
+    problems: tuple[TemplateProblem, ...] = ()
+    reads: tuple[PathRead, ...] = ()
+    calls: tuple[FunctionCall, ...] = ()
     #: the names of the filters used
     filters: frozenset[str] = frozenset()
 
-    def shifted(self, by: int) -> Facts:
+    def shift(self, by: int) -> TemplateFacts:
         """The same facts, of a text that stands `by` characters further on."""
         if not by:
             return self
         # Most have one of these and nothing else, and there are many of them: the empty ones cost nothing.
-        return Facts(
-            self.problems and tuple([Problem(p.code, p.message, p.offset + by) for p in self.problems]),
-            self.reads and tuple([Read(r.path, r.offset + by, r.exact) for r in self.reads]),
-            self.calls and tuple([Call(c.name, c.args, c.offset + by) for c in self.calls]),
+        return TemplateFacts(
+            self.problems and tuple([TemplateProblem(p.code, p.message, p.offset + by) for p in self.problems]),
+            self.reads and tuple([PathRead(r.path, r.offset + by, r.exact) for r in self.reads]),
+            self.calls and tuple([FunctionCall(c.name, c.args, c.offset + by) for c in self.calls]),
             self.filters,
         )
 
 
-NO_FACTS = Facts()
+NO_FACTS = TemplateFacts()
 
 
-class Understood:
+class HasFacts:
     """Whatever has facts: each of them can be asked for by itself."""
 
     __slots__ = ()
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> TemplateFacts:
         """Problems, reads, calls and filters together."""
         raise NotImplementedError
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[TemplateProblem, ...]:
         """What is wrong with it."""
         return self.facts.problems
 
     @property
-    def reads(self) -> tuple[Read, ...]:
+    def reads(self) -> tuple[PathRead, ...]:
         """The paths it reads."""
         return self.facts.reads
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[FunctionCall, ...]:
         """The bare functions it calls."""
         return self.facts.calls
 
@@ -105,12 +105,12 @@ class Understood:
         return self.facts.filters
 
 
-def joined(parts: Iterable[Facts]) -> Facts:
+def join_facts(parts: Iterable[TemplateFacts]) -> TemplateFacts:
     """The facts of several parts as one, in order."""
     found = [part for part in parts if part is not NO_FACTS]
     if len(found) == 1:
         return found[0]
-    return Facts(
+    return TemplateFacts(
         tuple(problem for part in found for problem in part.problems),
         tuple(read for part in found for read in part.reads),
         tuple(call for part in found for call in part.calls),

@@ -11,7 +11,41 @@ from datetime import date, datetime, time, timedelta
 from typing import Any, Final
 
 from noetl.errors import TemplateError
-from noetl.expr.refs import REF_FIELDS, Ref, beyond, is_reference
+
+# References: what a template may see of a payload that lies elsewhere.
+
+
+#: all that a reference shows; reaching for anything else is reaching for the payload through it
+REF_FIELDS: Final = ("type", "locator", "auth_reference", "meta")
+
+
+class Ref(dict[str, Any]):
+    """A reference to a stored payload. To templates it has the keys of REF_FIELDS and no others."""
+
+    __slots__ = ()
+
+    def field(self, name: object) -> Any:
+        """The value of one of the four fields; anything else is an error of kind `ref-deref`."""
+        if name in REF_FIELDS:
+            return self.get(str(name))
+        raise dereference_error(name)
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a value has the shape of a reference, whatever its class."""
+    return isinstance(value, Ref) or (
+        isinstance(value, Mapping) and len(value) == len(REF_FIELDS) and all(name in value for name in REF_FIELDS)
+    )
+
+
+def dereference_error(name: object) -> TemplateError:
+    """The error of reaching for `name` through a reference."""
+    error = TemplateError(
+        f"`{name}` is not part of a reference, which shows only {', '.join(REF_FIELDS)}; "
+        "the payload itself is fetched by a task of `kind: resolve`"
+    )
+    error.kind = "ref-deref"
+    return error
 
 
 class _Absent:
@@ -38,7 +72,7 @@ def member(value: Any, name: str) -> Any:
     kind = value.__class__
     if kind is dict:
         found = value.get(name, ABSENT)
-        return found if found is not ABSENT else lacking(value, name)
+        return found if found is not ABSENT else handle_missing_key(value, name)
     if kind is Ref:
         return value.field(name)
     if isinstance(value, Mapping):
@@ -60,7 +94,7 @@ def item(value: Any, key: Any) -> Any:
             found = value.get(key, ABSENT)
         except TypeError:  # not hashable, so no key
             return ABSENT
-        return found if found is not ABSENT else lacking(value, key)
+        return found if found is not ABSENT else handle_missing_key(value, key)
     if kind is Ref:
         return value.field(key)
     if isinstance(value, (list, tuple, str, range)):
@@ -73,8 +107,8 @@ def item(value: Any, key: Any) -> Any:
     return member(value, key) if isinstance(key, str) else ABSENT
 
 
-def lacking(value: Mapping[str, Any], key: Any) -> Any:
+def handle_missing_key(value: Mapping[str, Any], key: Any) -> Any:
     """What a map has not. A reference that came out of a log or over a wire is a plain map, and still one."""
     if len(value) == len(REF_FIELDS) and is_reference(value):
-        raise beyond(key)
+        raise dereference_error(key)
     return ABSENT

@@ -9,7 +9,7 @@ from typing import Final
 from noetl.expr.vocabulary import FUNCTIONS, OWN_FUNCTIONS
 
 
-class Boundary(Enum):
+class EvaluationPoint(Enum):
     """A place in a playbook where templates stand."""
 
     #: an admission rule
@@ -61,44 +61,44 @@ _TASK: Final = _STEP | _PIPELINE
 _ROWS: Final = frozenset({"row", "chunk"})
 _ARC: Final = _STEP | STEP_HELPERS | {"output", "event"}
 
-_NAMES: Final[dict[Boundary, frozenset[str]]] = {
-    Boundary.ADMIT: _EXECUTION | STEP_HELPERS | {"quiet", "event"},
-    Boundary.ARC_WHEN: _ARC,
-    Boundary.ARC_SET: _ARC,
-    Boundary.STEP_INPUT: _STEP | STEP_HELPERS,
-    Boundary.LOOP_IN: _STEP,
-    Boundary.LOOP_UNTIL: _STEP | {"output"},
-    Boundary.LOOP_COMPLETE: _STEP | {"loop"},
-    Boundary.TASK_INPUT: _TASK,
-    Boundary.TASK_CONFIG: _TASK | _ROWS,
-    Boundary.TASK_OUTPUT: _TASK,
-    Boundary.TASK_SET: _TASK,
-    Boundary.RULE: _TASK,
-    Boundary.STEP_OUTPUT: _STEP | {"output"},
-    Boundary.STEP_SET: _STEP | {"output"},
-    Boundary.SYNTHESIZE: _STEP | {"output"},
-    Boundary.KEYCHAIN: frozenset(),
-    Boundary.NOTICE: frozenset({"ctx"}),
-    Boundary.SPEC: _STEP,
+_NAMES: Final[dict[EvaluationPoint, frozenset[str]]] = {
+    EvaluationPoint.ADMIT: _EXECUTION | STEP_HELPERS | {"quiet", "event"},
+    EvaluationPoint.ARC_WHEN: _ARC,
+    EvaluationPoint.ARC_SET: _ARC,
+    EvaluationPoint.STEP_INPUT: _STEP | STEP_HELPERS,
+    EvaluationPoint.LOOP_IN: _STEP,
+    EvaluationPoint.LOOP_UNTIL: _STEP | {"output"},
+    EvaluationPoint.LOOP_COMPLETE: _STEP | {"loop"},
+    EvaluationPoint.TASK_INPUT: _TASK,
+    EvaluationPoint.TASK_CONFIG: _TASK | _ROWS,
+    EvaluationPoint.TASK_OUTPUT: _TASK,
+    EvaluationPoint.TASK_SET: _TASK,
+    EvaluationPoint.RULE: _TASK,
+    EvaluationPoint.STEP_OUTPUT: _STEP | {"output"},
+    EvaluationPoint.STEP_SET: _STEP | {"output"},
+    EvaluationPoint.SYNTHESIZE: _STEP | {"output"},
+    EvaluationPoint.KEYCHAIN: frozenset(),
+    EvaluationPoint.NOTICE: frozenset({"ctx"}),
+    EvaluationPoint.SPEC: _STEP,
 }
 #: where a loop's own iteration is in sight; admission, arcs and a step's `set` see the loop as a whole
 _PER_ITERATION: Final = frozenset(
     {
-        Boundary.STEP_INPUT,
-        Boundary.LOOP_IN,
-        Boundary.LOOP_UNTIL,
-        Boundary.TASK_INPUT,
-        Boundary.TASK_CONFIG,
-        Boundary.TASK_OUTPUT,
-        Boundary.TASK_SET,
-        Boundary.RULE,
-        Boundary.SPEC,
+        EvaluationPoint.STEP_INPUT,
+        EvaluationPoint.LOOP_IN,
+        EvaluationPoint.LOOP_UNTIL,
+        EvaluationPoint.TASK_INPUT,
+        EvaluationPoint.TASK_CONFIG,
+        EvaluationPoint.TASK_OUTPUT,
+        EvaluationPoint.TASK_SET,
+        EvaluationPoint.RULE,
+        EvaluationPoint.SPEC,
     }
 )
 
 
 @cache
-def known_names(boundary: Boundary, in_loop: bool) -> frozenset[str]:  # noqa: FBT001  it is half of the question
+def visible_names(boundary: EvaluationPoint, in_loop: bool) -> frozenset[str]:  # noqa: FBT001  it is half of the question
     """The root names a template may use there; `in_loop` is whether the step has a loop (for LOOP_IN: an outer one)."""
     names = _EVERYWHERE | _NAMES[boundary]
     return names | {"iter"} if in_loop and boundary in _PER_ITERATION else names

@@ -1,104 +1,78 @@
-"""The language: text to net, in passes, with every problem told at once.
+"""The language: text to net, in passes, with every problem reported at once. `load` is the list of the passes."""
 
-`load` is the list of the passes and nothing else. A pass goes on past its own errors, and the next one runs on what
-could be made, so that an author hears of everything in one go.
-"""
+from typing import TYPE_CHECKING
 
-from __future__ import annotations
+from noetl.lazy import export_lazily
 
-from collections.abc import Mapping
-
-import msgspec
-
-from noetl.lang.analysis import analyze
-from noetl.lang.build import build
-from noetl.lang.checks import check
-from noetl.lang.checks.subject import Subject
-from noetl.lang.compiler import compile_net
-from noetl.lang.legacy import lower, scan
-from noetl.lang.node import MapNode
-from noetl.lang.reader import decode, read
-from noetl.lang.shapes import check_document
-from noetl.lang.workload import check_defaults
-from noetl.model.diagnostics import Diagnostic, Diagnostics, Enough, Severity
-from noetl.model.kinds import ToolKind
-from noetl.model.net import Net
-from noetl.model.source import Source
-
-__all__ = ["Loaded", "load", "load_bytes"]
-
-
-class Loaded(msgspec.Struct, frozen=True):
-    """What became of a text: its net, unless an error forbids to run it, and all that is to be said about it."""
-
-    net: Net | None
-    diagnostics: tuple[Diagnostic, ...]
-    source: Source
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is no error."""
-        return not any(found.severity is Severity.ERROR for found in self.diagnostics)
-
-
-def load(
-    text: str,
-    kinds: Mapping[str, ToolKind],
-    *,
-    name: str = "playbook.yaml",
-    legacy: bool = False,
-    strict: bool = False,
-) -> Loaded:
-    """Read, lower, check and compile a playbook."""
-    source = Source(text, name)
-    problems = Diagnostics(source, stops=True)
-    try:
-        net = _passes(text, kinds, problems, legacy=legacy)
-    except Enough:
-        net = None
-    return Loaded(net, _graded(problems.found(), strict=strict), source)
-
-
-def load_bytes(
-    data: bytes,
-    kinds: Mapping[str, ToolKind],
-    *,
-    name: str = "playbook.yaml",
-    legacy: bool = False,
-    strict: bool = False,
-) -> Loaded:
-    """`load` for the bytes of a file, which may not even be text."""
-    problems = Diagnostics(Source("", name))
-    text = decode(data, problems)
-    if text is None:
-        return Loaded(None, problems.found(), problems.source)
-    return load(text, kinds, name=name, legacy=legacy, strict=strict)
-
-
-def _passes(text: str, kinds: Mapping[str, ToolKind], problems: Diagnostics, *, legacy: bool) -> Net | None:
-    root = read(text, problems)
-    if not isinstance(root, MapNode):
-        if not problems.has_errors:
-            problems.error("wrong-type", "a playbook is a map of keys such as `apiVersion`, `metadata` and `workflow`",
-                           (0, 0), fix="`noetl init` writes one to start from")  # fmt: skip
-        return None
-    # With `--legacy` the author says that the document is an older one, and more of it is rewritten.
-    if legacy or scan(root, kinds):
-        lower(root, kinds, problems, accepted=legacy)
-    check_document(root, kinds, problems)
-    playbook, sites = build(root, kinds, problems.source)
-    subject = Subject(root, playbook, sites, kinds, problems)
-    check(subject)
-    if not playbook.steps:
-        return None
-    net = compile_net(playbook)
-    analyze(net, subject)
-    runs = not problems.has_errors
-    check_defaults(root, playbook, problems)
-    return net if runs else None
-
-
-def _graded(found: tuple[Diagnostic, ...], *, strict: bool) -> tuple[Diagnostic, ...]:
-    if not strict:
-        return found
-    return tuple(msgspec.structs.replace(one, severity=Severity.ERROR) for one in found)
+if TYPE_CHECKING:
+    from noetl.lang.building.layering import restrict_spec as restrict_spec, restrictions as restrictions
+    from noetl.lang.building.sites import SitePlace as SitePlace, Sites as Sites
+    from noetl.lang.checks.subject import Subject as Subject, all_tasks as all_tasks
+    from noetl.lang.checks.templates import check_site as check_site
+    from noetl.lang.grammar.invariants import span as span
+    from noetl.lang.grammar.shapes import check_shape as check_shape
+    from noetl.lang.grammar.value_types import is_template as is_template
+    from noetl.lang.jsonschema.grammar_schema import playbook_schema as playbook_schema, schema_of as schema_of
+    from noetl.lang.jsonschema.validation import schema_failure as schema_failure
+    from noetl.lang.jsonschema.workload import (
+        WorkloadViolation as WorkloadViolation,
+        workload_violations as workload_violations,
+    )
+    from noetl.lang.legacy import migrate as migrate
+    from noetl.lang.loader import Loaded as Loaded, load_bytes as load_bytes
+    from noetl.lang.planning import build_plan as build_plan, extend_net as extend_net
+    from noetl.lang.preview.dry_run import dry_run as dry_run
+    from noetl.lang.preview.explanation import explain_playbook as explain_playbook, explain_step as explain_step
+    from noetl.lang.preview.known_values import KnownValues as KnownValues
+    from noetl.lang.printing.formatter import format_text as format_text
+    from noetl.lang.printing.report import (
+        FileReport as FileReport,
+        apply_edits as apply_edits,
+        escape_controls as escape_controls,
+        render_text as render_text,
+        summarize_problems as summarize_problems,
+    )
+    from noetl.lang.reading.node import (
+        ListNode as ListNode,
+        MapEntry as MapEntry,
+        MapNode as MapNode,
+        Node as Node,
+        Scalar as Scalar,
+        list_of as list_of,
+        map_of as map_of,
+        plain_value as plain_value,
+        text_of as text_of,
+        walk_nodes as walk_nodes,
+    )
+    from noetl.lang.reading.places import (
+        find_location as find_location,
+        find_workbook_location as find_workbook_location,
+    )
+    from noetl.lang.reading.reader import decode_text as decode_text, read_yaml as read_yaml
+else:
+    __getattr__ = export_lazily(
+        __name__,
+        {
+            "building.layering": "restrict_spec restrictions",
+            "building.sites": "SitePlace Sites",
+            "checks.subject": "Subject all_tasks",
+            "checks.templates": "check_site",
+            "grammar.invariants": "span",
+            "grammar.shapes": "check_shape",
+            "grammar.value_types": "is_template",
+            "jsonschema.grammar_schema": "playbook_schema schema_of",
+            "jsonschema.validation": "schema_failure",
+            "jsonschema.workload": "WorkloadViolation workload_violations",
+            "legacy": "migrate",
+            "loader": "Loaded load_bytes",
+            "planning": "build_plan extend_net",
+            "preview.dry_run": "dry_run",
+            "preview.explanation": "explain_playbook explain_step",
+            "preview.known_values": "KnownValues",
+            "printing.formatter": "format_text",
+            "printing.report": "FileReport apply_edits escape_controls render_text summarize_problems",
+            "reading.node": "ListNode MapEntry MapNode Node Scalar list_of map_of plain_value text_of walk_nodes",
+            "reading.places": "find_location find_workbook_location",
+            "reading.reader": "decode_text read_yaml",
+        },
+    )

@@ -13,20 +13,18 @@ from msgspec.structs import replace
 
 from noetl.errors import NoetlError
 from noetl.lang.analysis import analyze
-from noetl.lang.build import build
+from noetl.lang.building.playbook import build, compile_net
 from noetl.lang.checks import check
 from noetl.lang.checks.subject import Subject, all_tasks
-from noetl.lang.compiler import compile_net
-from noetl.lang.dump import dump
+from noetl.lang.grammar.shapes import check_document
 from noetl.lang.legacy import lower, scan
-from noetl.lang.node import ListNode, MapNode, Node, Scalar, entry, make, map_of, plain, text_of
-from noetl.lang.reader import read
-from noetl.lang.shapes import check_document
-from noetl.model.diagnostics import Diagnostic, Diagnostics, Enough, Severity
+from noetl.lang.printing.plain_yaml import dump
+from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, entry, make, map_of, plain_value, text_of
+from noetl.lang.reading.reader import read_yaml
+from noetl.model.diagnostics import Diagnostic, Diagnostics, Severity, TooManyErrors
 from noetl.model.kinds import ToolKind
-from noetl.model.net import Net
+from noetl.model.net import Net, PlanResult
 from noetl.model.output import Failure, failure
-from noetl.model.plans import Plan
 from noetl.model.playbook import Playbook, Synthesis
 from noetl.model.source import Source
 
@@ -35,24 +33,24 @@ Kinds = Mapping[str, ToolKind]
 _TOLD, _IN_MESSAGE = 50, 3
 
 
-def plan(net: Net, step: str, wish: Synthesis, found: Any, kinds: Kinds) -> Plan:
+def build_plan(net: Net, step: str, wish: Synthesis, found: Any, kinds: Kinds) -> PlanResult:
     """Judge what a step asks for; an empty list asks for nothing."""
-    problem = _unfit(found, wish)
+    problem = _shape_problem(found, wish)
     if problem is not None:
-        return Plan(net, error=failure("plan-invalid", problem))
+        return PlanResult(net, error=failure("plan-invalid", problem))
     if not found:
-        return Plan(net)
-    allowed = _allowed(net.playbook, wish, kinds)
+        return PlanResult(net)
+    allowed = _plan_kinds(net.playbook, wish, kinds)
     try:
-        made = _judged(net, found, kinds, wish.max_steps, allowed)
+        made = _judge(net, found, kinds, wish.max_steps, allowed)
     except RecursionError:
-        return Plan(net, error=failure("plan-invalid", "the plan is nested too deeply"))
+        return PlanResult(net, error=failure("plan-invalid", "the plan is nested too deeply"))
     return made if made.error is not None else replace(made, net=_with_way_in(made.net, step, made.steps))
 
 
-def grown(net: Net, plans: Sequence[dict[str, Any]], kinds: Kinds) -> Net:
+def extend_net(net: Net, plans: Sequence[dict[str, Any]], kinds: Kinds) -> Net:
     """The net with plans that were recorded."""
-    made = _judged(net, [step for one in plans for step in one["steps"]], kinds, None, None)
+    made = _judge(net, [step for one in plans for step in one["steps"]], kinds, None, None)
     if made.error is not None:
         raise NoetlError(f"the steps that were planned can no longer be read: {made.error['message']}")
     whole = made.net
@@ -65,7 +63,7 @@ def _with_way_in(net: Net, step: str, steps: Sequence[dict[str, Any]]) -> Net:
     return replace(net, plans=(*net.plans, (step, steps[0]["step"])))
 
 
-def _unfit(found: Any, wish: Synthesis) -> str | None:
+def _shape_problem(found: Any, wish: Synthesis) -> str | None:
     """Why something is no plan at all."""
     if not isinstance(found, list):
         hint = "; text has to go through `| from_json`" if isinstance(found, str) else ""
@@ -85,7 +83,7 @@ def _sort(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
-def _allowed(playbook: Playbook, wish: Synthesis, kinds: Kinds) -> frozenset[str]:
+def _plan_kinds(playbook: Playbook, wish: Synthesis, kinds: Kinds) -> frozenset[str]:
     """The kinds that a plan may use; by default those of the playbook itself."""
     if wish.allow_kinds is None:
         return frozenset(task.kind for _, task in all_tasks(playbook) if not task.silent)
@@ -102,19 +100,21 @@ def _canonical(name: str, kinds: Kinds) -> str:
 # --- the passes ------------------------------------------------------------------------------------------------------
 
 
-def _judged(net: Net, found: list[Any], kinds: Kinds, max_steps: int | None, allowed: frozenset[str] | None) -> Plan:
+def _judge(
+    net: Net, found: list[Any], kinds: Kinds, max_steps: int | None, allowed: frozenset[str] | None
+) -> PlanResult:
     """The plan through all passes; without bounds it is one that was judged before."""
     text = dump(found)
     problems = Diagnostics(Source(text, "plan"), stops=True)
-    steps = read(text, problems)
+    steps = read_yaml(text, problems)
     try:
         made = _passes(net, steps, kinds, problems, max_steps, allowed) if isinstance(steps, ListNode) else None
-    except Enough:
+    except TooManyErrors:
         made = None
-    wrong = [one for one in problems.found() if one.severity is Severity.ERROR]
+    wrong = [one for one in problems.collect() if one.severity is Severity.ERROR]
     if wrong or made is None or not isinstance(steps, ListNode):
-        return Plan(net, error=_error(wrong, steps, problems.source))
-    return Plan(made, tuple(plain(step) for step in steps.items))
+        return PlanResult(net, error=_error(wrong, steps, problems.source))
+    return PlanResult(made, tuple(plain_value(step) for step in steps.items))
 
 
 def _passes(
@@ -139,7 +139,7 @@ def _passes(
         lower(root, kinds, problems)
     check_document(root, kinds, problems)
     if allowed is not None and max_steps is not None:
-        _bound(steps, kinds, problems, max_steps, allowed)
+        _limit_plans(steps, kinds, problems, max_steps, allowed)
     playbook, sites = build(root, kinds, problems.source)
     playbook = replace(playbook, keychain=around.keychain, workload=around.workload)
     subject = Subject(root, playbook, sites, kinds, problems, around=net)
@@ -169,14 +169,14 @@ def _kinds(subject: Subject, allowed: frozenset[str]) -> None:
             subject.problems.error("wrong-value", message, task.at, fix=fix)
 
 
-def _bound(steps: ListNode, kinds: Kinds, problems: Diagnostics, max_steps: int, allowed: frozenset[str]) -> None:
+def _limit_plans(steps: ListNode, kinds: Kinds, problems: Diagnostics, max_steps: int, allowed: frozenset[str]) -> None:
     """Plans of planned steps: they are allowed what this plan is allowed, and what they say themselves may be less."""
     for step in steps.items:
         spec = map_of(map_of(step, "next") if isinstance(step, MapNode) else None, "spec")
         wish = map_of(spec, "synthesize")
         if wish is None:
             continue
-        _bound_number(wish, problems, max_steps)
+        _limit_steps(wish, problems, max_steps)
         wanted = wish.get("allow_kinds")
         if not isinstance(wanted, ListNode):
             wish.put(entry("allow_kinds", make(sorted(allowed), near=wish)))
@@ -187,7 +187,7 @@ def _bound(steps: ListNode, kinds: Kinds, problems: Diagnostics, max_steps: int,
                 problems.error("wrong-value", message, (item.start, item.end), fix="leave it out")
 
 
-def _bound_number(wish: MapNode, problems: Diagnostics, max_steps: int) -> None:
+def _limit_steps(wish: MapNode, problems: Diagnostics, max_steps: int) -> None:
     given = wish.get("max_steps")
     if given is None:
         wish.put(entry("max_steps", make(min(20, max_steps), near=wish)))
@@ -200,7 +200,7 @@ def _bound_number(wish: MapNode, problems: Diagnostics, max_steps: int) -> None:
 
 
 def _error(wrong: list[Diagnostic], steps: Node | None, source: Source) -> Failure:
-    told = list(_told(wrong[:_TOLD], steps, source))
+    told = list(_problem_data(wrong[:_TOLD], steps, source))
     parts = [f"{_at(one)}{one['message']}" + (f" ({one['fix']})" if "fix" in one else "") for one in told]
     more = f"; and {len(wrong) - _IN_MESSAGE} more" if len(wrong) > _IN_MESSAGE else ""
     said = "; ".join(parts[:_IN_MESSAGE]) or "it is no list of steps"
@@ -211,7 +211,7 @@ def _at(one: dict[str, Any]) -> str:
     return f"in step `{one['step']}`: " if "step" in one else ""
 
 
-def _told(wrong: list[Diagnostic], steps: Node | None, source: Source) -> Iterator[dict[str, Any]]:
+def _problem_data(wrong: list[Diagnostic], steps: Node | None, source: Source) -> Iterator[dict[str, Any]]:
     """Diagnostics as data; each with the planned step and the line it is about."""
     items = steps.items if isinstance(steps, ListNode) else []
     for one in wrong:

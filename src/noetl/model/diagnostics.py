@@ -41,7 +41,7 @@ MOST = 5_000
 Where: TypeAlias = tuple[int, int] | Span | None
 
 
-class Enough(Exception):
+class TooManyErrors(Exception):
     """So many errors are told that nothing more needs to be looked for."""
 
 
@@ -76,7 +76,7 @@ class Diagnostics:
         if not self._room[severity]:
             self._more.add(severity)
             if self._stops and severity is Severity.ERROR:
-                raise Enough
+                raise TooManyErrors
             return
         span = self.source.span(*at) if isinstance(at, tuple) else at
         key = (code, span and (span.line, span.column), message)
@@ -95,7 +95,7 @@ class Diagnostics:
         """Record a warning."""
         self.add(code, Severity.WARNING, message, at, fix=fix, edits=edits)
 
-    def found(self) -> tuple[Diagnostic, ...]:
+    def collect(self) -> tuple[Diagnostic, ...]:
         """All that was found, in the order of the source."""
         told = sorted(self._found.values(), key=_by_place)
         for severity in self._more:

@@ -55,7 +55,7 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
     number: int = 0
 
 
-class About(msgspec.Struct, frozen=True):
+class EventType(msgspec.Struct, frozen=True):
     """What an event of some name says."""
 
     #: `playbook`, `workflow`, `step`, `task`, `loop` or `next`
@@ -65,8 +65,8 @@ class About(msgspec.Struct, frozen=True):
     payload: dict[str, str]
 
 
-EVENTS: Final[dict[str, About]] = {
-    "playbook.execution.requested": About(
+EVENTS: Final[dict[str, EventType]] = {
+    "playbook.execution.requested": EventType(
         "playbook",
         "Somebody asked for a run.",
         {
@@ -84,11 +84,11 @@ EVENTS: Final[dict[str, About]] = {
             "rerun": "of a rerun: the execution it goes on from, behind which event, and when",
         },
     ),
-    "playbook.request.evaluated": About(
+    "playbook.request.evaluated": EventType(
         "playbook", "The request was checked: payload schema and keychain.", {"error": "why it was refused"}
     ),
-    "workflow.started": About("workflow", "The first token is about to be delivered.", {"step": "where"}),
-    "step.scheduled": About(
+    "workflow.started": EventType("workflow", "The first token is about to be delivered.", {"step": "where"}),
+    "step.scheduled": EventType(
         "step",
         "A step was admitted; its body may start.",
         {
@@ -101,29 +101,29 @@ EVENTS: Final[dict[str, About]] = {
             "saw": "the admission rules asked, with the values they saw; the last one held",
         },
     ),
-    "step.parked": About(
+    "step.parked": EventType(
         "step",
         "A token was not admitted and stays at the step.",
         {"from": "where it came from", "args": "what it carries", "saw": "the rules asked, with the values they saw"},
     ),
-    "step.skipped": About(
+    "step.skipped": EventType(
         "step", "A token ended at a step without firing it.", {"from": "its origin", "why": "the reason", "held": "of a step that never ran: the origins of the tokens left there"},
     ),
-    "step.started": About("step", "A worker began with the step's body.", {}),
-    "step.done": About(
+    "step.started": EventType("step", "A worker began with the step's body.", {}),
+    "step.done": EventType(
         "step",
         "The step ended well.",
         {"output": "what it exposes; `external`: its data lies where `ref` says, and just what the server reads is here"},
     ),
-    "step.failed": About("step", "The step ended with an error.", {"output": "with the error"}),
-    "step.cancelled": About("step", "The step's work was ended from outside.", {"why": "the reason"}),
-    "task.started": About(
+    "step.failed": EventType("step", "The step ended with an error.", {"output": "with the error"}),
+    "step.cancelled": EventType("step", "The step's work was ended from outside.", {"why": "the reason"}),
+    "task.started": EventType(
         "task",
         "A task is about to take effect.",
         {"wait": "what it waits for, when it holds no worker meanwhile", "input": "the workbook task's own input"},
     ),
-    "task.progress": About("task", "A long task says how far it is; it goes on from there after a crash.", {"progress": "in its own words"}),
-    "task.done": About(
+    "task.progress": EventType("task", "A long task says how far it is; it goes on from there after a crash.", {"progress": "in its own words"}),
+    "task.done": EventType(
         "task",
         "One attempt at a task ended.",
         {
@@ -138,12 +138,12 @@ EVENTS: Final[dict[str, About]] = {
             "redacted": "where secrets were taken out, `output` or targets of `set`: after a crash the task runs again",
         },
     ),
-    "loop.started": About(
+    "loop.started": EventType(
         "loop",
         "A step's loop begins.",
         {"items": "what it goes over, or the reference to it", "mode": "whether one by one"},
     ),
-    "loop.iteration.started": About(
+    "loop.iteration.started": EventType(
         "loop",
         "An iteration begins.",
         {
@@ -152,14 +152,14 @@ EVENTS: Final[dict[str, About]] = {
             "mode": "whether the inner loop goes one by one",
         },
     ),
-    "loop.iteration.done": About(
+    "loop.iteration.done": EventType(
         "loop",
         "An iteration ended well.",
         {"data": "its output", "ref": "where that lies instead", "until": "whether the loop should end with it"},
     ),
-    "loop.iteration.failed": About("loop", "An iteration failed.", {"error": "why"}),
-    "loop.done": About("loop", "The loop has ended.", {"loop": "the counts", "gather": "true where its list is stored before the step ends"}),
-    "next.evaluated": About(
+    "loop.iteration.failed": EventType("loop", "An iteration failed.", {"error": "why"}),
+    "loop.done": EventType("loop", "The loop has ended.", {"loop": "the counts", "gather": "true where its list is stored before the step ends"}),
+    "next.evaluated": EventType(
         "next",
         "The arcs of a step that ended were judged.",
         {
@@ -173,29 +173,29 @@ EVENTS: Final[dict[str, About]] = {
             "unrouted": "true where a failure found no arc",
         },
     ),
-    "ctx.patched": About("workflow", "`ctx` was written.", {"set": "path → value", "step": "by which step"}),
-    "workflow.synthesized": About(
+    "ctx.patched": EventType("workflow", "`ctx` was written.", {"set": "path → value", "step": "by which step"}),
+    "workflow.synthesized": EventType(
         "workflow",
         "A step planned new steps, and the plan is valid.",
         {"step": "which one", "steps": "the new ones, in the canonical language; the token goes to the first"},
     ),
-    "signal.received": About("workflow", "A signal came from outside.", {"signal": "its name", "data": "its content", "request": "its number, from another process"}),
-    "execution.paused": About("workflow", "Nothing new starts until it is resumed.", {"request": "as above", "by": "`parent` when it pauses with its parent"}),
-    "execution.resumed": About("workflow", "Work goes on.", {"request": "as above", "by": "`parent` when it goes on with its parent"}),
-    "execution.cancelled": About("workflow", "Everything ends here.", {"why": "the reason", "request": "as above"}),
-    "execution.forked": About(
+    "signal.received": EventType("workflow", "A signal came from outside.", {"signal": "its name", "data": "its content", "request": "its number, from another process"}),
+    "execution.paused": EventType("workflow", "Nothing new starts until it is resumed.", {"request": "as above", "by": "`parent` when it pauses with its parent"}),
+    "execution.resumed": EventType("workflow", "Work goes on.", {"request": "as above", "by": "`parent` when it goes on with its parent"}),
+    "execution.cancelled": EventType("workflow", "Everything ends here.", {"why": "the reason", "request": "as above"}),
+    "execution.forked": EventType(
         "workflow",
         "What stands before was copied from another execution; from here on this one goes its own way.",
         {"from": "that execution", "seq": "its last event that is kept", "playbook": "content hash of its playbook",
          "pause": "seconds between that event and this one, which do not count for time limits"},
     ),
-    "workflow.finished": About(
+    "workflow.finished": EventType(
         "workflow",
         "No token is left.",
         {"status": "completed, failed or cancelled", "output": "of the execution", "error": "why it failed",
          "stalled": "the steps with tokens that could not move"},
     ),
-    "playbook.processed": About("playbook", "The execution is over.", {"status": "how it ended"}),
+    "playbook.processed": EventType("playbook", "The execution is over.", {"status": "how it ended"}),
 }  # fmt: skip
 
 
@@ -204,7 +204,7 @@ def event_id(execution_id: str, seq: int) -> str:
     return f"{execution_id}-{seq}"
 
 
-def seconds(timestamp: str) -> float:
+def epoch_seconds(timestamp: str) -> float:
     """A recorded time in seconds since the epoch."""
     return datetime.fromisoformat(timestamp).timestamp()
 

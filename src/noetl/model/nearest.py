@@ -8,7 +8,7 @@ _SHORT = 4
 _MOST_LETTERS = 500_000
 
 
-class Hints:
+class SpellingHints:
     """What was probably meant by unknown words, looked for only as long as that takes no time."""
 
     def __init__(self) -> None:
@@ -16,13 +16,13 @@ class Hints:
 
     def nearest(self, word: str, known: Collection[str]) -> str | None:
         """The known word that is nearest."""
-        return nearest(word, known) if self._pays(word, known) else None
+        return nearest(word, known) if self._is_affordable(word, known) else None
 
     def certain(self, word: str, known: Collection[str]) -> str | None:
         """The known word that was meant without a doubt."""
-        return only_near(word, known) if self._pays(word, known) else None
+        return certain_word(word, known) if self._is_affordable(word, known) else None
 
-    def _pays(self, word: str, known: Collection[str]) -> bool:
+    def _is_affordable(self, word: str, known: Collection[str]) -> bool:
         self._left -= len(known) * len(word)
         return self._left > 0
 
@@ -42,7 +42,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return best
 
 
-def alike(word: str, known: Iterable[str]) -> str | None:
+def guess_word(word: str, known: Iterable[str]) -> str | None:
     """The only known word that begins alike and has at most half of its letters otherwise: a guess, and told as one."""
     allowed = len(word) // 2
     near = [
@@ -55,7 +55,7 @@ def alike(word: str, known: Iterable[str]) -> str | None:
     return near[0] if len(near) == 1 and len(word) >= _SHORT else None
 
 
-def only_near(word: str, known: Iterable[str]) -> str | None:
+def certain_word(word: str, known: Iterable[str]) -> str | None:
     """The known word that was meant without a doubt: the only one that is near, and not by its number alone."""
     allowed = max(1, len(word) // 3)
     near = [

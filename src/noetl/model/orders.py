@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 
-class RowOf(msgspec.Struct, frozen=True):
+class LoopRow(msgspec.Struct, frozen=True):
     """An element of a loop over a reference, which only the worker reads."""
 
     #: how many loops around the iteration
@@ -43,7 +43,7 @@ class RunPipeline(msgspec.Struct, frozen=True):
     #: the event since which to look for that
     since: int = 1
     #: what is to be read before it can begin; then the step's `input` is the worker's to evaluate, too
-    rows: tuple[RowOf, ...] = ()
+    rows: tuple[LoopRow, ...] = ()
     gather: Gather | None = None
 
 
@@ -74,11 +74,11 @@ class StopChild(msgspec.Struct, frozen=True):
     execution_id: str
 
 
-class HoldChild(msgspec.Struct, frozen=True):
+class PauseChild(msgspec.Struct, frozen=True):
     """Pause a child execution with its parent, or let it go on."""
 
     execution_id: str
     paused: bool
 
 
-Order = RunPipeline | StopPipelines | WakeAt | StartChild | StopChild | HoldChild
+Order = RunPipeline | StopPipelines | WakeAt | StartChild | StopChild | PauseChild

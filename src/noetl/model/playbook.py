@@ -90,7 +90,7 @@ class Policy(msgspec.Struct, frozen=True):
     on_unmatched: str = "continue"
 
 
-class Layered(msgspec.Struct, frozen=True):
+class LayeredValue(msgspec.Struct, frozen=True):
     """One value of an effective spec, and the layer it comes from."""
 
     value: Any
@@ -116,7 +116,7 @@ class Task(msgspec.Struct, frozen=True):
     set: tuple[Assignment, ...] = ()
     policy: Policy | None = None
     #: effective spec: dotted key → value with its origin
-    spec: Mapping[str, Layered] = {}
+    spec: Mapping[str, LayeredValue] = {}
     #: made by sugar: its output is discarded, as after `skip`, whatever its rules say
     silent: bool = False
 
@@ -211,7 +211,7 @@ class Step(msgspec.Struct, frozen=True):
     set: tuple[Assignment, ...] = ()
     router: Router = Router()
     #: effective spec of the step itself: scheduling keys and what tasks inherit
-    spec: Mapping[str, Layered] = {}
+    spec: Mapping[str, LayeredValue] = {}
 
 
 class Credential(msgspec.Struct, frozen=True):
@@ -223,7 +223,7 @@ class Credential(msgspec.Struct, frozen=True):
     at: Span
 
 
-class Notice(msgspec.Struct, frozen=True):
+class FailureWebhook(msgspec.Struct, frozen=True):
     """Who is told of a failure."""
 
     webhook: Value
@@ -241,7 +241,7 @@ class Playbook(msgspec.Struct, frozen=True):
     executor: Mapping[str, Any] = {}
     workload: Mapping[str, Any] = {}
     workbook: Mapping[str, tuple[Task, ...]] = {}
-    on_failure: Notice | None = None
+    on_failure: FailureWebhook | None = None
 
     @property
     def policy(self) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 
-class Open(msgspec.Struct, frozen=True):
+class OpenExecution(msgspec.Struct, frozen=True):
     """Start an execution."""
 
     execution_id: str
@@ -75,7 +75,7 @@ class ChildEnded(msgspec.Struct, frozen=True):
     output: dict[str, Any]
 
 
-class Broken(msgspec.Struct, frozen=True):
+class PipelineFailed(msgspec.Struct, frozen=True):
     """A pipeline that nobody brings to an end: its step fails."""
 
     step_run_id: str
@@ -95,7 +95,7 @@ class Denied(msgspec.Struct, frozen=True, tag="Denied"):
 
 #: what another process may ask for
 Posted = Signal | Cancel | Pause | Resume | Denied
-Request = Posted | Due | ChildEnded | Broken
+Request = Posted | Due | ChildEnded | PipelineFailed
 
 _posted = msgspec.json.Decoder(Posted)
 

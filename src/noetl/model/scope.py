@@ -9,7 +9,7 @@ from typing import Any
 Patch = dict[str, Any]
 
 
-def written(scope: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+def set_path(scope: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
     """The scope with a value written at a path; what is no map on the way is replaced by one."""
     head, *rest = path
     made = dict(scope)
@@ -17,11 +17,11 @@ def written(scope: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[st
         made[head] = value
     else:
         below = scope.get(head)
-        made[head] = written(below if isinstance(below, dict) else {}, tuple(rest), value)
+        made[head] = set_path(below if isinstance(below, dict) else {}, tuple(rest), value)
     return made
 
 
-def followed_by(patch: Patch, later: Patch) -> Patch:
+def combine_patches(patch: Patch, later: Patch) -> Patch:
     """Two patches as one, whose writes come in the order in which they were made."""
     return {**{target: value for target, value in patch.items() if target not in later}, **later}
 
@@ -33,27 +33,27 @@ def writes_of(patch: Patch) -> Iterable[tuple[str, tuple[str, ...], Any]]:
         yield scope, tuple(path), value
 
 
-def of_scope(patch: Patch, name: str) -> Iterable[tuple[tuple[str, ...], Any]]:
+def scope_writes(patch: Patch, name: str) -> Iterable[tuple[tuple[str, ...], Any]]:
     """The writes of a patch that go to one scope: path and value."""
     return ((path, value) for scope, path, value in writes_of(patch) if scope == name)
 
 
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge_maps(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Two maps laid over each other, deeply; lists are replaced."""
     made = dict(base)
     for key, value in over.items():
         below = made.get(key)
-        made[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        made[key] = merge_maps(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return made
 
 
-def beyond(base: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+def map_difference(base: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
     """What has to be laid over a map, as `merged` does it, to make the whole."""
     made = {}
     for key, value in whole.items():
         below = base.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping):
-            value = beyond(below, value)  # noqa: PLW2901  the part of it that counts
+            value = map_difference(below, value)  # noqa: PLW2901  the part of it that counts
             if value:
                 made[key] = value
         elif key not in base or below != value:

@@ -50,7 +50,7 @@ class Word(Shape, frozen=True):
     instead: Mapping[str, str] = {}
 
 
-class Condition(Shape, frozen=True):
+class When(Shape, frozen=True):
     """A `when`: one `{{ … }}` expression, or true or false."""
 
 
@@ -67,7 +67,7 @@ class MapOf(Shape, frozen=True):
     value: Shape
 
 
-class Use(Shape, frozen=True):
+class ShapeRef(Shape, frozen=True):
     """A shape by its name: how a shape can contain itself."""
 
     name: str

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.model.events import seconds
+from noetl.model.events import epoch_seconds
 
 #: `(2, 0)`: the inner iteration 0 of the outer iteration 2; empty outside of loops
 Path = tuple[int, ...]
@@ -30,7 +30,7 @@ class Wait(msgspec.Struct):
     fixed: bool = False
 
 
-class Pipe(msgspec.Struct, tag="pipe"):
+class PipelineRun(msgspec.Struct, tag="pipe"):
     """A pipeline that runs, as far as the log knows it."""
 
     #: the event that started it
@@ -59,7 +59,7 @@ class LoopRun(msgspec.Struct, tag="loop"):
     ctx: dict[str, Any]
     step: dict[str, Any]
     #: of the iterations that have started and not ended, in order: the pipeline, or the inner loop
-    running: dict[int, Pipe | LoopRun] = {}
+    running: dict[int, PipelineRun | LoopRun] = {}
     #: of all that have started, by index
     results: list[Any] = []
     succeeded: int = 0
@@ -115,7 +115,7 @@ class StepRun(msgspec.Struct):
     #: what the token carried (v10)
     args: Any = None
     due: float | None = None
-    pipe: Pipe | None = None
+    pipe: PipelineRun | None = None
     loop: LoopRun | None = None
 
 
@@ -154,7 +154,7 @@ class Token(msgspec.Struct):
     args: Any = None
 
 
-class Round(msgspec.Struct):
+class JoinRound(msgspec.Struct):
     """What a join that counts tokens remembers between firings."""
 
     #: predecessor → tokens that count for the next firing
@@ -163,7 +163,7 @@ class Round(msgspec.Struct):
     awaited: list[str] | None = None
 
 
-class Boundary(msgspec.Struct):
+class StepBoundary(msgspec.Struct):
     """A step that has ended and whose arcs have not been judged yet."""
 
     step: str
@@ -217,11 +217,11 @@ class Execution(msgspec.Struct):
     #: under way, by id, in the order in which they were scheduled
     runs: dict[str, StepRun] = {}
     parked: dict[str, list[Token]] = {}
-    rounds: dict[str, Round] = {}
+    rounds: dict[str, JoinRound] = {}
     #: ended, not routed yet
-    boundaries: list[Boundary] = []
+    boundaries: list[StepBoundary] = []
     #: who brought the tokens that are being delivered
-    bringer: Boundary | None = None
+    bringer: StepBoundary | None = None
     #: signals that nobody has taken yet, first in first out
     signals: dict[str, list[Any]] = {}
     #: signal → the pipelines that wait for it, by step run and iteration, first in first out
@@ -257,10 +257,10 @@ class Execution(msgspec.Struct):
         return bool(self.paused_by)
 
     @property
-    def took(self) -> float:
+    def duration(self) -> float:
         """How many seconds it has taken up to its last event; of a rerun, those since it was asked for."""
-        began = seconds(self.origin["at"]) if self.origin is not None else self.started
-        return max(0.0, seconds(self.timestamp) - began) if began and self.timestamp else 0.0
+        began = epoch_seconds(self.origin["at"]) if self.origin is not None else self.started
+        return max(0.0, epoch_seconds(self.timestamp) - began) if began and self.timestamp else 0.0
 
     @property
     def over(self) -> bool:

@@ -15,7 +15,7 @@ _NOTHING = object()
 Key = tuple[str, str, int | str | None]
 
 
-class Brief(msgspec.Struct, frozen=True, omit_defaults=True):
+class ExecutionBrief(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a worker must know of an execution to run any of its pipelines."""
 
     #: content hash of the playbook, which is fetched by it
@@ -27,7 +27,7 @@ class Brief(msgspec.Struct, frozen=True, omit_defaults=True):
     synthesized: list[dict[str, Any]] = []
 
 
-class Assignment(msgspec.Struct, frozen=True, omit_defaults=True):
+class WorkAssignment(msgspec.Struct, frozen=True, omit_defaults=True):
     """A pipeline that a worker is to run, for as long as it holds the fence."""
 
     execution_id: str
@@ -44,7 +44,7 @@ class Assignment(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.execution_id, self.order.step_run_id, self.order.iteration
 
 
-class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+class PipelineReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a worker has to say of a pipeline."""
 
     execution_id: str
@@ -65,7 +65,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.execution_id, self.step_run_id, self.iteration
 
 
-class Written(msgspec.Struct, frozen=True):
+class LogRecord(msgspec.Struct, frozen=True):
     """A line that a tool wrote."""
 
     execution_id: str
@@ -73,15 +73,15 @@ class Written(msgspec.Struct, frozen=True):
     line: dict[str, Any]
 
 
-class Question(msgspec.Struct, frozen=True):
+class CredentialCheck(msgspec.Struct, frozen=True):
     """Whether the credentials that an execution declares are there, where pipelines are run."""
 
     number: int
     execution_id: str
-    brief: Brief
+    brief: ExecutionBrief
 
 
-class Answer(msgspec.Struct, frozen=True):
+class CredentialCheckResult(msgspec.Struct, frozen=True):
     """What a worker found."""
 
     number: int
@@ -89,13 +89,13 @@ class Answer(msgspec.Struct, frozen=True):
     problem: dict[str, Any] | None = None
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+class WorkerMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """From a worker: what happened, and for how many pipelines of this server it has room."""
 
     worker: str
-    reports: list[Report] = []
-    lines: list[Written] = []
-    answers: list[Answer] = []
+    reports: list[PipelineReport] = []
+    lines: list[LogRecord] = []
+    answers: list[CredentialCheckResult] = []
     pools: list[str] = []
     #: in all, with those that it has: the server knows what it has given out and not heard the end of
     room: int = 0
@@ -103,16 +103,16 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     wait: float = 0.0
 
 
-class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+class ServerReply(msgspec.Struct, frozen=True, omit_defaults=True):
     """To a worker: what became of its reports, and what to do next."""
 
     #: of the reports, by their place: the fence is another's by now
     refused: list[int] = []
     #: of the reports, by their place: the execution is not here, or cannot be written now. To be told again, anywhere
     again: list[int] = []
-    assignments: list[Assignment] = []
+    assignments: list[WorkAssignment] = []
     #: of their executions, those that the worker has not spoken of yet
-    briefs: dict[str, Brief] = {}
+    briefs: dict[str, ExecutionBrief] = {}
     #: execution → what all of its assignments here have in their scopes
     shared: dict[str, dict[str, Any]] = {}
     #: pipelines that are to end at once
@@ -121,12 +121,12 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     ended: list[str] = []
     #: of the executions reported on or assigned, those that are paused
     paused: list[str] = []
-    questions: list[Question] = []
+    questions: list[CredentialCheck] = []
     #: the worker is taken for dead, and what it had is others' by now
     lost: bool = False
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldPipeline(msgspec.Struct, frozen=True):
     """A pipeline that a worker has."""
 
     execution_id: str
@@ -143,11 +143,11 @@ class Held(msgspec.Struct, frozen=True):
         return self.execution_id, self.step_run_id, self.iteration
 
 
-class Holding(msgspec.Struct, frozen=True):
+class Heartbeat(msgspec.Struct, frozen=True):
     """A sign of life of a worker, with all that it has."""
 
     worker: str
-    held: list[Held] = []
+    held: list[HeldPipeline] = []
     #: seconds between two of these
     every: float = 10.0
     #: for lists of workers: pools, slots, machine
@@ -156,14 +156,14 @@ class Holding(msgspec.Struct, frozen=True):
     leaving: bool = False
 
 
-def lighten(
-    assignments: list[Assignment], workloads: Mapping[str, Any]
-) -> tuple[list[Assignment], dict[str, dict[str, Any]]]:
+def strip_shared(
+    assignments: list[WorkAssignment], workloads: Mapping[str, Any]
+) -> tuple[list[WorkAssignment], dict[str, dict[str, Any]]]:
     """Assignments without what need not be said of each: the workload is in the brief, the rest is said once.
 
     Many iterations of a loop have the same large `ctx`. Scopes are never changed in place, so what is the same object is the same.
     """
-    groups: dict[str, list[Assignment]] = {}
+    groups: dict[str, list[WorkAssignment]] = {}
     for one in assignments:
         groups.setdefault(one.execution_id, []).append(one)
     shared, light = {}, []
@@ -171,7 +171,7 @@ def lighten(
         first, others = group[0].order.scopes, [one.order.scopes for one in group[1:]]
         common = {key: value for key, value in first.items() if others and all(one.get(key) is value for one in others)}
         known = {"workload": workloads[name]}
-        light += [_without(one, {**common, **known}) for one in group]
+        light += [_strip_common(one, {**common, **known}) for one in group]
         if common.get("workload") is workloads[name]:
             del common["workload"]
         if common:
@@ -179,44 +179,44 @@ def lighten(
     return light, shared
 
 
-def _without(one: Assignment, common: Mapping[str, Any]) -> Assignment:
+def _strip_common(one: WorkAssignment, common: Mapping[str, Any]) -> WorkAssignment:
     scopes = {key: value for key, value in one.order.scopes.items() if common.get(key, _NOTHING) is not value}
     return msgspec.structs.replace(one, order=msgspec.structs.replace(one.order, scopes=scopes))
 
 
-def complete(order: RunPipeline, shared: Mapping[str, Any], workload: Mapping[str, Any]) -> RunPipeline:
+def restore_shared(order: RunPipeline, shared: Mapping[str, Any], workload: Mapping[str, Any]) -> RunPipeline:
     """An order as it was before it was lightened."""
     return msgspec.structs.replace(order, scopes={"workload": workload, **shared, **order.scopes})
 
 
-def encode(message: Message | Reply | Holding) -> bytes:
+def encode(message: WorkerMessage | ServerReply | Heartbeat) -> bytes:
     """As it is sent."""
     return _encoder.encode(message)
 
 
-def decode_message(body: bytes) -> Message:
+def decode_message(body: bytes) -> WorkerMessage:
     """A MsgspecError: it is none."""
     return _message.decode(body)
 
 
-def decode_reply(body: bytes) -> Reply:
+def decode_reply(body: bytes) -> ServerReply:
     """A MsgspecError: it is none."""
     return _reply.decode(body)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Scopes may be maps of other kinds."""
     if isinstance(value, Mapping):
         return dict(value)
     raise NotImplementedError(f"{type(value).__name__} is no data")
 
 
-def decode_holding(body: bytes) -> Holding:
+def decode_heartbeat(body: bytes) -> Heartbeat:
     """A MsgspecError: it is none."""
     return _holding.decode(body)
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_plain)
-_message = msgspec.json.Decoder(Message)
-_reply = msgspec.json.Decoder(Reply)
-_holding = msgspec.json.Decoder(Holding)
+_encoder = msgspec.json.Encoder(enc_hook=_to_plain)
+_message = msgspec.json.Decoder(WorkerMessage)
+_reply = msgspec.json.Decoder(ServerReply)
+_holding = msgspec.json.Decoder(Heartbeat)

@@ -1,1 +1,19 @@
 """The worker's brain: where a pipeline stands and what it does next. Pure."""
+
+from typing import TYPE_CHECKING
+
+from noetl.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from noetl.pipeline.frame import Frame as Frame, Moment as Moment
+    from noetl.pipeline.machine import Finish as Finish, Move as Move, RunTask as RunTask, Sleep as Sleep
+    from noetl.pipeline.replay import OUTPUT as OUTPUT, Replay as Replay, resume as resume
+else:
+    __getattr__ = export_lazily(
+        __name__,
+        {
+            "frame": "Frame Moment",
+            "machine": "Finish Move RunTask Sleep",
+            "replay": "OUTPUT Replay resume",
+        },
+    )

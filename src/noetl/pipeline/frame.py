@@ -9,7 +9,7 @@ import msgspec
 
 from noetl.model.output import Failure, Output
 from noetl.model.playbook import MAX_PAYLOAD, Step, Task
-from noetl.model.scope import Patch, writes_of, written
+from noetl.model.scope import Patch, set_path, writes_of
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ class Frame:
     def write(self, patch: Patch) -> None:
         """Let a `set` take effect in the scopes of this pipeline."""
         for scope, path, value in writes_of(patch):
-            self.scopes[scope] = written(self.scopes.get(scope, {}), path, value)
+            self.scopes[scope] = set_path(self.scopes.get(scope, {}), path, value)
 
     def yield_output(self, output: Output) -> None:
         """An output that counts: the next task sees it."""

@@ -16,16 +16,62 @@ import msgspec
 from msgspec.structs import replace
 
 from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of, patch_of, render
-from noetl.lang.fitting import misfit
+from noetl.expr import failure_of, patch_of, render
+from noetl.lang import schema_failure
 from noetl.model.events import Fact
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Directive, Task
-from noetl.model.scope import Patch, followed_by
-from noetl.pipeline.backoff import delay_before
-from noetl.pipeline.facts import done_fact, fact, started_fact
+from noetl.model.scope import Patch, combine_patches
+from noetl.pipeline.facts import pipeline_fact, task_done_fact, task_started_fact
 from noetl.pipeline.frame import Frame, Moment
-from noetl.pipeline.rules import Chosen, choose, number
+
+# How long to wait before the next attempt.
+
+
+#: no retry waits longer than a day, whatever it asks for
+LONGEST = 86_400.0
+
+
+def delay_before(attempt: int, *, backoff: str, delay: float, max_delay: float, chance: float | None = None) -> float:
+    """Seconds before attempt `attempt + 1`, after `attempt` failed ones; `chance` (0…1) spreads it where asked for."""
+    if backoff == "linear":
+        delay = delay * attempt
+    elif backoff == "exponential":
+        delay = delay * 2.0 ** min(attempt - 1, 60)
+    wait = max(0.0, min(delay, max_delay, LONGEST))
+    return wait if chance is None else wait * (0.5 + chance / 2)
+
+
+# The first rule that matches an output, as a directive with its numbers.
+
+
+_CONTINUE, _FAIL = Directive(do="continue"), Directive(do="fail")
+
+
+class ChosenDirective(msgspec.Struct, frozen=True):
+    """A directive and where it came from."""
+
+    directive: Directive
+    #: the number of the rule, from 0; None: no rule matched
+    rule: int | None
+
+
+def choose(task: Task, scopes: dict[str, Any], *, good: bool) -> ChosenDirective:
+    """What a task's policy says to the output in the scopes."""
+    if task.policy is None:
+        return ChosenDirective(_CONTINUE if good else _FAIL, None)
+    for number, rule in enumerate(task.policy.rules):
+        if rule.when is None or rule.when.evaluate(scopes):
+            return ChosenDirective(rule.then, number)
+    return ChosenDirective(_FAIL if not good and task.policy.on_unmatched == "fail" else _CONTINUE, None)
+
+
+def evaluate_number(value: Any, scopes: dict[str, Any], what: str) -> float:
+    """A number of a directive, which may be a template."""
+    found = render(value, scopes)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise TemplateError(f"`{what}` must be a number, not {found!r}")
+    return float(found)
 
 
 class RunTask(msgspec.Struct, frozen=True):
@@ -66,25 +112,25 @@ class _Next(msgspec.Struct, frozen=True):
 
 def begin(frame: Frame, moment: Moment) -> Move:
     """The first move."""
-    facts = [] if frame.iteration is not None else [fact(frame, "step.started", {}, status="in_progress")]
+    facts = [] if frame.iteration is not None else [pipeline_fact(frame, "step.started", {}, status="in_progress")]
     if not frame.tasks:
         return _finish(frame, facts)
     frame.visit(0)
     return _run(frame, facts, moment)
 
 
-def close(frame: Frame, output: Output) -> Finish:
+def finish_loop(frame: Frame, output: Output) -> Finish:
     """The end of a step whose loop is over, with the loop's output."""
     frame.output = output
     return _finish(frame, [])
 
 
-def spoil(frame: Frame, problem: Failure) -> Finish:
+def abort(frame: Frame, problem: Failure) -> Finish:
     """The end of a pipeline that could not begin, or go on; an attempt that was under way ends with it."""
     facts = []
     frame.counter = min(frame.counter, max(0, len(frame.tasks) - 1))
     if frame.recorded_start is not None:
-        facts.append(done_fact(frame, {"output": failed(problem), "do": "fail", "error": problem}))
+        facts.append(task_done_fact(frame, {"output": failed(problem), "do": "fail", "error": problem}))
     return _fail(frame, problem, facts)
 
 
@@ -101,10 +147,10 @@ def proceed(frame: Frame, moment: Moment) -> Move:
 
 def advance(frame: Frame, output: Output, moment: Moment) -> Move:
     """The move after a task has ended with an output."""
-    return conclude(frame, shaped(frame, output, moment), moment)
+    return conclude(frame, shape_output(frame, output, moment), moment)
 
 
-def shaped(frame: Frame, output: Output, moment: Moment) -> Output:
+def shape_output(frame: Frame, output: Output, moment: Moment) -> Output:
     """A task's output as its own `output:` makes it, held against its schema."""
     task = frame.task
     output = _with_meta(frame, output, moment)
@@ -115,7 +161,7 @@ def shaped(frame: Frame, output: Output, moment: Moment) -> Output:
             output = {**output, "data": render(task.output, {**frame.scopes, "output": output})}
         except TemplateError as error:
             return failed(failure_of(error), **_helpers(output))
-    wrong = misfit(task.spec, "output", output["data"], f"task `{task.name}`")
+    wrong = schema_failure(task.spec, "output", output["data"], f"task `{task.name}`")
     return output if wrong is None else failed(wrong, **_helpers(output))
 
 
@@ -145,17 +191,17 @@ def _judge(frame: Frame, output: Output, moment: Moment, recorded: Output | None
     except TemplateError as error:
         problem = failure_of(error)
         payload = {"output": noted, "do": "fail", "error": problem} | ({"set": patch} if patch else {})
-        return _fail(frame, problem, [done_fact(frame, payload)])
+        return _fail(frame, problem, [task_done_fact(frame, payload)])
 
 
 @lru_cache(maxsize=16)
-def _stamp(milliseconds: int) -> str:
+def _timestamp(milliseconds: int) -> str:
     """A time as outputs show it; many short tasks share one."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def _with_meta(frame: Frame, output: Output, moment: Moment) -> Output:
-    started, finished = _stamp(int((frame.since or moment.now) * 1000)), _stamp(int(moment.now * 1000))
+    started, finished = _timestamp(int((frame.since or moment.now) * 1000)), _timestamp(int(moment.now * 1000))
     took = int((moment.now - (frame.since or moment.now)) * 1000)
     meta = {"attempt": frame.attempt, "duration_ms": took, "started_at": started, "finished_at": finished}
     return {**output, "meta": {**meta, **output.get("meta", {})}}
@@ -169,33 +215,35 @@ def _helpers(output: Output) -> dict[str, Any]:
 
 
 def _follow(
-    frame: Frame, output: Output, noted: Output, chosen: Chosen, patch: Patch, moment: Moment
+    frame: Frame, output: Output, noted: Output, chosen: ChosenDirective, patch: Patch, moment: Moment
 ) -> Sleep | Finish | _Next:
     """Do what the chosen rule says."""
     directive = chosen.directive
     payload: dict[str, Any] = {"output": noted, "do": directive.do}
     if chosen.rule is not None:
         payload["rule"] = chosen.rule
-    delay, problem = _weigh(frame, directive, output, moment)
+    delay, problem = _check_directive(frame, directive, output, moment)
     if problem is None and directive.set:
         extra = patch_of(directive.set, frame.scopes, most=frame.max_payload)
-        patch = followed_by(patch, extra)
+        patch = combine_patches(patch, extra)
         frame.write(extra)
     if directive.do == "fail":
-        problem = _said_failure(frame, directive, output)
+        problem = _rule_failure(frame, directive, output)
     if patch:
         payload["set"] = patch
     if problem is not None:
         payload |= {"do": "fail", "error": problem}
-        return _fail(frame, problem, [done_fact(frame, payload)])
+        return _fail(frame, problem, [task_done_fact(frame, payload)])
     if directive.do == "jump":
         payload["to"] = directive.to
     elif directive.do == "retry":
         payload["delay"] = delay
-    return _move(frame, directive, output, done_fact(frame, payload), delay, moment)
+    return _move(frame, directive, output, task_done_fact(frame, payload), delay, moment)
 
 
-def _weigh(frame: Frame, directive: Directive, output: Output, moment: Moment) -> tuple[float, Failure | None]:
+def _check_directive(
+    frame: Frame, directive: Directive, output: Output, moment: Moment
+) -> tuple[float, Failure | None]:
     """Whether a directive can be followed: seconds to wait first, or the error with which the pipeline ends."""
     if directive.do == "retry":
         return _retry(frame, directive, output, moment)
@@ -227,20 +275,20 @@ def _move(
 
 def _retry(frame: Frame, directive: Directive, output: Output, moment: Moment) -> tuple[float, Failure | None]:
     """Seconds until the next attempt, or the error when there is none left."""
-    attempts = number(directive.attempts, frame.scopes, "attempts")
+    attempts = evaluate_number(directive.attempts, frame.scopes, "attempts")
     if frame.attempt >= attempts:
         return 0.0, output["error"] or failure("retry-exhausted", f"after {frame.attempt} attempts it is still not so")
     wait = delay_before(
         frame.attempt,
         backoff=directive.backoff,
-        delay=number(directive.delay, frame.scopes, "delay"),
-        max_delay=number(directive.max_delay, frame.scopes, "max_delay"),
+        delay=evaluate_number(directive.delay, frame.scopes, "delay"),
+        max_delay=evaluate_number(directive.max_delay, frame.scopes, "max_delay"),
         chance=moment.chance if directive.jitter else None,
     )
     return wait, None
 
 
-def _said_failure(frame: Frame, directive: Directive, output: Output) -> Failure:
+def _rule_failure(frame: Frame, directive: Directive, output: Output) -> Failure:
     message = render(directive.message, frame.scopes) if directive.message is not None else None
     error: Failure | None = output["error"]
     if error is None:
@@ -256,7 +304,7 @@ def _run(frame: Frame, facts: list[Fact], moment: Moment) -> Move:
     frame.since = moment.now
     prepared = prepare(frame)
     if not isinstance(prepared, RunTask):
-        return _advance_unstarted(frame, prepared, facts, moment)
+        return _advance_failed_start(frame, prepared, facts, moment)
     return msgspec.structs.replace(prepared, facts=tuple(facts))
 
 
@@ -274,20 +322,20 @@ def prepare(frame: Frame) -> RunTask | Failure:
     if not isinstance(own, dict):
         return failure("type", f"the `input` of task `{task.name}` must be a map, not {type(own).__name__}")
     scopes["input"] = {**frame.step_input, **own} if own else frame.step_input
-    wrong = misfit(task.spec, "input", scopes["input"], f"task `{task.name}`")
+    wrong = schema_failure(task.spec, "input", scopes["input"], f"task `{task.name}`")
     if wrong is not None:
         return wrong
     return RunTask(task, scopes, scopes["input"], own, frame.task_run_id, frame.attempt, ())
 
 
-def _advance_unstarted(frame: Frame, problem: Failure, facts: list[Fact], moment: Moment) -> Move:
+def _advance_failed_start(frame: Frame, problem: Failure, facts: list[Fact], moment: Moment) -> Move:
     """A task that could not even start has failed; it is recorded like any other.
 
     Whatever comes next is left to the next move: one that fails so again and again must not do it all in one.
     """
     if frame.recorded_start is None:
-        facts = [*facts, started_fact(frame, {})]
-    move = _judge(frame, shaped(frame, failed(problem), moment), moment)
+        facts = [*facts, task_started_fact(frame, {})]
+    move = _judge(frame, shape_output(frame, failed(problem), moment), moment)
     facts += move.facts
     return Sleep(moment.now, tuple(facts)) if isinstance(move, _Next) else replace(move, facts=tuple(facts))
 
@@ -298,10 +346,10 @@ def _fail(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish:
         error["attempts"] = frame.attempt
     output = {**failed(error), **_helpers(frame.scopes.get("output") or {})}
     if frame.iteration is None:
-        facts.append(fact(frame, "step.failed", {"output": output}, status="error"))
+        facts.append(pipeline_fact(frame, "step.failed", {"output": output}, status="error"))
     else:
         stop = frame.step.failure_mode != "best_effort" or _was_last(frame, output)
-        facts.append(fact(frame, "loop.iteration.failed", {"error": error, "stop": stop}, status="error"))
+        facts.append(pipeline_fact(frame, "loop.iteration.failed", {"error": error, "stop": stop}, status="error"))
     return Finish(tuple(facts))
 
 
@@ -316,13 +364,13 @@ def _finish(frame: Frame, facts: list[Fact]) -> Finish:
         if frame.iteration is None:
             if frame.step.output is not None:
                 output = {**output, "data": render(frame.step.output, scopes)}
-            wrong = misfit(frame.step.spec, "output", output["data"], f"step `{frame.step.name}`")
+            wrong = schema_failure(frame.step.spec, "output", output["data"], f"step `{frame.step.name}`")
             if wrong is not None:
                 return _fail_at_end(frame, wrong, facts)
-            facts.append(fact(frame, "step.done", {"output": output}))
+            facts.append(pipeline_fact(frame, "step.done", {"output": output}))
         else:
             end = {"until": True} if _is_last(frame, output) else {}
-            facts.append(fact(frame, "loop.iteration.done", {"data": output["data"], **end}))
+            facts.append(pipeline_fact(frame, "loop.iteration.done", {"data": output["data"], **end}))
     except TemplateError as error:
         return _fail_at_end(frame, failure_of(error), facts)
     return Finish(tuple(facts))

@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of, patch_of
+from noetl.expr import failure_of, patch_of
 from noetl.model.events import Event
 from noetl.model.output import Failure, Output
-from noetl.model.scope import Patch, followed_by
+from noetl.model.scope import Patch, combine_patches
 from noetl.pipeline.frame import Frame
 from noetl.pipeline.machine import RunTask, prepare
 
@@ -29,9 +29,9 @@ class Replay:
         self.frame = frame
         frame.visit(0)
         self._events = list(recorded)
-        self._wanted = wanted(self._events)
+        self._wanted = ends_to_rerun(self._events)
         self._at = 0
-        self._go_on()
+        self._advance()
 
     @property
     def done(self) -> bool:
@@ -51,17 +51,17 @@ class Replay:
         """The shaped output of that task; the failure that ends the way back, if it does not go well any more."""
         event = self._events[self._at]
         if output["error"] is not None:
-            return self._failed_now(output["error"])
+            return self._rerun_failure(output["error"])
         try:
             output, patch = self._values(event, output)
         except TemplateError as error:
-            return self._failed_now(failure_of(error))
+            return self._rerun_failure(failure_of(error))
         _apply(self.frame, event, output, patch)
         self._at += 1
-        self._go_on()
+        self._advance()
         return None
 
-    def _failed_now(self, error: Failure) -> Failure:
+    def _rerun_failure(self, error: Failure) -> Failure:
         """What is told of a task that had gone well and does not any more."""
         why = "had to run again, for what it yielded is secret and not recorded, and failed"
         return {**error, "message": f"task `{self.frame.task.name}` {why}: {error['message']}"}
@@ -71,9 +71,9 @@ class Replay:
         event = self._events[self._at]
         _apply(self.frame, event, event.payload["output"], event.payload.get("set", {}))
         self._at += 1
-        self._go_on()
+        self._advance()
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         """As far as the log alone leads."""
         frame = self.frame
         while not self.done:
@@ -99,7 +99,7 @@ class Replay:
         policy, rule = frame.task.policy, payload.get("rule")
         if policy is not None and rule is not None:
             frame.write(fresh)
-            fresh = followed_by(fresh, patch_of(policy.rules[rule].then.set, {**frame.scopes, "output": output}))
+            fresh = combine_patches(fresh, patch_of(policy.rules[rule].then.set, {**frame.scopes, "output": output}))
         redacted = payload["redacted"]
         patch = payload.get("set", {})
         return output, {key: fresh.get(key, value) if key in redacted else value for key, value in patch.items()}
@@ -111,7 +111,7 @@ def resume(frame: Frame, recorded: Iterable[Event]) -> Frame:
     return frame
 
 
-def wanted(events: Sequence[Event]) -> set[int]:
+def ends_to_rerun(events: Sequence[Event]) -> set[int]:
     """The ends of tasks whose redacted values are still in sight where the log ends, or of a task that runs again."""
     found: set[int] = set()
     output_in_sight, overwritten = True, set[str]()

@@ -14,9 +14,9 @@ import msgspec
 
 from noetl.model.output import JSON, NDJSON, PARQUET, Spilled
 from noetl.ports import ResultDamaged
-from noetl.tools.elements import NotJsonText, batches
-from noetl.tools.python_spill import pieces
-from noetl.tools.rows import row_shape
+from noetl.rows.columns import row_shape
+from noetl.rows.json_stream import NotJsonText, batches
+from noetl.tools import json_pieces
 
 #: content type → how a file of it is named
 SUFFIXES = {JSON: ".json.zst", NDJSON: ".ndjson.zst", PARQUET: ".parquet"}
@@ -29,7 +29,7 @@ _LEVEL, _LEVEL_OF_LARGE = 1, -1
 RUN = 5_000
 
 
-class Written(msgspec.Struct, frozen=True):
+class PayloadInfo(msgspec.Struct, frozen=True):
     """A payload as it lies in a file."""
 
     content_type: str
@@ -41,18 +41,18 @@ class Written(msgspec.Struct, frozen=True):
 # --- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write(value: Any, path: Path, *, sync: bool, rows: bool = True) -> Written:
+def write(value: Any, path: Path, *, sync: bool, rows: bool = True) -> PayloadInfo:
     """Write a value to a new file; `rows`: in the form for rows, if it is a list of them."""
     columns = row_shape(value) if rows else None
     if columns is None:
         size = len(value) if isinstance(value, list) else None
-        return _pour(pieces(value, msgspec.json.encode), path, JSON, size, sync=sync)
+        return _write_blocks(json_pieces(value, msgspec.json.encode), path, JSON, size, sync=sync)
     if has_parquet():
         from noetl.results import parquet
 
         if parquet.write(_as_lines(value), columns, len(value), path):
-            return _seen(path, PARQUET, len(value), sync=sync)
-    return _pour(_as_lines(value), path, NDJSON, len(value), sync=sync)
+            return _describe_file(path, PARQUET, len(value), sync=sync)
+    return _write_blocks(_as_lines(value), path, NDJSON, len(value), sync=sync)
 
 
 def _as_lines(rows: list[Any]) -> Iterator[bytes]:
@@ -60,19 +60,19 @@ def _as_lines(rows: list[Any]) -> Iterator[bytes]:
     return (encode(rows[start : start + RUN]) for start in range(0, len(rows), RUN))
 
 
-def adopt(spilled: Spilled, path: Path, *, sync: bool) -> Written:
+def adopt(spilled: Spilled, path: Path, *, sync: bool) -> PayloadInfo:
     """Make a file that a tool left a payload; it is never held in memory."""
     source = Path(spilled.path)
     try:
         if spilled.content_type == PARQUET:
             source.replace(path)
-            return _seen(path, PARQUET, spilled.rows, sync=sync)
+            return _describe_file(path, PARQUET, spilled.rows, sync=sync)
         if spilled.columns and spilled.rows and has_parquet():
             from noetl.results import parquet
 
             if parquet.convert(source, spilled.content_type, spilled.columns, spilled.rows, path):
-                return _seen(path, PARQUET, spilled.rows, sync=sync)
-        return _packed(spilled, path, sync=sync)
+                return _describe_file(path, PARQUET, spilled.rows, sync=sync)
+        return _compress(spilled, path, sync=sync)
     finally:
         source.unlink(missing_ok=True)
 
@@ -82,13 +82,13 @@ def has_parquet() -> bool:
     return find_spec("duckdb") is not None
 
 
-def _packed(spilled: Spilled, path: Path, *, sync: bool) -> Written:
+def _compress(spilled: Spilled, path: Path, *, sync: bool) -> PayloadInfo:
     with Path(spilled.path).open("rb") as file:
         read = iter(lambda: file.read(_BLOCK), b"")
         if spilled.content_type == JSON and spilled.columns:
             lines = map(msgspec.json.Encoder().encode_lines, batches(read))
-            return _pour(lines, path, NDJSON, spilled.rows, sync=sync)
-        return _pour(read, path, spilled.content_type, spilled.rows, sync=sync)
+            return _write_blocks(lines, path, NDJSON, spilled.rows, sync=sync)
+        return _write_blocks(read, path, spilled.content_type, spilled.rows, sync=sync)
 
 
 class _Sink:
@@ -107,7 +107,9 @@ class _Sink:
             self.file.write(data)
 
 
-def _pour(blocks: Iterable[bytes], path: Path, content_type: str, rows: int | None, *, sync: bool) -> Written:
+def _write_blocks(
+    blocks: Iterable[bytes], path: Path, content_type: str, rows: int | None, *, sync: bool
+) -> PayloadInfo:
     """Compress blocks into a new file. Of what is large, the next ones are made while others still compress."""
     from noetl.results.zstd import open_compressor
 
@@ -126,15 +128,15 @@ def _pour(blocks: Iterable[bytes], path: Path, content_type: str, rows: int | No
         file.flush()
         if sync:
             os.fsync(file.fileno())
-    return Written(content_type, sink.bytes, sink.hash.hexdigest(), rows)
+    return PayloadInfo(content_type, sink.bytes, sink.hash.hexdigest(), rows)
 
 
-def _seen(path: Path, content_type: str, rows: int | None, *, sync: bool) -> Written:
+def _describe_file(path: Path, content_type: str, rows: int | None, *, sync: bool) -> PayloadInfo:
     """What is to be known of a file that is there already."""
     if sync:
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    return Written(content_type, path.stat().st_size, sha256_of(path), rows)
+    return PayloadInfo(content_type, path.stat().st_size, sha256_of(path), rows)
 
 
 # --- reading -----------------------------------------------------------------------------------------------------------
@@ -163,12 +165,12 @@ def read(path: Path, content_type: str) -> Any:
         raise ResultDamaged(f"the payload {path.name} cannot be read: {error}") from error
 
 
-def runs(path: Path, content_type: str, start: int = 0) -> Iterator[list[Any]]:
+def read_batches(path: Path, content_type: str, start: int = 0) -> Iterator[list[Any]]:
     """The elements of a list in a file from one on, some at a time, none of the others in memory."""
     if content_type == PARQUET:
         from noetl.results import parquet
 
-        yield from parquet.runs(path, start, RUN)
+        yield from parquet.read_batches(path, start, RUN)
         return
     try:
         yield from without_first(start, batches(blocks(path)) if content_type == JSON else _lines(path))
@@ -198,7 +200,7 @@ def _lines(path: Path) -> Iterator[list[Any]]:
 def blocks(path: Path) -> Generator[bytes, None, None]:
     """The bytes of a payload as they were before they were compressed."""
     if path.name.endswith(".gz"):
-        yield from _unzipped(path)
+        yield from _gunzip(path)
         return
     with path.open("rb") as file:
         if not path.name.endswith(".zst"):
@@ -212,7 +214,7 @@ def blocks(path: Path) -> Generator[bytes, None, None]:
             raise ResultDamaged(f"the payload {path.name} cannot be unpacked: {error}") from error
 
 
-def _unzipped(path: Path) -> Iterator[bytes]:
+def _gunzip(path: Path) -> Iterator[bytes]:
     import gzip
     import zlib
 
@@ -232,7 +234,7 @@ def _read_ndjson(path: Path) -> Any:
 
 
 def _read_parquet(path: Path) -> Any:
-    return [row for run in runs(path, PARQUET) for row in run]
+    return [row for run in read_batches(path, PARQUET) for row in run]
 
 
 _READERS: dict[str, Callable[[Path], Any]] = {JSON: _read_json, NDJSON: _read_ndjson, PARQUET: _read_parquet}

@@ -11,10 +11,10 @@ from noetl.errors import NoetlError
 from noetl.model.output import JSON
 from noetl.ports import ResultGone
 from noetl.results import codec
-from noetl.results.names import MANIFEST
+from noetl.results.backends.backend import MANIFEST
 
 
-class Found(Protocol):
+class PayloadFile(Protocol):
     """A payload as a file."""
 
     @property
@@ -26,14 +26,14 @@ class Found(Protocol):
         """What it is."""
 
 
-class Store(Protocol):
+class PayloadFinder(Protocol):
     """Where payloads lie."""
 
-    def find(self, reference: Mapping[str, Any]) -> Found:
+    def find(self, reference: Mapping[str, Any]) -> PayloadFile:
         """The payload of a reference, checked."""
 
 
-def content_of(store: Store, reference: Mapping[str, Any]) -> dict[str, Any]:
+def content_of(store: PayloadFinder, reference: Mapping[str, Any]) -> dict[str, Any]:
     """Rows, bytes and hash of a payload; of a list in parts those of the parts, since its index holds their places."""
     meta = _meta(reference)
     if not _is_manifest(reference):
@@ -41,13 +41,13 @@ def content_of(store: Store, reference: Mapping[str, Any]) -> dict[str, Any]:
     try:
         parts = [content_of(store, part) for part in parts_of(store, reference)]
     except NoetlError as error:
-        return {"rows": meta.get("rows"), "sha256": meta.get("sha256"), "unreadable": _why(error)}
+        return {"rows": meta.get("rows"), "sha256": meta.get("sha256"), "unreadable": _describe_damage(error)}
     whole = hashlib.sha256("\n".join(str(part["sha256"]) for part in parts).encode())
     size = sum(part.get("bytes") or 0 for part in parts)
     return {"rows": meta.get("rows"), "bytes": size, "sha256": whole.hexdigest()}
 
 
-def damage(store: Store, reference: Mapping[str, Any]) -> Iterator[str]:
+def find_damage(store: PayloadFinder, reference: Mapping[str, Any]) -> Iterator[str]:
     """Why a payload, or a part of it, cannot be read; nothing if all of it is there as it was stored."""
     try:
         store.find(reference)
@@ -56,15 +56,15 @@ def damage(store: Store, reference: Mapping[str, Any]) -> Iterator[str]:
         yield str(error)
         return
     for part in parts:
-        yield from damage(store, part)
+        yield from find_damage(store, part)
 
 
-def parts_of(store: Store, reference: Mapping[str, Any]) -> list[dict[str, Any]]:
+def parts_of(store: PayloadFinder, reference: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The references to the parts of a list that was stored piece by piece."""
     return [part["ref"] for part in codec.read(store.find(reference).path, JSON)]
 
 
-def _why(error: NoetlError) -> str:
+def _describe_damage(error: NoetlError) -> str:
     return "it is gone" if isinstance(error, ResultGone) else "it is damaged"
 
 

@@ -14,7 +14,7 @@ import msgspec
 from noetl.model.output import JSON, NDJSON
 from noetl.ports import ResultDamaged
 from noetl.rows.duck import literal
-from noetl.rows.jsonsql import json_row
+from noetl.rows.exact_sql import json_row
 
 _TO_WRITE = "64MB"
 #: no more than one group of rows, which somebody else may have made large
@@ -67,16 +67,16 @@ def convert(source: Path, content_type: str, columns: Mapping[str, str], count: 
     return True
 
 
-def runs(path: Path, start: int, size: int) -> Iterator[list[dict[str, Any]]]:
+def read_batches(path: Path, start: int, size: int) -> Iterator[list[dict[str, Any]]]:
     """The rows of a file that `write` made from a number on, so many at a time."""
     source = f"read_parquet({literal(str(path))})"
     if start:
         numbered = f"read_parquet({literal(str(path))}, {_NUMBER}=true)"
         source = f"(SELECT * EXCLUDE {_NUMBER} FROM {numbered} WHERE {_NUMBER} >= {start})"  # noqa: S608  a literal
-    yield from asked(source, size, what=f"the payload {path.name}", as_they_are=_AS_THEY_ARE)
+    yield from query_rows(source, size, what=f"the payload {path.name}", as_they_are=_AS_THEY_ARE)
 
 
-def asked(
+def query_rows(
     source: str,
     size: int = 5_000,
     *,
@@ -123,7 +123,7 @@ _MOST_IDLE = 2
 @contextmanager
 def _database(memory: str, folder: Path | None = None, *, anew: bool = False) -> Iterator[Any]:
     """A database in memory, alone; what it cannot hold goes to a folder, or nowhere. One that is `anew` is not kept."""
-    db, connection = _taken(memory, "" if folder is None else str(folder), anew=anew)
+    db, connection = _take_database(memory, "" if folder is None else str(folder), anew=anew)
     sound = False
     try:
         # A progress bar would be drawn on stdout.
@@ -142,7 +142,7 @@ def _database(memory: str, folder: Path | None = None, *, anew: bool = False) ->
             db.close()
 
 
-def _taken(memory: str, spill: str, *, anew: bool) -> tuple[Any, Any]:
+def _take_database(memory: str, spill: str, *, anew: bool) -> tuple[Any, Any]:
     """A database, idle or new, and a connection to it."""
     import duckdb
 

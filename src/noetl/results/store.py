@@ -19,16 +19,14 @@ import msgspec
 
 from noetl.config import Secret
 from noetl.errors import UsageError
-from noetl.expr.assign import is_larger
-from noetl.expr.refs import Ref
+from noetl.expr import Ref, is_larger
 from noetl.model.output import JSON, Spilled
 from noetl.ports import Part, ResultDamaged, ResultGone, StoreFailed
-from noetl.results import codec, elsewhere
-from noetl.results.elsewhere import Sealer, is_elsewhere
-from noetl.results.files import make_folder
-from noetl.results.left import Left, file, is_alive, payload
-from noetl.results.names import DRAFTS, MANIFEST, Place, place_of
-from noetl.results.shelf import Shelf
+from noetl.results import codec, external_rows
+from noetl.results.backends.backend import DRAFTS, MANIFEST, PayloadBackend, PayloadPlace, parse_place
+from noetl.results.backends.folder import make_folder
+from noetl.results.external_rows import ReferenceSealer, is_external
+from noetl.results.garbage import Removable, is_alive, removable_file, removable_payload
 
 #: so many elements of a list make a part
 _PART = 5_000
@@ -48,7 +46,7 @@ Auth = Mapping[str, Any] | None
 Fetch = Callable[[Mapping[str, Any], Auth], list[Path]]
 
 
-class _Listed(msgspec.Struct, frozen=True):
+class _ListPart(msgspec.Struct, frozen=True):
     """A part of a list, as its manifest has it."""
 
     ref: dict[str, Any]
@@ -60,7 +58,7 @@ class _Listed(msgspec.Struct, frozen=True):
         return 1 if self.count is None else self.count
 
 
-class Found(msgspec.Struct, frozen=True):
+class StoredPayload(msgspec.Struct, frozen=True):
     """A payload that is there."""
 
     path: Path
@@ -74,25 +72,25 @@ class PayloadStore:
 
     def __init__(
         self,
-        shelves: Sequence[Shelf],
+        shelves: Sequence[PayloadBackend],
         folder: Path,
         *,
         clock: Callable[[], float],
         sync: bool = False,
-        also: Sequence[Shelf] = (),
+        also: Sequence[PayloadBackend] = (),
         fetch: Fetch | None = None,
         sealing: Sequence[Secret] = (),
     ) -> None:
         self.folder = folder
         self.clock = clock
         self.sync = sync
-        self._shelves = {shelf.kind: shelf for shelf in reversed(shelves)}
+        self._backends = {shelf.kind: shelf for shelf in reversed(shelves)}
         self._usual = shelves[0].kind
         self._readable = [*shelves, *also]
         self._fetch = fetch
         #: several threads read at once
         self._lock = Lock()
-        self._sealer = Sealer(folder, sealing)
+        self._sealer = ReferenceSealer(folder, sealing)
         #: files whose hash was seen to be right, as they were then
         self._checked: dict[Path, tuple[int, int, str]] = {}
         #: where readers are that take a list from one end to the other
@@ -101,7 +99,7 @@ class PayloadStore:
     @property
     def kinds(self) -> frozenset[str]:
         """The types of references that it makes."""
-        return frozenset(self._shelves)
+        return frozenset(self._backends)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -119,9 +117,9 @@ class PayloadStore:
         """What a tool spilled, as a value."""
         return await asyncio.to_thread(codec.load, spilled)
 
-    def runs(self, spilled: Spilled) -> Iterator[list[Any]]:
+    def read_batches(self, spilled: Spilled) -> Iterator[list[Any]]:
         """The elements of a list that a tool spilled, some at a time."""
-        return codec.runs(Path(spilled.path), spilled.content_type)
+        return codec.read_batches(Path(spilled.path), spilled.content_type)
 
     async def keep(
         self,
@@ -142,13 +140,13 @@ class PayloadStore:
         return await asyncio.to_thread(self._keep_list, execution_id, parts, ttl, store)
 
     def _keep_list(self, execution_id: str, parts: Sequence[Part], ttl: float | None, store: str) -> Ref:
-        listed: list[_Listed] = []
+        listed: list[_ListPart] = []
         for part in parts:
             if part.ref is not None:
-                listed.append(_Listed(part.ref))
+                listed.append(_ListPart(part.ref))
             for start in range(0, len(part.items or ()), _PART):
                 some = (part.items or [])[start : start + _PART]
-                listed.append(_Listed(self._keep(execution_id, some, ttl, None, store), len(some)))
+                listed.append(_ListPart(self._keep(execution_id, some, ttl, None, store), len(some)))
         rows = sum(part.size for part in listed)
         return self._keep(execution_id, msgspec.to_builtins(listed), ttl, None, store, manifest_of=rows)
 
@@ -162,13 +160,13 @@ class PayloadStore:
         *,
         manifest_of: int | None = None,
     ) -> Ref:
-        shelf = self._shelves.get(store, self._shelves[self._usual])
+        shelf = self._backends.get(store, self._backends[self._usual])
         draft = self.draft(".part")
         try:
-            written = self._written(value, draft, rows=manifest_of is None)
+            written = self._write(value, draft, rows=manifest_of is None)
             content_type = written.content_type if manifest_of is None else MANIFEST
             expires = None if ttl is None else int((self.clock() + ttl) * 1000)
-            place = Place(execution_id, written.sha256[:32], content_type, expires)
+            place = PayloadPlace(execution_id, written.sha256[:32], content_type, expires)
             shelf.put(draft, place)
         finally:
             draft.unlink(missing_ok=True)
@@ -182,7 +180,7 @@ class PayloadStore:
         }
         return Ref(type=shelf.kind, locator=shelf.locator(place), auth_reference=shelf.auth_reference, meta=meta)
 
-    def _written(self, value: Any, draft: Path, *, rows: bool) -> codec.Written:
+    def _write(self, value: Any, draft: Path, *, rows: bool) -> codec.PayloadInfo:
         try:
             if isinstance(value, Spilled):
                 return codec.adopt(value, draft, sync=self.sync)
@@ -206,27 +204,27 @@ class PayloadStore:
 
     def elements(self, reference: Mapping[str, Any], start: int = 0, auth: Auth = None) -> Elements:
         """The elements of a list from one on, some at a time; checked before."""
-        if is_elsewhere(reference):
+        if is_external(reference):
             self._sealer.check(reference)
-            yield from elsewhere.runs(reference, start, self._fetched(reference, auth))
+            yield from external_rows.read_batches(reference, start, self._fetch_objects(reference, auth))
             return
         found = self.find(reference)
         if found.content_type != MANIFEST:
-            yield from codec.runs(found.path, found.content_type, start)
+            yield from codec.read_batches(found.path, found.content_type, start)
             return
         for part in self._parts(found):
             if start < part.size:
                 yield from [[self._read(part.ref)]] if part.count is None else self.elements(part.ref, start)
             start = max(0, start - part.size)
 
-    def _fetched(self, reference: Mapping[str, Any], auth: Auth) -> list[Path] | None:
+    def _fetch_objects(self, reference: Mapping[str, Any], auth: Auth) -> list[Path] | None:
         """The files of objects that somebody wrote elsewhere; None: they are files already."""
         if reference["type"] != "object_store":
             return None
         assert self._fetch is not None
         return self._fetch(reference, auth)
 
-    def is_list(self, found: Found) -> bool:
+    def is_list(self, found: StoredPayload) -> bool:
         """Whether a payload is a list."""
         if found.content_type != JSON:
             return True
@@ -251,19 +249,19 @@ class PayloadStore:
                 return None
         return (rows,)
 
-    def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
+    def seal(self, reference: Mapping[str, Any]) -> dict[str, Any]:
         """A reference to files that a tool has written, which can be read from now on."""
-        return self._sealer.sealed(reference)
+        return self._sealer.seal(reference)
 
     def _read(self, reference: Mapping[str, Any], auth: Auth = None) -> Any:
-        found = None if is_elsewhere(reference) else self.find(reference)
+        found = None if is_external(reference) else self.find(reference)
         if found is None or found.content_type == MANIFEST:
             return [one for run in self.elements(reference, 0, auth) for one in run]
         return codec.read(found.path, found.content_type)
 
     def _rows(self, reference: Mapping[str, Any], start: int, stop: int, auth: Auth = None) -> list[Any]:
         """Some elements, by whoever stands there already: a loop reads a list from its beginning to its end."""
-        path = str(reference["locator"] if is_elsewhere(reference) else self._place(reference)[1])
+        path = str(reference["locator"] if is_external(reference) else self._place(reference)[1])
         stop = max(start, stop)
         rows: list[Any]
         with self._lock:
@@ -277,10 +275,10 @@ class PayloadStore:
                 self._cursors[path, stop] = rows[stop - start :], more
         return rows[: stop - start]
 
-    def _parts(self, found: Found) -> list[_Listed]:
-        return msgspec.convert(codec.read(found.path, JSON), list[_Listed])
+    def _parts(self, found: StoredPayload) -> list[_ListPart]:
+        return msgspec.convert(codec.read(found.path, JSON), list[_ListPart])
 
-    def find(self, reference: Mapping[str, Any]) -> Found:
+    def find(self, reference: Mapping[str, Any]) -> StoredPayload:
         """Where a payload lies, and of what kind it is; its bytes are those that were stored."""
         shelf, place = self._place(reference)
         if place.is_over(self.clock()):
@@ -291,9 +289,9 @@ class PayloadStore:
         meta = reference.get("meta")
         sha256 = str((meta if isinstance(meta, Mapping) else {}).get("sha256") or place.hash)
         self._check(path, place.hash, sha256)
-        return Found(path, place.content_type, sha256)
+        return StoredPayload(path, place.content_type, sha256)
 
-    def _place(self, reference: Mapping[str, Any]) -> tuple[Shelf, Place]:
+    def _place(self, reference: Mapping[str, Any]) -> tuple[PayloadBackend, PayloadPlace]:
         """Where a payload would lie."""
         kind = reference.get("type")
         shelves = [shelf for shelf in self._readable if shelf.kind == kind]
@@ -332,43 +330,43 @@ class PayloadStore:
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
-    def expired(self) -> Iterator[Left]:
+    def find_expired(self) -> Iterator[Removable]:
         """What has outlived its time, and drafts that nobody will finish."""
         now = self.clock()
         for draft in sorted(self.drafts.glob("*")):
             with contextlib.suppress(FileNotFoundError):
                 if draft.stat().st_mtime < now - _FORGOTTEN and not is_alive(draft):
-                    yield file(draft, self.folder)
+                    yield removable_file(draft, self.folder)
         for shelf in self._readable:
-            for one in shelf.listed():
+            for one in shelf.list_entries():
                 if one.place.is_over(now):
-                    yield payload(shelf, one)
-            for half in shelf.halves(now - _FORGOTTEN):
-                yield Left("", half.shown, half.bytes, half.remove)
+                    yield removable_payload(shelf, one)
+            for half in shelf.list_partial(now - _FORGOTTEN):
+                yield Removable("", half.display_name, half.bytes, half.remove)
 
-    def aged(self) -> dict[str, list[Left]]:
+    def find_aged(self) -> dict[str, list[Removable]]:
         """What has lain there for a day, by execution: payloads, and what transfers noted on this machine."""
-        found: dict[str, list[Left]] = {}
+        found: dict[str, list[Removable]] = {}
         before = self.clock() - _FORGOTTEN
         for shelf in self._readable:
-            for one in shelf.listed():
+            for one in shelf.list_entries():
                 if one.since < before:
-                    found.setdefault(one.place.owner, []).append(payload(shelf, one))
+                    found.setdefault(one.place.owner, []).append(removable_payload(shelf, one))
         for path in sorted(self.folder.glob("*/*")):
             owner = path.parent.name
             with contextlib.suppress(FileNotFoundError):
-                if owner != DRAFTS and place_of(f"{owner}/{path.name}") is None and path.stat().st_mtime < before:
-                    found.setdefault(owner, []).append(file(path, self.folder))
+                if owner != DRAFTS and parse_place(f"{owner}/{path.name}") is None and path.stat().st_mtime < before:
+                    found.setdefault(owner, []).append(removable_file(path, self.folder))
         return found
 
     def parts_of(self, path: str) -> list[bytes]:
         """The references to the parts of a list that was stored piece by piece, as text; of anything else none."""
-        place = place_of(path)
+        place = parse_place(path)
         if place is None or place.content_type != MANIFEST:
             return []
         for shelf in self._readable:
             with contextlib.suppress(ResultGone):
-                found = Found(shelf.local(place), MANIFEST, place.hash)
+                found = StoredPayload(shelf.local(place), MANIFEST, place.hash)
                 self._check(found.path, place.hash, place.hash)  # of a damaged one it cannot be told what it leads to
                 return [msgspec.json.encode(part.ref) for part in self._parts(found)]
         raise ResultGone(f"the payload {path} is no longer there")

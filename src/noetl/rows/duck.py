@@ -34,7 +34,7 @@ def names(texts: Iterable[str]) -> str:
     return ", ".join(name(text) for text in texts)
 
 
-def unlike(text: str, others: Iterable[str]) -> str:
+def make_distinct(text: str, others: Iterable[str]) -> str:
     """A name that none of the others is like; DuckDB does not tell capitals from small letters."""
     taken = {other.lower() for other in others}
     while text.lower() in taken:

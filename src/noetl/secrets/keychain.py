@@ -3,20 +3,105 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
+from urllib.parse import quote_plus
+
+import msgspec
 
 from noetl.errors import TemplateError
 from noetl.model.playbook import Credential, Playbook
-from noetl.model.redaction import Redactor
-from noetl.model.spellings import SHORTEST
 from noetl.ports import NoCredential
-from noetl.secrets.kinds import completed, fields_of, form_of, missing_in, problem_in, secrets_in
-from noetl.secrets.sources import Sources
-from noetl.secrets.tokens import Tokens
-from noetl.secrets.web import Web
+from noetl.redaction import SHORTEST_SECRET, Redactor
+from noetl.secrets.credential_kinds import complete_fields, fields_of, find_missing, form_of, problem_in, secrets_in
+from noetl.secrets.provider_requests import SecretHttpClient
+from noetl.secrets.sources import SecretSources
+
+# Tokens of OAuth2 client credentials: asked for once, shared by all who wait, renewed before they run out.
+
+
+#: a token that says nothing of its end is taken to hold so long, in seconds
+_USUAL = 300.0
+#: a token is renewed so long before its end, or at nine tenths of its life where that is later
+_EARLY = 30.0
+
+
+class AccessToken(msgspec.Struct, frozen=True):
+    """A token, and until when it is used."""
+
+    fields: dict[str, Any]
+    renew_at: float
+
+
+class TokenCache:
+    """The tokens of one credential."""
+
+    def __init__(
+        self, name: str, credential: Mapping[str, Any], web: SecretHttpClient, clock: Callable[[], float]
+    ) -> None:
+        self._name = name
+        self._credential = credential
+        self._web = web
+        self._clock = clock
+        self._token: AccessToken | None = None
+        self._turn = asyncio.Lock()
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether there is a token that need not be renewed yet."""
+        return self._token is not None and self._clock() < self._token.renew_at
+
+    async def get(self, *, instead_of: str | None = None) -> dict[str, Any]:
+        """A token that holds; `instead_of` one that was refused, if nobody has renewed that meanwhile."""
+        async with self._turn:
+            token = self._token
+            if token is None or not self.is_fresh or token.fields["token"] == instead_of:
+                token = self._token = await self._ask()
+            return token.fields
+
+    async def _ask(self) -> AccessToken:
+        given, asked_at = self._credential, self._clock()
+        form = {"grant_type": "client_credentials"}
+        scope = given.get("scope")
+        if scope:
+            form["scope"] = " ".join(map(str, scope)) if isinstance(scope, list) else str(scope)
+        if given.get("audience"):
+            form["audience"] = str(given["audience"])
+        way = (given.get("options") or {}).get("client_auth")
+        status, answer = await self._post(form, way or "body")
+        if status in (400, 401) and way is None and answer.get("error") in ("invalid_client", "invalid_request", None):
+            status, answer = await self._post(form, "basic")
+        token = answer.get("access_token")
+        if status != 200 or not isinstance(token, str) or not token:
+            error = answer.get("error")
+            why = f"{status} {error}" if isinstance(error, str) else str(status)
+            raise NoCredential(f"no token for `{self._name}` from its `token_url`: {why}", retryable=status >= 500)
+        life = _seconds(answer.get("expires_in"))
+        renew_at = asked_at + max(life - _EARLY, life * 0.9)
+        kind = answer.get("token_type")
+        return AccessToken({"token": token, "token_type": kind, "expires_at": asked_at + life}, renew_at)
+
+    async def _post(self, form: dict[str, str], way: str) -> tuple[int, dict[str, Any]]:
+        """Ask, with the client's secret in the body or in a header: services differ in what they take."""
+        client, secret = str(self._credential["client_id"]), str(self._credential["client_secret"])
+        headers = {"Accept": "application/json"}
+        if way == "basic":
+            pair = f"{quote_plus(client)}:{quote_plus(secret)}"
+            headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+        else:
+            form = {**form, "client_id": client, "client_secret": secret}
+        return await self._web.ask("POST", str(self._credential["token_url"]), headers=headers, form=form)
+
+
+def _seconds(value: Any) -> float:
+    try:
+        return max(0.0, float(value))
+    except (TypeError, ValueError):
+        return _USUAL
+
 
 _OAUTH: Final = "oauth2_client_credentials"
 #: settings that say where a value comes from, and not what it is
@@ -32,8 +117,8 @@ class ExecutionKeychain:
         self,
         entries: Collection[Credential],
         scopes: Mapping[str, Any],
-        sources: Sources,
-        web: Web,
+        sources: SecretSources,
+        web: SecretHttpClient,
         clock: Callable[[], float],
     ) -> None:
         self.redactor = Redactor()
@@ -44,14 +129,14 @@ class ExecutionKeychain:
         self._sources = sources
         self._web = web
         self._clock = clock
-        self._tokens: dict[str, Tokens] = {}
+        self._tokens: dict[str, TokenCache] = {}
         #: the last tokens of each, the oldest first
         self._recent: dict[str, list[str]] = {}
         self._kinds: dict[str, str] = {}
         self._resolved = False
         self._turn = asyncio.Lock()
         #: who hears of new secrets, and of the end
-        self.on_found: Callable[[Collection[str]], None] = _nobody
+        self.on_found: Callable[[Collection[str]], None] = _ignore
         self.on_close: Callable[[], None] = lambda: None
 
     def close(self) -> None:
@@ -60,11 +145,11 @@ class ExecutionKeychain:
         self._tokens.clear()
         self.on_close()
 
-    def _know(self, secrets: Iterable[str]) -> None:
+    def _add_secrets(self, secrets: Iterable[str]) -> None:
         """These are secrets from now on: before anybody else has them."""
         for secret in secrets:
             self.redactor.add(secret)
-            if len(secret) >= SHORTEST:
+            if len(secret) >= SHORTEST_SECRET:
                 self.on_found([secret])
 
     # --- what is declared ----------------------------------------------------------------------------------------------
@@ -106,7 +191,7 @@ class ExecutionKeychain:
             await self._with_token(name)
         return {**self.scope[name], "kind": self._kinds[name]}
 
-    async def renewed(self, name: str, used: Mapping[str, Any]) -> dict[str, Any] | None:
+    async def renew_credential(self, name: str, used: Mapping[str, Any]) -> dict[str, Any] | None:
         """The credential with another token than the one that was refused."""
         if name not in self._tokens:
             return None
@@ -115,10 +200,10 @@ class ExecutionKeychain:
 
     async def secret(self, provider: str, secret: str, key: str | None) -> Any:
         """A secret that no entry declares."""
-        found = _picked(await self._sources.fetch(provider or "store", secret), key, secret)
+        found = _pick_part(await self._sources.fetch(provider or "store", secret), key, secret)
         # A text may hold a map, whose parts somebody may take out of it.
-        self._know(secrets_in("generic", {"value": found} if isinstance(found, str) else {}))
-        self._know(secrets_in("generic", fields_of("generic", found)))
+        self._add_secrets(secrets_in("generic", {"value": found} if isinstance(found, str) else {}))
+        self._add_secrets(secrets_in("generic", fields_of("generic", found)))
         return found
 
     # --- one entry -----------------------------------------------------------------------------------------------------
@@ -138,11 +223,11 @@ class ExecutionKeychain:
             raise NoCredential(f"a template of it fails: {error.message}") from None
         given = {key: value for key, value in given.items() if value is not None}
         fields = {key: value for key, value in given.items() if key not in _WHENCE}
-        if _names_a_source(entry, given) or missing_in(entry.kind, fields):
-            fields = {**await self._fetched(entry, given), **fields}
+        if _names_a_source(entry, given) or find_missing(entry.kind, fields):
+            fields = {**await self._fetch(entry, given), **fields}
         self._keep(name, entry.kind, fields)
 
-    async def _fetched(self, entry: Credential, given: Mapping[str, Any]) -> dict[str, Any]:
+    async def _fetch(self, entry: Credential, given: Mapping[str, Any]) -> dict[str, Any]:
         provider, secret = _source(entry, given)
         if provider == "store":
             kind, stored = self._sources.store.get(secret)
@@ -151,10 +236,10 @@ class ExecutionKeychain:
             found: Any = stored
         else:
             found = await self._sources.fetch(provider, secret, given.get("options"))
-        found = _picked(found, given.get("key"), secret)
+        found = _pick_part(found, given.get("key"), secret)
         fields = fields_of(entry.kind, found)
-        self._know(secrets_in(entry.kind, fields))
-        if isinstance(found, str) and found in fields.values() and missing_in(entry.kind, {**fields, **given}):
+        self._add_secrets(secrets_in(entry.kind, fields))
+        if isinstance(found, str) and found in fields.values() and find_missing(entry.kind, {**fields, **given}):
             raise NoCredential(f"`{secret}` is no JSON map, as a `{entry.kind}` is: {form_of(entry.kind)}")
         return fields
 
@@ -166,32 +251,32 @@ class ExecutionKeychain:
         self._keep(name, kind, fields)
 
     def _keep(self, name: str, kind: str, fields: Mapping[str, Any]) -> None:
-        fields = completed(kind, fields)
-        self._know(secrets_in(kind, fields))
+        fields = complete_fields(kind, fields)
+        self._add_secrets(secrets_in(kind, fields))
         problem = problem_in(kind, fields)
         if problem is not None:
             raise NoCredential(problem)
         self._kinds[name] = kind
         self.scope[name] = fields
         if kind == _OAUTH:
-            self._tokens[name] = Tokens(name, fields, self._web, self._clock)
+            self._tokens[name] = TokenCache(name, fields, self._web, self._clock)
 
     async def _with_token(self, name: str, *, instead_of: str | None = None) -> None:
         token = await self._tokens[name].get(instead_of=instead_of)
-        self._know_token(name, str(token["token"]))
+        self._add_token(name, str(token["token"]))
         self.scope[name] = {**self.scope[name], **token}
 
-    def _know_token(self, name: str, token: str) -> None:
+    def _add_token(self, name: str, token: str) -> None:
         """A token is a secret as long as somebody may still have it; of those before, most have run out."""
         recent = self._recent.setdefault(name, [])
         if token not in recent:
-            self._know([token])
+            self._add_secrets([token])
             recent.append(token)
             if len(recent) > _RECENT:
                 self.redactor.forget(recent.pop(0))
 
 
-def _nobody(_secrets: Collection[str]) -> None:
+def _ignore(_secrets: Collection[str]) -> None:
     """There is nobody to tell."""
 
 
@@ -225,7 +310,7 @@ def _source(entry: Credential, given: Mapping[str, Any]) -> tuple[str, str]:
     return str(given.get("provider") or "store"), str(given.get("secret") or entry.name)
 
 
-def _picked(found: Any, key: Any, secret: str) -> Any:
+def _pick_part(found: Any, key: Any, secret: str) -> Any:
     """One part of a secret that has several."""
     if key is None:
         return found

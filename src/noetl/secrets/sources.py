@@ -11,11 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from noetl.config import Secret
+from noetl.drivers.text import summarize_value
 from noetl.model.nearest import nearest
 from noetl.ports import NoCredential
-from noetl.secrets.store import Store
-from noetl.secrets.web import Web
-from noetl.tools.text import shown
+from noetl.secrets.provider_requests import SecretHttpClient
+from noetl.secrets.store import CredentialStore
 
 #: the entry point group of plugins: an object with `fetch(secret, options)`, plain or async, that yields a text or a map
 GROUP: Final = "noetl.secrets"
@@ -30,10 +30,12 @@ class Vault(msgspec.Struct, frozen=True):
     namespace: str | None = None
 
 
-class Sources:
+class SecretSources:
     """All places a secret may come from, as one execution sees them."""
 
-    def __init__(self, store: Store, environment: Mapping[str, str], vault: Vault, folder: Path, web: Web) -> None:
+    def __init__(
+        self, store: CredentialStore, environment: Mapping[str, str], vault: Vault, folder: Path, web: SecretHttpClient
+    ) -> None:
         self.store = store
         self._environment = environment
         self._vault = vault
@@ -103,7 +105,9 @@ def _version(given: Any) -> int:
     try:
         return int(given)
     except (TypeError, ValueError):
-        raise NoCredential(f"`options.version` of a secret in Vault must be a number, not {shown(given)}") from None
+        raise NoCredential(
+            f"`options.version` of a secret in Vault must be a number, not {summarize_value(given)}"
+        ) from None
 
 
 def _api_path(path: str) -> str:

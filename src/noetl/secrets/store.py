@@ -12,12 +12,21 @@ import msgspec
 from noetl.errors import UsageError
 from noetl.model.nearest import nearest
 from noetl.ports import NoCredential
-from noetl.secrets.crypt import Key, Sealed, new_key, rewrap, seal, unseal
-from noetl.secrets.files import only_one, read_private, write_private
-from noetl.secrets.master import Master
+from noetl.secrets.encryption import (
+    MasterKey,
+    MasterKeys,
+    SealedValue,
+    new_key,
+    only_one,
+    read_private,
+    rewrap,
+    seal,
+    unseal,
+    write_private,
+)
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredCredential(msgspec.Struct, frozen=True):
     """A credential as it lies in the file."""
 
     kind: str
@@ -27,29 +36,29 @@ class Kept(msgspec.Struct, frozen=True):
     version: int
     created_at: str
     updated_at: str
-    sealed: Sealed
+    sealed: SealedValue
 
     def about(self, name: str) -> list[Any]:
         """What the ciphertext belongs to."""
         return [name, self.kind, list(self.fields), self.version]
 
 
-class Content(msgspec.Struct):
+class CredentialFile(msgspec.Struct):
     """The whole file."""
 
     format: int = 1
-    credentials: dict[str, Kept] = {}
+    credentials: dict[str, StoredCredential] = {}
 
 
-class Store:
+class CredentialStore:
     """The credentials of one home."""
 
-    def __init__(self, file: Path, master: Master, clock: Callable[[], float]) -> None:
+    def __init__(self, file: Path, master: MasterKeys, clock: Callable[[], float]) -> None:
         self.file = file
         self.master = master
         self._clock = clock
 
-    def all(self) -> dict[str, Kept]:
+    def all(self) -> dict[str, StoredCredential]:
         """What there is, by name; no key is needed for that."""
         return dict(sorted(self._read().credentials.items()))
 
@@ -70,7 +79,7 @@ class Store:
         except NoCredential as error:
             raise NoCredential(f"credential `{name}`: {error}") from None
 
-    def add(self, name: str, kind: str, fields: Mapping[str, Any]) -> Kept:
+    def add(self, name: str, kind: str, fields: Mapping[str, Any]) -> StoredCredential:
         """A new credential."""
         with only_one(self.file):
             content = self._read()
@@ -79,11 +88,11 @@ class Store:
                 raise UsageError(f"{said}; `noetl credential rotate {name}` gives it a new value")
             return self._put(content, name, kind, fields, 1, self._now())
 
-    def replace(self, name: str, fields: Mapping[str, Any]) -> Kept:
+    def replace(self, name: str, fields: Mapping[str, Any]) -> StoredCredential:
         """New values for a credential."""
         with only_one(self.file):
             content = self._read()
-            old = self._known(content, name)
+            old = self._require(content, name)
             return self._put(content, name, old.kind, fields, old.version + 1, old.created_at)
 
     def remove(self, names: tuple[str, ...]) -> None:
@@ -91,7 +100,7 @@ class Store:
         with only_one(self.file):
             content = self._read()
             for name in names:
-                self._known(content, name)
+                self._require(content, name)
             for name in dict.fromkeys(names):
                 del content.credentials[name]
             self._write(content)
@@ -111,7 +120,7 @@ class Store:
                 new = new_key()
                 self.master.keep([new, *keys])
             for name, kept in content.credentials.items():
-                content.credentials[name] = self._rewrapped(name, kept, new)
+                content.credentials[name] = self._rewrap(name, kept, new)
             self._write(content)
             if not self.master.from_environment:
                 self.master.keep([new])
@@ -119,7 +128,7 @@ class Store:
 
     # --- the file ----------------------------------------------------------------------------------------------------
 
-    def _rewrapped(self, name: str, kept: Kept, new: Key) -> Kept:
+    def _rewrap(self, name: str, kept: StoredCredential, new: MasterKey) -> StoredCredential:
         try:
             sealed = rewrap(kept.sealed, self._key(kept.sealed.key), new, kept.about(name))
         except NoCredential as error:
@@ -127,24 +136,24 @@ class Store:
         return msgspec.structs.replace(kept, sealed=sealed)
 
     def _put(
-        self, content: Content, name: str, kind: str, fields: Mapping[str, Any], version: int, created: str
-    ) -> Kept:
+        self, content: CredentialFile, name: str, kind: str, fields: Mapping[str, Any], version: int, created: str
+    ) -> StoredCredential:
         if content.credentials and not self.master.keys():
             raise NoCredential(self._no_key())
         names = tuple(sorted(fields))
         sealed = seal(dict(fields), self.master.first(), [name, kind, list(names), version])
-        kept = content.credentials[name] = Kept(kind, names, version, created, self._now(), sealed)
+        kept = content.credentials[name] = StoredCredential(kind, names, version, created, self._now(), sealed)
         self._write(content)
         return kept
 
-    def _known(self, content: Content, name: str) -> Kept:
+    def _require(self, content: CredentialFile, name: str) -> StoredCredential:
         kept = content.credentials.get(name)
         if kept is None:
             meant = nearest(name, content.credentials)
             raise UsageError(f"there is no credential `{name}`" + (f"; did you mean `{meant}`?" if meant else ""))
         return kept
 
-    def _key(self, wanted: str) -> Key:
+    def _key(self, wanted: str) -> MasterKey:
         keys = self.master.keys()
         for key in keys:
             if key.id == wanted:
@@ -157,17 +166,17 @@ class Store:
     def _no_key(self) -> str:
         return f"there are credentials, but not their key: put it back into {self.master.file}, or set NOETL_KEY"
 
-    def _read(self) -> Content:
+    def _read(self) -> CredentialFile:
         try:
-            return msgspec.json.decode(read_private(self.file), type=Content)
+            return msgspec.json.decode(read_private(self.file), type=CredentialFile)
         except FileNotFoundError:
-            return Content()
+            return CredentialFile()
         except OSError as error:
             raise NoCredential(f"the credential store {self.file} cannot be read: {error.strerror}") from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise NoCredential(f"the credential store {self.file} is damaged: {error}") from None
 
-    def _write(self, content: Content) -> None:
+    def _write(self, content: CredentialFile) -> None:
         try:
             write_private(self.file, msgspec.json.format(msgspec.json.encode(content), indent=1).decode() + "\n")
         except OSError as error:

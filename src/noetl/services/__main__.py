@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from noetl.services.kept import exports, services
-from noetl.services.ports import NotStarted
+from noetl.services.kept_servers import exports, services
+from noetl.services.servers import NotStarted
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -27,7 +27,7 @@ def main(folder: Path, *, nats: bool) -> None:
     try:
         with suppress(KeyboardInterrupt), services(folder, nats=nats) as told:
             try:
-                _tell(told, folder / "exports")
+                _write_exports(told, folder / "exports")
                 signal.pause()
             finally:
                 for one in _ENDING:  # once is enough, and a second time would leave some of them behind
@@ -36,7 +36,7 @@ def main(folder: Path, *, nats: bool) -> None:
         raise click.ClickException(str(error)) from None
 
 
-def _tell(told: dict[str, str], file: Path) -> None:
+def _write_exports(told: dict[str, str], file: Path) -> None:
     click.echo(exports(told))
     click.echo(f"# These lines are also in {file}: in another terminal, `. {file}`. Ctrl-C ends the servers.")
 

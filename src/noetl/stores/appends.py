@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from hashlib import sha256
 from itertools import chain
 
 import msgspec
 
 from noetl.model.events import Event, encode
 from noetl.ports import OVER, Conflict
-from noetl.stores.chain import link, root
 from noetl.stores.queries import queries
+
+# The hash chain over an execution's log: no event can be changed, left out or moved unnoticed.
+
+
+def root(execution_id: str) -> bytes:
+    """What stands before the first event."""
+    return sha256(execution_id.encode()).digest()
+
+
+def link(before: bytes, body: bytes) -> bytes:
+    """The hash of an event, from that of the event before it and its own stored bytes."""
+    return sha256(before + body).digest()
+
 
 #: execution → seq and hash of its last event
 Heads = dict[str, tuple[int, bytes]]
@@ -24,16 +37,16 @@ _SQL = queries("sqlite")
 _ROWS = 64
 
 
-def _repeated(sql: str) -> list[str]:
+def _batch_statements(sql: str) -> list[str]:
     """A statement for 1, 2, 3 … rows of values."""
     row = sql[sql.index("VALUES (") + 7 :].partition(")")[0] + ")"
     return [sql.replace(row, ", ".join([row] * count)) for count in range(1, _ROWS + 1)]
 
 
-_ADD_EVENTS = _repeated(_SQL["add_event"])
-_ADD_EXECUTIONS = _repeated(_SQL["add_execution"])
+_ADD_EVENTS = _batch_statements(_SQL["add_event"])
+_ADD_EXECUTIONS = _batch_statements(_SQL["add_execution"])
 # The form for many takes twice as long for one.
-_UPDATE_EXECUTIONS = [_SQL["update_execution"], *_repeated(_SQL["update_executions"])[1:]]
+_UPDATE_EXECUTIONS = [_SQL["update_execution"], *_batch_statements(_SQL["update_executions"])[1:]]
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
@@ -80,14 +93,14 @@ def opening_of(event: Event) -> tuple[str, str, str | None, str]:
     return event.entity_id, event.payload.get("playbook", ""), parent.get("execution_id"), event.timestamp
 
 
-def behind(last: int, execution_id: str, first: int) -> Conflict:
+def append_conflict(last: int, execution_id: str, first: int) -> Conflict:
     """The log does not end where an append wants to go on."""
     return Conflict(
         f"the log of {execution_id} ends at {last}, so {first} cannot be written: somebody else wrote to it"
     )
 
 
-class Gathering:
+class AppendBatch:
     """Appends that are to be written together: each goes on where the log ends, or is refused."""
 
     def __init__(self) -> None:
@@ -110,7 +123,7 @@ class Gathering:
         execution_id = append.execution_id
         seq, digest = self.heads.get(execution_id) or self._head(execution_id)
         if append.first != seq + 1:
-            return behind(seq, execution_id, append.first)
+            return append_conflict(seq, execution_id, append.first)
         for body in append.bodies:
             seq += 1
             digest = link(digest, body)
@@ -125,7 +138,7 @@ class Gathering:
         return None
 
 
-class Group(Gathering):
+class SqliteBatch(AppendBatch):
     """The appends of one transaction in SQLite."""
 
     def __init__(self, connection: sqlite3.Connection, heads: Heads) -> None:

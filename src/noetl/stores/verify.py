@@ -14,10 +14,10 @@ import msgspec
 
 from noetl.model.events import Event, decode, event_id
 from noetl.ports import StoreFailed, Summary
-from noetl.stores.chain import link, root
+from noetl.stores.appends import link, root
 
 
-class Problem(msgspec.Struct, frozen=True):
+class StoreProblem(msgspec.Struct, frozen=True):
     """Something that is not as it should be."""
 
     #: `unreadable`, `gap`, `chain`, `body`, `identity`, `parent`, `time`, `summary`, or what a check handed in says
@@ -30,29 +30,31 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 #: a check of one execution whose events could all be read
-Check = Callable[[list[Event], Summary], Iterable[Problem]]
+Check = Callable[[list[Event], Summary], Iterable[StoreProblem]]
 
 
-class Stored(Protocol):
+class RawStore(Protocol):
     """A store whose contents can be seen as they lie there."""
 
     def execution_ids(self) -> list[str]:
         """Of which there is anything at all."""
 
-    def stored(self, execution_id: str) -> Iterator[tuple[int, bytes, bytes]]:
+    def raw_events(self, execution_id: str) -> Iterator[tuple[int, bytes, bytes]]:
         """The events as they lie there: seq, body and hash, in order; nothing is checked."""
 
     def damage(self) -> list[str]:
         """What is wrong with the store as a whole."""
 
-    def standing(self) -> AbstractContextManager[None]:
+    def consistent_read(self) -> AbstractContextManager[None]:
         """Inside of this, what is read does not change."""
 
     def summary(self, execution_id: str) -> Summary | None:
         """See `EventLog`."""
 
 
-def verify(store: Stored, execution_id: str | None = None, *, checks: Iterable[Check] = ()) -> Iterator[Problem]:
+def verify_store(
+    store: RawStore, execution_id: str | None = None, *, checks: Iterable[Check] = ()
+) -> Iterator[StoreProblem]:
     """What is wrong with a store, or with one of its executions."""
     checks = tuple(checks)
     try:
@@ -60,26 +62,26 @@ def verify(store: Stored, execution_id: str | None = None, *, checks: Iterable[C
             yield from _execution(store, execution_id, checks)
             return
         for message in store.damage():
-            yield Problem("unreadable", message)
+            yield StoreProblem("unreadable", message)
         for each in store.execution_ids():
             yield from _execution(store, each, checks)
     except StoreFailed as error:
-        yield Problem("unreadable", str(error), execution_id)
+        yield StoreProblem("unreadable", str(error), execution_id)
 
 
-def _execution(store: Stored, execution_id: str, checks: tuple[Check, ...]) -> Iterator[Problem]:
+def _execution(store: RawStore, execution_id: str, checks: tuple[Check, ...]) -> Iterator[StoreProblem]:
     walk = _Walk(execution_id, keep=bool(checks))
-    problems: list[Problem] = []
+    problems: list[StoreProblem] = []
     try:
-        with store.standing():
-            for seq, body, digest in store.stored(execution_id):
+        with store.consistent_read():
+            for seq, body, digest in store.raw_events(execution_id):
                 problems += walk.step(seq, body, digest)
             summary = store.summary(execution_id)
     except StoreFailed as error:
-        yield Problem("unreadable", str(error), execution_id, walk.seq + 1)
+        yield StoreProblem("unreadable", str(error), execution_id, walk.seq + 1)
         return
     if summary is None or summary.execution_id != execution_id:
-        problems.append(Problem("summary", "there is none", execution_id))
+        problems.append(StoreProblem("summary", "there is none", execution_id))
     else:
         problems += _summary(walk, summary)
         # A log that is broken already would only make them stumble.
@@ -102,7 +104,7 @@ class _Walk:
         self._keep = keep
         self._digest = root(execution_id)
 
-    def step(self, seq: int, body: bytes, digest: bytes) -> Iterator[Problem]:
+    def step(self, seq: int, body: bytes, digest: bytes) -> Iterator[StoreProblem]:
         """What is wrong with the next event."""
         if seq != self.seq + 1:
             missing = f"{self.seq + 1}" if seq == self.seq + 2 else f"{self.seq + 1} to {seq - 1}"
@@ -123,7 +125,7 @@ class _Walk:
         if self._keep:
             self.events.append(event)
 
-    def _event(self, seq: int, event: Event) -> Iterator[Problem]:
+    def _event(self, seq: int, event: Event) -> Iterator[StoreProblem]:
         if (event.execution_id, event.seq, event.event_id) != (
             self.execution_id,
             seq,
@@ -139,11 +141,11 @@ class _Walk:
         number = parent.rpartition("-")[2]
         return number.isdecimal() and 0 < int(number) < seq and parent == event_id(self.execution_id, int(number))
 
-    def _problem(self, kind: str, message: str, seq: int) -> Problem:
-        return Problem(kind, message, self.execution_id, seq)
+    def _problem(self, kind: str, message: str, seq: int) -> StoreProblem:
+        return StoreProblem(kind, message, self.execution_id, seq)
 
 
-def _summary(walk: _Walk, summary: Summary) -> Iterator[Problem]:
+def _summary(walk: _Walk, summary: Summary) -> Iterator[StoreProblem]:
     """Where a summary and its log differ."""
     said: dict[str, object] = {"seq": walk.seq}
     if walk.first is not None and walk.last is not None and walk.first.seq == 1:
@@ -162,4 +164,4 @@ def _summary(walk: _Walk, summary: Summary) -> Iterator[Problem]:
         shown = getattr(summary, name)
         if shown != value:
             message = f"{name} is {shown!r} in the summary and {value!r} in the log"
-            yield Problem("summary", message, summary.execution_id, walk.seq + 1 if name == "seq" else None)
+            yield StoreProblem("summary", message, summary.execution_id, walk.seq + 1 if name == "seq" else None)

@@ -1,1 +1,17 @@
 """One module per tool kind; none knows another. `processes` and `plain` are what several of them need."""
+
+from typing import TYPE_CHECKING
+
+from noetl.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from noetl.tools.python.result_spill import json_pieces as json_pieces
+    from noetl.tools.registry import ToolKinds as ToolKinds
+else:
+    __getattr__ = export_lazily(
+        __name__,
+        {
+            "python.result_spill": "json_pieces",
+            "registry": "ToolKinds",
+        },
+    )

@@ -45,20 +45,19 @@ async def run(call: Call, world: World) -> Output:
     """Run the statements in a host; large results come back as a file."""
     import msgspec
 
+    from noetl.drivers.datahost import UNWRITTEN, CallFailed, DataHosts
+    from noetl.drivers.spilled_data import disk_full_error
     from noetl.model.output import PARQUET, failed, ok
-    from noetl.tools.datahost.failing import UNWRITTEN
-    from noetl.tools.datahost.hosts import CallFailed, Hosts
-    from noetl.tools.spilling import no_room
 
-    hosts = await Hosts.of(world)
-    with _place(call, world) as (place, spill):
-        given = _given(call, world, place)
+    hosts = await DataHosts.of(world)
+    with _spill_file(call, world) as (place, spill):
+        given = _build_request(call, world, place)
         try:
             async with hosts.lease(shared=given["file"] is not None, spec=call.spec) as host:
-                reply = await host.call("noetl.tools.datahost.statements:run", given)
+                reply = await host.call("noetl.drivers.datahost.statements:run", given)
         except CallFailed as error:
             if error.failure["kind"] == UNWRITTEN:
-                raise no_room(world) from None
+                raise disk_full_error(world) from None
             return failed(error.failure)
         if "rows" in reply.value:
             return ok(await world.spilled(spill(), PARQUET, rows=reply.value["rows"]))
@@ -66,17 +65,17 @@ async def run(call: Call, world: World) -> Output:
 
 
 @contextmanager
-def _place(call: Call, world: World) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
+def _spill_file(call: Call, world: World) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
     """Where a host leaves a large result, and what opens that; it has no name, unless the host could not find it then.
 
     A process within bounds cannot look into ours, and so not at its files either.
     """
-    from noetl.tools.confine.bounds import bounds_of
-    from noetl.tools.spilling import address
+    from noetl.drivers.confinement import bounds_of
+    from noetl.drivers.spilled_data import reopen_path
 
     if bounds_of(call.spec).network:
-        with world.unnamed() as file:
-            yield str(address(file)), lambda: file
+        with world.open_unnamed() as file:
+            yield str(reopen_path(file)), lambda: file
         return
     path = world.draft(".parquet")
     with ExitStack() as opened:
@@ -86,9 +85,9 @@ def _place(call: Call, world: World) -> Iterator[tuple[str, Callable[[], IO[byte
             path.unlink(missing_ok=True)
 
 
-def _given(call: Call, world: World, spill: str) -> dict[str, Any]:
-    from noetl.tools.datahost.databases import config_of
-    from noetl.tools.spilling import IN_MEMORY, output_limit
+def _build_request(call: Call, world: World, spill: str) -> dict[str, Any]:
+    from noetl.drivers.datahost import config_of
+    from noetl.drivers.spilled_data import IN_MEMORY, output_limit
 
     return {
         "file": file_of(call, world),
@@ -109,7 +108,7 @@ def file_of(call: Call, world: World) -> str | None:
 
 def _statements(call: Call) -> list[tuple[str, str, list[Any]]]:
     """Of each statement its first word, its text and its parameters."""
-    from noetl.tools.datahost.binding import rendered
+    from noetl.drivers.datahost import render_statement
 
     query = call.config.get("query") or call.config.get("command")
-    return [("".join(one.verbs), *rendered(one)) for one in query.statements()] if query is not None else []
+    return [("".join(one.verbs), *render_statement(one)) for one in query.statements()] if query is not None else []

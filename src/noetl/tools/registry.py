@@ -30,7 +30,7 @@ BUILT_IN = (
 _ALIASES = {"script": "shell"}
 
 
-class Kinds(Mapping[str, ToolKind]):
+class ToolKinds(Mapping[str, ToolKind]):
     """Tool kinds by name. A built-in is imported when it is asked for; plugins are looked up only for other names."""
 
     def __init__(self) -> None:

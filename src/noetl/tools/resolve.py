@@ -30,15 +30,15 @@ KIND = ToolKind(
 async def run(call: Call, world: World) -> Output:
     """Read what a reference leads to."""
     from noetl.errors import NoetlError
-    from noetl.expr.refs import is_reference
+    from noetl.expr import is_reference
     from noetl.ports import ResultDamaged, ResultGone
 
     reference, some = call.config.get("ref"), call.config.get("range")
     if not isinstance(reference, dict) or not is_reference(reference):
-        return failed(failure("type", f"`ref` must be a reference such as `output.ref`, not {_told(reference)}"))
+        return failed(failure("type", f"`ref` must be a reference such as `output.ref`, not {_describe(reference)}"))
     if some is not None and not _is_range(some):
         said = "`range` must be two row numbers, `[from, to]`, the second no less than the first"
-        return failed(failure("type", f"{said}, not {_told(some)}"))
+        return failed(failure("type", f"{said}, not {_describe(some)}"))
     try:
         return ok(await (world.results.read(reference) if some is None else world.results.rows(reference, *some)))
     except ResultGone as error:
@@ -58,7 +58,7 @@ def _is_range(value: Any) -> bool:
     )
 
 
-def _told(value: Any) -> str:
-    from noetl.tools.text import shown
+def _describe(value: Any) -> str:
+    from noetl.drivers.text import summarize_value
 
-    return shown(value) if value is not None else "nothing"
+    return summarize_value(value) if value is not None else "nothing"

@@ -5,19 +5,19 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
+from noetl.drivers.text import as_text
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.shape import Anything, Key, ListOf, MapOf, OneOf, Text
-from noetl.tools.text import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from noetl.drivers.confinement import Confinement
+    from noetl.drivers.processes import Capture
+    from noetl.drivers.spilled_data import TextSpool
     from noetl.ports import Call, World
-    from noetl.tools.confine.bounds import Place
-    from noetl.tools.processes import Capture
-    from noetl.tools.spilling import TextSpool
 
 _SHELL = "/bin/sh"
 #: of a failed command's output, what goes into the error
@@ -50,23 +50,23 @@ KIND = ToolKind(
 
 async def run(call: Call, world: World) -> Output:
     """Run the commands one after another until one fails; what they left in the background ends with the task."""
-    from noetl.tools.confine.bounds import Place, bounds_of, unenforceable
+    from noetl.drivers.confinement import Confinement, bounds_of, enforcement_failure
 
     bounds = bounds_of(call.spec)
-    problem = unenforceable(bounds)
+    problem = enforcement_failure(bounds)
     if problem is not None:
         return failed(problem)
-    place = Place(bounds, world)
+    place = Confinement(bounds, world)
     try:
         return await _run(call, world, place)
     finally:
         place.close()
 
 
-async def _run(call: Call, world: World, place: Place) -> Output:
+async def _run(call: Call, world: World, place: Confinement) -> Output:
+    from noetl.drivers.processes import Capture
+    from noetl.drivers.spilled_data import TextSpool, over_limit
     from noetl.ports import StoreFailed
-    from noetl.tools.processes import Capture
-    from noetl.tools.spilling import TextSpool, over_limit
 
     spools = {stream: TextSpool(world, call.spill, tail=_TRIMMED) for stream in ("stdout", "stderr")}
     capture = Capture(call, world, spools)
@@ -85,7 +85,7 @@ async def _run(call: Call, world: World, place: Place) -> Output:
             return failed(failure("shell", f"what the command wrote cannot be kept: {capture.broken.strerror}"))
         if code == 0:
             return ok(await _data(world, spools))
-        return _failed(call, code, *(spool.text() for spool in spools.values()))
+        return _failure_output(call, code, *(spool.text() for spool in spools.values()))
     except (OSError, ValueError) as error:
         return failed(failure("shell", f"the command cannot be started: {error}"))
     finally:
@@ -93,24 +93,24 @@ async def _run(call: Call, world: World, place: Place) -> Output:
             spool.close()
 
 
-async def _run_all(call: Call, world: World, place: Place, capture: Capture) -> int | None:
+async def _run_all(call: Call, world: World, place: Confinement, capture: Capture) -> int | None:
     """The exit code of the last command that ran; None: it had too many processes."""
-    from noetl.tools.processes import GRACE_S, Census, Child, Family, end
+    from noetl.drivers.processes import GRACE_S, ChildProcess, ExecutionProcesses, ProcessCounter, end
 
     # Who has left the group of a command is not looked for at the end of each task, but at the end of the execution.
-    family = await world.resource("shell", Family.open, Family.close)
-    children: list[Child] = []
+    family = await world.resource("shell", ExecutionProcesses.open, ExecutionProcesses.close)
+    children: list[ChildProcess] = []
     code, crowded = 0, False
     try:
         environment = {**place.environment, **_variables(call)}
         folder = _folder(call, world)
         for arguments in _commands(call, world.folder):
-            with _unseen(arguments, world) as (seen, files):
-                command = place.command(_limited(seen, call))
-                child = Child(command, folder=folder, environment=environment, files=files, family=family)
+            with _hide_command(arguments, world) as (seen, files):
+                command = place.command(_apply_limits(seen, call))
+                child = ChildProcess(command, folder=folder, environment=environment, files=files, family=family)
             child.capture = capture
             children.append(child)
-            with Census(child, call) as census:
+            with ProcessCounter(child, call) as census:
                 code = await child.wait()
             crowded = census.exceeded
             child.drain()
@@ -140,18 +140,18 @@ async def _data(world: World, spools: Mapping[str, TextSpool]) -> Any:
 
     if not any(spool.is_spilled for spool in spools.values()):
         return {**{stream: spool.text() for stream, spool in spools.items()}, "exit_code": 0}
-    from noetl.tools.spilling import writing
+    from noetl.drivers.spilled_data import guard_disk_full
 
-    with world.unnamed() as file:
-        with writing(world):
-            await asyncio.to_thread(_pour, spools, file)
+    with world.open_unnamed() as file:
+        with guard_disk_full(world):
+            await asyncio.to_thread(_write_streams, spools, file)
         return await world.spilled(file)
 
 
-def _pour(spools: Mapping[str, TextSpool], file: IO[bytes]) -> None:
+def _write_streams(spools: Mapping[str, TextSpool], file: IO[bytes]) -> None:
     for stream, spool in spools.items():
         file.write(b'%b"%b":"' % (b"{" if stream == "stdout" else b",", stream.encode()))
-        spool.pour(file)
+        spool.write_to(file)
         file.write(b'"')
     file.write(b',"exit_code":0}')
     file.flush()
@@ -173,7 +173,7 @@ def _commands(call: Call, folder: Path) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _unseen(arguments: list[str], world: World) -> Iterator[tuple[list[str], list[int]]]:
+def _hide_command(arguments: list[str], world: World) -> Iterator[tuple[list[str], list[int]]]:
     """The same, with a command that holds a secret in a file that has no name, and not among the arguments."""
     import os
 
@@ -189,7 +189,7 @@ def _unseen(arguments: list[str], world: World) -> Iterator[tuple[list[str], lis
         os.close(file)
 
 
-def _limited(arguments: list[str], call: Call) -> list[str]:
+def _apply_limits(arguments: list[str], call: Call) -> list[str]:
     """The same under the limits that the task has; the shell sets them and is then replaced."""
     limits = []
     if memory_mb := call.spec.get("limits.memory_mb"):
@@ -211,10 +211,9 @@ def _variables(call: Call) -> dict[str, str]:
     return {name: as_text(value) for name, value in {**auth, **call.input, **env}.items()}
 
 
-def _failed(call: Call, code: int, stdout: str, stderr: str) -> Output:
-    from noetl.tools.confine import REASON, REFUSED
-    from noetl.tools.confine.bounds import bounds_of
-    from noetl.tools.processes import OUT_OF_TIME, how_it_ended, signal_name
+def _failure_output(call: Call, code: int, stdout: str, stderr: str) -> Output:
+    from noetl.drivers.confinement import REASON, REFUSED, bounds_of
+    from noetl.drivers.processes import OUT_OF_TIME, describe_exit, signal_name
 
     # Shells tell of a signal by 128 and its number.
     if code in (OUT_OF_TIME, 128 - OUT_OF_TIME) and "limits.cpu_s" in call.spec:
@@ -226,7 +225,7 @@ def _failed(call: Call, code: int, stdout: str, stderr: str) -> Output:
     said = (
         said if len(said) <= _TRIMMED else f"…{said[-_TRIMMED:]}"
     )  # half of a secret is known by what it stands behind
-    message = f"the command {how_it_ended(code)}"
+    message = f"the command {describe_exit(code)}"
     more: dict[str, Any] = {"exit_code": code} if code > 0 else {"exit_code": 128 - code, "signal": signal_name(code)}
     more |= {"stdout": stdout[-_TRIMMED:], "stderr": stderr[-_TRIMMED:]}
     # What a program makes of a refusal seldom says who refused.

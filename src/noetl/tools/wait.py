@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Any
 
+from noetl.drivers.text import summarize_value
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.output import Failure, failure
 from noetl.model.shape import Flag, Key, Number, Text
 from noetl.ports import Call
-from noetl.tools.text import shown
 
 KIND = ToolKind(
     name="wait",
@@ -40,32 +40,32 @@ def suspend(call: Call, now: float) -> dict[str, Any] | Failure:
         if config.get("signal") is not None:
             wait: dict[str, Any] = {"signal": str(config["signal"])}
             if config.get("timeout") is not None:
-                wait["until"] = _in("timeout", config["timeout"], now)
+                wait["until"] = _seconds_from_now("timeout", config["timeout"], now)
             if config.get("transient"):
                 wait["transient"] = True
             return wait
         if config.get("seconds") is not None:
-            return {"until": _in("seconds", config["seconds"], now)}
-        return {"until": _moment(config["until"]), "fixed": True}
+            return {"until": _seconds_from_now("seconds", config["seconds"], now)}
+        return {"until": _parse_moment(config["until"]), "fixed": True}
     except ValueError as error:
         return failure("type", f"task `{call.task}` cannot wait so: {error}")
 
 
-def _moment(text: Any) -> float:
+def _parse_moment(text: Any) -> float:
     try:
         moment = datetime.fromisoformat(str(text))
         # A time without a zone is taken as UTC, on every machine.
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
-        raise ValueError(f"`until` must be a time such as 2030-01-31T08:00:00Z, not {shown(text)}") from None
+        raise ValueError(f"`until` must be a time such as 2030-01-31T08:00:00Z, not {summarize_value(text)}") from None
 
 
-def _in(key: str, seconds: Any, now: float) -> float:
+def _seconds_from_now(key: str, seconds: Any, now: float) -> float:
     """So many seconds from now."""
     try:
         until = now + max(0.0, float(seconds))
     except (TypeError, ValueError):
-        raise ValueError(f"`{key}` must be a number of seconds, not {shown(seconds)}") from None
+        raise ValueError(f"`{key}` must be a number of seconds, not {summarize_value(seconds)}") from None
     except OverflowError:
         until = inf
     if not until <= _LATEST:  # NaN is not either

@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from noetl.dispatch import may_begin
-from noetl.dispatch.worker_queue import (
-    AskAll,
-    HeldAssignment,
-    RunAlone,
-    SayLast,
-    Send,
-    StopRun,
-    WorkerMoves,
-    WorkerQueue,
-)
-from noetl.errors import AccessDenied, NoetlError, in_words
+from noetl.dispatch import AskAll, HeldAssignment, RunAlone, SayLast, Send, StopRun, WorkerMoves, WorkerQueue, may_begin
+from noetl.errors import AccessDenied, NoetlError, describe_error
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline
-from noetl.model.wire import Answer, Brief, Key, Message, Question, Reply, Report, Written, complete
-from noetl.ports import Line, Source
-from noetl.worker.holding import Remote, Remotes, Sources
-from noetl.worker.link import LONGEST_PAUSE_S, PAUSE_S, Link, Outbox
+from noetl.model.wire import (
+    CredentialCheck,
+    CredentialCheckResult,
+    ExecutionBrief,
+    Key,
+    LogRecord,
+    PipelineReport,
+    ServerReply,
+    WorkerMessage,
+    restore_shared,
+)
+from noetl.ports import LogLine, PlaybookSource
+from noetl.worker.assignments import PlaybookCache, RemoteExecution, RemoteExecutions
+from noetl.worker.link import LONGEST_PAUSE_S, PAUSE_S, Outbox, ServerLink
 
 if TYPE_CHECKING:
-    from noetl.worker.local import Workshop
+    from noetl.worker.pipeline_runners import PipelineRunners
 
 #: seconds that a server may keep a question until there is something to do; and if there is no room now, but may be soon
 _WAIT_S, _FULL_WAIT_S = 20.0, 1.0
@@ -49,9 +49,9 @@ class WorkerAgent:
 
     def __init__(
         self,
-        links: Sequence[Link],
-        shop: Workshop,
-        net_of: Callable[[Source, Sequence[dict[str, Any]]], Net],
+        links: Sequence[ServerLink],
+        shop: PipelineRunners,
+        net_of: Callable[[PlaybookSource, Sequence[dict[str, Any]]], Net],
         child_id: Callable[[], str],
         *,
         name: str,
@@ -64,13 +64,13 @@ class WorkerAgent:
         self.outboxes = {link: Outbox(link, partial(self._message, link), self.heard) for link in links}
         self.queue = WorkerQueue(slots)
         self._pumping = False
-        self.remotes, self.sources = Remotes(), Sources()
+        self.remotes, self.sources = RemoteExecutions(), PlaybookCache()
         self._tasks: set[asyncio.Future[Any]] = set()
         #: set whenever a pipeline is put away; and while there is none
         self.freed, self.quiet = asyncio.Event(), asyncio.Event()
         self.quiet.set()
         #: answers a question of a server
-        self.answer: Callable[[Link, Question], Awaitable[None]]
+        self.answer: Callable[[ServerLink, CredentialCheck], Awaitable[None]]
         #: called when a server says that this worker is taken for dead
         self.on_lost: Callable[[], None] = lambda: None
 
@@ -94,14 +94,14 @@ class WorkerAgent:
                 case Send(held, report):
                     self.outboxes[held.link].add(report)
                 case SayLast(held):
-                    self.later(self._say_last(held))
+                    self.spawn(self._say_last(held))
                 case StopRun(key):
                     self.shop.stop(key)
                 case RunAlone(held):
-                    self.later(self._run_alone(held))
+                    self.spawn(self._run_alone(held))
                 case AskAll():
                     for link in self.links:
-                        self.later(self.ask(link))
+                        self.spawn(self.ask(link))
         if len(self.held) < self.queue.most:
             self.freed.set()
         if not self.held:
@@ -109,21 +109,27 @@ class WorkerAgent:
 
     # --- asking for more ---------------------------------------------------------------------------------------------
 
-    def _room_of(self, link: Link) -> int:
+    def _room_of(self, link: ServerLink) -> int:
         """How many pipelines of one server there may be, those of the others given."""
         return self.queue.room(link) if len(self.links) > 1 else self.queue.most
 
-    def _message(self, link: Link, reports: list[Report], lines: list[Written], answers: list[Answer]) -> Message:
-        return Message(self.name, reports, lines, answers, self.pools, self._room_of(link))
+    def _message(
+        self,
+        link: ServerLink,
+        reports: list[PipelineReport],
+        lines: list[LogRecord],
+        answers: list[CredentialCheckResult],
+    ) -> WorkerMessage:
+        return WorkerMessage(self.name, reports, lines, answers, self.pools, self._room_of(link))
 
-    async def poll(self, link: Link) -> None:
+    async def poll(self, link: ServerLink) -> None:
         """Ask a server for work, again and again."""
         pause = PAUSE_S
         while not self.draining:
             try:
                 room = self._room_of(link)
                 wait = _WAIT_S if room else _FULL_WAIT_S
-                reply = await link.exchange(Message(self.name, pools=self.pools, room=room, wait=wait))
+                reply = await link.exchange(WorkerMessage(self.name, pools=self.pools, room=room, wait=wait))
                 pause = PAUSE_S
             except AccessDenied:
                 raise
@@ -134,14 +140,14 @@ class WorkerAgent:
             if self.heard(link, reply):
                 await asyncio.sleep(PAUSE_S)
 
-    async def ask(self, link: Link) -> None:
+    async def ask(self, link: ServerLink) -> None:
         """Ask a server once, because somebody said that there is something."""
         with contextlib.suppress(NoetlError):
-            self.heard(link, await link.exchange(Message(self.name, pools=self.pools, room=self._room_of(link))))
+            self.heard(link, await link.exchange(WorkerMessage(self.name, pools=self.pools, room=self._room_of(link))))
 
     # --- what servers say --------------------------------------------------------------------------------------------
 
-    def heard(self, link: Link, reply: Reply) -> bool:
+    def heard(self, link: ServerLink, reply: ServerReply) -> bool:
         """Do what a server says; whether it does not know this worker."""
         for key in reply.stops:
             self.drop(key)
@@ -154,7 +160,7 @@ class WorkerAgent:
         for execution_id in reply.ended:
             self._end(execution_id)
         for question in reply.questions:
-            self.later(self.answer(link, question))
+            self.spawn(self.answer(link, question))
         if reply.lost:
             self.on_lost()
         self._pump()
@@ -193,11 +199,11 @@ class WorkerAgent:
         if remote is not None and remote.covers(brief):
             self._run(held, remote)
         elif brief is not None:
-            self.later(self._prepare(held, brief))
+            self.spawn(self._prepare(held, brief))
         else:  # the server is mistaken in what is known here, and will know better
             self._give_back(held)
 
-    async def _prepare(self, held: HeldAssignment, brief: Brief) -> None:
+    async def _prepare(self, held: HeldAssignment, brief: ExecutionBrief) -> None:
         key = held.key
         try:
             net = self._net_of(await self.sources.fetched(held.link, brief.playbook), brief.synthesized)
@@ -207,10 +213,10 @@ class WorkerAgent:
         if self.held.get(key) is held:
             self._run(held, self.remotes.made(key[0], net, brief))
 
-    def _run(self, held: HeldAssignment, remote: Remote) -> None:
+    def _run(self, held: HeldAssignment, remote: RemoteExecution) -> None:
         order = held.assignment.order
         if may_begin(order, paused=remote.state.paused):
-            self.shop.run(remote, complete(order, held.shared, remote.brief.workload))
+            self.shop.run(remote, restore_shared(order, held.shared, remote.brief.workload))
         else:
             self._give_back(held)
             self._pump()
@@ -291,7 +297,7 @@ class WorkerAgent:
 
     def _posted(self, held: HeldAssignment, facts: list[Fact], told: asyncio.Future[str]) -> None:
         if not told.cancelled() and told.result() == "again":
-            self.later(self._post_again(held, facts))
+            self.spawn(self._post_again(held, facts))
         elif not told.cancelled() and told.result() == "rejected":
             self.outboxes[held.link].add(held.report(broken=_REJECTED))
 
@@ -334,17 +340,17 @@ class WorkerAgent:
 
     def broken(self, key: Key, error: BaseException) -> None:
         """A pipeline broke in a way that no fact tells: it is for the server to say what follows."""
-        self._carry_out(self.queue.break_off(key, in_words(error), self._now()))
+        self._carry_out(self.queue.break_off(key, describe_error(error), self._now()))
         self._pump()
 
     # --- the rest ----------------------------------------------------------------------------------------------------
 
-    def write(self, execution_id: str, line: Line) -> None:
+    def write(self, execution_id: str, line: LogLine) -> None:
         """Tell a line that a tool wrote."""
         link = next((one.link for key, one in self.held.items() if key[0] == execution_id), self.links[0])
-        self.outboxes[link].write(Written(execution_id, msgspec.to_builtins(line)))
+        self.outboxes[link].write(LogRecord(execution_id, msgspec.to_builtins(line)))
 
-    def later(self, awaitable: Awaitable[Any]) -> None:
+    def spawn(self, awaitable: Awaitable[Any]) -> None:
         """Do something beside, and hold on to it until it is done."""
         task = asyncio.ensure_future(awaitable)
         self._tasks.add(task)

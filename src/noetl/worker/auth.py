@@ -14,7 +14,7 @@ from noetl.ports import Call, Keychain, NoCredential
 _UNAUTHORIZED = 401
 
 
-async def authorized(call: Call, task: Task, keychain: Keychain) -> Call:
+async def authorize(call: Call, task: Task, keychain: Keychain) -> Call:
     """The call with its credentials. NoCredential: one of them is missing."""
     named = {name: await keychain.credential(name) for name in sorted(set(_names(call.config)))}
     auth = await _auth(call, task, keychain)
@@ -27,8 +27,8 @@ async def with_new_token(call: Call, task: Task, output: Output, keychain: Keych
     """The call with another token, when the one it had was refused; None: there is nothing to be gained by it."""
     if call.auth is None or output.get("http", {}).get("status") != _UNAUTHORIZED:
         return None
-    name = _named(call, task)
-    auth = await keychain.renewed(name, call.auth) if isinstance(name, str) else None
+    name = _evaluate_auth(call, task)
+    auth = await keychain.renew_credential(name, call.auth) if isinstance(name, str) else None
     return replace(call, auth=auth) if auth is not None else None
 
 
@@ -37,7 +37,7 @@ def failure_of(error: NoCredential) -> Failure:
     return failure("credential", str(error), retryable=error.retryable)
 
 
-def read_by(step: Step, playbook: Playbook) -> frozenset[str]:
+def keychain_reads(step: Step, playbook: Playbook) -> frozenset[str]:
     """The keychain entries that templates of a step's tasks read, those of the workbook included if it calls any."""
     tasks = list(step.tasks)
     if any(task.kind == "workbook" for task in tasks):
@@ -46,7 +46,7 @@ def read_by(step: Step, playbook: Playbook) -> frozenset[str]:
 
 
 async def _auth(call: Call, task: Task, keychain: Keychain) -> dict[str, Any] | None:
-    named = _named(call, task)
+    named = _evaluate_auth(call, task)
     if isinstance(named, Mapping):
         return {"kind": "generic", **named}
     if _is_secret_itself(task):
@@ -63,11 +63,11 @@ def _is_secret_itself(task: Task) -> bool:
 
 def _name(call: Call, task: Task) -> str | None:
     """The name of the credential, for messages; None: it has none that may be told."""
-    named = None if _is_secret_itself(task) else _named(call, task)
+    named = None if _is_secret_itself(task) else _evaluate_auth(call, task)
     return named if isinstance(named, str) and named else None
 
 
-def _named(call: Call, task: Task) -> Any:
+def _evaluate_auth(call: Call, task: Task) -> Any:
     return task.auth.evaluate(call.scopes) if task.auth is not None else None
 
 

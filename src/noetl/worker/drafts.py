@@ -13,7 +13,7 @@ from typing import IO
 _LOCK = ".lock"
 
 
-def unnamed(folder: Path) -> IO[bytes]:
+def open_unnamed_file(folder: Path) -> IO[bytes]:
     """A new file that no other process can open by a name; it is gone when it is closed, or its process killed."""
     try:
         return os.fdopen(os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600), "w+b")
@@ -35,7 +35,7 @@ def give_name(file: IO[bytes], path: Path) -> None:
             shutil.copyfileobj(file, named, 1 << 20)
 
 
-class Claim:
+class DraftClaim:
     """Says to other processes that the drafts of this one are in use; with the process, the claim ends."""
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +51,7 @@ class Claim:
             self._lock.unlink(missing_ok=True)
 
 
-def sweep(folder: Path) -> None:
+def sweep_drafts(folder: Path) -> None:
     """Remove what processes that were killed have left."""
     for lock in folder.glob(f"*{_LOCK}"):
         with contextlib.suppress(OSError), lock.open("rb") as file:

@@ -8,13 +8,19 @@ from typing import Any
 
 import msgspec
 
-from noetl.client.address import parse_address
-from noetl.client.answers import failure_of
-from noetl.client.asyncio_transport import AsyncTransport
+from noetl.client import AsyncTransport, failure_of, parse_address
 from noetl.config import Secret
 from noetl.errors import AccessDenied, NoetlError, RequestInvalid, UnexpectedAnswer
-from noetl.model.wire import Answer, Message, Reply, Report, Written, decode_reply, encode
-from noetl.ports import Source
+from noetl.model.wire import (
+    CredentialCheckResult,
+    LogRecord,
+    PipelineReport,
+    ServerReply,
+    WorkerMessage,
+    decode_reply,
+    encode,
+)
+from noetl.ports import PlaybookSource
 
 #: seconds until a server that did not answer is asked again, at first and at most: who waits longer misses who takes over
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.5
@@ -25,14 +31,14 @@ _REPORTS, _LINES = 500, 2_000
 _KEPT_LINES = 20_000
 
 
-class Link:
+class ServerLink:
     """One server, as a worker sees it."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self.url = url.rstrip("/")
         self._transport = AsyncTransport(parse_address(self.url), Secret(token) if token else None)
 
-    async def exchange(self, message: Message) -> Reply:
+    async def exchange(self, message: WorkerMessage) -> ServerReply:
         """Send a message; return the answer. AccessDenied: no message will be taken; RequestInvalid: not this one."""
         body = await self._call("POST", "/api/work", encode(message), message.wait + _ANSWER_S)
         try:
@@ -40,9 +46,9 @@ class Link:
         except msgspec.MsgspecError as error:
             raise UnexpectedAnswer(f"{self.url} answered something else: {error}") from error
 
-    async def source(self, content_hash: str) -> Source:
+    async def source(self, content_hash: str) -> PlaybookSource:
         """Return the playbook of a hash."""
-        return msgspec.json.decode(await self._call("GET", f"/api/assigned/{content_hash}"), type=Source)
+        return msgspec.json.decode(await self._call("GET", f"/api/assigned/{content_hash}"), type=PlaybookSource)
 
     def close(self) -> None:
         """Close the connections."""
@@ -62,19 +68,21 @@ class Link:
 class Outbox:
     """What goes to one server: gathered while the last message is under way, and sent together."""
 
-    def __init__(self, link: Link, message: Callable[..., Message], heard: Callable[[Link, Reply], Any]) -> None:
+    def __init__(
+        self, link: ServerLink, message: Callable[..., WorkerMessage], heard: Callable[[ServerLink, ServerReply], Any]
+    ) -> None:
         self.link = link
         self._message, self._heard = message, heard
-        self._reports: list[tuple[Report, asyncio.Future[str]]] = []
-        self._lines: list[Written] = []
-        self._answers: list[Answer] = []
+        self._reports: list[tuple[PipelineReport, asyncio.Future[str]]] = []
+        self._lines: list[LogRecord] = []
+        self._answers: list[CredentialCheckResult] = []
         #: how many reports go at once
         self._most = _REPORTS
         self._something = asyncio.Event()
         self.idle = asyncio.Event()
         self.idle.set()
 
-    def add(self, report: Report) -> asyncio.Future[str]:
+    def add(self, report: PipelineReport) -> asyncio.Future[str]:
         """Send a report; what becomes of it: `durable`, `refused`, `again`, or `rejected`: no server will ever take it."""
         told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._reports.append((report, told))
@@ -82,13 +90,13 @@ class Outbox:
         self.idle.clear()
         return told
 
-    def write(self, line: Written) -> None:
+    def write(self, line: LogRecord) -> None:
         """Send a line."""
         self._lines.append(line)
         self._something.set()
         self.idle.clear()
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: CredentialCheckResult) -> None:
         """Send what was asked for."""
         self._answers.append(answer)
         self._something.set()
@@ -130,7 +138,7 @@ class Outbox:
                 self.idle.set()
 
 
-def _settle(reports: list[tuple[Report, asyncio.Future[str]]], fates: dict[int, str]) -> None:
+def _settle(reports: list[tuple[PipelineReport, asyncio.Future[str]]], fates: dict[int, str]) -> None:
     for at, (_, told) in enumerate(reports):
         if not told.done():
             told.set_result(fates.get(at, "durable"))

@@ -14,21 +14,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from noetl.errors import NoetlError, TemplateError
-from noetl.expr.assign import failure_of, render
-from noetl.lang.fitting import misfit
-from noetl.lang.layering import restrictions
+from noetl.expr import failure_of, render
+from noetl.lang import restrictions, schema_failure
 from noetl.model.events import Event, Fact
 from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure, Output, Spilled, failed, failure
 from noetl.model.playbook import Playbook, Step
-from noetl.pipeline import facts, machine
-from noetl.pipeline.frame import Frame
-from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
-from noetl.pipeline.replay import OUTPUT, Replay, resume
+from noetl.pipeline import OUTPUT, Finish, Frame, Move, Replay, RunTask, Sleep, facts, machine, resume
 from noetl.ports import Call
-from noetl.worker.caller import Caller, broke
-from noetl.worker.keeping import Keeper, discard, unreadable
-from noetl.worker.surroundings import Surroundings
+from noetl.worker.payloads import ResultKeeper, discard, unreadable_failure
+from noetl.worker.runner_context import RunnerContext
+from noetl.worker.tool_caller import ToolCaller, crash_output
 from noetl.worker.world import LocalWorld
 
 #: facts that may wait for a later report
@@ -40,11 +36,11 @@ _NO_SECRETS_IN_PAYLOADS = (
 )
 
 
-class Runner:
+class PipelineRunner:
     """One pipeline."""
 
     def __init__(
-        self, order: RunPipeline, step: Step, playbook: Playbook, around: Surroundings, world: LocalWorld
+        self, order: RunPipeline, step: Step, playbook: Playbook, around: RunnerContext, world: LocalWorld
     ) -> None:
         self.order = order
         self.around = around
@@ -60,8 +56,8 @@ class Runner:
             iteration=order.iteration,
             max_payload=playbook.max_payload,
         )
-        self.keeper = Keeper(world.results, playbook, step, self.frame)
-        self.caller = Caller(order, step, playbook, around, world, self._progress)
+        self.keeper = ResultKeeper(world.results, playbook, step, self.frame)
+        self.caller = ToolCaller(order, step, playbook, around, world, self._progress)
         self.waiting: list[Fact] = []
         #: what the log has of it, when it goes on
         self.recorded: list[Event] = []
@@ -78,12 +74,12 @@ class Runner:
 
         return datetime.fromtimestamp(self.around.moment().now, UTC).isoformat()
 
-    def sprint(self) -> bool:
+    def run_sync(self) -> bool:
         """Run as far as plain functions go; whether that was to the end. Most short pipelines need no more."""
         if not self._is_ready():
             return False
         self.ready = True
-        self.move = self._told(self._first())
+        self.move = self._collect_facts(self._first())
         for _ in range(_PATIENCE):
             if self.move is None or isinstance(self.move, Finish):
                 if not all(map(self.keeper.may_go, self.waiting)):
@@ -91,30 +87,32 @@ class Runner:
                 if self.waiting:
                     self.around.post(self.waiting)
                 return True
-            output = self._plainly(self.move) if isinstance(self.move, RunTask) else None
+            output = self._run_plain(self.move) if isinstance(self.move, RunTask) else None
             if output is None:
                 return False
-            output = machine.shaped(self.frame, output, self.around.moment())
+            output = machine.shape_output(self.frame, output, self.around.moment())
             if not self.keeper.is_light(output):
                 self.shaped = output
                 return False
-            self.move = self._told(machine.conclude(self.frame, output, self.around.moment()))
+            self.move = self._collect_facts(machine.conclude(self.frame, output, self.around.moment()))
         return False
 
     async def run(self) -> None:
         """Run the rest: to the end, or to a task that waits for something that holds no worker."""
         if not self.ready:
-            self.move = self._told(await self._prepared())
+            self.move = self._collect_facts(await self._prepare())
         elif self.shaped is not None:
-            self.move = self._told(await self._kept(self.shaped))
+            self.move = self._collect_facts(await self._store_and_conclude(self.shaped))
         while self.move is not None and not isinstance(self.move, Finish):
             move = self.move
             if isinstance(move, RunTask) and self.around.paused():
                 break  # it is ordered anew when that is over, and goes on behind what it has reported
-            self.move = self._told(await self._sleep(move) if isinstance(move, Sleep) else await self._task(move))
+            self.move = self._collect_facts(
+                await self._sleep(move) if isinstance(move, Sleep) else await self._task(move)
+            )
         await self._report(last=True)
 
-    def _told(self, move: Move | None) -> Move | None:
+    def _collect_facts(self, move: Move | None) -> Move | None:
         if move is not None:
             self.waiting.extend(move.facts)
         return move
@@ -140,7 +138,7 @@ class Runner:
         order, frame = self.order, self.frame
         problem = self._take([found[0] for found in self.rows if found is not None])
         if problem is not None:
-            return machine.spoil(frame, problem)
+            return machine.abort(frame, problem)
         if not order.begun:
             return machine.begin(frame, self.around.moment())
         resume(frame, self.recorded)
@@ -150,17 +148,17 @@ class Runner:
             return machine.advance(frame, order.answer, self.around.moment())
         return machine.proceed(frame, self.around.moment())
 
-    async def _prepared(self) -> Move | None:
+    async def _prepare(self) -> Move | None:
         """The first move of a pipeline that needs credentials, or something that the log does not have."""
         order, frame = self.order, self.frame
         if order.gather is not None:
-            return self._gathered(await self.keeper.gathered(order.gather))
+            return self._finish_loop(await self.keeper.gather_list(order.gather))
         await self._look_up()
         problem = await self._rows()
         if order.begun:
-            problem = await self._brought_back(problem)
+            problem = await self._replay_recorded(problem)
         if problem is not None:
-            return machine.spoil(frame, problem)
+            return machine.abort(frame, problem)
         if not order.begun:
             return machine.begin(frame, self.around.moment())
         if order.answer is None:
@@ -169,28 +167,28 @@ class Runner:
             return None  # it has been answered already
         return await self._conclude(order.answer)
 
-    async def _brought_back(self, problem: Failure | None) -> Failure | None:
+    async def _replay_recorded(self, problem: Failure | None) -> Failure | None:
         """Bring the frame to where the log ends; tasks whose values were redacted there run again on the way."""
-        events, missing = await self.keeper.refilled(self.recorded)
+        events, missing = await self.keeper.restore_events(self.recorded)
         replay, problem = Replay(self.frame, events), problem or missing
         while not replay.done:
             # What a task waited for has come, and comes only once; with a problem nothing runs any more.
             if problem is not None or self.caller.suspends(self.frame.task.kind) or self._is_enough(replay.recorded):
                 replay.keep()
                 continue
-            problem = await self.keeper.remembered()
+            problem = await self.keeper.restore_outputs()
             if problem is None:
-                problem = await self._again(replay)
+                problem = await self._rerun_task(replay)
         if self.frame.failure is not None:
             return None  # it had failed already, and says why itself
-        return problem or await self.keeper.remembered()
+        return problem or await self.keeper.restore_outputs()
 
     def _is_enough(self, recorded: Event) -> bool:
         """Whether nobody is going to see what was redacted of the end of a task: its data alone, which nobody reads."""
         stored = bool(recorded.payload["output"].get("external")) and recorded.payload["redacted"] == [OUTPUT]
         return stored and self.keeper.spill(self.frame.task) is not None
 
-    async def _again(self, replay: Replay) -> Failure | None:
+    async def _rerun_task(self, replay: Replay) -> Failure | None:
         """Run a task that has run before, for its output alone."""
         move = replay.next()
         if not isinstance(move, RunTask):
@@ -199,19 +197,19 @@ class Runner:
         if not isinstance(call, Call):
             return replay.take(call)
         call = replace(call, spill=self.keeper.spill(move.task))
-        output = await self._shaped(await self.caller.run(call, move.task))
+        output = await self._shape(await self.caller.run(call, move.task))
         if isinstance(output["data"], Spilled):  # nobody reads it: what was recorded of it will do
             discard(output)
             recorded = replay.recorded.payload["output"]
             output = {**output, "data": recorded["data"], "external": bool(recorded.get("external"))}
         return replay.take(output)
 
-    def _gathered(self, output: Output) -> Move:
+    def _finish_loop(self, output: Output) -> Move:
         """The end of a loop, with its list."""
         if output["error"] is None:
-            return machine.close(self.frame, output)
+            return machine.finish_loop(self.frame, output)
         self.frame.scopes["output"] = output
-        return machine.spoil(self.frame, output["error"])
+        return machine.abort(self.frame, output["error"])
 
     async def _look_up(self) -> None:
         """Have the credentials that the next task may read, or know why it cannot start."""
@@ -222,7 +220,7 @@ class Runner:
         try:
             return self._take([await self.world.row(row.ref, row.index) for row in self.order.rows])
         except NoetlError as error:
-            return unreadable(error)
+            return unreadable_failure(error)
 
     def _take(self, rows: list[Any]) -> Failure | None:
         """Put the elements of loops over references in sight, and evaluate the `input` that may read them."""
@@ -238,7 +236,7 @@ class Runner:
             frame.step_input = frame.scopes["input"] = render(step.input, frame.scopes)
         except TemplateError as error:
             return failure_of(error)
-        return misfit(step.spec, "input", frame.step_input, f"step `{step.name}`")
+        return schema_failure(step.spec, "input", frame.step_input, f"step `{step.name}`")
 
     async def _sleep(self, move: Sleep) -> Move:
         await self._report()
@@ -248,13 +246,13 @@ class Runner:
 
     async def _conclude(self, output: Output) -> Move:
         """What follows from a task's output."""
-        return await self._kept(await self._shaped(output))
+        return await self._store_and_conclude(await self._shape(output))
 
-    async def _shaped(self, output: Output) -> Output:
+    async def _shape(self, output: Output) -> Output:
         """A task's output as its `output:` makes it; a file that it was left in is gone if that does not want it."""
         try:
-            brought = await self.keeper.brought(output, self.frame.task)
-            shaped = machine.shaped(self.frame, brought, self.around.moment())
+            brought = await self.keeper.fetch_data(output, self.frame.task)
+            shaped = machine.shape_output(self.frame, brought, self.around.moment())
         except BaseException:
             discard(output)
             raise
@@ -262,9 +260,9 @@ class Runner:
             discard(output)
         return shaped
 
-    async def _kept(self, shaped: Output) -> Move:
+    async def _store_and_conclude(self, shaped: Output) -> Move:
         try:
-            output, recorded = await self.keeper.kept(shaped)
+            output, recorded = await self.keeper.store_output(shaped)
         except BaseException:
             discard(shaped)
             raise
@@ -274,16 +272,16 @@ class Runner:
     async def _report(self, *, last: bool = False) -> None:
         facts, self.waiting = self.waiting, []
         if facts:
-            await self.around.report([await self.keeper.written_down(fact) for fact in facts], last=last)
+            await self.around.report([await self.keeper.prepare_fact(fact) for fact in facts], last=last)
 
     async def _progress(self, said: Mapping[str, Any]) -> None:
         self.frame.progress = dict(said)
-        self.waiting.append(facts.progress_fact(self.frame, self.frame.progress))
+        self.waiting.append(facts.task_progress_fact(self.frame, self.frame.progress))
         await self._report()
 
     # --- one task ----------------------------------------------------------------------------------------------------
 
-    def _plainly(self, move: RunTask) -> Output | None:
+    def _run_plain(self, move: RunTask) -> Output | None:
         """The output of a task whose tool is a plain function without effect; None: it is none."""
         kind = self.around.tools[move.task.kind]
         run = getattr(self.around.tools.module(kind.name), "run", None)
@@ -297,13 +295,13 @@ class Runner:
         ):
             return None
         if self.frame.recorded_start != (move.task_run_id, move.attempt):
-            self.waiting.append(facts.started_fact(self.frame, {}))
+            self.waiting.append(facts.task_started_fact(self.frame, {}))
         try:
             output: Output = run(self.caller.call(move, self.frame.progress), self.world)
         except TemplateError as error:
             return failed(failure_of(error))
         except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
-            return broke(error)
+            return crash_output(error)
         return output
 
     async def _task(self, move: RunTask) -> Move | None:
@@ -312,34 +310,34 @@ class Runner:
         kind = self.around.tools[move.task.kind]
         call = await self.caller.ready(move, self.frame.progress)
         if not isinstance(call, Call):
-            return await self._ended(call, again=again)
+            return await self._end_unstarted(call, again=again)
         call = replace(call, spill=self.keeper.spill(move.task))
         suspend = self.caller.suspends(kind.name)
         if suspend is not None:
             return await self._suspend(suspend(call, self.around.moment().now), call, again=again)
         if not again:
-            self.waiting.append(facts.started_fact(self.frame, {}))
+            self.waiting.append(facts.task_started_fact(self.frame, {}))
         if not kind.effect_free or len(self.waiting) > _PATIENCE:
             await self._report()
         return await self._conclude(await self.caller.run(call, move.task))
 
-    async def _ended(self, output: Output, *, again: bool) -> Move:
+    async def _end_unstarted(self, output: Output, *, again: bool) -> Move:
         """A task that ended before it started."""
         if not again:
-            self.waiting.append(facts.started_fact(self.frame, {}))
+            self.waiting.append(facts.task_started_fact(self.frame, {}))
         await self._look_up()
         return machine.advance(self.frame, output, self.around.moment())
 
     async def _suspend(self, wait: dict[str, Any], call: Call, *, again: bool) -> Move | None:
         if "kind" in wait:
-            return await self._ended(failed(wait), again=again)
+            return await self._end_unstarted(failed(wait), again=again)
         if "child" in wait:
             if self.keychain.redactor.clean(wait["child"]["payload"])[1]:
-                return await self._ended(failed(failure("credential", _NO_SECRETS_IN_PAYLOADS)), again=again)
+                return await self._end_unstarted(failed(failure("credential", _NO_SECRETS_IN_PAYLOADS)), again=again)
             wait["child"]["execution_id"] = self.around.child_id()
             if forbidden := restrictions(call.spec):
                 wait["child"]["restrict"] = forbidden
         if not again:
-            self.waiting.append(facts.started_fact(self.frame, {"wait": wait}))
+            self.waiting.append(facts.task_started_fact(self.frame, {"wait": wait}))
         await self._report(last=True)
         return None

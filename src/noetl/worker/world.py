@@ -8,12 +8,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, TypeVar
 
+from noetl.drivers.spilled_data import guard_disk_full
 from noetl.model.output import JSON, Spilled
-from noetl.model.redaction import Stream
 from noetl.ports import Call, Keychain, ResultDamaged, ResultStore
-from noetl.tools.spilling import writing
-from noetl.worker.drafts import Claim, unnamed
-from noetl.worker.redacting import CleanResults
+from noetl.redaction import RedactingStream
+from noetl.worker.drafts import DraftClaim, open_unnamed_file
+from noetl.worker.outgoing import CleanResults
 
 T = TypeVar("T")
 #: rows of a reference are read so many at a time, and so many blocks of them are kept
@@ -46,9 +46,9 @@ class LocalWorld:
         self.hidden = hidden
         self.restrict = restrict
         self._log = log
-        self._claim: Claim | None = None
+        self._claim: DraftClaim | None = None
         #: what tasks under way write, by their key: stream → what holds back the beginning of a secret
-        self._written: dict[str, dict[str, Stream]] = {}
+        self._written: dict[str, dict[str, RedactingStream]] = {}
         #: task key → who hears of its progress
         self.listeners: dict[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {}
         self._kept: dict[str, tuple[asyncio.Future[Any], Callable[[Any], Awaitable[None]]]] = {}
@@ -57,7 +57,7 @@ class LocalWorld:
         """Something to be made once and kept."""
         kept = self._kept.get(name)
         if kept is None:
-            made: asyncio.Future[T] = asyncio.ensure_future(_made(make))
+            made: asyncio.Future[T] = asyncio.ensure_future(_make(make))
             self._kept[name] = kept = (made, close)
         # Shielded: whoever asked first may be cancelled, the others still want it.
         found: T = await asyncio.shield(kept[0])
@@ -71,9 +71,9 @@ class LocalWorld:
         """A secret by its name."""
         return await self.keychain.secret(provider, secret, key)
 
-    async def renewed(self, name: str, used: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    async def renew_credential(self, name: str, used: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """A credential with another token than the one that was refused."""
-        return await self.keychain.renewed(name, used)
+        return await self.keychain.renew_credential(name, used)
 
     def log(self, call: Call, stream: str, text: str) -> None:
         """Keep what a task wrote, without secrets; one may lie across two pieces."""
@@ -86,25 +86,25 @@ class LocalWorld:
         if text:
             self._log(call, stream, text)
 
-    def wrote(self, call: Call) -> None:
+    def flush_lines(self, call: Call) -> None:
         """A task is over: what was held back of its lines is no secret."""
         for stream, held in self._written.pop(call.key, {}).items():
             if rest := held.finish():
                 self._log(call, stream, rest)
 
-    def sealed(self, reference: Mapping[str, Any]) -> dict[str, Any]:
+    def seal(self, reference: Mapping[str, Any]) -> dict[str, Any]:
         """A reference that others may read."""
-        return self.results.sealed(reference)
+        return self.results.seal(reference)
 
     def draft(self, suffix: str) -> Path:
         """A new file for what is to be spilled; if this process is killed, the next one removes it."""
         path = self.results.draft(suffix)
-        self._claim = self._claim or Claim(path.parent)
+        self._claim = self._claim or DraftClaim(path.parent)
         return path
 
-    def unnamed(self) -> IO[bytes]:
+    def open_unnamed(self) -> IO[bytes]:
         """The same without a name."""
-        return unnamed(self.results.draft("").parent)
+        return open_unnamed_file(self.results.draft("").parent)
 
     async def spilled(
         self,
@@ -115,8 +115,8 @@ class LocalWorld:
         columns: dict[str, str] | None = None,
     ) -> Spilled:
         """An unnamed file, named."""
-        with writing(self):
-            return await self.results.adopted(file, Spilled("", content_type, rows, columns))
+        with guard_disk_full(self):
+            return await self.results.adopt(file, Spilled("", content_type, rows, columns))
 
     async def row(self, reference: Mapping[str, Any], index: int) -> Any:
         """One element of what a reference leads to; they are read many at a time."""
@@ -171,5 +171,5 @@ class LocalWorld:
         self.keychain.close()
 
 
-async def _made(make: Callable[[], Awaitable[T]]) -> T:
+async def _make(make: Callable[[], Awaitable[T]]) -> T:
     return await make()

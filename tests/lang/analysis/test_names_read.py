@@ -2,13 +2,13 @@
 
 import pytest
 
-from noetl.lang import load
-from noetl.lang.report import apply_edits
+from noetl.lang.loader import load
+from noetl.lang.printing.report import apply_edits
 from noetl.model.diagnostics import Diagnostic
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\nworkload: {greeting: Hello, hosts: [1]}\n"
-KINDS = Kinds()
+KINDS = ToolKinds()
 LOOP = "loop: {in: '{{ workload.hosts }}', iterator: host}"
 NEST = "loop: {in: [1], iterator: city, loop: {in: '{{ iter.city }}', iterator: hotel}}"
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from noetl.lang import load
+from noetl.lang.loader import load
 from noetl.model.diagnostics import Diagnostic
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"
 KEYCHAIN = "keychain: [{name: k, kind: bearer}]\n"
-KINDS = Kinds()
+KINDS = ToolKinds()
 NOOP = "tool: {kind: noop}"
 
 

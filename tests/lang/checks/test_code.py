@@ -2,12 +2,12 @@
 
 import pytest
 
-from noetl.lang import load
+from noetl.lang.loader import load
 from noetl.model.diagnostics import Severity
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"
-KINDS = Kinds()
+KINDS = ToolKinds()
 
 
 def marked(tool: str, step: str = "") -> list[tuple[str, int, str]]:

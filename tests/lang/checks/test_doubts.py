@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.lang import load
+from noetl.lang.loader import load
 from noetl.model.diagnostics import Diagnostic
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
-KINDS = Kinds()
+KINDS = ToolKinds()
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"
 
 

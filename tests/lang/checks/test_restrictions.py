@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from noetl.lang import load
-from noetl.tools.registry import Kinds
+from noetl.lang.loader import load
+from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"
 TRANSFER = "{kind: transfer, source: {kind: %s}, targets: [{kind: %s}]%s}"
@@ -14,7 +14,7 @@ TRANSFER = "{kind: transfer, source: {kind: %s}, targets: [{kind: %s}]%s}"
 
 def told(tool: str, executor: str = "{}") -> list[tuple[str, str]]:
     text = f"{HEAD}executor: {{spec: {executor}}}\nworkflow: [{{step: a, tool: {tool}}}]\n"
-    return [(one.code, one.message) for one in load(text, Kinds()).diagnostics]
+    return [(one.code, one.message) for one in load(text, ToolKinds()).diagnostics]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_requests_to_some_hosts_can_be_kept_and_connections_to_some_cannot() -> 
 
 
 def test_a_kind_that_does_not_say_that_it_keeps_the_network_off_is_an_error() -> None:
-    kinds = {**Kinds(), "noop": replace(Kinds()["noop"], keeps_network=False)}
+    kinds = {**ToolKinds(), "noop": replace(ToolKinds()["noop"], keeps_network=False)}
     text = f"{HEAD}workflow: [{{step: a, tool: {{kind: noop, spec: {{network: 'off'}}}}}}]\n"
     (found,) = load(text, kinds).diagnostics
     assert (found.code, found.message) == (

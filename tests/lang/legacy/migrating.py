@@ -2,12 +2,12 @@
 
 import textwrap
 
-from noetl.lang import load
 from noetl.lang.legacy import migrate
-from noetl.tools.registry import Kinds
+from noetl.lang.loader import load
+from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"
-KINDS = Kinds()
+KINDS = ToolKinds()
 
 
 def migrated(body: str) -> tuple[str, list[str]]:

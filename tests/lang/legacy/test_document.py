@@ -4,13 +4,13 @@ import pytest
 from migrating import migrated
 
 from noetl.lang.legacy import migrate
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 END = "workflow: [{step: end}]\n"
 
 
 def metadata(text: str) -> str:
-    result = migrate(f"apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {text}\n{END}", Kinds())
+    result = migrate(f"apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {text}\n{END}", ToolKinds())
     assert result is not None
     return result.text
 
@@ -83,7 +83,7 @@ def test_the_habits_of_a_workbook_task_are_mended_as_those_of_a_step_are() -> No
 
 
 def test_a_habit_is_not_called_an_older_spelling() -> None:
-    result = migrate(f"description: x\nvars: {{a: 1}}\n{END}", Kinds())
+    result = migrate(f"description: x\nvars: {{a: 1}}\n{END}", ToolKinds())
     assert result is not None
     assert [one.message for one in result.diagnostics] == [
         "`description` at the root is not part of the language",

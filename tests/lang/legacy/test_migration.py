@@ -6,8 +6,8 @@ import time
 import pytest
 from migrating import HEAD, KINDS, migrated
 
-from noetl.lang import load
 from noetl.lang.legacy import migrate
+from noetl.lang.loader import load
 
 
 def output_of(template: str, workload: str = "{n: 1, xs: [], sep: x, m: {}}") -> str:

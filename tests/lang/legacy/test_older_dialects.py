@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import pytest
 
-from noetl.lang import load
 from noetl.lang.legacy import migrate
-from noetl.tools.registry import Kinds
+from noetl.lang.loader import load
+from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"
-KINDS = Kinds()
+KINDS = ToolKinds()
 #: of grade v10: they still run
 V10 = frozenset({"legacy-args", "legacy-arc-args", "legacy-outcome", "legacy-set-ctx", "legacy-set-iter"})
 PG = "keychain: [{name: pg, kind: postgres_credential}]\n"

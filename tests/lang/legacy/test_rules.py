@@ -3,8 +3,8 @@
 import pytest
 from migrating import HEAD, KINDS, errors, migrated
 
-from noetl.lang import load
 from noetl.lang.legacy import migrate
+from noetl.lang.loader import load
 
 PREV = """\
 workflow:

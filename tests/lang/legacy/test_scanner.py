@@ -17,20 +17,20 @@ import pytest
 import yaml
 from thorough import up_to
 
-from noetl.lang import load
 from noetl.lang.legacy import lower, scan
-from noetl.lang.node import MapNode, Node, Scalar
-from noetl.lang.reader import read
+from noetl.lang.loader import load
+from noetl.lang.reading.node import MapNode, Node, Scalar
+from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Anything, Key
 from noetl.model.source import Source
-from noetl.tools.registry import Kinds
+from noetl.tools.registry import ToolKinds
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import playbooks
 
-KINDS = Kinds()
+KINDS = ToolKinds()
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"
 #: older words that `playbooks.WORDS` does not have
 WORDS = ["arguments", "inputs", "parameters", "policy", "libs", "pool", "verify_ssl", "target", "chunk_size", "sinks",
@@ -59,14 +59,14 @@ def said(node: Node) -> Any:
 def suspects(text: str) -> bool:
     """Whether the scan suspects a document; what it passes, lowering must leave as it is and not report."""
     problems = Diagnostics(Source(text, "playbook.yaml"))
-    root = read(text, problems)
+    root = read_yaml(text, problems)
     if not isinstance(root, MapNode):
         return True
     if scan(root, KINDS):
         return True
-    before, told = said(root), problems.found()
+    before, told = said(root), problems.collect()
     lower(root, KINDS, problems)
-    assert (said(root), problems.found()) == (before, told), text
+    assert (said(root), problems.collect()) == (before, told), text
     return False
 
 
@@ -166,7 +166,7 @@ def test_an_older_construct_is_suspected(body: str) -> None:
 def test_an_older_key_is_suspected_even_where_a_tool_declares_it() -> None:
     kind = ToolKind("mine", "A tool.", {"args": Key(Anything(), "Arguments.")}, InputRole.ARGUMENTS, "Nothing.")
     text = f"{HEAD}workflow: [{{step: a, tool: {{kind: mine, args: {{x: 1}}}}}}]\n"
-    root = read(text, Diagnostics(Source(text, "playbook.yaml")))
+    root = read_yaml(text, Diagnostics(Source(text, "playbook.yaml")))
     assert isinstance(root, MapNode)
     assert scan(root, {"mine": kind})
     assert [found.code for found in load(text, {"mine": kind}).diagnostics] == ["legacy-args"]
@@ -184,7 +184,7 @@ CANONICAL = HEAD + textwrap.dedent("""\
     - step: end
 """)
 IMPORTED = "import atexit, sys; atexit.register(lambda: print(*(m for m in sys.modules if '.lang.legacy' in m), file=sys.stderr))\n"
-LOADING = "from noetl.lang import load; from noetl.tools.registry import Kinds; assert load(open(sys.argv[1]).read(), Kinds()).ok"
+LOADING = "from noetl.lang.loader import load; from noetl.tools.registry import ToolKinds; assert load(open(sys.argv[1]).read(), ToolKinds()).ok"
 COMMAND = "from noetl.__main__ import main; sys.exit(main())"
 
 

@@ -2,7 +2,7 @@
 
 from migrating import HEAD, KINDS, errors, migrated
 
-from noetl.lang import load
+from noetl.lang.loader import load
 
 
 def test_args_and_input_that_disagree_are_left_to_a_person() -> None:

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from noetl.cli.serving import _server, bound
+from noetl.app.local import LocalNode
+from noetl.cli.commands.serve.http_server import _server, bind_socket
 from noetl.config import Settings
-from noetl.results.sending import Sender
-from noetl.server.http.app import app
+from noetl.results.download import PayloadSender
+from noetl.server.core.control_plane import resume_unowned
+from noetl.server.http.api_tokens import ApiTokens
+from noetl.server.http.app import build_app
 from noetl.server.http.routes import Route
-from noetl.server.office import resume_left
-from noetl.server.tokens import Tokens
-from noetl.stores.sqlite import SqliteLog
-from noetl.wiring import House
+from noetl.stores.sqlite.sqlite_log import SqliteLog
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkload: {n: 3}\nworkflow:\n"
 DOUBLE = HEAD % "double" + '  - {step: end, tool: {kind: noop, output: "{{ workload.n * 2 }}"}}\n'
@@ -43,7 +43,7 @@ class Api:
     def __init__(self, home: Path, *, hosts: Sequence[str] = (), more: Sequence[Route] = ()) -> None:
         self.home = home
         home.mkdir(parents=True, exist_ok=True)
-        self.tokens = Tokens(home / "tokens.json", time.time)
+        self.tokens = ApiTokens(home / "tokens.json", time.time)
         self._hosts, self._more = hosts, more
         self.port = 0
         self._stop: asyncio.Event | None = None
@@ -68,13 +68,13 @@ class Api:
 
     async def _serve(self) -> None:
         self._stop, self._loop = asyncio.Event(), asyncio.get_running_loop()
-        listening = bound("127.0.0.1", self.port)
+        listening = bind_socket("127.0.0.1", self.port)
         self.port = listening.getsockname()[1]
-        async with House(Settings(self.home), SqliteLog(self.home / "noetl.db")) as house:
-            made = app(
-                house, tokens=self.tokens, hosts=self._hosts, more=self._more, results=Sender(house.results)
+        async with LocalNode(Settings(self.home), SqliteLog(self.home / "noetl.db")) as house:
+            made = build_app(
+                house, tokens=self.tokens, hosts=self._hosts, more=self._more, results=PayloadSender(house.results)
             )  # fmt: skip
-            await resume_left(house)
+            await resume_unowned(house)
             server = _server(made)
             serving = asyncio.ensure_future(server.serve(sockets=[listening]))
             while not server.started:

@@ -8,19 +8,19 @@ from typing import Any, cast
 
 import pytest
 
-from noetl.server.http.desk import Desk
+from noetl.server.http.context import ApiContext
 
 
-def desk() -> Desk:
+def desk() -> ApiContext:
     office = SimpleNamespace(service=SimpleNamespace(watchers=[]))
-    return Desk(cast("Any", office), cast("Any", None), None)
+    return ApiContext(cast("Any", office), cast("Any", None), None)
 
 
 def test_nothing_is_left_of_one_that_failed() -> None:
     async def scenario() -> None:
         made = desk()
         with pytest.raises(ValueError, match="no"):
-            async with made.alone("x"):
+            async with made.lock_name("x"):
                 raise ValueError("no")
         assert not made._alone
         assert not made._asking
@@ -35,7 +35,7 @@ def test_who_comes_when_one_leaves_waits_for_the_next() -> None:
 
         async def ask() -> None:
             nonlocal inside, most
-            async with made.alone("x"):
+            async with made.lock_name("x"):
                 inside += 1
                 most = max(most, inside)
                 await asyncio.sleep(0.01)

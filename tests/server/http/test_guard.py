@@ -11,15 +11,15 @@ from apiserver import APPROVAL, DOUBLE, Api
 from starlette.requests import Request
 from starlette.responses import Response
 
+from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.errors import NoetlError, UsageError
-from noetl.server.http.app import ROUTES, app
-from noetl.server.http.desk import Desk
-from noetl.server.http.guard import Hosts
+from noetl.server.http.api_tokens import MAY, ROLES, ApiTokens, Permission, Role
+from noetl.server.http.app import ROUTES, build_app
+from noetl.server.http.context import ApiContext
+from noetl.server.http.guard import ServerNames
 from noetl.server.http.routes import Route, json
-from noetl.server.tokens import MAY, ROLES, Permission, Role, Tokens
 from noetl.stores.memory import MemoryLog
-from noetl.wiring import House
 
 #: who may call a route, by its permission; written out, so that a change of one table shows in the other
 ALLOWED: dict[str, set[Role]] = {
@@ -35,7 +35,7 @@ OPEN = {"GET /health", "GET /ready", "GET /api/openapi.json"}
 OPERATE = {"POST /api/executions", *(f"POST /api/executions/{{id}}/{verb}" for verb in ("cancel", "pause", "unpause", "signal"))}  # fmt: skip
 
 
-async def _echo(_desk: Desk, request: Request) -> Response:
+async def _echo(_desk: ApiContext, request: Request) -> Response:
     return json({"bytes": len(await request.body())})
 
 
@@ -56,10 +56,10 @@ def test_every_route_has_the_permission_that_was_meant() -> None:
 
 def test_a_server_with_a_route_that_says_not_who_may_call_it_does_not_start(tmp_path: Path) -> None:
     async def start() -> None:
-        house = House(Settings(tmp_path), MemoryLog())
+        house = LocalNode(Settings(tmp_path), MemoryLog())
         forgotten = Route("GET", "/api/forgotten", None, _echo, "Nobody thought of it.")
         with pytest.raises(NoetlError, match="GET /api/forgotten"):
-            app(house, tokens=Tokens(tmp_path / "none", time.time), more=[forgotten])
+            build_app(house, tokens=ApiTokens(tmp_path / "none", time.time), more=[forgotten])
 
     import asyncio
 
@@ -69,11 +69,11 @@ def test_a_server_with_a_route_that_says_not_who_may_call_it_does_not_start(tmp_
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.com"])
 def test_a_server_that_others_reach_does_not_start_without_a_token(tmp_path: Path, host: str) -> None:
     async def start() -> None:
-        house, tokens = House(Settings(tmp_path), MemoryLog()), Tokens(tmp_path / "tokens.json", time.time)
+        house, tokens = LocalNode(Settings(tmp_path), MemoryLog()), ApiTokens(tmp_path / "tokens.json", time.time)
         with pytest.raises(UsageError, match="noetl token add"):
-            app(house, tokens=tokens, host=host)
+            build_app(house, tokens=tokens, host=host)
         tokens.add("ann", "admin")
-        app(house, tokens=tokens, host=host).state.desk.close()
+        build_app(house, tokens=tokens, host=host).state.desk.close()
 
     import asyncio
 
@@ -169,7 +169,7 @@ def test_while_the_tokens_cannot_be_read_nobody_is_to_blame_and_may_come_again(a
 
 def test_a_token_that_has_expired_holds_no_longer(tmp_path: Path) -> None:
     now = 1000.0
-    tokens = Tokens(tmp_path / "tokens.json", lambda: now)
+    tokens = ApiTokens(tmp_path / "tokens.json", lambda: now)
     token = tokens.add("ann", "admin", lasts=60)
     assert tokens.of(token) is not None
     now = 1060.0
@@ -188,13 +188,13 @@ def test_the_names_of_this_machine_are_known(api: Api, host: str) -> None:
 
 
 def test_a_server_goes_by_the_names_that_it_is_given() -> None:
-    given = Hosts("127.0.0.1", ["noetl.example"])
-    assert given.know("NOETL.example:8090")
-    assert not given.know("192.0.2.1")
-    everywhere = Hosts("0.0.0.0")
-    assert everywhere.know("192.0.2.1:8090")
-    assert not everywhere.know("evil.example")
-    assert Hosts("10.0.0.1", ["*"]).know("anything")
+    given = ServerNames("127.0.0.1", ["noetl.example"])
+    assert given.is_known("NOETL.example:8090")
+    assert not given.is_known("192.0.2.1")
+    everywhere = ServerNames("0.0.0.0")
+    assert everywhere.is_known("192.0.2.1:8090")
+    assert not everywhere.is_known("evil.example")
+    assert ServerNames("10.0.0.1", ["*"]).is_known("anything")
 
 
 def test_a_page_of_another_site_can_do_nothing(api: Api) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from noetl.tools.datahost.databases import LITTLE, Database, config_of
-from noetl.tools.datahost.host import Running
+from noetl.drivers.datahost.databases import LITTLE, Database, config_of
+from noetl.drivers.datahost.host import HostCall
 
 _KEPT = "SELECT sum(memory_usage_bytes) FROM duckdb_memory() WHERE tag = 'BASE_TABLE'"
 _LIMIT = "SELECT current_setting('memory_limit')"
@@ -17,7 +17,7 @@ _LIMIT = "SELECT current_setting('memory_limit')"
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
     """A database that has written 16 MB to its file, and keeps them."""
-    made = Database(Running(tmp_path), str(tmp_path / "rows.duckdb"), config_of({}, memory=LITTLE))
+    made = Database(HostCall(tmp_path), str(tmp_path / "rows.duckdb"), config_of({}, memory=LITTLE))
     made.connection.execute("CREATE TABLE t AS SELECT hash(range) AS n FROM range(2_000_000)")
     made.connection.execute("CHECKPOINT")
     yield made
@@ -32,7 +32,7 @@ def test_pages_that_are_on_disk_are_let_go_and_the_limit_is_the_one_before(datab
     limit = database.connection.execute(_LIMIT).fetchone()
     assert _kept(database) > 12_000_000
 
-    database.let_pages_go()
+    database.release_pages()
 
     assert _kept(database) <= 8_000_000
     assert database.connection.execute(_LIMIT).fetchone() == limit
@@ -43,17 +43,17 @@ def test_rows_that_are_not_on_disk_stay(database: Database) -> None:
     database.connection.execute("BEGIN")
     database.connection.execute("CREATE TEMP TABLE w AS SELECT hash(range) AS n FROM range(2_000_000)")
 
-    database.let_pages_go()
+    database.release_pages()
 
     database.connection.execute("COMMIT")
     assert database.connection.execute("SELECT count(*) FROM w").fetchone() == (2_000_000,)
 
 
 def test_pages_stay_while_somebody_else_uses_the_file(database: Database, tmp_path: Path) -> None:
-    other = Database(Running(tmp_path), str(tmp_path / "rows.duckdb"), config_of({}, memory=LITTLE))
+    other = Database(HostCall(tmp_path), str(tmp_path / "rows.duckdb"), config_of({}, memory=LITTLE))
     before = _kept(database)
 
-    database.let_pages_go()
+    database.release_pages()
 
     assert _kept(database) == before
     other.close()
@@ -61,9 +61,9 @@ def test_pages_stay_while_somebody_else_uses_the_file(database: Database, tmp_pa
 
 def test_a_limit_that_the_author_set_is_left_alone(tmp_path: Path) -> None:
     config = config_of({"limits.memory_mb": 100}, memory=LITTLE)
-    database = Database(Running(tmp_path), str(tmp_path / "strict.duckdb"), config)
+    database = Database(HostCall(tmp_path), str(tmp_path / "strict.duckdb"), config)
 
-    database.let_pages_go()  # its configuration is locked: to set anything would fail
+    database.release_pages()  # its configuration is locked: to set anything would fail
 
     assert database.connection.execute(_LIMIT).fetchone() == ("95.3 MiB",)
     database.close()

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from noetl.expr.sql import compile_sql
-from noetl.tools.pg.failing import Failing
-from noetl.tools.pg.statements import Plan, plan
-from noetl.tools.pg.values import (  # fmt: skip
+from noetl.drivers.postgres.postgres_errors import PostgresFailed
+from noetl.expr.sql.statement import compile_sql
+from noetl.tools.postgres.parameters import (  # fmt: skip
     ANY,
     BOOLS,
     INT4,
@@ -26,9 +25,10 @@ from noetl.tools.pg.values import (  # fmt: skip
     literal,
     parameter,
 )
+from noetl.tools.postgres.statements import StatementPlan, plan
 
 
-def planned(text: str, *, once: bool = False, timeout: bool = False, **workload: Any) -> Plan:
+def planned(text: str, *, once: bool = False, timeout: bool = False, **workload: Any) -> StatementPlan:
     return plan(compile_sql(text).bind({"workload": workload}), once=once, timeout=timeout)
 
 
@@ -64,7 +64,7 @@ def test_a_time_limit_and_a_marker_need_a_transaction() -> None:
     "text", ["BEGIN; VACUUM t; COMMIT", "SELECT 1; COMMIT", "COPY t TO STDOUT", "ABORT", "PREPARE TRANSACTION 'x'"]
 )
 def test_what_no_task_can_do_is_refused(text: str) -> None:
-    with pytest.raises(Failing):
+    with pytest.raises(PostgresFailed):
         planned(text)
 
 
@@ -100,7 +100,7 @@ def test_what_may_stay_behind_in_a_session_is_known(text: str, lingers: bool) ->
 )
 def test_lists_behind_in_are_arrays(text: str, sent: str, values: list[Any]) -> None:
     (one,) = planned(text, l=[1, 2], n=5, m={"a": "it's"}).statements
-    assert one.rendered() == (sent, values)
+    assert one.render() == (sent, values)
 
 
 @pytest.mark.parametrize(

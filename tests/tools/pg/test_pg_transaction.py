@@ -14,7 +14,7 @@ from databases import Db, Proxy
 from servers import QUICK, Database
 from workshop import Workshop, until
 
-from noetl.services.postgres import Postgres
+from noetl.services.servers import PostgresServer
 
 ENDLESS = "SELECT pg_sleep(0.01) FROM generate_series(1, 100000)"
 
@@ -208,7 +208,7 @@ async def test_a_connection_that_is_lost_behind_the_commit_is_no_failure(db: Db)
 
 
 async def test_a_server_that_goes_away_and_comes_back_is_met_again(world: Workshop) -> None:
-    with TemporaryDirectory(prefix="noetl-") as folder, Postgres(Path(folder) / "data", settings=QUICK) as server:
+    with TemporaryDirectory(prefix="noetl-") as folder, PostgresServer(Path(folder) / "data", settings=QUICK) as server:
         db = Db(world, Database(server, "postgres"))
         assert await db.rows("SELECT 1 AS n") == [{"n": 1}]
         working = asyncio.ensure_future(db.task("SELECT pg_sleep(60)"))

@@ -9,7 +9,7 @@ from workshop import Workshop
 
 duckdb = pytest.importorskip("duckdb")
 
-from noetl.tools.transfer.faithful import of_text, of_value  # noqa: E402
+from noetl.tools.transfer.strict_casts import cast_text, cast_value  # noqa: E402
 
 _LATE = "id,amount\n" + "".join(f"{n},{n}\n" for n in range(30_000))
 _TARGETS: list[dict[str, Any]] = [
@@ -43,7 +43,7 @@ def _cast(sql: str) -> Any:
     ],
 )
 def test_a_text_that_says_the_same_in_a_type_is_taken(text: str, wanted: str, value: Any) -> None:
-    assert str(_cast(str(of_text(f"'{text}'", wanted)))) == str(value)
+    assert str(_cast(str(cast_text(f"'{text}'", wanted)))) == str(value)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_text_that_says_the_same_in_a_type_is_taken(text: str, wanted: str, va
 )
 def test_a_text_that_would_be_rounded_is_refused(text: str, wanted: str) -> None:
     with pytest.raises(duckdb.ConversionException):
-        _cast(str(of_text(f"'{text}'", wanted)))
+        _cast(str(cast_text(f"'{text}'", wanted)))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_text_that_would_be_rounded_is_refused(text: str, wanted: str) -> None
 )
 def test_a_value_that_would_be_another_is_refused(value: str, kind: str, wanted: str) -> None:
     with pytest.raises(duckdb.ConversionException):
-        _cast(of_value(value, kind, wanted))
+        _cast(cast_value(value, kind, wanted))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_value_that_would_be_another_is_refused(value: str, kind: str, wanted:
     ],
 )
 def test_a_value_that_stays_the_same_is_taken(value: str, kind: str, wanted: str) -> None:
-    assert _cast(f"({of_value(value, kind, wanted)}) IS NOT DISTINCT FROM CAST({value} AS {wanted})")
+    assert _cast(f"({cast_value(value, kind, wanted)}) IS NOT DISTINCT FROM CAST({value} AS {wanted})")
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_a_value_that_stays_the_same_is_taken(value: str, kind: str, wanted: str
 def test_a_number_that_only_the_way_back_would_change_is_taken_as_it_is_written(
     value: str, kind: str, wanted: str, kept: str
 ) -> None:
-    assert str(_cast(of_value(f"{value}::{kind}", kind, wanted))) == kept
+    assert str(_cast(cast_value(f"{value}::{kind}", kind, wanted))) == kept
 
 
 @pytest.mark.parametrize("wanted", ["DECIMAL(18, 6)", "DECIMAL(20, 8)", "DECIMAL(38, 12)", "DECIMAL(38, 18)"])
 def test_every_price_fits_into_a_decimal_that_has_room_for_it(wanted: str) -> None:
     prices = "SELECT (hash(range) % 100000000) / 100 AS v FROM range(20000)"
-    cast = of_value("v", "DOUBLE", wanted)
+    cast = cast_value("v", "DOUBLE", wanted)
     assert _cast(f"count(*) FILTER (WHERE CAST({cast} AS VARCHAR)::DOUBLE = v) FROM ({prices})") == 20_000
 
 

@@ -12,34 +12,34 @@ from ends import data, file
 from servers import Database
 from workshop import Workshop
 
+from noetl.drivers.datahost.data_errors import DataHostFailed
+from noetl.drivers.datahost.host import HostCall
 from noetl.expr import template
-from noetl.tools.datahost.failing import Failing
-from noetl.tools.datahost.host import Running
-from noetl.tools.transfer.chunks import Values
-from noetl.tools.transfer.targets.files import Files
-from noetl.tools.transfer.targets.parquetfile import Parquet
-from noetl.tools.transfer.targets.postgres import Postgres
-from noetl.tools.transfer.targets.target import Given, Surroundings, Target
+from noetl.tools.transfer.chunks import ValuesChunk
+from noetl.tools.transfer.targets.file_target import FileTarget
+from noetl.tools.transfer.targets.parquet_file import ParquetFormat
+from noetl.tools.transfer.targets.postgres_target import PostgresTarget
+from noetl.tools.transfer.targets.target import Target, TargetChunk, TargetContext
 
 duckdb = pytest.importorskip("duckdb")
 
 ROWS = [{"id": n} for n in range(10)]
 
 
-def around(folder: Path, **more: Any) -> Surroundings:
-    return Surroundings(scopes={}, scratch=folder, token="t", config={}, notes=str(folder / "t.notes"), **more)
+def around(folder: Path, **more: Any) -> TargetContext:
+    return TargetContext(scopes={}, scratch=folder, token="t", config={}, notes=str(folder / "t.notes"), **more)
 
 
-def files(folder: Path, path: Any, mode: str = "replace", **more: Any) -> Files:
-    return Files({"kind": "file", "mode": mode, "path": path, "folder": str(folder)}, around(folder, **more))
+def files(folder: Path, path: Any, mode: str = "replace", **more: Any) -> FileTarget:
+    return FileTarget({"kind": "file", "mode": mode, "path": path, "folder": str(folder)}, around(folder, **more))
 
 
 def write(target: Target, folder: Path, index: int, *rows: Any) -> None:
     with duckdb.connect(":memory:") as connection:
-        given = Given(
-            index, index + 1, Values(list(rows), index, folder), {"index": index}, connection.cursor(), str(folder)
+        given = TargetChunk(
+            index, index + 1, ValuesChunk(list(rows), index, folder), {"index": index}, connection.cursor(), str(folder)
         )
-        target.write(Running(folder), given)
+        target.write(HostCall(folder), given)
 
 
 def ids(path: Path) -> list[int]:
@@ -92,7 +92,7 @@ async def test_a_target_that_has_finished_gets_nothing_twice_when_another_one_fa
 
 
 def test_a_crash_behind_the_end_does_not_lose_sight_of_the_files(tmp_path: Path) -> None:
-    running, path = Running(tmp_path), template(f"{tmp_path}/{{{{ chunk.index }}}}.csv")
+    running, path = HostCall(tmp_path), template(f"{tmp_path}/{{{{ chunk.index }}}}.csv")
     first = files(tmp_path, path)
     first.open(running)
     for index in range(2):
@@ -111,13 +111,13 @@ def test_a_crash_behind_the_end_does_not_lose_sight_of_the_files(tmp_path: Path)
 def test_what_only_another_machine_has_noted_is_done_again_and_not_taken_for_done(tmp_path: Path) -> None:
     (tmp_path / "o.json").write_text('[{"id": 7}]')
     target = files(tmp_path, str(tmp_path / "o.json"), recorded=2, rows=2, final=True)
-    assert target.open(Running(tmp_path)) == 0
+    assert target.open(HostCall(tmp_path)) == 0
 
 
 def test_what_another_machine_may_have_appended_cannot_be_gone_on_with(tmp_path: Path) -> None:
     target = files(tmp_path, str(tmp_path / "o.json"), "append", recorded=2, rows=2, final=True)
-    with pytest.raises(Failing, match="the notes are gone") as found:
-        target.open(Running(tmp_path))
+    with pytest.raises(DataHostFailed, match="the notes are gone") as found:
+        target.open(HostCall(tmp_path))
     assert found.value.failure["kind"] == "not-resumable"
 
 
@@ -130,14 +130,14 @@ class Killed(BaseException):
 def test_a_parquet_file_is_made_once_wherever_its_making_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, where: str
 ) -> None:
-    running, path = Running(tmp_path), tmp_path / "o.parquet"
+    running, path = HostCall(tmp_path), tmp_path / "o.parquet"
     duckdb.connect().execute(f"COPY (SELECT 99::BIGINT AS id) TO '{path}'")
     first = files(tmp_path, str(path), mode)
     first.open(running)
     for index in range(4):
         write(first, tmp_path, index, {"id": index})
     removed: list[Path] = []
-    unlink, abandon = Path.unlink, Parquet.abandon
+    unlink, abandon = Path.unlink, ParquetFormat.abandon
 
     def mortal_unlink(self: Path, missing_ok: bool = False) -> None:
         if self.suffix == ".parquet" and (where == "put together" or len(removed) == 2):
@@ -145,7 +145,7 @@ def test_a_parquet_file_is_made_once_wherever_its_making_is_cut_off(
         removed.append(self)
         unlink(self, missing_ok=missing_ok)
 
-    def mortal_abandon(self: Parquet) -> None:
+    def mortal_abandon(self: ParquetFormat) -> None:
         if where == "in place":
             raise Killed
         abandon(self)
@@ -153,7 +153,7 @@ def test_a_parquet_file_is_made_once_wherever_its_making_is_cut_off(
     with monkeypatch.context() as patch:
         if where != "in place":
             patch.setattr(Path, "unlink", mortal_unlink)
-        patch.setattr(Parquet, "abandon", mortal_abandon)
+        patch.setattr(ParquetFormat, "abandon", mortal_abandon)
         with pytest.raises(Killed):
             first.finish(running)
     second = files(tmp_path, str(path), mode, recorded=4, rows=4, final=True)
@@ -167,14 +167,14 @@ def test_a_parquet_file_is_made_once_wherever_its_making_is_cut_off(
 
 def test_an_attempt_that_was_overtaken_leaves_the_other_ones_rows_alone(tmp_path: Path, database: Database) -> None:
     given = {"kind": "postgres", "mode": "replace", "table": "t", "auth": "pg", "connect": {"conninfo": database.url}}
-    running = Running(tmp_path)
-    old, new = Postgres(given, around(tmp_path)), Postgres(given, around(tmp_path))
+    running = HostCall(tmp_path)
+    old, new = PostgresTarget(given, around(tmp_path)), PostgresTarget(given, around(tmp_path))
     try:
         old.open(running)
         write(old, tmp_path, 0, {"id": 0})
         assert new.open(running) == 1
         write(new, tmp_path, 1, {"id": 1})
-        with pytest.raises(Failing, match="another attempt"):
+        with pytest.raises(DataHostFailed, match="another attempt"):
             write(old, tmp_path, 1, {"id": 1})
         assert not old.abort(running)
         write(new, tmp_path, 2, {"id": 2})
@@ -199,7 +199,7 @@ def test_rows_are_written_down_once_for_all_targets_that_come_at_the_same_time(
         return write_bytes(self, body)
 
     monkeypatch.setattr(Path, "write_bytes", slowly)
-    chunk = Values(ROWS, 0, tmp_path, {"id": "BIGINT"})
+    chunk = ValuesChunk(ROWS, 0, tmp_path, {"id": "BIGINT"})
 
     def come() -> None:
         barrier.wait()

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from workshop import Workshop, serving, until
 
-from noetl.tools.datahost.hosts import Hosts
+from noetl.drivers.datahost.pool import DataHosts
 
 pytest.importorskip("duckdb")
 
@@ -39,7 +39,7 @@ async def test_without_a_network_rows_still_go_from_here_to_here(world: Workshop
 async def test_the_process_of_a_restricted_transfer_has_no_sockets_and_others_keep_theirs(
     world: Workshop, spec: dict[str, Any]
 ) -> None:
-    hosts = await Hosts.of(world)
+    hosts = await DataHosts.of(world)
     for shared in (True, False):
         async with hosts.lease(shared=shared, spec=spec) as bound, hosts.lease(shared=shared, spec={}) as free:
             await until(lambda pid=bound.child._process.pid: has_filter(pid))  # type: ignore[misc]

@@ -15,9 +15,9 @@ from aiohttp import web
 from ends import failing, move
 from workshop import Workshop, serving
 
+from noetl.drivers.datahost.pool import CallFailed, DataHosts
 from noetl.model.output import failure
-from noetl.tools.datahost.hosts import CallFailed, Hosts
-from noetl.tools.transfer.move import Move
+from noetl.tools.transfer.move import TransferAttempt
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -478,7 +478,7 @@ async def test_many_at_once_have_memory_enough(world: Workshop) -> None:
     calls = [move(world, source, *tables, *files[:n], key=f"k{n}", chunk={"size": 10}) for n in range(4)]
     assert [told["rows"] for told in await asyncio.gather(*calls)] == [25] * 4
     assert asked(world, "SELECT count(*) FROM t2") == [(100,)]
-    assert len((await Hosts.of(world))._all) == 1  # the file has one process, however many came for it at once
+    assert len((await DataHosts.of(world))._all) == 1  # the file has one process, however many came for it at once
 
 
 # --- paths that lead to rows --------------------------------------------------------------------------------------------------
@@ -613,16 +613,16 @@ async def test_a_transfer_that_is_cancelled_twice_leaves_no_error_that_nobody_he
         await asyncio.sleep(60)
         return web.json_response({})
 
-    do = Move._do
+    do = TransferAttempt._do
 
-    async def dying(self: Move, verb: str, **given: Any) -> Any:
+    async def dying(self: TransferAttempt, verb: str, **given: Any) -> Any:
         if verb != "close":
             return await do(self, verb, **given)
         closing.set()
         await asyncio.sleep(0.05)
         raise CallFailed(failure("tool-crashed", "the process of the task has ended"))
 
-    monkeypatch.setattr(Move, "_do", dying)
+    monkeypatch.setattr(TransferAttempt, "_do", dying)
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unheard.append(context))
     async with serving(web.post("/in", hanging), handler_cancellation=True) as url:
         target = {"kind": "http", "url": f"{url}/in"}

@@ -18,7 +18,7 @@ from servers import Bucket
 from test_resume import MORTAL, attempt
 from workshop import Workshop
 
-from noetl.tools.buckets import Bucket as Objects
+from noetl.drivers.object_stores import Bucket as Objects
 
 duckdb = pytest.importorskip("duckdb")
 pytestmark = pytest.mark.usefixtures("forkserver")
@@ -179,10 +179,10 @@ NAMES = ["ä ö/ü.csv", "a+b%20c/d?e#f.csv", "deep/" * 60 + "x.csv", "y" * 400 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_any_name_of_an_object_has_a_file_of_its_own(name: str) -> None:
-    from noetl.tools.buckets import Address
-    from noetl.tools.transfer.targets.objects import address_in, file_of
+    from noetl.drivers.object_stores import ObjectAddress
+    from noetl.tools.transfer.targets.object_target import address_in, file_of
 
-    address = Address("s3", "my-bucket.x", name)
+    address = ObjectAddress("s3", "my-bucket.x", name)
     file = file_of(address)
     assert address_in(file) == address
     assert max(len(part) for part in file.parts) <= 200

@@ -13,7 +13,7 @@ from aiohttp import web
 from workshop import Workshop, serving
 
 from noetl.tools.transfer import move as moving
-from noetl.tools.transfer import pages as paging
+from noetl.tools.transfer.api import page_reader as paging
 
 duckdb = pytest.importorskip("duckdb")
 

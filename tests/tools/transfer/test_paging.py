@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from noetl.tools.transfer.paging import Answer, BadPage, Paging, Trail, next_link, paging_of
+from noetl.tools.transfer.paging import BadPage, CycleDetector, PageResponse, Paging, next_link, paging_of
 
 
-def answer(value: Any, **headers: str) -> Answer:
-    return Answer(json.dumps(value).encode(), headers)
+def answer(value: Any, **headers: str) -> PageResponse:
+    return PageResponse(json.dumps(value).encode(), headers)
 
 
 def rows(body: bytes, path: str | None = None) -> list[bytes]:
-    return [bytes(row) for row in Answer(body, {}).rows(path)]
+    return [bytes(row) for row in PageResponse(body, {}).rows(path)]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_rows_that_are_spread_over_lines_become_lines() -> None:
 )
 def test_what_is_not_json_is_told_with_its_beginning(body: bytes) -> None:
     with pytest.raises(BadPage) as found:
-        Answer(body, {})
+        PageResponse(body, {})
     assert found.value.failure["kind"] == "result-not-json"
     assert len(str(found.value)) < 500
 
@@ -109,19 +109,19 @@ def test_what_leads_nowhere_is_told(paging: Paging, value: Any) -> None:
 @pytest.mark.parametrize("before", [0, 1, 7, 100])
 @pytest.mark.parametrize("length", [1, 2, 3, 50])
 def test_a_circle_of_any_length_is_seen(before: int, length: int) -> None:
-    trail = Trail()
-    assert not any(trail.meets(n) for n in range(before + 1))
-    assert any(trail.meets(before + n % length) for n in range(1, 4 * (before + length)))
+    trail = CycleDetector()
+    assert not any(trail.visit(n) for n in range(before + 1))
+    assert any(trail.visit(before + n % length) for n in range(1, 4 * (before + length)))
 
 
 def test_a_page_that_leads_to_itself_is_seen_at_once() -> None:
-    trail = Trail()
-    assert [trail.meets(mark) for mark in ("a", "b", "c", "c")] == [False, False, False, True]
+    trail = CycleDetector()
+    assert [trail.visit(mark) for mark in ("a", "b", "c", "c")] == [False, False, False, True]
 
 
 def test_what_goes_on_for_ever_is_no_circle() -> None:
-    trail = Trail()
-    assert not any(trail.meets(n) for n in range(100_000))
+    trail = CycleDetector()
+    assert not any(trail.visit(n) for n in range(100_000))
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ import io
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
-from noetl.tools.transfer.targets.pg_csv import is_regular
+from noetl.tools.transfer.targets.copy_input import is_regular
 
 
 def _as_copy_reads(text: str) -> list[list[str]]:

@@ -11,10 +11,9 @@ from servers import Database
 
 duckdb = pytest.importorskip("duckdb")
 
-from noetl.tools.transfer.chunks import Csv  # noqa: E402
-from noetl.tools.transfer.mapping import Column, Mapped  # noqa: E402
-from noetl.tools.transfer.targets.pg_faithful import doubtful  # noqa: E402
-from noetl.tools.transfer.targets.pg_tables import PgTarget  # noqa: E402
+from noetl.tools.transfer.chunks import CsvChunk  # noqa: E402
+from noetl.tools.transfer.mapping import Column, MappedChunk  # noqa: E402
+from noetl.tools.transfer.targets.postgres_tables import PgTableColumn, find_doubtful  # noqa: E402
 
 
 @pytest.fixture
@@ -145,19 +144,19 @@ async def test_who_wants_values_rounded_and_cut_says_so(pg: Pg) -> None:
 @pytest.mark.parametrize(
     ("body", "into", "looked_at"),
     [
-        (b"2024-01-03 17:45:00", PgTarget("v", "timestamp without time zone", "timestamp"), False),
-        (b"1.23456789", PgTarget("v", "double precision", "float8"), False),
-        (b"1.23456789", PgTarget("v", "numeric", "numeric"), False),
-        (b"17:45 and 1.23456", PgTarget("v", "text", "text"), False),
-        (b"2024-01-03", PgTarget("v", "date", "date"), False),
-        (b"2024-01-03 17:45:00", PgTarget("v", "date", "date"), True),
-        (b"1.25", PgTarget("v", "numeric(10,2)", "numeric", scale=2), False),
-        (b"1.250", PgTarget("v", "numeric(10,2)", "numeric", scale=2), True),
-        (b"12e-1", PgTarget("v", "numeric(10,2)", "numeric", scale=2), True),
+        (b"2024-01-03 17:45:00", PgTableColumn("v", "timestamp without time zone", "timestamp"), False),
+        (b"1.23456789", PgTableColumn("v", "double precision", "float8"), False),
+        (b"1.23456789", PgTableColumn("v", "numeric", "numeric"), False),
+        (b"17:45 and 1.23456", PgTableColumn("v", "text", "text"), False),
+        (b"2024-01-03", PgTableColumn("v", "date", "date"), False),
+        (b"2024-01-03 17:45:00", PgTableColumn("v", "date", "date"), True),
+        (b"1.25", PgTableColumn("v", "numeric(10,2)", "numeric", scale=2), False),
+        (b"1.250", PgTableColumn("v", "numeric(10,2)", "numeric", scale=2), True),
+        (b"12e-1", PgTableColumn("v", "numeric(10,2)", "numeric", scale=2), True),
     ],
 )
 def test_text_of_csv_is_read_only_where_something_in_it_may_be_changed(
-    tmp_path: Path, body: bytes, into: PgTarget, looked_at: bool
+    tmp_path: Path, body: bytes, into: PgTableColumn, looked_at: bool
 ) -> None:
-    chunk = Csv(body + b"\n", tmp_path / "c", 1, 0, types={"v": "VARCHAR"}, options="")
-    assert bool(doubtful(Mapped(chunk, [Column("v", "v")]), [into])) is looked_at
+    chunk = CsvChunk(body + b"\n", tmp_path / "c", 1, 0, types={"v": "VARCHAR"}, options="")
+    assert bool(find_doubtful(MappedChunk(chunk, [Column("v", "v")]), [into])) is looked_at

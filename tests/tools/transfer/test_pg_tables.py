@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from servers import Database
 
-from noetl.tools.datahost.failing import Failing
-from noetl.tools.transfer.pg_client import Client
-from noetl.tools.transfer.targets.pg_markers import Markers
-from noetl.tools.transfer.targets.pg_tables import make
+from noetl.drivers.datahost.data_errors import DataHostFailed
+from noetl.tools.transfer.postgres_connection import PgClient
+from noetl.tools.transfer.targets.postgres_tables import make
+from noetl.tools.transfer.targets.postgres_target import Markers
 
 
 def test_many_who_make_the_same_table_at_once_do_not_get_in_each_others_way(database: Database) -> None:
-    clients = [Client({"connect": {"conninfo": database.url}, "auth": "db"}) for _ in range(8)]
+    clients = [PgClient({"connect": {"conninfo": database.url}, "auth": "db"}) for _ in range(8)]
     try:
         for round_ in range(10):
             with ThreadPoolExecutor(len(clients)) as pool:
@@ -25,12 +25,12 @@ def test_many_who_make_the_same_table_at_once_do_not_get_in_each_others_way(data
 
 
 def test_of_two_who_begin_the_same_transfer_one_is_told(database: Database) -> None:
-    client = Client({"connect": {"conninfo": database.url}, "auth": "db"})
+    client = PgClient({"connect": {"conninfo": database.url}, "auth": "db"})
     try:
         markers = Markers("public", "one")
-        assert markers.found(client) is None
+        assert markers.read(client) is None
         markers.begin(client, 0, 0)
-        with pytest.raises(Failing, match="another attempt"):
+        with pytest.raises(DataHostFailed, match="another attempt"):
             markers.begin(client, 0, 0)
     finally:
         client.close()

@@ -13,7 +13,7 @@ from pgworld import Pg, auths, data, query, table
 from servers import QUICK, Database
 from workshop import until
 
-from noetl.services.postgres import Postgres
+from noetl.services.servers import PostgresServer
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ async def test_after_a_lost_commit_a_later_attempt_brings_in_nothing_twice(pg: P
 
 async def test_a_server_that_dies_in_the_middle_is_gone_on_with(tmp_path: Path) -> None:
     folder = tmp_path / "server"
-    with Postgres(folder, settings=QUICK) as server:
+    with PostgresServer(folder, settings=QUICK) as server:
         pg = Pg(tmp_path, Database(server, "postgres"))
         pg.tell("CREATE TABLE s AS SELECT n AS id, repeat('x', 100) AS t FROM generate_series(1, 200000) n",
                 "CREATE TABLE r (id int, t text)", "INSERT INTO r VALUES (0, 'as before')")  # fmt: skip

@@ -14,9 +14,9 @@ from pgworld import Pg, asked, auths, query, table, told
 from servers import Database
 from test_resume import MORTAL, attempt
 
-from noetl.tools.datahost.host import Running
-from noetl.tools.pg.connecting import arguments
-from noetl.tools.transfer.postgres_source import Postgres
+from noetl.drivers.datahost.host import HostCall
+from noetl.drivers.postgres.connection import connection_arguments
+from noetl.tools.transfer.sources.postgres_source import PostgresSource
 
 pytestmark = pytest.mark.usefixtures("forkserver")
 
@@ -117,8 +117,8 @@ def test_the_index_of_a_table_whose_key_has_no_nulls_finds_the_rows_behind_it(
 ) -> None:
     told(database, f"CREATE TABLE s (a int {full}, b int {full})", "CREATE INDEX ON s (a, b)")
     given = {"auth": "pg", "whole": True, "query": ("SELECT * FROM s", []), "order_by": ["a", "b"]}
-    connect = arguments(database.credential)
-    source = Postgres({**given, "connect": connect}, tmp_path, 10, Running(tmp_path))
+    connect = connection_arguments(database.credential)
+    source = PostgresSource({**given, "connect": connect}, tmp_path, 10, HostCall(tmp_path))
     try:
         statement = source._statement({"rows": 1, "key": ["1", "1"]})
     finally:

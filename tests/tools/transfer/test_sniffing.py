@@ -13,7 +13,7 @@ from workshop import Workshop
 
 duckdb = pytest.importorskip("duckdb")
 
-from noetl.tools.transfer.sniffing import sniffed, uneven  # noqa: E402
+from noetl.tools.transfer.sources.file_sources import find_uneven_row, sniff  # noqa: E402
 
 _GOOD = "id,name,city\n" + "".join(f"{n},n{n},c{n}\n" for n in range(1, 101))
 
@@ -109,8 +109,8 @@ def test_a_file_whose_lines_end_without_a_newline_is_not_read_whole_to_look_for_
     body = b"a,b,c\r" + b"1,2,3\r" * (_MB * (1 << 20) // 6)
     path.write_bytes(body if path.suffix == ".csv" else gzip.compress(body, 1))
     with duckdb.connect() as connection:
-        assert _python_mb(lambda: sniffed(connection, path, None)) < 2
-        assert [column["name"] for column in sniffed(connection, path, None)[7]] == ["a", "b", "c"]
+        assert _python_mb(lambda: sniff(connection, path, None)) < 2
+        assert [column["name"] for column in sniff(connection, path, None)[7]] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("begin", [b"", b"a,b\n1,2\n", b"a,b\n1,"])
@@ -119,7 +119,7 @@ def test_a_line_without_an_end_is_not_read_whole_to_look_for_rows_of_other_colum
 ) -> None:
     path = tmp_path / "in.csv"
     path.write_bytes(begin + b"1,2,3" * (_MB * (1 << 20) // 5))
-    assert _python_mb(lambda: uneven(path, ",")) < _MB / 2
+    assert _python_mb(lambda: find_uneven_row(path, ",")) < _MB / 2
 
 
 def test_a_title_above_a_line_that_is_longer_than_is_looked_at_is_found(tmp_path: Path) -> None:
@@ -127,4 +127,4 @@ def test_a_title_above_a_line_that_is_longer_than_is_looked_at_is_found(tmp_path
     names = ",".join(f"column_{n}" for n in range(10_000))
     path.write_text(f"Report of 2024\n\n{names}\n" + ",".join("1" * 10_000) + "\n")
     with duckdb.connect() as connection:
-        assert len(sniffed(connection, path, None)[7]) == 10_000
+        assert len(sniff(connection, path, None)[7]) == 10_000

@@ -10,7 +10,7 @@ import pytest
 from ends import asked, data, failing, file, lines, move, table
 from workshop import Workshop
 
-from noetl.tools.transfer.sources import Fed
+from noetl.tools.transfer.sources.file_sources import FedSource
 
 pytest.importorskip("duckdb")
 
@@ -147,7 +147,7 @@ async def test_rows_are_counted_as_they_are_written(world: Workshop) -> None:
 
 
 def test_rows_in_hand_are_cut_up_in_a_time_that_grows_with_their_number(tmp_path: Path) -> None:
-    held = Fed({"total": 40}, tmp_path, 10)
+    held = FedSource({"total": 40}, tmp_path, 10)
     held.feed(b"\n".join(b'{"n":%d}' % n for n in range(25)), ended=False, cut=False)
     reading = held.chunks(None, {}, together=False)  # type: ignore[arg-type]  nothing runs
     found = [next(reading), next(reading)]

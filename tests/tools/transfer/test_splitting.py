@@ -6,11 +6,10 @@ import csv
 import io
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from noetl.tools.transfer import splitting
-from noetl.tools.transfer.splitting import Piece, Unclosed, pieces
+from noetl.tools.transfer import text_files
+from noetl.tools.transfer.text_files import Piece, UnclosedQuote, pieces
 
 FIELDS = st.text(alphabet='ab",\n\r ;é', max_size=8)
 
@@ -26,7 +25,7 @@ def test_rows_of_csv_are_cut_where_they_end(rows: list[list[str]], size: int, bl
     csv.writer(text, lineterminator=end, quoting=csv.QUOTE_ALL).writerows(rows)
     body = text.getvalue().encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(splitting, "_BLOCK", block)
+        patch.setattr(text_files, "_BLOCK", block)
         found = list(pieces(io.BytesIO(body), 0, size, quote=b'"'))
     assert b"".join(piece.body for piece in found) == body
     counts = [len(list(csv.reader(io.StringIO(piece.body.decode(), newline="")))) for piece in found]
@@ -49,7 +48,7 @@ def _rests(found: list[Piece]) -> list[bytes]:
 def test_chunks_that_come_together_are_the_same_chunks(lines: list[str], size: int, fill: int, block: int) -> None:
     body = "".join(f"{line}\n" for line in lines).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(splitting, "_BLOCK", block)
+        patch.setattr(text_files, "_BLOCK", block)
         singly = list(pieces(io.BytesIO(body), 0, size, quote=b'"'))
         together = list(pieces(io.BytesIO(body), 0, size, quote=b'"', fill=fill))
     bodies = [b"".join(piece.body for piece in found).rstrip() for found in (singly, together)]
@@ -78,7 +77,7 @@ STRAY = b'1,5" pipe\n2,"a ""b"",\nc"\n3,x"y"z\n4,"d"\n'
 @pytest.mark.parametrize("delimiter", [b",", b"||"])
 def test_a_quote_opens_a_field_only_at_its_beginning(block: int, delimiter: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(splitting, "_BLOCK", block)
+        patch.setattr(text_files, "_BLOCK", block)
         body = STRAY.replace(b",", delimiter)
         found = list(pieces(io.BytesIO(body), 0, 1, quote=b'"', delimiter=delimiter))
     assert [piece.body[:1] for piece in found] == [b"1", b"2", b"3", b"4"]
@@ -86,7 +85,7 @@ def test_a_quote_opens_a_field_only_at_its_beginning(block: int, delimiter: byte
 
 @pytest.mark.parametrize("body", [b'1,"x\n2,y\n', b'1,"x\n2,y', b'1,"x\n' + b"2,y\n" * 2_000_000])
 def test_a_quote_that_is_never_closed_is_called_that_before_all_is_read(body: bytes) -> None:
-    with pytest.raises(Unclosed) as found:
+    with pytest.raises(UnclosedQuote) as found:
         list(pieces(io.BytesIO(b"0,a\n" + body), 0, 10, quote=b'"'))
     assert (found.value.rows, found.value.text[:4]) == (1, b'1,"x')
 

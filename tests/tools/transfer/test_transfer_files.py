@@ -12,26 +12,26 @@ import pytest
 from ends import asked, data, failing, file, lines, move, table
 from workshop import Workshop
 
-from noetl.results.codec import runs
-from noetl.tools.datahost.failing import Failing
-from noetl.tools.datahost.host import Running
-from noetl.tools.transfer.chunks import Values
-from noetl.tools.transfer.targets.files import Files
+from noetl.drivers.datahost.data_errors import DataHostFailed
+from noetl.drivers.datahost.host import HostCall
+from noetl.results.codec import read_batches
+from noetl.tools.transfer.chunks import ValuesChunk
+from noetl.tools.transfer.targets.file_target import FileTarget
 from noetl.tools.transfer.targets.notes import Notes
-from noetl.tools.transfer.targets.target import Given, Surroundings
+from noetl.tools.transfer.targets.target import TargetChunk, TargetContext
 
 pytest.importorskip("duckdb")
 
 
-def target(folder: Path, path: Any, *, token: str = "t", mode: str = "append", **more: Any) -> Files:
-    around = Surroundings(
+def target(folder: Path, path: Any, *, token: str = "t", mode: str = "append", **more: Any) -> FileTarget:
+    around = TargetContext(
         scopes={}, scratch=folder, token=token, config={}, notes=str(folder / f"{token}.notes"), **more
     )
-    return Files({"kind": "file", "mode": mode, "path": path, "folder": str(folder)}, around)
+    return FileTarget({"kind": "file", "mode": mode, "path": path, "folder": str(folder)}, around)
 
 
-def chunk(folder: Path, index: int, *rows: Any) -> Given:
-    return Given(index, index + 1, Values(list(rows), index, folder), {"index": index}, None, str(folder))
+def chunk(folder: Path, index: int, *rows: Any) -> TargetChunk:
+    return TargetChunk(index, index + 1, ValuesChunk(list(rows), index, folder), {"index": index}, None, str(folder))
 
 
 # --- what is added ------------------------------------------------------------------------------------------------------------
@@ -86,7 +86,9 @@ async def test_a_name_says_how_rows_are_written(world: Workshop, name: str, mode
     assert lines(world.folder / "back.ndjson") == rows[: 5 if mode == "append" else 3]
     if "json" in name:
         kind = told["targets"][0]["ref"]["meta"]["content_type"]
-        assert [row for run in runs(world.folder / name, kind) for row in run] == lines(world.folder / "back.ndjson")
+        assert [row for run in read_batches(world.folder / name, kind) for row in run] == lines(
+            world.folder / "back.ndjson"
+        )
 
 
 async def test_parquet_is_not_packed_twice(world: Workshop) -> None:
@@ -118,7 +120,7 @@ async def test_a_value_that_is_the_same_in_the_type_of_the_first_chunk_is_writte
 
 
 def test_a_crash_in_the_first_chunk_does_not_double_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, running = tmp_path / "o.ndjson", Running(tmp_path)
+    out, running = tmp_path / "o.ndjson", HostCall(tmp_path)
     out.write_text('{"a":0}\n')
     noted, add = [], Notes.add
 
@@ -143,7 +145,7 @@ def test_a_crash_in_the_first_chunk_does_not_double_it(tmp_path: Path, monkeypat
 
 
 def test_what_others_have_appended_meanwhile_is_not_cut_off(tmp_path: Path) -> None:
-    out, running = tmp_path / "o.ndjson", Running(tmp_path)
+    out, running = tmp_path / "o.ndjson", HostCall(tmp_path)
     first = target(tmp_path, str(out), token="a")
     first.open(running)
     first.write(running, chunk(tmp_path, 0, {"from": "a0"}))
@@ -151,7 +153,7 @@ def test_what_others_have_appended_meanwhile_is_not_cut_off(tmp_path: Path) -> N
     other.open(running)
     other.write(running, chunk(tmp_path, 0, {"from": "b0"}))
     other.finish(running)
-    with pytest.raises(Failing, match="somebody else has written to") as found:
+    with pytest.raises(DataHostFailed, match="somebody else has written to") as found:
         target(tmp_path, str(out), token="a").open(running)
     assert found.value.failure["kind"] == "not-resumable"
     assert lines(out) == [{"from": "a0"}, {"from": "b0"}]
@@ -164,7 +166,7 @@ def test_what_others_have_appended_meanwhile_is_not_cut_off(tmp_path: Path) -> N
 
 
 def test_what_was_begun_and_is_gone_is_begun_again(tmp_path: Path) -> None:
-    running = Running(tmp_path)
+    running = HostCall(tmp_path)
     first = target(tmp_path, str(tmp_path / "o.csv"), mode="replace")
     first.open(running)
     first.write(running, chunk(tmp_path, 0, {"a": 1}))

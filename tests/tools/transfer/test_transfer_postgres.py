@@ -10,7 +10,7 @@ import pytest
 from pgworld import Pg, data, query, table
 from servers import Database
 
-from noetl.tools.datahost.hosts import Hosts
+from noetl.drivers.datahost.pool import DataHosts
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -341,7 +341,7 @@ async def test_chunks_are_told_of_in_templates(pg: Pg) -> None:
 
 async def peak(world: Pg) -> int:
     """The most memory that a data host has had, in bytes."""
-    processes = [host.child._process.pid for host in (await Hosts.of(world))._all if host.usable]
+    processes = [host.child._process.pid for host in (await DataHosts.of(world))._all if host.usable]
     told = [Path(f"/proc/{process}/status").read_text() for process in processes]
     return max(int(status.partition("VmHWM:")[2].split()[0]) * 1024 for status in told)
 

@@ -16,11 +16,10 @@ from servers import Database
 from test_finishing import around, write
 from waiting import wait_until
 
-from noetl.tools.datahost.failing import Failing
-from noetl.tools.datahost.host import Running
-from noetl.tools.transfer.pg_client import Client
-from noetl.tools.transfer.targets.pg_markers import Markers
-from noetl.tools.transfer.targets.postgres import Postgres
+from noetl.drivers.datahost.data_errors import DataHostFailed
+from noetl.drivers.datahost.host import HostCall
+from noetl.tools.transfer.postgres_connection import PgClient
+from noetl.tools.transfer.targets.postgres_target import Markers, PostgresTarget
 
 MODES: dict[str, dict[str, Any]] = {"append": {}, "replace": {}, "upsert": {"key": ["id"]}}
 
@@ -31,10 +30,10 @@ class Attempts:
     def __init__(self, folder: Path, database: Database, mode: str) -> None:
         given: dict[str, Any] = {"kind": "postgres", "mode": mode, "table": "t", "auth": "pg", **MODES[mode]}
         given["connect"] = {"conninfo": database.url}
-        self.folder, self.database, self.running = folder, database, Running(folder)
-        self.old, self.new = Postgres(given, around(folder)), Postgres(given, around(folder))
+        self.folder, self.database, self.running = folder, database, HostCall(folder)
+        self.old, self.new = PostgresTarget(given, around(folder)), PostgresTarget(given, around(folder))
 
-    def write(self, target: Postgres, index: int) -> None:
+    def write(self, target: PostgresTarget, index: int) -> None:
         write(target, self.folder, index, {"id": index})
 
     @property
@@ -55,7 +54,7 @@ def attempts(request: pytest.FixtureRequest, tmp_path: Path, database: Database)
 def test_a_chunk_that_the_newer_attempt_brought_in_is_refused_to_the_older(attempts: Attempts) -> None:
     assert attempts.new.open(attempts.running) == 1
     attempts.write(attempts.new, 1)
-    with pytest.raises(Failing, match="another attempt"):
+    with pytest.raises(DataHostFailed, match="another attempt"):
         attempts.write(attempts.old, 1)
     attempts.write(attempts.new, 2)
     attempts.new.finish(attempts.running)
@@ -66,7 +65,7 @@ def test_the_older_attempt_cannot_finish_what_the_newer_has_finished(attempts: A
     """A `replace` would put nothing in the place of all the rows."""
     assert attempts.new.open(attempts.running) == 1
     attempts.new.finish(attempts.running)
-    with pytest.raises(Failing, match="another attempt"):
+    with pytest.raises(DataHostFailed, match="another attempt"):
         attempts.old.finish(attempts.running)
     assert attempts.ids == [0]
 
@@ -77,7 +76,7 @@ def test_the_older_attempt_cannot_begin_anew_when_the_newer_has_gone_on(attempts
     if attempts.old.mode == "append":
         assert not attempts.old.restart(attempts.running)
     else:
-        with pytest.raises(Failing, match="another attempt"):
+        with pytest.raises(DataHostFailed, match="another attempt"):
             attempts.old.restart(attempts.running)
     attempts.new.finish(attempts.running)
     assert attempts.ids == [0, 1]
@@ -86,7 +85,7 @@ def test_the_older_attempt_cannot_begin_anew_when_the_newer_has_gone_on(attempts
 def test_an_attempt_waits_for_a_chunk_that_is_just_coming_in_and_counts_it(database: Database) -> None:
     """Else it would bring in the same chunk, and learn of the other one only when it has sent all of it."""
     where = {"connect": {"conninfo": database.url}, "auth": "db"}
-    old, new, markers = Client(where), Client(where), Markers("public", "one")
+    old, new, markers = PgClient(where), PgClient(where), Markers("public", "one")
     try:
         assert markers.found(old) is None
         markers.begin(old, 0, 0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.expr.paths import ABSENT, item, lacking, member
+from noetl.expr.paths import ABSENT, handle_missing_key, item, member
+from noetl.expr.sandbox.evaluation import ITEM, Code, Evaluation
 from noetl.expr.sandbox.functions import GLOBALS
-from noetl.expr.sandbox.run import ITEM, Code, Run
 from noetl.expr.sandbox.undefined import Missing
 from noetl.expr.syntax import nodes
 
@@ -27,7 +27,7 @@ def describe(node: nodes.Expr) -> str:
 def name_code(name: str) -> Code:
     """A bare name: bound by the template, or a scope, or one of Jinja2's functions."""
 
-    def look_up(run: Run) -> Any:
+    def look_up(run: Evaluation) -> Any:
         if run.local:
             value = run.local.get(name, ABSENT)
             if value is not ABSENT:
@@ -45,7 +45,7 @@ def attribute_code(of: Code, node: nodes.Attribute) -> Code:
     name = node.name
     parent = describe(node.of)
 
-    def look_up(run: Run) -> Any:
+    def look_up(run: Evaluation) -> Any:
         value = of(run)
         if value.__class__ is dict:
             found = value.get(name, ABSENT)
@@ -53,17 +53,17 @@ def attribute_code(of: Code, node: nodes.Attribute) -> Code:
             return value
         else:
             found = member(value, name)
-        return _missing(name, parent, value) if found is ABSENT else found
+        return _make_missing(name, parent, value) if found is ABSENT else found
 
     return look_up
 
 
-def dotted_code(root: str, names: tuple[str, ...]) -> Code:
+def path_code(root: str, names: tuple[str, ...]) -> Code:
     """`root.a.b.c` in one closure."""
     of = name_code(root)
     steps = tuple(enumerate(names))
 
-    def look_up(run: Run) -> Any:
+    def look_up(run: Evaluation) -> Any:
         value = ABSENT if run.local else run.scopes.get(root, ABSENT)
         if value is ABSENT:
             value = of(run)
@@ -77,7 +77,7 @@ def dotted_code(root: str, names: tuple[str, ...]) -> Code:
             else:
                 found = member(value, name)
             if found is ABSENT:
-                return _missing(name, ".".join((root, *names[:depth])), value)
+                return _make_missing(name, ".".join((root, *names[:depth])), value)
             value = found
         return value
 
@@ -90,7 +90,7 @@ def item_code(of: Code, key: Code, node: nodes.Item) -> Code:
     # A key that was computed may be a secret or very long: it is not told.
     shown = str(node.key.value) if isinstance(node.key, nodes.Const) else "[…]"
 
-    def look_up(run: Run) -> Any:
+    def look_up(run: Evaluation) -> Any:
         value = of(run)
         if isinstance(value, Missing):
             return value
@@ -106,7 +106,7 @@ def item_code(of: Code, key: Code, node: nodes.Item) -> Code:
 def slice_code(of: Code, bounds: tuple[Code | None, Code | None, Code | None]) -> Code:
     """`of[start:stop:step]`."""
 
-    def cut(run: Run) -> Any:
+    def cut(run: Evaluation) -> Any:
         value = of(run)
         if isinstance(value, Missing):
             return value
@@ -121,7 +121,7 @@ def slice_code(of: Code, bounds: tuple[Code | None, Code | None, Code | None]) -
     return cut
 
 
-def _missing(name: str, parent: str, value: Any) -> Missing:
+def _make_missing(name: str, parent: str, value: Any) -> Missing:
     if value.__class__ is dict:
-        lacking(value, name)
+        handle_missing_key(value, name)
     return Missing(name, parent, value)

@@ -8,11 +8,11 @@ from typing import Any
 from noetl.errors import TemplateError
 from noetl.expr.closures.access import describe
 from noetl.expr.paths import ABSENT, member
+from noetl.expr.sandbox.evaluation import Code, Evaluation
 from noetl.expr.sandbox.filters import FILTERS, FilterFunction
 from noetl.expr.sandbox.functions import call
 from noetl.expr.sandbox.methods import find_method
-from noetl.expr.sandbox.predicates import TESTS, negated
-from noetl.expr.sandbox.run import Code, Run
+from noetl.expr.sandbox.predicates import TESTS, negate_test
 from noetl.expr.sandbox.undefined import refuse_missing
 from noetl.expr.syntax import nodes
 
@@ -21,7 +21,7 @@ Compile = Callable[[nodes.Expr], Code]
 Evaluated = tuple[list[Any], dict[str, Any]]
 
 
-def arguments_code(arguments: nodes.Arguments, compiled: Compile) -> Callable[[Run], Evaluated]:
+def arguments_code(arguments: nodes.Arguments, compiled: Compile) -> Callable[[Evaluation], Evaluated]:
     """What stands in the parentheses."""
     positional = [compiled(node) for node in arguments.positional]
     keywords = [(name, compiled(node)) for name, node in arguments.keywords]
@@ -30,7 +30,7 @@ def arguments_code(arguments: nodes.Arguments, compiled: Compile) -> Callable[[R
     star = None if arguments.star is None else compiled(arguments.star)
     double_star = None if arguments.double_star is None else compiled(arguments.double_star)
 
-    def evaluate(run: Run) -> Evaluated:
+    def evaluate(run: Evaluation) -> Evaluated:
         args = [code(run) for code in positional]
         kwargs = {name: code(run) for name, code in keywords}
         if star is not None:
@@ -44,7 +44,7 @@ def arguments_code(arguments: nodes.Arguments, compiled: Compile) -> Callable[[R
     return evaluate
 
 
-def call_code(node: nodes.Call, compiled: Compile) -> Code:
+def call_code(node: nodes.CallExpr, compiled: Compile) -> Code:
     """`f(…)` or `value.method(…)`."""
     arguments = arguments_code(node.arguments, compiled)
     if isinstance(node.of, nodes.Attribute):
@@ -52,20 +52,20 @@ def call_code(node: nodes.Call, compiled: Compile) -> Code:
     described = f"`{describe(node.of)}`" if describe(node.of) else "this"
     target = compiled(node.of)
 
-    def evaluate(run: Run) -> Any:
+    def evaluate(run: Evaluation) -> Any:
         args, kwargs = arguments(run)
         return call(run, target(run), described, args, kwargs)
 
     return evaluate
 
 
-def _method_code(node: nodes.Attribute, arguments: Callable[[Run], Evaluated], compiled: Compile) -> Code:
+def _method_code(node: nodes.Attribute, arguments: Callable[[Evaluation], Evaluated], compiled: Compile) -> Code:
     """The only place where a method is more than a missing attribute; a map's own key still comes first."""
     of = compiled(node.of)
     name = node.name
     described = f"`{describe(node) or name}`"
 
-    def evaluate(run: Run) -> Any:
+    def evaluate(run: Evaluation) -> Any:
         value = of(run)
         refuse_missing(value)
         args, kwargs = arguments(run)
@@ -88,7 +88,7 @@ def filter_code(node: nodes.Filter, of: Code, compiled: Compile) -> Code:
         return lambda run: function(run, of(run))
     arguments = arguments_code(node.arguments, compiled)
 
-    def evaluate(run: Run) -> Any:
+    def evaluate(run: Evaluation) -> Any:
         value = of(run)
         args, kwargs = arguments(run)
         return function(run, value, *args, **kwargs)
@@ -100,7 +100,7 @@ def _filter_function(name: str) -> FilterFunction:
     found = FILTERS.get(name)
     if found is not None:
         return found
-    from noetl.expr.sandbox.borrowed import find_filter
+    from noetl.expr.sandbox.jinja_filters import find_filter
 
     return find_filter(name)
 
@@ -110,13 +110,13 @@ def test_code(node: nodes.Test, compiled: Compile) -> Code:
     found = TESTS.get(node.name)
     if found is None:
         raise TemplateError(f"there is no test `{node.name}`")
-    test = negated(node.name, found) if node.negated else found
+    test = negate_test(node.name, found) if node.negated else found
     of = compiled(node.of)
     if not node.arguments.expressions():
         return lambda run: test(run, of(run))
     arguments = arguments_code(node.arguments, compiled)
 
-    def evaluate(run: Run) -> Any:
+    def evaluate(run: Evaluation) -> Any:
         args, kwargs = arguments(run)
         return test(run, of(run), *args, **kwargs)
 

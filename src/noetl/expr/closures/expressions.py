@@ -10,18 +10,77 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from noetl.errors import TemplateError
-from noetl.expr.closures.access import attribute_code, dotted_code, item_code, name_code, slice_code
+from noetl.expr.closures.access import attribute_code, item_code, name_code, path_code, slice_code
 from noetl.expr.closures.calls import call_code, filter_code, test_code
-from noetl.expr.closures.comparing import compare_code
-from noetl.expr.sandbox.operators import BINARY
-from noetl.expr.sandbox.run import ITEM, Code, Run
-from noetl.expr.sandbox.telling import unfit
-from noetl.expr.sandbox.text import to_text
-from noetl.expr.sandbox.undefined import NoValue, refuse_missing
+from noetl.expr.sandbox.evaluation import ITEM, Code, Evaluation
+from noetl.expr.sandbox.operators import BINARY, ORDER, compare, compare_undefined
+from noetl.expr.sandbox.undefined import Missing, NoValue, explain_misuse, refuse_missing
+from noetl.expr.sandbox.values import to_text
 from noetl.expr.syntax import nodes
 
+# Comparisons to closures, the usual ones without detours.
 
-def compiled(node: nodes.Expr) -> Code:
+
+_SCALARS: Final = (str, int, float, bool, type(None))
+
+
+def compare_code(node: nodes.Compare, compiled: Callable[[nodes.Expr], Code]) -> Code:
+    """`first sign a sign b …`, one by one until one is false."""
+    first = compiled(node.first)
+    if len(node.rest) == 1:
+        return _single(first, *node.rest[0], compiled)
+    rest = [(sign, compiled(operand)) for sign, operand in node.rest]
+
+    def evaluate(run: Evaluation) -> bool:
+        left = first(run)
+        for sign, operand in rest:
+            right = operand(run)
+            if not compare(run, sign, left, right):
+                return False
+            left = right
+        return True
+
+    return evaluate
+
+
+def _single(left: Code, sign: str, operand: nodes.Expr, compiled: Callable[[nodes.Expr], Code]) -> Code:
+    if isinstance(operand, nodes.Const) and isinstance(operand.value, _SCALARS) and sign in ORDER:
+        return _with_scalar(left, sign, operand.value)
+    if sign in ("in", "not in") and isinstance(operand, (nodes.ListLiteral, nodes.TupleLiteral)):
+        members = [item.value for item in operand.items if isinstance(item, nodes.Const)]
+        if len(members) == len(operand.items):
+            return _membership_code(left, members, wanted=sign == "in")
+    right = compiled(operand)
+    return lambda run: compare(run, sign, left(run), right(run))
+
+
+def _with_scalar(left: Code, sign: str, scalar: Any) -> Code:
+    """Comparing anything with a scalar costs next to nothing, so nothing is paid."""
+    order = ORDER[sign]
+
+    def evaluate(run: Evaluation) -> bool:
+        value = left(run)
+        if isinstance(value, Missing):
+            return compare_undefined(run, value)
+        try:
+            return bool(order(value, scalar))
+        except TypeError:
+            raise TemplateError(explain_misuse(sign, value, scalar)) from None
+
+    return evaluate
+
+
+def _membership_code(left: Code, members: list[Any], *, wanted: bool) -> Code:
+    def evaluate(run: Evaluation) -> bool:
+        value = left(run)
+        if isinstance(value, Missing):
+            return compare_undefined(run, value)
+        return (value in members) is wanted
+
+    return evaluate
+
+
+def compile_expression(node: nodes.Expr) -> Code:
     """The closure of an expression."""
     return _CODE[type(node)](node)
 
@@ -38,48 +97,49 @@ def _attribute(node: nodes.Attribute) -> Code:
         names.append(at.name)
         at = at.of
     if isinstance(at, nodes.Name):
-        return dotted_code(at.name, tuple(reversed(names)))
-    return attribute_code(compiled(node.of), node)
+        return path_code(at.name, tuple(reversed(names)))
+    return attribute_code(compile_expression(node.of), node)
 
 
 def _item(node: nodes.Item) -> Code:
-    of = compiled(node.of)
+    of = compile_expression(node.of)
     if isinstance(node.key, nodes.Slice):
         start, stop, step = (
-            None if bound is None else compiled(bound) for bound in (node.key.start, node.key.stop, node.key.step)
+            None if bound is None else compile_expression(bound)
+            for bound in (node.key.start, node.key.stop, node.key.step)
         )
         return slice_code(of, (start, stop, step))
-    return item_code(of, compiled(node.key), node)
+    return item_code(of, compile_expression(node.key), node)
 
 
 def _slice(_node: nodes.Slice) -> Code:
     raise TypeError("a slice stands inside the brackets of one list")
 
 
-def _list(node: nodes.ListOf) -> Code:
-    parts = [compiled(part) for part in node.items]
+def _list(node: nodes.ListLiteral) -> Code:
+    parts = [compile_expression(part) for part in node.items]
 
-    def make(run: Run) -> Any:
+    def make(run: Evaluation) -> Any:
         run.grow(ITEM * len(parts))
         return [part(run) for part in parts]
 
     return make
 
 
-def _tuple(node: nodes.TupleOf) -> Code:
-    parts = [compiled(part) for part in node.items]
+def _tuple(node: nodes.TupleLiteral) -> Code:
+    parts = [compile_expression(part) for part in node.items]
 
-    def make(run: Run) -> Any:
+    def make(run: Evaluation) -> Any:
         run.grow(ITEM * len(parts))
         return tuple([part(run) for part in parts])
 
     return make
 
 
-def _dict(node: nodes.DictOf) -> Code:
-    pairs = [(compiled(key), compiled(value)) for key, value in node.pairs]
+def _dict(node: nodes.DictLiteral) -> Code:
+    pairs = [(compile_expression(key), compile_expression(value)) for key, value in node.pairs]
 
-    def make(run: Run) -> Any:
+    def make(run: Evaluation) -> Any:
         run.grow(64 * len(pairs))
         made: dict[Any, Any] = {}
         for key, value in pairs:
@@ -95,42 +155,42 @@ def _dict(node: nodes.DictOf) -> Code:
 def _filter(node: nodes.Filter) -> Code:
     if node.of is None:
         raise TypeError("a filter needs a value")
-    return filter_code(node, compiled(node.of), compiled)
+    return filter_code(node, compile_expression(node.of), compile_expression)
 
 
-def _call(node: nodes.Call) -> Code:
-    return call_code(node, compiled)
+def _call(node: nodes.CallExpr) -> Code:
+    return call_code(node, compile_expression)
 
 
 def _test(node: nodes.Test) -> Code:
-    return test_code(node, compiled)
+    return test_code(node, compile_expression)
 
 
 def _unary(node: nodes.Unary) -> Code:
-    of = compiled(node.of)
+    of = compile_expression(node.of)
     return (lambda run: -of(run)) if node.operator == "-" else (lambda run: +of(run))
 
 
 def _binary(node: nodes.Binary) -> Code:
-    left, right = compiled(node.left), compiled(node.right)
+    left, right = compile_expression(node.left), compile_expression(node.right)
     sign, function = node.operator, BINARY[node.operator]
 
-    def evaluate(run: Run) -> Any:
+    def evaluate(run: Evaluation) -> Any:
         one, other = left(run), right(run)
         refuse_missing(one)
         refuse_missing(other)
         try:
             return function(run, one, other)
         except TypeError:
-            raise TemplateError(unfit(sign, one, other)) from None
+            raise TemplateError(explain_misuse(sign, one, other)) from None
 
     return evaluate
 
 
 def _concat(node: nodes.Concat) -> Code:
-    parts = [compiled(part) for part in node.parts]
+    parts = [compile_expression(part) for part in node.parts]
 
-    def evaluate(run: Run) -> Any:
+    def evaluate(run: Evaluation) -> Any:
         texts = [to_text(run, part(run)) for part in parts]
         run.grow(sum(map(len, texts)))
         return "".join(texts)
@@ -139,13 +199,13 @@ def _concat(node: nodes.Concat) -> Code:
 
 
 def _compare(node: nodes.Compare) -> Code:
-    return compare_code(node, compiled)
+    return compare_code(node, compile_expression)
 
 
 def _and(node: nodes.And) -> Code:
-    left, right = compiled(node.left), compiled(node.right)
+    left, right = compile_expression(node.left), compile_expression(node.right)
 
-    def evaluate(run: Run) -> Any:
+    def evaluate(run: Evaluation) -> Any:
         value = left(run)
         return right(run) if value else value
 
@@ -153,9 +213,9 @@ def _and(node: nodes.And) -> Code:
 
 
 def _or(node: nodes.Or) -> Code:
-    left, right = compiled(node.left), compiled(node.right)
+    left, right = compile_expression(node.left), compile_expression(node.right)
 
-    def evaluate(run: Run) -> Any:
+    def evaluate(run: Evaluation) -> Any:
         value = left(run)
         return value or right(run)
 
@@ -163,15 +223,15 @@ def _or(node: nodes.Or) -> Code:
 
 
 def _not(node: nodes.Not) -> Code:
-    of = compiled(node.of)
+    of = compile_expression(node.of)
     return lambda run: not of(run)
 
 
-def _condition(node: nodes.Condition) -> Code:
-    test, then = compiled(node.test), compiled(node.then)
-    otherwise = None if node.otherwise is None else compiled(node.otherwise)
+def _condition(node: nodes.Conditional) -> Code:
+    test, then = compile_expression(node.test), compile_expression(node.then)
+    otherwise = None if node.otherwise is None else compile_expression(node.otherwise)
 
-    def evaluate(run: Run) -> Any:
+    def evaluate(run: Evaluation) -> Any:
         if test(run):
             return then(run)
         if otherwise is not None:
@@ -187,12 +247,12 @@ _CODE: Final[dict[type, Callable[[Any], Code]]] = {
     nodes.Attribute: _attribute,
     nodes.Item: _item,
     nodes.Slice: _slice,
-    nodes.ListOf: _list,
-    nodes.TupleOf: _tuple,
-    nodes.DictOf: _dict,
+    nodes.ListLiteral: _list,
+    nodes.TupleLiteral: _tuple,
+    nodes.DictLiteral: _dict,
     nodes.Filter: _filter,
     nodes.Test: _test,
-    nodes.Call: _call,
+    nodes.CallExpr: _call,
     nodes.Unary: _unary,
     nodes.Binary: _binary,
     nodes.Concat: _concat,
@@ -200,5 +260,5 @@ _CODE: Final[dict[type, Callable[[Any], Code]]] = {
     nodes.And: _and,
     nodes.Or: _or,
     nodes.Not: _not,
-    nodes.Condition: _condition,
+    nodes.Conditional: _condition,
 }

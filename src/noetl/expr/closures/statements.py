@@ -12,16 +12,15 @@ import msgspec
 
 from noetl.errors import TemplateError
 from noetl.expr.closures.calls import filter_code
-from noetl.expr.closures.expressions import compiled
-from noetl.expr.sandbox.loops import Loop, Namespace
-from noetl.expr.sandbox.plain import bounded_list
-from noetl.expr.sandbox.run import Code, Run
-from noetl.expr.sandbox.text import to_text
+from noetl.expr.closures.expressions import compile_expression
+from noetl.expr.sandbox.evaluation import Code, Evaluation
+from noetl.expr.sandbox.functions import LoopContext, Namespace
 from noetl.expr.sandbox.undefined import refuse_missing
+from noetl.expr.sandbox.values import to_bounded_list, to_text
 from noetl.expr.syntax import nodes
 
 
-class Inserted(msgspec.Struct):
+class InsertedValue(msgspec.Struct):
     """The value of one `{{ … }}`, where the caller wants values instead of text."""
 
     value: Any
@@ -29,17 +28,17 @@ class Inserted(msgspec.Struct):
     marker: str | None
 
 
-Pieces = list[str | Inserted]
+Pieces = list[str | InsertedValue]
 #: a compiled statement
-Action = Callable[[Run, Pieces], None]
+Action = Callable[[Evaluation, Pieces], None]
 
 
-def program(body: Sequence[nodes.Statement], *, keep_values: bool) -> Action:
+def compile_statements(body: Sequence[nodes.Statement], *, keep_values: bool) -> Action:
     """A whole template; `keep_values` leaves the values of its `{{ … }}` as they are, for SQL and shell."""
     return _block(body, keep_values=keep_values)
 
 
-def text_of(run: Run, action: Action) -> str:
+def text_of(run: Evaluation, action: Action) -> str:
     """What a compiled body writes, as text."""
     pieces: Pieces = []
     action(run, pieces)
@@ -56,17 +55,17 @@ def _block(body: Sequence[nodes.Statement], *, keep_values: bool) -> Action:
     if len(actions) == 1:
         return actions[0]
 
-    def act(run: Run, pieces: Pieces) -> None:
+    def act(run: Evaluation, pieces: Pieces) -> None:
         for action in actions:
             action(run, pieces)
 
     return act
 
 
-def _text(node: nodes.Text, _keep: bool) -> Action:  # noqa: FBT001  the table's signature
+def _text(node: nodes.TemplateText, _keep: bool) -> Action:  # noqa: FBT001  the table's signature
     data = node.data
 
-    def act(run: Run, pieces: Pieces) -> None:
+    def act(run: Evaluation, pieces: Pieces) -> None:
         run.grow(len(data))
         pieces.append(data)
 
@@ -74,23 +73,23 @@ def _text(node: nodes.Text, _keep: bool) -> Action:  # noqa: FBT001  the table's
 
 
 def _output(node: nodes.Output, keep: bool) -> Action:  # noqa: FBT001
-    code = compiled(node.expression)
+    code = compile_expression(node.expression)
     if not keep:
         return lambda run, pieces: pieces.append(to_text(run, code(run)))
     marker = marker_of(node.expression)
 
-    def act(run: Run, pieces: Pieces) -> None:
+    def act(run: Evaluation, pieces: Pieces) -> None:
         run.grow(64)
-        pieces.append(Inserted(code(run), marker))
+        pieces.append(InsertedValue(code(run), marker))
 
     return act
 
 
 def _if(node: nodes.If, keep: bool) -> Action:  # noqa: FBT001
-    branches = [(compiled(test), _block(body, keep_values=keep)) for test, body in node.branches]
+    branches = [(compile_expression(test), _block(body, keep_values=keep)) for test, body in node.branches]
     otherwise = _block(node.otherwise, keep_values=keep)
 
-    def act(run: Run, pieces: Pieces) -> None:
+    def act(run: Evaluation, pieces: Pieces) -> None:
         for test, body in branches:
             if test(run):
                 body(run, pieces)
@@ -101,14 +100,14 @@ def _if(node: nodes.If, keep: bool) -> Action:  # noqa: FBT001
 
 
 def _for(node: nodes.For, keep: bool) -> Action:  # noqa: FBT001
-    items_code = compiled(node.items)
-    test = None if node.test is None else compiled(node.test)
+    items_code = compile_expression(node.items)
+    test = None if node.test is None else compile_expression(node.test)
     bind = _binder(node.target)
     body = _block(node.body, keep_values=keep)
     otherwise = _block(node.otherwise, keep_values=keep)
     cost = 8 + 2 * _size(node.body)
 
-    def select(run: Run, items: list[Any], outer: dict[str, Any]) -> list[Any]:
+    def select(run: Evaluation, items: list[Any], outer: dict[str, Any]) -> list[Any]:
         chosen: list[Any] = []
         for item in items if test is not None else ():
             run.work(cost)
@@ -118,11 +117,11 @@ def _for(node: nodes.For, keep: bool) -> Action:  # noqa: FBT001
                 chosen.append(item)
         return chosen if test is not None else items
 
-    def iterate(run: Run, pieces: Pieces, value: Any, depth: int) -> None:
+    def iterate(run: Evaluation, pieces: Pieces, value: Any, depth: int) -> None:
         outer = run.local
         try:
-            items = select(run, _iterated(run, value), outer)
-            loop = Loop(items, depth, recurse if node.recursive else None)
+            items = select(run, _loop_items(run, value), outer)
+            loop = LoopContext(items, depth, recurse if node.recursive else None)
             for index, item in enumerate(items):
                 run.work(cost)
                 loop.index0 = index
@@ -134,18 +133,18 @@ def _for(node: nodes.For, keep: bool) -> Action:  # noqa: FBT001
         if not items:
             otherwise(run, pieces)
 
-    def recurse(run: Run, value: Any, depth: int) -> str:
+    def recurse(run: Evaluation, value: Any, depth: int) -> str:
         return text_of(run, lambda run, pieces: iterate(run, pieces, value, depth))
 
     return lambda run, pieces: iterate(run, pieces, items_code(run), 0)
 
 
-def _iterated(run: Run, value: Any) -> list[Any]:
+def _loop_items(run: Evaluation, value: Any) -> list[Any]:
     refuse_missing(value)
     if isinstance(value, list):
         return value
     if isinstance(value, (Mapping, tuple, str, range)):
-        return bounded_list(run, value)
+        return to_bounded_list(run, value)
     raise TypeError(f"`for` needs a list, not {type(value).__name__}")
 
 
@@ -158,12 +157,12 @@ def _size(body: Any) -> int:
     return 0
 
 
-def _binder(target: nodes.Target) -> Callable[[Run, Any], None]:
+def _binder(target: nodes.Target) -> Callable[[Evaluation, Any], None]:
     """What writes a value to a target."""
     if isinstance(target, nodes.NameTarget):
         name = target.name
 
-        def bind(run: Run, value: Any) -> None:
+        def bind(run: Evaluation, value: Any) -> None:
             run.local[name] = value
 
         return bind
@@ -171,8 +170,8 @@ def _binder(target: nodes.Target) -> Callable[[Run, Any], None]:
         return _namespace_binder(target)
     binders = [_binder(part) for part in target.targets]
 
-    def unpack(run: Run, value: Any) -> None:
-        values = _iterated(run, value)
+    def unpack(run: Evaluation, value: Any) -> None:
+        values = _loop_items(run, value)
         if len(values) != len(binders):
             raise TypeError(f"there are {len(values)} values for {len(binders)} names")
         for bind_one, part in zip(binders, values, strict=True):
@@ -181,8 +180,8 @@ def _binder(target: nodes.Target) -> Callable[[Run, Any], None]:
     return unpack
 
 
-def _namespace_binder(target: nodes.NamespaceTarget) -> Callable[[Run, Any], None]:
-    def bind(run: Run, value: Any) -> None:
+def _namespace_binder(target: nodes.NamespaceTarget) -> Callable[[Evaluation, Any], None]:
+    def bind(run: Evaluation, value: Any) -> None:
         namespace = run.local.get(target.namespace)
         if not isinstance(namespace, Namespace):
             raise TemplateError(f"`{target.namespace}` is no namespace, so `{target.name}` in it cannot be set")
@@ -193,28 +192,28 @@ def _namespace_binder(target: nodes.NamespaceTarget) -> Callable[[Run, Any], Non
 
 
 def _assign(node: nodes.Assign, _keep: bool) -> Action:  # noqa: FBT001
-    code, bind = compiled(node.value), _binder(node.target)
+    code, bind = compile_expression(node.value), _binder(node.target)
     return lambda run, _pieces: bind(run, code(run))
 
 
 def _assign_block(node: nodes.AssignBlock, _keep: bool) -> Action:  # noqa: FBT001
-    code, bind = _captured(node.body, node.filter), _binder(node.target)
+    code, bind = _capture_code(node.body, node.filter), _binder(node.target)
     return lambda run, _pieces: bind(run, code(run))
 
 
 def _filter_block(node: nodes.FilterBlock, keep: bool) -> Action:  # noqa: FBT001
-    code = _captured(node.body, node.filter)
+    code = _capture_code(node.body, node.filter)
     if keep:
         # Values have gone into the text, so it is a value itself and no longer the author's.
-        return lambda run, pieces: pieces.append(Inserted(code(run), None))
+        return lambda run, pieces: pieces.append(InsertedValue(code(run), None))
     return lambda run, pieces: pieces.append(to_text(run, code(run)))
 
 
-def _captured(body: Sequence[nodes.Statement], filtered: nodes.Filter | None) -> Code:
+def _capture_code(body: Sequence[nodes.Statement], filtered: nodes.Filter | None) -> Code:
     """A body's text as a value, through a chain of filters."""
     block = _block(body, keep_values=False)
 
-    def capture(run: Run) -> str:
+    def capture(run: Evaluation) -> str:
         outer = run.local
         run.local = dict(outer)
         try:
@@ -222,21 +221,21 @@ def _captured(body: Sequence[nodes.Statement], filtered: nodes.Filter | None) ->
         finally:
             run.local = outer
 
-    return _through(filtered, capture)
+    return _filter_chain_code(filtered, capture)
 
 
-def _through(filtered: nodes.Filter | None, of: Code) -> Code:
+def _filter_chain_code(filtered: nodes.Filter | None, of: Code) -> Code:
     if filtered is None:
         return of
     inner = filtered.of if isinstance(filtered.of, nodes.Filter) else None
-    return filter_code(filtered, _through(inner, of), compiled)
+    return filter_code(filtered, _filter_chain_code(inner, of), compile_expression)
 
 
 def _with(node: nodes.With, keep: bool) -> Action:  # noqa: FBT001
-    bindings = [(_binder(target), compiled(value)) for target, value in node.bindings]
+    bindings = [(_binder(target), compile_expression(value)) for target, value in node.bindings]
     body = _block(node.body, keep_values=keep)
 
-    def act(run: Run, pieces: Pieces) -> None:
+    def act(run: Evaluation, pieces: Pieces) -> None:
         outer = run.local
         # All values are evaluated outside, so that one binding does not see another.
         values = [code(run) for _, code in bindings]
@@ -252,7 +251,7 @@ def _with(node: nodes.With, keep: bool) -> Action:  # noqa: FBT001
 
 
 _ACTIONS: Final[dict[type, Callable[[Any, bool], Action]]] = {
-    nodes.Text: _text,
+    nodes.TemplateText: _text,
     nodes.Output: _output,
     nodes.For: _for,
     nodes.If: _if,

@@ -1,6 +1,6 @@
 """The language's own filters, and those of Jinja2 that are used so often that jinja2 should not be needed for them.
 
-Every filter takes the run and the value first. `noetl.expr.sandbox.borrowed` has all the others.
+Every filter takes the run and the value first. `noetl.expr.sandbox.jinja_filters` has all the others.
 """
 
 from __future__ import annotations
@@ -16,31 +16,30 @@ from typing import Any, Final
 from noetl.errors import TemplateError, UndefinedValue
 from noetl.expr.paths import ABSENT, member
 from noetl.expr.sandbox import jsonpath
+from noetl.expr.sandbox.evaluation import Evaluation, check_float, check_int, weigh
 from noetl.expr.sandbox.formatting import percent
-from noetl.expr.sandbox.plain import bounded_list, plain
-from noetl.expr.sandbox.run import Run, checked_float, checked_int, weigh
-from noetl.expr.sandbox.text import dumps, tojson
 from noetl.expr.sandbox.undefined import Missing, NoValue, refuse_missing
+from noetl.expr.sandbox.values import dumps, plain, to_bounded_list, tojson
 
 FilterFunction = Callable[..., Any]
 
 
-def _default(_run: Run, value: Any, default_value: Any = "", boolean: bool = False) -> Any:  # noqa: FBT001, FBT002  Jinja2's
+def _default(_run: Evaluation, value: Any, default_value: Any = "", boolean: bool = False) -> Any:  # noqa: FBT001, FBT002  Jinja2's
     if isinstance(value, Missing) or (boolean and not value):
         return default_value
     return value
 
 
-def _marker(_run: Run, value: Any) -> Any:
+def _marker(_run: Evaluation, value: Any) -> Any:
     """`sql` and `raw` say how a value is to be inserted; the value stays as it is."""
     return value
 
 
-def _to_json(run: Run, value: Any, indent: int | None = None) -> str:
+def _to_json(run: Evaluation, value: Any, indent: int | None = None) -> str:
     return dumps(run, value, indent=indent, ascii_only=False)
 
 
-def _from_json(run: Run, value: Any) -> Any:
+def _from_json(run: Evaluation, value: Any) -> Any:
     text = _bytes(value)
     run.work(len(text) >> 4)
     run.grow(len(text))
@@ -54,7 +53,7 @@ def _from_json(run: Run, value: Any) -> Any:
 
 
 def _json_number(text: str) -> float:
-    return checked_float(float(text))
+    return check_float(float(text))
 
 
 def _bytes(value: Any) -> bytes:
@@ -66,19 +65,19 @@ def _bytes(value: Any) -> bytes:
     return value.encode("utf-8", "surrogatepass")
 
 
-def _sha256(run: Run, value: Any) -> str:
+def _sha256(run: Evaluation, value: Any) -> str:
     data = _bytes(value)
     run.work(len(data) >> 5)
     return hashlib.sha256(data).hexdigest()
 
 
-def _b64encode(run: Run, value: Any) -> str:
+def _b64encode(run: Evaluation, value: Any) -> str:
     data = _bytes(value)
     run.grow(2 * len(data))
     return base64.b64encode(data).decode("ascii")
 
 
-def _b64decode(run: Run, value: Any) -> str:
+def _b64decode(run: Evaluation, value: Any) -> str:
     data = _bytes(value)
     run.grow(len(data))
     try:
@@ -87,19 +86,19 @@ def _b64decode(run: Run, value: Any) -> str:
         raise TemplateError(f"`b64decode` cannot read it: {error}") from None
 
 
-def _length(_run: Run, value: Any) -> int:
+def _length(_run: Evaluation, value: Any) -> int:
     refuse_missing(value)
     if isinstance(value, (Mapping, list, tuple, str, bytes, range)):
         return len(value)
     raise TypeError(f"a {type(value).__name__} has no length")
 
 
-def _int(run: Run, value: Any, default: Any = 0, base: int = 10) -> Any:
+def _int(run: Evaluation, value: Any, default: Any = 0, base: int = 10) -> Any:
     refuse_missing(value)
     try:
         if isinstance(value, str):
             run.work(len(value) >> 2)
-            return checked_int(int(value, base))
+            return check_int(int(value, base))
         return int(value)
     except (TypeError, ValueError, OverflowError):
         try:
@@ -108,7 +107,7 @@ def _int(run: Run, value: Any, default: Any = 0, base: int = 10) -> Any:
             return default
 
 
-def _float(run: Run, value: Any, default: Any = 0.0) -> Any:
+def _float(run: Evaluation, value: Any, default: Any = 0.0) -> Any:
     refuse_missing(value)
     if isinstance(value, str):
         run.work(len(value) >> 2)
@@ -120,43 +119,43 @@ def _float(run: Run, value: Any, default: Any = 0.0) -> Any:
     return number if isfinite(number) else default
 
 
-def _string(run: Run, value: Any) -> str:
+def _string(run: Evaluation, value: Any) -> str:
     refuse_missing(value)
     run.grow(weigh(run, value))
     return str(value)
 
 
-def _cased(change: Callable[[str], str]) -> FilterFunction:
-    def call(run: Run, value: Any) -> str:
+def _case_filter(change: Callable[[str], str]) -> FilterFunction:
+    def call(run: Evaluation, value: Any) -> str:
         return change(_string(run, value))
 
     return call
 
 
-def _trim(run: Run, value: Any, chars: str | None = None) -> str:
+def _trim(run: Evaluation, value: Any, chars: str | None = None) -> str:
     return _string(run, value).strip(chars)
 
 
-def _first(_run: Run, value: Any) -> Any:
+def _first(_run: Evaluation, value: Any) -> Any:
     refuse_missing(value)
     for part in value:
         return part
     return NoValue("there is no first item, the list is empty")
 
 
-def _last(_run: Run, value: Any) -> Any:
+def _last(_run: Evaluation, value: Any) -> Any:
     refuse_missing(value)
     for part in reversed(value):
         return part
     return NoValue("there is no last item, the list is empty")
 
 
-def _list(run: Run, value: Any) -> list[Any]:
+def _list(run: Evaluation, value: Any) -> list[Any]:
     refuse_missing(value)
-    return bounded_list(run, value)
+    return to_bounded_list(run, value)
 
 
-def _items(run: Run, value: Any) -> list[Any]:
+def _items(run: Evaluation, value: Any) -> list[Any]:
     if isinstance(value, Missing):
         return []
     if not isinstance(value, Mapping):
@@ -165,9 +164,9 @@ def _items(run: Run, value: Any) -> list[Any]:
     return list(value.items())
 
 
-def _join(run: Run, value: Any, d: Any = "", attribute: Any = None) -> str:
+def _join(run: Evaluation, value: Any, d: Any = "", attribute: Any = None) -> str:
     refuse_missing(value)
-    parts = bounded_list(run, value)
+    parts = to_bounded_list(run, value)
     if attribute is not None:
         parts = [_reach(part, attribute) for part in parts]
     run.grow(weigh(run, parts) + len(str(d)) * len(parts))
@@ -187,20 +186,20 @@ def _reach(value: Any, attribute: Any) -> Any:
     return value
 
 
-def _format(run: Run, value: Any, *args: Any, **kwargs: Any) -> str:
+def _format(run: Evaluation, value: Any, *args: Any, **kwargs: Any) -> str:
     if args and kwargs:
         raise TypeError("`format` takes positional or keyword arguments, not both")
     return percent(run, _string(run, value), kwargs or args)
 
 
-def _attr(_run: Run, value: Any, name: str) -> Any:
+def _attr(_run: Evaluation, value: Any, name: str) -> Any:
     if isinstance(value, Missing):
         return value
     found = member(value, str(name))
     return Missing(str(name), "") if found is ABSENT else found
 
 
-def _tojson(run: Run, value: Any, indent: int | None = None) -> str:
+def _tojson(run: Evaluation, value: Any, indent: int | None = None) -> str:
     return tojson(run, plain(run, value), indent)
 
 
@@ -218,11 +217,11 @@ FILTERS: Final[Mapping[str, FilterFunction]] = {
     "int": _int,
     "items": _items,
     "join": _join,
-    "jsonpath": jsonpath.find,
+    "jsonpath": jsonpath.find_jsonpath,
     "last": _last,
     "length": _length,
     "list": _list,
-    "lower": _cased(str.lower),
+    "lower": _case_filter(str.lower),
     "raw": _marker,
     "sha256": _sha256,
     "sql": _marker,
@@ -230,5 +229,5 @@ FILTERS: Final[Mapping[str, FilterFunction]] = {
     "to_json": _to_json,
     "tojson": _tojson,
     "trim": _trim,
-    "upper": _cased(str.upper),
+    "upper": _case_filter(str.upper),
 }

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from noetl.errors import TemplateError, TemplateLimit
 from noetl.expr.paths import ABSENT, item, member
-from noetl.expr.sandbox.run import Run, weigh
+from noetl.expr.sandbox.evaluation import Evaluation, weigh
 from noetl.expr.sandbox.undefined import refuse_missing
 
 _SPECIFIER: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|\d+)?(?:\.(\*|\d+)?)?[hlL]?.", re.DOTALL)
@@ -20,7 +20,7 @@ _MOST_WIDTH: Final = 10_000
 _FORMATTABLE: Final = (str, int, float, bool, type(None), date, time)
 
 
-def percent(run: Run, pattern: str, values: Any) -> str:
+def percent(run: Evaluation, pattern: str, values: Any) -> str:
     """`pattern % values`."""
     refuse_missing(values)
     specifiers = 0
@@ -48,7 +48,7 @@ def _check_width(width: str | None) -> None:
 class _BoundFormatter(Formatter):
     """Fields reach data the way templates do, and are formatted only if they are plain values."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Evaluation) -> None:
         self._run = run
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
@@ -87,7 +87,7 @@ class _BoundFormatter(Formatter):
         return super().convert_field(value, conversion)
 
 
-def braces(run: Run, pattern: str, *args: Any, **kwargs: Any) -> str:
+def braces(run: Evaluation, pattern: str, *args: Any, **kwargs: Any) -> str:
     """`pattern.format(*args, **kwargs)`."""
     run.work(pattern.count("{"))
     run.grow(len(pattern))

@@ -8,16 +8,114 @@ from typing import Any, Final
 
 from noetl.errors import TemplateError
 from noetl.expr.paths import VISIBLE
-from noetl.expr.sandbox.loops import Loop, Namespace
+from noetl.expr.sandbox.evaluation import Evaluation, weigh
 from noetl.expr.sandbox.methods import METHODS
-from noetl.expr.sandbox.run import Run, weigh
-from noetl.expr.sandbox.undefined import Missing, refuse_missing
+from noetl.expr.sandbox.undefined import Missing, NoValue, refuse_missing
+
+# What a template's own statements bring along: `loop`, and namespaces.
+
+
+_NEVER: Final = object()
+
+
+class Namespace(dict[str, Any]):
+    """What `namespace()` makes: a map that `{% set ns.x = … %}` may write to."""
+
+    __slots__ = ()
+
+
+class LoopContext:
+    """The `loop` of a `{% for %}`."""
+
+    __slots__ = ("_changed", "_items", "_recurse", "depth0", "index0")
+
+    def __init__(self, items: list[Any], depth0: int, recurse: Callable[[Evaluation, Any, int], str] | None) -> None:
+        self._items = items
+        self._recurse = recurse
+        self._changed: Any = _NEVER
+        self.depth0 = depth0
+        self.index0 = 0
+
+    @property
+    def index(self) -> int:
+        """From 1."""
+        return self.index0 + 1
+
+    @property
+    def length(self) -> int:
+        """How many there are."""
+        return len(self._items)
+
+    @property
+    def revindex(self) -> int:
+        """From the end, the last being 1."""
+        return len(self._items) - self.index0
+
+    @property
+    def revindex0(self) -> int:
+        """From the end, the last being 0."""
+        return self.revindex - 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the first."""
+        return self.index0 == 0
+
+    @property
+    def last(self) -> bool:
+        """Whether this is the last."""
+        return self.index0 == len(self._items) - 1
+
+    @property
+    def depth(self) -> int:
+        """How deep in a recursive loop, from 1."""
+        return self.depth0 + 1
+
+    @property
+    def previtem(self) -> Any:
+        """The item before this one."""
+        return NoValue("there is no previous item") if self.first else self._items[self.index0 - 1]
+
+    @property
+    def nextitem(self) -> Any:
+        """The item after this one."""
+        return NoValue("there is no next item") if self.last else self._items[self.index0 + 1]
+
+    def cycle(self, _run: Evaluation, *values: Any) -> Any:
+        """One of the values, in turn."""
+        if not values:
+            raise TypeError("no items for cycling given")
+        return values[self.index0 % len(values)]
+
+    def changed(self, run: Evaluation, *values: Any) -> bool:
+        """Whether the values differ from those of the previous call."""
+        weigh(run, values)
+        if self._changed is not _NEVER and values == self._changed:
+            return False
+        self._changed = values
+        return True
+
+    def recurse(self, run: Evaluation, items: Any) -> str:
+        """`loop(items)`: the body of a recursive loop, over other items."""
+        if self._recurse is None:
+            raise TemplateError("`loop(…)` needs `recursive` in its `{% for %}`")
+        return self._recurse(run, items, self.depth0 + 1)
+
+
+VISIBLE[LoopContext] = frozenset(
+    """depth depth0 first index index0 last length nextitem previtem revindex revindex0""".split()  # noqa: SIM905  a list of words reads better so
+)
+METHODS[LoopContext] = {
+    "cycle": lambda run, loop, *values: loop.cycle(run, *values),
+    "changed": lambda run, loop, *values: loop.changed(run, *values),
+}
+
 
 #: about the length of a word of `lipsum` with its space
 _WORD: Final = 16
 
 
-class Function:
+class SandboxFunction:
     """A function of the sandbox: it takes the run first."""
 
     __slots__ = ("call",)
@@ -53,11 +151,11 @@ class Cycler:
         self._at = 0
 
 
-def _range(_run: Run, *bounds: int) -> range:
+def _range(_run: Evaluation, *bounds: int) -> range:
     return range(*bounds)
 
 
-def _dict(run: Run, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+def _dict(run: Evaluation, *args: Any, **kwargs: Any) -> dict[Any, Any]:
     for argument in args:
         refuse_missing(argument)
         run.grow(64 * len(argument))
@@ -66,21 +164,21 @@ def _dict(run: Run, *args: Any, **kwargs: Any) -> dict[Any, Any]:
     return dict(*args, **kwargs)
 
 
-def _namespace(run: Run, *args: Any, **kwargs: Any) -> Namespace:
+def _namespace(run: Evaluation, *args: Any, **kwargs: Any) -> Namespace:
     return Namespace(_dict(run, *args, **kwargs))
 
 
-def _cycler(_run: Run, *values: Any) -> Cycler:
+def _cycler(_run: Evaluation, *values: Any) -> Cycler:
     return Cycler(values)
 
 
-def _joiner(_run: Run, separator: str = ", ") -> Function:
+def _joiner(_run: Evaluation, separator: str = ", ") -> SandboxFunction:
     """Gives nothing at its first call and the separator ever after."""
     texts = itertools.chain([""], itertools.repeat(separator))
-    return Function(lambda _run: next(texts))
+    return SandboxFunction(lambda _run: next(texts))
 
 
-def _lipsum(run: Run, n: int = 5, html: bool = True, min: int = 20, max: int = 100) -> str:  # noqa: A002, FBT001, FBT002  Jinja2's signature
+def _lipsum(run: Evaluation, n: int = 5, html: bool = True, min: int = 20, max: int = 100) -> str:  # noqa: A002, FBT001, FBT002  Jinja2's signature
     from jinja2.utils import generate_lorem_ipsum
 
     run.work(n * max)
@@ -90,22 +188,22 @@ def _lipsum(run: Run, n: int = 5, html: bool = True, min: int = 20, max: int = 1
 
 VISIBLE[Cycler] = frozenset({"current"})
 METHODS[Cycler] = {"next": lambda _run, cycler: cycler.next(), "reset": lambda _run, cycler: cycler.reset()}
-GLOBALS: Final[Mapping[str, Function]] = {
-    "range": Function(_range),
-    "dict": Function(_dict),
-    "lipsum": Function(_lipsum),
-    "cycler": Function(_cycler),
-    "joiner": Function(_joiner),
-    "namespace": Function(_namespace),
+GLOBALS: Final[Mapping[str, SandboxFunction]] = {
+    "range": SandboxFunction(_range),
+    "dict": SandboxFunction(_dict),
+    "lipsum": SandboxFunction(_lipsum),
+    "cycler": SandboxFunction(_cycler),
+    "joiner": SandboxFunction(_joiner),
+    "namespace": SandboxFunction(_namespace),
 }
 
 
-def call(run: Run, target: Any, described: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def call(run: Evaluation, target: Any, described: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Call what a template calls by name: a function of the sandbox, or one that the scopes provide."""
     run.work(1)
-    if isinstance(target, Function):
+    if isinstance(target, SandboxFunction):
         return target.call(run, *args, **kwargs)
-    if isinstance(target, Loop):
+    if isinstance(target, LoopContext):
         return target.recurse(run, *args, **kwargs)
     if isinstance(target, Missing):
         refuse_missing(target)

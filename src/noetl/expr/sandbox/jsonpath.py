@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from noetl.errors import TemplateError
-from noetl.expr.sandbox.plain import plain
-from noetl.expr.sandbox.run import ITEM, Run, weigh
+from noetl.expr.sandbox.evaluation import ITEM, Evaluation, weigh
 from noetl.expr.sandbox.undefined import refuse_missing
+from noetl.expr.sandbox.values import plain
 
 _STEP: Final = re.compile(
     r"""(?P<deep>\.\.)?
@@ -31,7 +31,7 @@ _Steps = tuple[tuple[bool, Any], ...]
 _ALL: Final = object()
 
 
-def find(run: Run, value: Any, path: str) -> list[Any]:
+def find_jsonpath(run: Evaluation, value: Any, path: str) -> list[Any]:
     """All matches, in order."""
     refuse_missing(value)
     refuse_missing(path)
@@ -82,7 +82,7 @@ def _key(match: re.Match[str]) -> Any:
     return next(text for text in (match["name"], match["single"], match["double"]) if text is not None)
 
 
-def _step(run: Run, values: Iterable[Any], key: Any) -> Iterator[Any]:
+def _step(run: Evaluation, values: Iterable[Any], key: Any) -> Iterator[Any]:
     for value in values:
         run.work(2)
         if key is _ALL:
@@ -102,7 +102,7 @@ def _children(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _all_depths(run: Run, values: Iterable[Any]) -> Iterator[Any]:
+def _all_depths(run: Evaluation, values: Iterable[Any]) -> Iterator[Any]:
     """Each value, then what is inside it, parents before children."""
     for value in values:
         pending = [value]
@@ -120,7 +120,7 @@ def problem_of(path: str) -> str | None:
         return None
     try:
         _refuse_regex(path)
-        _compiled(path)
+        _compile_path(path)
     except TemplateError as error:
         return error.message.removeprefix("`jsonpath` does not understand its path: ")
     return None
@@ -136,9 +136,9 @@ def _refuse_regex(path: str) -> None:
         raise TemplateError("regular expressions are not supported in a `jsonpath`")
 
 
-def _ask_library(run: Run, value: Any, path: str) -> list[Any]:
+def _ask_library(run: Evaluation, value: Any, path: str) -> list[Any]:
     _refuse_regex(path)
-    ask = _compiled(path)
+    ask = _compile_path(path)
     if not isinstance(value, (list, dict)):
         return []  # the library would read text as a JSON document
     selectors = math.prod(1 + bracket.count(",") for bracket in _BRACKET.findall(path))
@@ -158,7 +158,7 @@ def _depth(value: Any) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(path: str) -> Callable[[Any], list[Any]]:
+def _compile_path(path: str) -> Callable[[Any], list[Any]]:
     import jsonpath
 
     try:

@@ -8,10 +8,10 @@ from datetime import date, datetime, time, timedelta
 from typing import Any, Final
 
 from noetl.errors import TemplateError
+from noetl.expr.sandbox.evaluation import Evaluation, weigh
 from noetl.expr.sandbox.formatting import braces
-from noetl.expr.sandbox.plain import bounded_list
-from noetl.expr.sandbox.run import Run, weigh
 from noetl.expr.sandbox.undefined import refuse_missing
+from noetl.expr.sandbox.values import to_bounded_list
 
 Method = Callable[..., Any]
 _STRFTIME_WIDTH: Final = re.compile(r"%[-_^#0-9]")
@@ -37,7 +37,7 @@ def _linear(kind: type, name: str, share: int = 3) -> Method:
     """A method that is paid for by the length of what it is called on."""
     function = getattr(kind, name)
 
-    def call(run: Run, value: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(run: Evaluation, value: Any, *args: Any, **kwargs: Any) -> Any:
         for argument in args:
             refuse_missing(argument)
         run.work(1 + (len(value) >> share))
@@ -55,28 +55,28 @@ def _constant(kind: type, name: str) -> Method:
     """A method whose cost does not depend on its value."""
     function = getattr(kind, name)
 
-    def call(_run: Run, value: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(_run: Evaluation, value: Any, *args: Any, **kwargs: Any) -> Any:
         return function(value, *args, **kwargs)
 
     return call
 
 
-def _padded(name: str) -> Method:
+def _pad_method(name: str) -> Method:
     function = getattr(str, name)
 
-    def call(run: Run, value: str, width: int, *args: Any) -> Any:
+    def call(run: Evaluation, value: str, width: int, *args: Any) -> Any:
         run.grow(max(len(value), width))
         return function(value, width, *args)
 
     return call
 
 
-def _expandtabs(run: Run, value: str, tabsize: int = 8) -> str:
+def _expandtabs(run: Evaluation, value: str, tabsize: int = 8) -> str:
     run.grow(len(value) + value.count("\t") * max(0, tabsize))
     return value.expandtabs(tabsize)
 
 
-def replace(run: Run, value: str, old: str, new: str, count: int = -1) -> str:
+def replace(run: Evaluation, value: str, old: str, new: str, count: int = -1) -> str:
     """`value.replace(old, new, count)`."""
     found = value.count(old)
     times = found if count < 0 else min(found, count)
@@ -85,9 +85,9 @@ def replace(run: Run, value: str, old: str, new: str, count: int = -1) -> str:
     return str(value).replace(old, new, count)
 
 
-def join(run: Run, separator: str, values: Any) -> str:
+def join(run: Evaluation, separator: str, values: Any) -> str:
     """`separator.join(values)`."""
-    items = bounded_list(run, values)
+    items = to_bounded_list(run, values)
     for part in items:
         refuse_missing(part)
         if not isinstance(part, str):
@@ -96,17 +96,17 @@ def join(run: Run, separator: str, values: Any) -> str:
     return str(separator).join(items)
 
 
-def _translate(run: Run, value: str, table: Mapping[Any, Any]) -> str:
+def _translate(run: Evaluation, value: str, table: Mapping[Any, Any]) -> str:
     longest = max((len(new) for new in table.values() if isinstance(new, str)), default=1)
     run.grow(len(value) * max(1, longest))
     return str(value).translate(dict(table))
 
 
-def _format_map(run: Run, value: str, values: Mapping[str, Any]) -> str:
+def _format_map(run: Evaluation, value: str, values: Mapping[str, Any]) -> str:
     return braces(run, value, **values)
 
 
-def _search(run: Run, value: Any, wanted: Any) -> None:
+def _search(run: Evaluation, value: Any, wanted: Any) -> None:
     """Pay for comparing something with every item of a list."""
     run.work(len(value) >> 1)
     if isinstance(wanted, (list, tuple, Mapping)):
@@ -114,20 +114,20 @@ def _search(run: Run, value: Any, wanted: Any) -> None:
         weigh(run, value)
 
 
-def _index(run: Run, value: Any, wanted: Any, *bounds: int) -> int:
+def _index(run: Evaluation, value: Any, wanted: Any, *bounds: int) -> int:
     _search(run, value, wanted)
     return int(value.index(wanted, *bounds))
 
 
-def _count(run: Run, value: Any, wanted: Any) -> int:
+def _count(run: Evaluation, value: Any, wanted: Any) -> int:
     _search(run, value, wanted)
     return int(value.count(wanted))
 
 
-def _listed(name: str) -> Method:
+def _list_method(name: str) -> Method:
     """`keys`, `values`, `items`: as lists, so that they are data like any other."""
 
-    def call(run: Run, value: Mapping[Any, Any]) -> list[Any]:
+    def call(run: Evaluation, value: Mapping[Any, Any]) -> list[Any]:
         run.work(len(value) >> 2)
         run.grow((8 if name != "items" else 64) * len(value))
         return list(getattr(value, name)())
@@ -135,17 +135,17 @@ def _listed(name: str) -> Method:
     return call
 
 
-def _get(_run: Run, value: Mapping[Any, Any], key: Any, default: Any = None) -> Any:
+def _get(_run: Evaluation, value: Mapping[Any, Any], key: Any, default: Any = None) -> Any:
     refuse_missing(key)
     return default if isinstance(key, tuple) else value.get(key, default)
 
 
-def _copy(run: Run, value: Any) -> Any:
+def _copy(run: Evaluation, value: Any) -> Any:
     run.grow(16 * len(value))
     return dict(value) if isinstance(value, Mapping) else list(value)
 
 
-def _strftime(run: Run, value: date, pattern: str) -> str:
+def _strftime(run: Evaluation, value: date, pattern: str) -> str:
     # The C library takes widths such as %999999999d.
     if _STRFTIME_WIDTH.search(pattern):
         raise TemplateError("widths and flags in a date format are not supported")
@@ -155,7 +155,7 @@ def _strftime(run: Run, value: date, pattern: str) -> str:
 
 _NONE: Final[dict[str, Method]] = {}
 _MAP: Final[dict[str, Method]] = {
-    **{name: _listed(name) for name in ("keys", "values", "items")},
+    **{name: _list_method(name) for name in ("keys", "values", "items")},
     "get": _get,
     "copy": _copy,
 }
@@ -167,7 +167,7 @@ _DATE: Final[dict[str, Method]] = {
 METHODS: Final[dict[type, dict[str, Method]]] = {
     str: {
         **{name: _linear(str, name) for name in _TEXT_LINEAR},
-        **{name: _padded(name) for name in ("center", "ljust", "rjust", "zfill")},
+        **{name: _pad_method(name) for name in ("center", "ljust", "rjust", "zfill")},
         "expandtabs": _expandtabs,
         "replace": replace,
         "join": join,

@@ -7,25 +7,24 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from noetl.errors import TemplateError, TemplateLimit, UndefinedValue
+from noetl.expr.sandbox.evaluation import ITEM, MOST_BITS, NUMBER, Evaluation, check_number, weigh
 from noetl.expr.sandbox.formatting import percent
-from noetl.expr.sandbox.run import ITEM, MOST_BITS, NUMBER, Run, checked, weigh
-from noetl.expr.sandbox.telling import unfit
-from noetl.expr.sandbox.undefined import Missing, refuse_missing
+from noetl.expr.sandbox.undefined import Missing, explain_misuse, refuse_missing
 
 _CONTAINERS: Final = (list, tuple, Mapping)
 
 
-def add(run: Run, left: Any, right: Any) -> Any:
+def add(run: Evaluation, left: Any, right: Any) -> Any:
     """`left + right`."""
     if isinstance(left, (str, bytes)) and isinstance(right, (str, bytes)):
         run.grow(len(left) + len(right))
     elif isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
         run.work((len(left) + len(right)) >> 4)
         run.grow(ITEM * (len(left) + len(right)))
-    return checked(left + right)
+    return check_number(left + right)
 
 
-def multiply(run: Run, left: Any, right: Any) -> Any:
+def multiply(run: Evaluation, left: Any, right: Any) -> Any:
     """`left * right`."""
     if isinstance(left, int) and isinstance(right, int):
         if left.bit_length() + right.bit_length() > MOST_BITS:
@@ -34,40 +33,40 @@ def multiply(run: Run, left: Any, right: Any) -> Any:
     for sequence, times in ((left, right), (right, left)):
         if isinstance(times, int) and isinstance(sequence, (str, bytes, list, tuple)):
             run.grow(len(sequence) * max(0, times) * (1 if isinstance(sequence, (str, bytes)) else ITEM))
-    return checked(left * right)
+    return check_number(left * right)
 
 
-def power(_run: Run, left: Any, right: Any) -> Any:
+def power(_run: Evaluation, left: Any, right: Any) -> Any:
     """`left ** right`."""
     if isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > MOST_BITS and abs(left) > 1:
         raise TemplateLimit(NUMBER)
     try:
-        return checked(left**right)
+        return check_number(left**right)
     except OverflowError:
         raise TemplateLimit(NUMBER) from None
 
 
-def modulo(run: Run, left: Any, right: Any) -> Any:
+def modulo(run: Evaluation, left: Any, right: Any) -> Any:
     """`left % right`; formatting, when left is text."""
     if isinstance(left, str):
         return percent(run, left, right)
-    return checked(left % right)
+    return check_number(left % right)
 
 
-def _plainly(function: Callable[[Any, Any], Any]) -> Callable[[Run, Any, Any], Any]:
-    def apply(_run: Run, left: Any, right: Any) -> Any:
-        return checked(function(left, right))
+def _plain_operator(function: Callable[[Any, Any], Any]) -> Callable[[Evaluation, Any, Any], Any]:
+    def apply(_run: Evaluation, left: Any, right: Any) -> Any:
+        return check_number(function(left, right))
 
     return apply
 
 
 #: operator -> function; called with operands that may be undefined, which then fails by itself
-BINARY: Final[dict[str, Callable[[Run, Any, Any], Any]]] = {
+BINARY: Final[dict[str, Callable[[Evaluation, Any, Any], Any]]] = {
     "+": add,
-    "-": _plainly(operator.sub),
+    "-": _plain_operator(operator.sub),
     "*": multiply,
-    "/": _plainly(operator.truediv),
-    "//": _plainly(operator.floordiv),
+    "/": _plain_operator(operator.truediv),
+    "//": _plain_operator(operator.floordiv),
     "%": modulo,
     "**": power,
 }
@@ -82,12 +81,12 @@ ORDER: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def compare(run: Run, sign: str, left: Any, right: Any, *, wanted: bool = True) -> bool:
+def compare(run: Evaluation, sign: str, left: Any, right: Any, *, wanted: bool = True) -> bool:
     """Whether `left sign right` is as wanted; with an undefined the answer is no in a guard, elsewhere an error."""
     if isinstance(left, Missing):
-        return undefined(run, left)
+        return compare_undefined(run, left)
     if isinstance(right, Missing):
-        return undefined(run, right)
+        return compare_undefined(run, right)
     try:
         return _holds(run, sign, left, right) is wanted
     except UndefinedValue:
@@ -97,14 +96,14 @@ def compare(run: Run, sign: str, left: Any, right: Any, *, wanted: bool = True) 
         raise
 
 
-def undefined(run: Run, value: Missing) -> bool:
+def compare_undefined(run: Evaluation, value: Missing) -> bool:
     """The outcome of a comparison with an undefined, whichever way it is written."""
     if not run.tolerant:
         refuse_missing(value)
     return False
 
 
-def _holds(run: Run, sign: str, left: Any, right: Any) -> bool:
+def _holds(run: Evaluation, sign: str, left: Any, right: Any) -> bool:
     if sign == "in":
         return contains(run, right, left)
     if sign == "not in":
@@ -115,10 +114,10 @@ def _holds(run: Run, sign: str, left: Any, right: Any) -> bool:
     try:
         return bool(ORDER[sign](left, right))
     except TypeError:
-        raise TemplateError(unfit(sign, left, right)) from None
+        raise TemplateError(explain_misuse(sign, left, right)) from None
 
 
-def contains(run: Run, container: Any, value: Any) -> bool:
+def contains(run: Evaluation, container: Any, value: Any) -> bool:
     """`value in container`."""
     if isinstance(container, str):
         run.work(len(container) >> 8)

@@ -51,19 +51,19 @@ class Slice(Node, frozen=True, gc=False):
     step: Expr | None
 
 
-class ListOf(Node, frozen=True, gc=False):
+class ListLiteral(Node, frozen=True, gc=False):
     """`[a, b]`."""
 
     items: tuple[Expr, ...]
 
 
-class TupleOf(Node, frozen=True, gc=False):
+class TupleLiteral(Node, frozen=True, gc=False):
     """`(a, b)`."""
 
     items: tuple[Expr, ...]
 
 
-class DictOf(Node, frozen=True, gc=False):
+class DictLiteral(Node, frozen=True, gc=False):
     """`{k: v}`."""
 
     pairs: tuple[tuple[Expr, Expr], ...]
@@ -106,7 +106,7 @@ class Test(Node, frozen=True, gc=False):
     negated: bool = False
 
 
-class Call(Node, frozen=True, gc=False):
+class CallExpr(Node, frozen=True, gc=False):
     """`of(arguments)`."""
 
     of: Expr
@@ -161,7 +161,7 @@ class Not(Node, frozen=True, gc=False):
     of: Expr
 
 
-class Condition(Node, frozen=True, gc=False):
+class Conditional(Node, frozen=True, gc=False):
     """`then if test else otherwise`."""
 
     test: Expr
@@ -175,12 +175,12 @@ Expr: TypeAlias = (
     | Attribute
     | Item
     | Slice
-    | ListOf
-    | TupleOf
-    | DictOf
+    | ListLiteral
+    | TupleLiteral
+    | DictLiteral
     | Filter
     | Test
-    | Call
+    | CallExpr
     | Unary
     | Binary
     | Concat
@@ -188,7 +188,7 @@ Expr: TypeAlias = (
     | And
     | Or
     | Not
-    | Condition
+    | Conditional
 )
 
 
@@ -215,7 +215,7 @@ class TupleTarget(Node, frozen=True, gc=False):
 Target: TypeAlias = NameTarget | TupleTarget | NamespaceTarget
 
 
-class Text(Node, frozen=True, gc=False):
+class TemplateText(Node, frozen=True, gc=False):
     """Literal text of the template."""
 
     data: str
@@ -275,4 +275,4 @@ class FilterBlock(Node, frozen=True, gc=False):
     body: tuple[Statement, ...]
 
 
-Statement: TypeAlias = Text | Output | For | If | Assign | AssignBlock | With | FilterBlock
+Statement: TypeAlias = TemplateText | Output | For | If | Assign | AssignBlock | With | FilterBlock

@@ -7,13 +7,80 @@ whose messages are Jinja2's own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from math import inf
 from typing import Final
 
 from noetl.expr.syntax import nodes
-from noetl.expr.syntax.lexer import END, Token, number_of, text_of, tokens
 from noetl.expr.syntax.nodes import Expr
+
+# The text of an expression to tokens, by one regular expression.
+#
+# Only what is surely the same in Jinja2 is recognised; `tokens` answers None for anything else, and the caller
+# asks Jinja2 itself.
+
+
+#: a token: its kind (`name`, `text`, `number`, or the operator or keyword itself), its text, its offset
+Token = tuple[str, str, int]
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    | (?P<text>'[^'\\]*(?:\\.[^'\\]*)*' | "[^"\\]*(?:\\.[^"\\]*)*")
+    | (?P<number>(?<![.\w]) (?:[0-9]+ (?: \.[0-9]+(?:[eE][+-]?[0-9]+)? | [eE][+-]?[0-9]+ ) | 0 | [1-9][0-9]*) (?![\w]))
+    | (?P<operator>\*\* | // | [=!<>]= | [-+*/%~|.,:=<>()\[\]{}])
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_KEYWORDS = frozenset({"and", "or", "not", "if", "else", "in", "is"})
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_KNOWN_ESCAPES = frozenset("\n\\'\"abfnrtv01234567xuUN")
+#: ends the list, so that the parser may always look at the token it stands on
+END: Token = ("end", "", -1)
+
+
+def tokens(source: str) -> list[Token] | None:
+    """The tokens of an expression, closed by END; None when there is anything unusual in it."""
+    found: list[Token] = []
+    position = 0
+    stop = len(source.rstrip())
+    while position < stop:
+        match = _TOKEN.match(source, position)
+        if match is None:
+            return None
+        group = kind = match.lastgroup or "operator"
+        text = match[group]
+        if kind == "operator" or (kind == "name" and text in _KEYWORDS):
+            kind = text
+        found.append((kind, text, match.start(group)))
+        position = match.end()
+    found.append(END)
+    return found
+
+
+def text_of(literal: str) -> str | None:
+    """The value of a quoted literal, escapes resolved as Python does; None when they do not resolve."""
+    inner = literal[1:-1]
+    if "\r" in inner:
+        return None
+    if "\\" not in inner:
+        return inner
+    try:
+        return with_known_escapes(inner).encode("ascii", "backslashreplace").decode("unicode-escape")
+    except UnicodeDecodeError:
+        return None
+
+
+def with_known_escapes(literal: str) -> str:
+    """An unknown escape stands for itself, but Python warns of it: it is doubled before decoding."""
+    return _ESCAPE.sub(lambda m: m[0] if m[1] in _KNOWN_ESCAPES else "\\" + m[0], literal)
+
+
+def number_of(literal: str) -> int | float:
+    """The value of a number."""
+    return int(literal) if literal.isdigit() else float(literal)
+
 
 _COMPARISONS: Final = frozenset({"==", "!=", "<", "<=", ">", ">="})
 #: how tightly an operator binds
@@ -23,7 +90,7 @@ _CONSTANTS: Final = {"true": True, "True": True, "false": False, "False": False,
 _BEGINS_ARGUMENT: Final = frozenset({"name", "text", "number", "[", "{", "not", "if", "in", "is"})
 
 
-class Unsure(Exception):
+class NeedsJinja(Exception):
     """This is for Jinja2 to judge."""
 
 
@@ -31,11 +98,11 @@ def parse(source: str) -> Expr:
     """The tree of one expression; raises Unsure where Jinja2 has to be asked."""
     found = tokens(source)
     if found is None:
-        raise Unsure
+        raise NeedsJinja
     parser = _Parser(found)
     tree = parser.expression()
     if parser.kind != "end":
-        raise Unsure
+        raise NeedsJinja
     return tree
 
 
@@ -53,7 +120,7 @@ class _Parser:
 
     def _expect(self, kind: str) -> None:
         if self.kind != kind:
-            raise Unsure
+            raise NeedsJinja
         self._advance()
 
     def _next_kind(self) -> str:
@@ -68,7 +135,7 @@ class _Parser:
             if self.kind == "else":
                 self._advance()
                 otherwise = self.expression()
-            found = nodes.Condition(test, found, otherwise)
+            found = nodes.Conditional(test, found, otherwise)
         return found
 
     def _or(self) -> Expr:
@@ -146,11 +213,11 @@ class _Parser:
             self._advance()
             return nodes.Const(_CONSTANTS[text]) if text in _CONSTANTS else nodes.Name(text, offset)
         if kind != "number":
-            raise Unsure
+            raise NeedsJinja
         self._advance()
         number = number_of(text)
         if number == inf:
-            raise Unsure
+            raise NeedsJinja
         return nodes.Const(number)
 
     def literal_text(self) -> Expr:
@@ -158,16 +225,16 @@ class _Parser:
         while self.kind == "text":
             part = text_of(self._text)
             if part is None:
-                raise Unsure
+                raise NeedsJinja
             parts.append(part)
             self._advance()
         return nodes.Const("".join(parts))
 
-    def parenthesised(self) -> Expr:
+    def parentheses(self) -> Expr:
         self._advance()
         if self.kind == ")":
             self._advance()
-            return nodes.TupleOf(())
+            return nodes.TupleLiteral(())
         first = self.expression()
         if self.kind == ")":
             self._advance()
@@ -179,7 +246,7 @@ class _Parser:
                 break
             items.append(self.expression())
         self._expect(")")
-        return nodes.TupleOf(tuple(items))
+        return nodes.TupleLiteral(tuple(items))
 
     def list_of(self) -> Expr:
         self._advance()
@@ -191,7 +258,7 @@ class _Parser:
                     break
             items.append(self.expression())
         self._advance()
-        return nodes.ListOf(tuple(items))
+        return nodes.ListLiteral(tuple(items))
 
     def map_of(self) -> Expr:
         self._advance()
@@ -205,7 +272,7 @@ class _Parser:
             self._expect(":")
             pairs.append((key, self.expression()))
         self._advance()
-        return nodes.DictOf(tuple(pairs))
+        return nodes.DictLiteral(tuple(pairs))
 
     def _postfix(self, found: Expr) -> Expr:
         while True:
@@ -213,7 +280,7 @@ class _Parser:
                 self._advance()
                 # A keyword is an ordinary name behind a dot.
                 if not self._text.isidentifier():
-                    raise Unsure
+                    raise NeedsJinja
                 found = nodes.Attribute(found, self._text)
                 self._advance()
             elif self.kind == "[":
@@ -221,7 +288,7 @@ class _Parser:
                 found = nodes.Item(found, self._subscript())
                 self._expect("]")
             elif self.kind == "(":
-                found = nodes.Call(found, self._arguments())
+                found = nodes.CallExpr(found, self._arguments())
             else:
                 return found
 
@@ -247,7 +314,7 @@ class _Parser:
             elif self.kind == "is":
                 found = self._test(found)
             elif self.kind == "(":
-                found = nodes.Call(found, self._arguments())
+                found = nodes.CallExpr(found, self._arguments())
             else:
                 return found
 
@@ -255,7 +322,7 @@ class _Parser:
         """A name where any word will do."""
         word = self._text
         if not word.isidentifier() or self._next_kind() == ".":
-            raise Unsure
+            raise NeedsJinja
         self._advance()
         return word
 
@@ -294,7 +361,7 @@ class _Parser:
                 self._advance()
                 keywords.append((name, self.expression()))
             elif keywords:
-                raise Unsure
+                raise NeedsJinja
             else:
                 positional.append(self.expression())
         self._advance()
@@ -303,7 +370,7 @@ class _Parser:
 
 _PRIMARIES: Final[dict[str, Callable[[_Parser], Expr]]] = {
     "text": _Parser.literal_text,
-    "(": _Parser.parenthesised,
+    "(": _Parser.parentheses,
     "[": _Parser.list_of,
     "{": _Parser.map_of,
 }

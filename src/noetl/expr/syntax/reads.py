@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from noetl.expr.facts import Call, Facts, Problem, Read
+from noetl.expr.facts import FunctionCall, PathRead, TemplateFacts, TemplateProblem
 from noetl.expr.syntax import nodes
 from noetl.expr.vocabulary import FILTERS, TESTS
 
 
-def facts_of(tree: nodes.Expr) -> Facts:
+def facts_of(tree: nodes.Expr) -> TemplateFacts:
     """The facts of one expression."""
     survey = _Survey()
     survey.expression(tree)
     return survey.facts()
 
 
-def facts_of_statements(body: Iterable[nodes.Statement]) -> Facts:
+def facts_of_statements(body: Iterable[nodes.Statement]) -> TemplateFacts:
     """The facts of a whole template with statements."""
     survey = _Survey()
     survey.statements(body)
@@ -28,15 +28,15 @@ class _Survey:
     """Gathers while it walks; knows which names are bound at the point it has reached."""
 
     def __init__(self) -> None:
-        self._problems: list[Problem] = []
-        self._reads: list[Read] = []
-        self._calls: list[Call] = []
+        self._problems: list[TemplateProblem] = []
+        self._reads: list[PathRead] = []
+        self._calls: list[FunctionCall] = []
         self._filters: set[str] = set()
         self._bound: set[str] = set()
 
-    def facts(self) -> Facts:
+    def facts(self) -> TemplateFacts:
         reads = tuple(sorted(self._reads, key=lambda read: read.offset)) if len(self._reads) > 1 else tuple(self._reads)
-        return Facts(tuple(self._problems), reads, tuple(self._calls), frozenset(self._filters))
+        return TemplateFacts(tuple(self._problems), reads, tuple(self._calls), frozenset(self._filters))
 
     def expression(self, node: nodes.Expr | None) -> None:
         if node is None:
@@ -69,12 +69,12 @@ class _Survey:
                 return
             at = at.of
         if at.name not in self._bound:
-            self._reads.append(Read((at.name, *reversed(parts)), at.offset, exact))
+            self._reads.append(PathRead((at.name, *reversed(parts)), at.offset, exact))
 
-    def call(self, node: nodes.Call) -> None:
+    def call(self, node: nodes.CallExpr) -> None:
         if isinstance(node.of, nodes.Name):
             if node.of.name not in self._bound:
-                self._calls.append(Call(node.of.name, _literals(node.arguments), node.of.offset))
+                self._calls.append(FunctionCall(node.of.name, _literals(node.arguments), node.of.offset))
         elif isinstance(node.of, nodes.Attribute):
             # `x.items()`: the method is no part of what is read.
             self.expression(node.of.of)
@@ -96,13 +96,13 @@ class _Survey:
         self.all(node.arguments.expressions())
 
     def _unknown(self, what: str, node: nodes.Filter | nodes.Test) -> None:
-        self._problems.append(Problem("unknown-filter", f"there is no {what} `{node.name}`", node.offset))
+        self._problems.append(TemplateProblem("unknown-filter", f"there is no {what} `{node.name}`", node.offset))
 
     def statements(self, body: Iterable[nodes.Statement]) -> None:
         for node in body:
             _STATEMENTS[type(node)](self, node)
 
-    def _scoped(self, body: Iterable[nodes.Statement], names: Iterable[str] = ()) -> None:
+    def _walk_scope(self, body: Iterable[nodes.Statement], names: Iterable[str] = ()) -> None:
         """Walk a body whose bindings end with it."""
         outer = set(self._bound)
         self._bound.update(names)
@@ -112,11 +112,11 @@ class _Survey:
     def for_(self, node: nodes.For) -> None:
         self.expression(node.items)
         outer = set(self._bound)
-        self._bound.update(_bound_by(node.target))
+        self._bound.update(_target_names(node.target))
         self.expression(node.test)
-        self._scoped(node.body, ("loop",))
+        self._walk_scope(node.body, ("loop",))
         self._bound = outer
-        self._scoped(node.otherwise)
+        self._walk_scope(node.otherwise)
 
     def if_(self, node: nodes.If) -> None:
         for test, body in node.branches:
@@ -129,36 +129,36 @@ class _Survey:
         self._bind(node.target)
 
     def assign_block(self, node: nodes.AssignBlock) -> None:
-        self._scoped(node.body)
+        self._walk_scope(node.body)
         self.expression(node.filter)
         self._bind(node.target)
 
     def with_(self, node: nodes.With) -> None:
         self.all(value for _, value in node.bindings)
-        self._scoped(node.body, [name for target, _ in node.bindings for name in _bound_by(target)])
+        self._walk_scope(node.body, [name for target, _ in node.bindings for name in _target_names(target)])
 
     def filter_block(self, node: nodes.FilterBlock) -> None:
-        self._scoped(node.body)
+        self._walk_scope(node.body)
         self.expression(node.filter)
 
     def _bind(self, target: nodes.Target) -> None:
         if isinstance(target, nodes.NamespaceTarget):
             self.path(nodes.Name(target.namespace, target.offset))
-        self._bound.update(_bound_by(target))
+        self._bound.update(_target_names(target))
 
 
-def _bound_by(target: nodes.Target) -> list[str]:
+def _target_names(target: nodes.Target) -> list[str]:
     if isinstance(target, nodes.NameTarget):
         return [target.name]
     if isinstance(target, nodes.TupleTarget):
-        return [name for part in target.targets for name in _bound_by(part)]
+        return [name for part in target.targets for name in _target_names(part)]
     return []
 
 
 def _literals(arguments: nodes.Arguments) -> tuple[str | None, ...]:
     found: list[str | None] = []
     for node in arguments.expressions():
-        if isinstance(node, (nodes.ListOf, nodes.TupleOf)):
+        if isinstance(node, (nodes.ListLiteral, nodes.TupleLiteral)):
             found.extend(_literal(item) for item in node.items)
         else:
             found.append(_literal(node))
@@ -173,13 +173,13 @@ _EXPRESSIONS: dict[type, Callable[[_Survey, Any], None]] = {
     nodes.Name: _Survey.path,
     nodes.Attribute: _Survey.path,
     nodes.Item: _Survey.path,
-    nodes.Call: _Survey.call,
+    nodes.CallExpr: _Survey.call,
     nodes.Filter: _Survey.filter,
     nodes.Test: _Survey.test,
     nodes.Slice: lambda s, n: s.all((n.start, n.stop, n.step)),
-    nodes.ListOf: lambda s, n: s.all(n.items),
-    nodes.TupleOf: lambda s, n: s.all(n.items),
-    nodes.DictOf: lambda s, n: s.all(part for pair in n.pairs for part in pair),
+    nodes.ListLiteral: lambda s, n: s.all(n.items),
+    nodes.TupleLiteral: lambda s, n: s.all(n.items),
+    nodes.DictLiteral: lambda s, n: s.all(part for pair in n.pairs for part in pair),
     nodes.Unary: lambda s, n: s.expression(n.of),
     nodes.Not: lambda s, n: s.expression(n.of),
     nodes.Binary: lambda s, n: s.all((n.left, n.right)),
@@ -187,10 +187,10 @@ _EXPRESSIONS: dict[type, Callable[[_Survey, Any], None]] = {
     nodes.Or: lambda s, n: s.all((n.left, n.right)),
     nodes.Concat: lambda s, n: s.all(n.parts),
     nodes.Compare: lambda s, n: s.all((n.first, *(operand for _, operand in n.rest))),
-    nodes.Condition: lambda s, n: s.all((n.test, n.then, n.otherwise)),
+    nodes.Conditional: lambda s, n: s.all((n.test, n.then, n.otherwise)),
 }
 _STATEMENTS: dict[type, Callable[[_Survey, Any], None]] = {
-    nodes.Text: lambda _s, _n: None,
+    nodes.TemplateText: lambda _s, _n: None,
     nodes.Output: lambda s, n: s.expression(n.expression),
     nodes.For: _Survey.for_,
     nodes.If: _Survey.if_,

@@ -79,10 +79,10 @@ def _end_of(text: str, start: int) -> int:
     inside = text[start:end]
     if not ("'" in inside or '"' in inside or "{" in inside):
         return end - 1 if inside.endswith("-") else end
-    return _balanced_end(text, start)
+    return _find_balanced_end(text, start)
 
 
-def _balanced_end(text: str, start: int) -> int:
+def _find_balanced_end(text: str, start: int) -> int:
     """As `_end_of`, minding quotes and brackets."""
     expected: list[str] = []
     position = start

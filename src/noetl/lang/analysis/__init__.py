@@ -12,7 +12,7 @@ _BREAKS_THE_NET = frozenset(
 
 def analyze(net: Net, subject: Subject) -> None:
     """Ask the net everything; report what comes back."""
-    if not any(found.code in _BREAKS_THE_NET for found in subject.problems.found()):
+    if not any(found.code in _BREAKS_THE_NET for found in subject.problems.collect()):
         flow.analyze(net, subject.problems)
     errors.analyze(net, subject.problems)
     data.analyze(net, subject)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from noetl.expr import Read
-from noetl.expr.scopes import Boundary
+from noetl.expr import EvaluationPoint, PathRead
+from noetl.lang.building.sites import Site
 from noetl.lang.checks.subject import Subject, all_tasks, loops, task_assignments
-from noetl.lang.node import ListNode, MapNode, Scalar
-from noetl.lang.sites import Site
+from noetl.lang.reading.node import ListNode, MapNode, Scalar
 from noetl.model.kinds import InputRole
 from noetl.model.nearest import nearest
 from noetl.model.net import Net
@@ -24,18 +23,18 @@ _SPLICES = {
 def analyze(net: Net, subject: Subject) -> None:
     """Report reads without writes and writes without reads."""
     if all(step.router.synthesize is None for step in net.steps.values()):
-        _never_set(net, subject)
-    _never_in_an_iteration(net, subject)
-    _unused_inputs(net, subject)
+        _report_never_set(net, subject)
+    _report_never_in_iteration(net, subject)
+    _report_unused_inputs(net, subject)
     for site in subject.sites.all:
         for name in _SPLICES.keys() & site.template.filters:
-            if site.place.boundary is Boundary.TASK_CONFIG:
+            if site.place.boundary is EvaluationPoint.TASK_CONFIG:
                 code, message = _SPLICES[name]
                 fix = "bind a value by leaving the filter out, or make sure that nobody else can set it"
                 subject.problems.warning(code, message, (site.node.place, site.node.end), fix=fix)
 
 
-def _written(net: Net) -> Iterator[Assignment]:
+def _all_assignments(net: Net) -> Iterator[Assignment]:
     for step in net.steps.values():
         yield from step.set
         for arc in step.router.arcs:
@@ -44,19 +43,19 @@ def _written(net: Net) -> Iterator[Assignment]:
             yield from task_assignments(task)
 
 
-def _never_set(net: Net, subject: Subject) -> None:
-    written = {one.path[0] for one in _written(net) if one.scope == "ctx" and one.path}
+def _report_never_set(net: Net, subject: Subject) -> None:
+    written = {one.path[0] for one in _all_assignments(net) if one.scope == "ctx" and one.path}
     for site in subject.sites.all:
         for read in site.template.reads:
             if read.path[0] != "ctx" or len(read.path) < 2 or read.path[1] in written:
                 continue
-            _nothing_writes(subject, site, read, 1, written)
+            _report_unwritten(subject, site, read, 1, written)
 
 
-def _never_in_an_iteration(net: Net, subject: Subject) -> None:
+def _report_never_in_iteration(net: Net, subject: Subject) -> None:
     """Report what is read of `iter` and nobody puts there: neither a loop of the step nor a `set` of its tasks."""
     looping = {
-        step.name: (_put_into_iterations(step), [loop.iterator for loop in loops(step.loop)])
+        step.name: (_iteration_names(step), [loop.iterator for loop in loops(step.loop)])
         for step in net.steps.values()
         if step.loop is not None and all(loop.iterator for loop in loops(step.loop))
     }
@@ -69,12 +68,12 @@ def _never_in_an_iteration(net: Net, subject: Subject) -> None:
                 continue
             written, iterators = found
             if read.path[at] not in written:
-                _nothing_writes(subject, site, read, at, written)
+                _report_unwritten(subject, site, read, at, written)
             elif site.place.task is not None and len(iterators) > 1:
-                _of_an_outer_loop(subject, site, read, at, iterators)
+                _report_outer_iterator(subject, site, read, at, iterators)
 
 
-def _of_an_outer_loop(subject: Subject, site: Site, read: Read, at: int, iterators: list[str]) -> None:
+def _report_outer_iterator(subject: Subject, site: Site, read: PathRead, at: int, iterators: list[str]) -> None:
     """Report the iterator of a loop around that is read as if it were the inner loop's own."""
     name, level = read.path[at], len(iterators) - at
     if name not in iterators or (level >= 0 and name == iterators[level]):
@@ -88,14 +87,14 @@ def _of_an_outer_loop(subject: Subject, site: Site, read: Read, at: int, iterato
     )
 
 
-def _put_into_iterations(step: Step) -> set[str]:
+def _iteration_names(step: Step) -> set[str]:
     names = {"index", *(loop.iterator for loop in loops(step.loop))}
     for task in step.tasks:
         names.update(one.path[0] for one in task_assignments(task) if one.scope == "iter" and one.path)
     return names
 
 
-def _nothing_writes(subject: Subject, site: Site, read: Read, at: int, written: set[str]) -> None:
+def _report_unwritten(subject: Subject, site: Site, read: PathRead, at: int, written: set[str]) -> None:
     """Report a name of `ctx` or `iter`, the part of a path at an index, that is not among those written."""
     name, scope, where = read.path[at], ".".join(read.path[:at]), subject.where_path(site, read, at + 1)
     meant = subject.hints.nearest(name, written)
@@ -104,14 +103,14 @@ def _nothing_writes(subject: Subject, site: Site, read: Read, at: int, written: 
         f"nothing writes `{scope}.{name}`",
         where,
         fix=f"did you mean `{scope}.{meant}`?" if meant else "write it with `set`",
-        edits=subject.renaming(where, name, subject.hints.certain(name, written)) if meant else (),
+        edits=subject.rename_edits(where, name, subject.hints.certain(name, written)) if meant else (),
     )
 
 
 # --- inputs ----------------------------------------------------------------------------------------------------
 
 
-def _unused_inputs(net: Net, subject: Subject) -> None:
+def _report_unused_inputs(net: Net, subject: Subject) -> None:
     read_in = _inputs_read(subject)
     blocks = _step_inputs(subject)
     for step in net.steps.values():
@@ -143,10 +142,10 @@ def _inputs_read(subject: Subject) -> dict[tuple[str | None, str | None], set[st
 
 
 def _is_used(name: str, read: set[str], tasks: tuple[Task, ...], subject: Subject) -> bool:
-    return name in read or _ALL in read or _taken(name, tasks, subject)
+    return name in read or _ALL in read or _is_argument(name, tasks, subject)
 
 
-def _taken(name: str, tasks: tuple[Task, ...], subject: Subject) -> bool:
+def _is_argument(name: str, tasks: tuple[Task, ...], subject: Subject) -> bool:
     """Whether a tool takes the input as an argument of its call."""
     return any(_takes(name, task, subject) for task in tasks)
 

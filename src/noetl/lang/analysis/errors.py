@@ -44,7 +44,7 @@ def analyze(net: Net, problems: Diagnostics) -> None:
 
 def covers_errors(rules: tuple[Rule, ...]) -> bool:
     """Whether one of the rules matches, whatever the error."""
-    return all(_covered(rules, error) for error in _ERRORS)
+    return all(_is_covered(rules, error) for error in _ERRORS)
 
 
 def _can_fail(task: Task) -> bool:
@@ -67,7 +67,7 @@ def _probe(status: int | None, *, retryable: bool) -> dict[str, Any]:
 _ERRORS = tuple(_probe(status, retryable=retryable) for status in _STATUSES for retryable in (False, True))
 
 
-def _covered(rules: tuple[Rule, ...], error: Mapping[str, Any]) -> bool:
+def _is_covered(rules: tuple[Rule, ...], error: Mapping[str, Any]) -> bool:
     for rule in rules:
         if rule.when is None:
             return True

@@ -26,5 +26,5 @@ def analyze(subject: Subject) -> None:
                     f"`{read.path[0]}` has no `{name}`",
                     at,
                     fix=f"did you mean `{read.path[0]}.{meant}`?",
-                    edits=subject.renaming(at, name, subject.hints.certain(name, names)),
+                    edits=subject.rename_edits(at, name, subject.hints.certain(name, names)),
                 )

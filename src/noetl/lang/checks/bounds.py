@@ -18,11 +18,11 @@ def check(subject: Subject) -> None:
     for _step, task in all_tasks(subject.playbook):
         kind = subject.kinds.get(task.kind)
         if kind is not None:
-            _without_effect(subject, task, kind)
-            _not_kept(subject, task, kind)
+            _report_without_effect(subject, task, kind)
+            _report_unenforced(subject, task, kind)
 
 
-def _without_effect(subject: Subject, task: Task, kind: ToolKind) -> None:
+def _report_without_effect(subject: Subject, task: Task, kind: ToolKind) -> None:
     """What a task inherits is meant for others; what it says itself is meant for it."""
     own = [key for key in _OF_A_PROCESS if key in task.spec and task.spec[key].origin == "task.spec"]
     isolation = task.spec.get("isolation")
@@ -38,8 +38,8 @@ def _without_effect(subject: Subject, task: Task, kind: ToolKind) -> None:
             )
 
 
-def _not_kept(subject: Subject, task: Task, kind: ToolKind) -> None:
-    forbidden = _forbidden(task)
+def _report_unenforced(subject: Subject, task: Task, kind: ToolKind) -> None:
+    forbidden = _network_restriction(task)
     if forbidden is None:
         return
     key, origin = forbidden
@@ -62,7 +62,7 @@ def _not_kept(subject: Subject, task: Task, kind: ToolKind) -> None:
             return
 
 
-def _forbidden(task: Task) -> tuple[str, str] | None:
+def _network_restriction(task: Task) -> tuple[str, str] | None:
     """What keeps a task from the network, or from a part of it, and which layer says so."""
     network, hosts, isolation = (task.spec.get(key) for key in ("network", "allow_hosts", "isolation"))
     if network is not None and network.value == "off":

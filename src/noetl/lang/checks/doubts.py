@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from noetl.expr import has_template
-from noetl.expr.scopes import Boundary, known_names
+from noetl.expr import EvaluationPoint, has_template, visible_names
+from noetl.lang.building.sites import Site
 from noetl.lang.checks.subject import UNLIKE, Subject, all_tasks, loops
-from noetl.lang.node import ListNode, MapNode, Node, Scalar
-from noetl.lang.sites import Site
+from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar
 from noetl.model.playbook import Rule, Task
 
 _SHOWN = 8
 #: a template that minds that something may not be there
-_MINDS = re.compile(r"\bis\s+(?:not\s+)?(?:un)?defined\b")
+_ABSENCE_TESTS = re.compile(r"\bis\s+(?:not\s+)?(?:un)?defined\b")
 #: what looks like an address and has no scheme: `api.example.com/x`, `localhost:8080`
 _BARE = re.compile(r"(?:[\w-]+(?:\.[\w-]+)+|localhost)(?::\d+)?(?:/[^{}]*)?", re.ASCII)
 
@@ -23,7 +22,7 @@ _PATH = re.compile(r"[a-z]\w*(?:\.[^\W\d]\w*)+")
 
 def check(subject: Subject) -> None:
     """Report what is probably not meant."""
-    _undeclared_inputs(subject)
+    _report_undeclared_inputs(subject)
     _templates_in_workload(subject)
     _loops_over_text(subject)
     for _, task in all_tasks(subject.playbook):
@@ -32,7 +31,7 @@ def check(subject: Subject) -> None:
             _address(subject, task)
 
 
-def _undeclared_inputs(subject: Subject) -> None:
+def _report_undeclared_inputs(subject: Subject) -> None:
     """Where a playbook declares its inputs and no schema says more, others are probably slips.
 
     Those that are nearly another are told as `unknown-name`. A guard forgives an input that is left out.
@@ -42,7 +41,7 @@ def _undeclared_inputs(subject: Subject) -> None:
         return
     for site in subject.sites.all:
         for read in site.template.reads if not site.is_when else ():
-            if read.path[0] != "workload" or len(read.path) < 2 or read.path[1] in declared or _is_minded(site):
+            if read.path[0] != "workload" or len(read.path) < 2 or read.path[1] in declared or _handles_absence(site):
                 continue
             name = read.path[1]
             if len(name) < UNLIKE or subject.hints.nearest(name, declared) is None:
@@ -55,8 +54,11 @@ def _undeclared_inputs(subject: Subject) -> None:
                 )
 
 
-def _is_minded(site: Site) -> bool:
-    return not site.template.filters.isdisjoint({"default", "d"}) or _MINDS.search(site.template.source) is not None
+def _handles_absence(site: Site) -> bool:
+    return (
+        not site.template.filters.isdisjoint({"default", "d"})
+        or _ABSENCE_TESTS.search(site.template.source) is not None
+    )
 
 
 def _templates_in_workload(subject: Subject) -> None:
@@ -100,7 +102,7 @@ def _list_instead(subject: Subject, text: str, *, inner: bool) -> str:
     """What to write for a text: most likely it is a path without its braces."""
     if text in subject.playbook.workload:
         return f'write `"{{{{ workload.{text} }}}}"`'
-    if _PATH.fullmatch(text) and text.partition(".")[0] in known_names(Boundary.LOOP_IN, inner):
+    if _PATH.fullmatch(text) and text.partition(".")[0] in visible_names(EvaluationPoint.LOOP_IN, inner):
         return f'write `"{{{{ {text} }}}}"`'
     return 'write a list, or a template that yields one: `"{{ … }}"`'
 

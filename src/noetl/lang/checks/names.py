@@ -35,16 +35,16 @@ def check(subject: Subject) -> None:
 
 
 def _unknown_step(subject: Subject, name: str, at: Where, known: Collection[str]) -> None:
-    fix, edits = _suggested(subject, name, at, known, "steps")
+    fix, edits = _suggest(subject, name, at, known, "steps")
     subject.problems.error("unknown-step", f"there is no step `{name}`", at, fix=fix, edits=edits)
 
 
-def _suggested(subject: Subject, name: str, at: Where, known: Collection[str], what: str) -> tuple[str, list[Edit]]:
+def _suggest(subject: Subject, name: str, at: Where, known: Collection[str], what: str) -> tuple[str, list[Edit]]:
     """What to write for an unknown name, and the edit that does it where there is no doubt."""
     meant = subject.hints.nearest(name, known)
     if meant is None:
         return f"{what}: {', '.join(list(known)[:12]) or 'none'}", []
-    return f"did you mean `{meant}`?", subject.renaming(at, name, subject.hints.certain(name, known))
+    return f"did you mean `{meant}`?", subject.rename_edits(at, name, subject.hints.certain(name, known))
 
 
 def _unique_steps(subject: Subject) -> None:
@@ -84,7 +84,7 @@ def _jumps(subject: Subject, tasks: tuple[Task, ...], owner: str) -> None:
                 subject.problems.error("missing-key", "a jump needs `to`, the task to go to", at, fix="add `to`")
             elif rule.then.to not in names:
                 at = rule.then.to_at or rule.at
-                fix, edits = _suggested(subject, rule.then.to, at, sorted(names), "its tasks")
+                fix, edits = _suggest(subject, rule.then.to, at, sorted(names), "its tasks")
                 message = f"{owner} has no task `{rule.then.to}` to jump to"
                 subject.problems.error("unknown-task", message, at, fix=fix, edits=edits)
 
@@ -172,7 +172,7 @@ def _workbook_calls(subject: Subject) -> None:
         name = task.config.get("task")
         if isinstance(name, str) and name not in subject.workbook:
             at = subject.inside(task.at, name)
-            fix, edits = _suggested(subject, name, at, subject.workbook, "its tasks")
+            fix, edits = _suggest(subject, name, at, subject.workbook, "its tasks")
             subject.problems.error("unknown-task", f"the workbook has no task `{name}`", at, fix=fix, edits=edits)
 
 
@@ -190,14 +190,14 @@ def _workbook_tasks(subject: Subject) -> None:
                 fix = "put it into the step, or the whole task into a playbook of its own"
                 subject.problems.error("wrong-value", message, task.at, fix=fix)
         for task in calls[name]:
-            if name in _called(calls, task):
+            if name in _collect_calls(calls, task):
                 message = f"workbook task `{name}` calls itself, and would never end"
                 subject.problems.error(
                     "wrong-value", message, task.at, fix="use `jump`, `while` or a playbook of its own"
                 )
 
 
-def _called(calls: Mapping[str, Sequence[Task]], first: Task) -> set[str]:
+def _collect_calls(calls: Mapping[str, Sequence[Task]], first: Task) -> set[str]:
     """The workbook tasks that a call leads to."""
     found: set[str] = set()
     waiting = [first]

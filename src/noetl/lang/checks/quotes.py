@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from noetl.lang.checks.subject import Subject
-from noetl.lang.node import PLAIN, ListNode, MapNode, Node, Scalar
+from noetl.lang.reading.node import PLAIN, ListNode, MapNode, Node, Scalar
 from noetl.model.diagnostics import Edit
 
 _OPENING, _CLOSING = "“”„‟", "“”‟"
@@ -28,7 +28,7 @@ def _look(subject: Subject, node: Node) -> None:
     elif isinstance(node, ListNode):
         for item in node.items:
             _look(subject, item)
-    elif _quoted(node):
+    elif _is_quoted(node):
         inner = node.text[1:-1]
         quote = "'" if '"' in inner else '"'
         certain = not any(sign in inner for sign in (quote, "\\", "\n")) and not node.alias and not node.changed
@@ -41,5 +41,5 @@ def _look(subject: Subject, node: Node) -> None:
         )
 
 
-def _quoted(node: Scalar) -> bool:
+def _is_quoted(node: Scalar) -> bool:
     return node.style == PLAIN and len(node.text) > 1 and node.text[0] in _OPENING and node.text[-1] in _CLOSING

@@ -6,22 +6,22 @@ import re
 from collections.abc import Iterator
 
 from noetl.lang.checks.subject import Subject
-from noetl.lang.jsonschema import check_schema
-from noetl.lang.node import ListNode, MapNode, Node, plain
+from noetl.lang.jsonschema.grammar_schema import check_schema
+from noetl.lang.reading.node import ListNode, MapNode, Node, plain_value
 
 _MENTIONED = re.compile(r"\bvalidate[\"']?\s*:")
 
 
 def check(subject: Subject) -> None:
     """Report schemas of the workload, of inputs and of outputs that no validator would take."""
-    for node in _schemas(subject.root, mentioned=_mentioned(subject.problems.source.text)):
-        wrong = check_schema(plain(node))
+    for node in _schemas(subject.root, mentioned=_mentions_schema(subject.problems.source.text)):
+        wrong = check_schema(plain_value(node))
         if wrong is not None:
             at = node.alias or (node.start, node.end)
             subject.problems.error("wrong-value", f"this is not a JSON Schema: {wrong}", at)
 
 
-def _mentioned(text: str) -> bool:
+def _mentions_schema(text: str) -> bool:
     return "validate" in text and _MENTIONED.search(text) is not None
 
 
@@ -33,17 +33,17 @@ def _schemas(root: MapNode, *, mentioned: bool) -> Iterator[Node]:
     for name in ("executor", "workflow", "workbook") if mentioned else ():
         block = root.get(name)
         if block is not None:
-            yield from _validated(block)
+            yield from _validate_schemas(block)
 
 
-def _validated(node: Node) -> Iterator[Node]:
+def _validate_schemas(node: Node) -> Iterator[Node]:
     """What stands under `spec.validate`, wherever a spec stands."""
     if isinstance(node, ListNode):
         for item in node.items:
-            yield from _validated(item)
+            yield from _validate_schemas(item)
     elif isinstance(node, MapNode):
         for one in node.entries:
             rules = one.value.get("validate") if one.name == "spec" and isinstance(one.value, MapNode) else None
             if isinstance(rules, MapNode):
                 yield from (child for word in ("input", "output") if (child := rules.get(word)) is not None)
-            yield from _validated(one.value)
+            yield from _validate_schemas(one.value)

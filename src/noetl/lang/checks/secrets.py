@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from noetl.expr.scopes import Boundary
+from noetl.expr import EvaluationPoint
 from noetl.lang.checks.subject import Subject, all_tasks
-from noetl.lang.node import ListNode, MapNode, Node, Scalar, plain, walk
-from noetl.lang.sorts import is_template
+from noetl.lang.grammar.value_types import is_template
+from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, plain_value, walk_nodes
 from noetl.model.diagnostics import Where
 from noetl.model.playbook import Task
 
-_MAY_READ = frozenset({Boundary.TASK_CONFIG, Boundary.TASK_INPUT, Boundary.KEYCHAIN})
+_MAY_READ = frozenset({EvaluationPoint.TASK_CONFIG, EvaluationPoint.TASK_INPUT, EvaluationPoint.KEYCHAIN})
 _SECRET_NAME = re.compile(
     r"(?:^|[_.-])(?:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|client[_-]?secret|auth[_-]?token|access[_-]?token"
     r"|refresh[_-]?token|bearer[_-]?token)$",
@@ -59,7 +59,7 @@ def check(subject: Subject) -> None:
                     fix="read `keychain` in a task's `auth`, `input` or own keys only",
                 )
             elif len(read.path) > 1 and read.path[1] not in declared:
-                _undeclared(subject, read.path[1], declared, subject.where_path(site, read, 2))
+                _report_undeclared(subject, read.path[1], declared, subject.where_path(site, read, 2))
             elif len(read.path) > 2:
                 _field(subject, declared[read.path[1]], read.path[2], subject.where_path(site, read, 3))
     for _step, task in all_tasks(subject.playbook):
@@ -79,7 +79,7 @@ def _field(subject: Subject, kind: str, name: str, at: Where) -> None:
             f"a `{kind}` has no `{name}`, but {', '.join(sorted(known))}",
             at,
             fix=f"did you mean `{meant}`?",
-            edits=subject.renaming(at, name, subject.hints.certain(name, known)),
+            edits=subject.rename_edits(at, name, subject.hints.certain(name, known)),
         )
 
 
@@ -101,18 +101,18 @@ def _providers(subject: Subject) -> None:
 def _of_task(subject: Subject, task: Task, declared: Mapping[str, str]) -> None:
     name = task.auth.tree if task.auth is not None and task.auth.constant else None
     if isinstance(name, str):
-        _named(subject, name, declared, task.auth_at, task.kind)
-    elif task.auth is None and _opened_by(subject, task.kind):
+        _check_auth(subject, name, declared, task.auth_at, task.kind)
+    elif task.auth is None and _credential_kinds(subject, task.kind):
         subject.problems.error(
             "missing-key", f"`kind: {task.kind}` needs `auth` (the keychain entry to use)", task.at, fix="add `auth`"
         )
 
 
-def _named(subject: Subject, name: str, declared: Mapping[str, str], at: Where, kind: str) -> None:
+def _check_auth(subject: Subject, name: str, declared: Mapping[str, str], at: Where, kind: str) -> None:
     """An `auth` of a task, or of an end of a transfer, of some kind."""
-    fitting = _opened_by(subject, kind)
+    fitting = _credential_kinds(subject, kind)
     if name not in declared:
-        _undeclared(subject, name, declared, at)
+        _report_undeclared(subject, name, declared, at)
     elif fitting and declared[name] not in fitting:
         subject.problems.error(
             "wrong-value",
@@ -122,7 +122,7 @@ def _named(subject: Subject, name: str, declared: Mapping[str, str], at: Where, 
         )
 
 
-def _opened_by(subject: Subject, kind: str) -> frozenset[str]:
+def _credential_kinds(subject: Subject, kind: str) -> frozenset[str]:
     known = subject.kinds.get(kind)
     return known.opened_by if known is not None else frozenset()
 
@@ -131,14 +131,14 @@ def _in_transfers(subject: Subject, declared: Mapping[str, str]) -> None:
     """A transfer's source and targets name their own credentials."""
     for block in ("workflow", "workbook"):
         root = subject.root.get(block)
-        for node in walk(root) if root is not None else ():
-            if isinstance(node, MapNode) and plain(node.get("kind")) == "transfer":
+        for node in walk_nodes(root) if root is not None else ():
+            if isinstance(node, MapNode) and plain_value(node.get("kind")) == "transfer":
                 for end in _ends(node):
                     auth = end.get("auth")
-                    name = plain(auth)
+                    name = plain_value(auth)
                     if auth is not None and isinstance(name, str) and not is_template(name):
                         at = auth.alias or (auth.start, auth.end)
-                        _named(subject, name, declared, at, str(plain(end.get("kind"))))
+                        _check_auth(subject, name, declared, at, str(plain_value(end.get("kind"))))
 
 
 def _ends(transfer: MapNode) -> Iterator[MapNode]:
@@ -149,14 +149,14 @@ def _ends(transfer: MapNode) -> Iterator[MapNode]:
             yield from (end for end in ends if isinstance(end, MapNode))
 
 
-def _undeclared(subject: Subject, name: str, declared: Collection[str], at: Where) -> None:
+def _report_undeclared(subject: Subject, name: str, declared: Collection[str], at: Where) -> None:
     meant = subject.hints.nearest(name, declared)
     subject.problems.warning(
         "unknown-credential",
         f"the keychain does not declare `{name}`",
         at,
         fix=f"did you mean `{meant}`?" if meant else f"add `- {{name: {name}, kind: …}}` to `keychain`",
-        edits=subject.renaming(at, name, subject.hints.certain(name, declared)) if meant else (),
+        edits=subject.rename_edits(at, name, subject.hints.certain(name, declared)) if meant else (),
     )
 
 

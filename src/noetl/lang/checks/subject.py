@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from noetl.expr import Read
-from noetl.lang.node import DOUBLE, SINGLE, MapNode
-from noetl.lang.sites import Site, Sites
+from noetl.expr import PathRead
+from noetl.lang.building.sites import Site, Sites
+from noetl.lang.reading.node import DOUBLE, SINGLE, MapNode
 from noetl.model.diagnostics import Diagnostics, Edit, Where
 from noetl.model.kinds import ToolKind
-from noetl.model.nearest import Hints
+from noetl.model.nearest import SpellingHints
 from noetl.model.net import Net
 from noetl.model.playbook import Assignment, Loop, Playbook, Step, Task
 from noetl.model.source import Span
@@ -33,7 +33,7 @@ class Subject:
     sites: Sites
     kinds: Mapping[str, ToolKind]
     problems: Diagnostics
-    hints: Hints = field(default_factory=Hints)
+    hints: SpellingHints = field(default_factory=SpellingHints)
     #: of a plan: the net that its steps are added to. Nothing is reported about what stands there.
     around: Net | None = None
 
@@ -75,7 +75,7 @@ class Subject:
             return node.start, node.end
         return node.start + near, node.start + near + len(needle)
 
-    def where_path(self, site: Site, read: Read, parts: int) -> tuple[int, int]:
+    def where_path(self, site: Site, read: PathRead, parts: int) -> tuple[int, int]:
         """The stretch of source of the first parts of a path that a template reads."""
         source, at = site.template.source, read.offset + len(read.path[0])
         for part in read.path[1:parts]:
@@ -95,7 +95,7 @@ class Subject:
         found = text.index(word, start, end)
         return found, found + len(word)
 
-    def renaming(self, at: Where, old: str, new: str | None) -> list[Edit]:
+    def rename_edits(self, at: Where, old: str, new: str | None) -> list[Edit]:
         """The edit that puts one name in the place of another, if the other stands there once."""
         start, end = self._offsets(at)
         text = self.problems.source.text

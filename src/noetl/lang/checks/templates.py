@@ -3,15 +3,109 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from noetl.expr import Problem, guard, has_template
-from noetl.expr.scopes import STEP_HELPERS, known_names
-from noetl.expr.vocabulary import FUNCTIONS, OWN_FUNCTIONS
-from noetl.lang.checks.phrases import syntax, unknown_filter
+from noetl.expr import (
+    FILTERS,
+    FUNCTIONS,
+    OWN_FUNCTIONS,
+    STEP_HELPERS,
+    TESTS,
+    TemplateProblem,
+    guard,
+    has_template,
+    visible_names,
+)
+from noetl.lang.building.sites import Site, SitePlace
 from noetl.lang.checks.subject import Subject
-from noetl.lang.node import DOUBLE, PLAIN, SINGLE
-from noetl.lang.sites import Place, Site
+from noetl.lang.reading.node import DOUBLE, PLAIN, SINGLE
 from noetl.model.diagnostics import Edit, Where
+from noetl.model.nearest import SpellingHints
+
+# What was meant by a template that does not parse or names a filter nobody knows: other languages' words for ours.
+
+
+class Phrase(NamedTuple):
+    """A stretch of a template, what to do about it, and what to put in its place where that is certain."""
+
+    offset: int
+    length: int
+    fix: str
+    instead: str | None = None
+
+
+#: other names for filters and tests
+_FILTERS = {
+    "size": "length", "len": "length", "json": "to_json", "json_encode": "to_json", "fromjson": "from_json",
+    "json_decode": "from_json", "parse_json": "from_json", "base64": "b64encode", "base64encode": "b64encode",
+    "base64decode": "b64decode", "uppercase": "upper", "lowercase": "lower", "strip": "trim", "str": "string",
+    "to_string": "string", "to_int": "int", "integer": "int", "number": "float", "coalesce": "default",
+    "ifnull": "default", "concat": "join", "uniq": "unique", "hash": "sha256",
+}  # fmt: skip
+_TESTS = {"null": "none", "nil": "none", "str": "string", "int": "integer", "list": "sequence", "dict": "mapping", "map": "mapping",
+          "bool": "boolean", "exists": "defined"}  # fmt: skip
+#: what stands where the parser stopped → what to do, and what to put in its place
+_OPERATORS: tuple[tuple[str, str, str | None], ...] = (
+    ("&&", "write `and`", "and"),
+    ("||", "write `or`", "or"),
+    ("===", "write `==`", "=="),
+    ("!==", "write `!=`", "!="),
+    ("<>", "write `!=`", "!="),
+    ("??", "write `| default(…)`", None),
+    ("?", "write `this if condition else that`", None),
+    ("!", "write `not`", "not "),
+    ("=", "write `==` to compare", "=="),
+    ("$", "write the name without `$`", ""),
+    (";", "remove it", ""),
+)
+_TYPOGRAPHIC = {"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"}
+_NAME = re.compile(r"[\w.]+")
+
+
+def unknown_filter(source: str, problem: TemplateProblem, hints: SpellingHints) -> Phrase:
+    """Of a filter or test that does not exist: its name, and the one that was meant."""
+    found = _NAME.match(source, problem.offset)
+    name = found[0] if found is not None else source[problem.offset : problem.offset + 1]
+    is_test = "test" in problem.message
+    others, known = (_TESTS, TESTS) if is_test else (_FILTERS, FILTERS)
+    if name in others:
+        return Phrase(problem.offset, len(name), f"write `{others[name]}`", others[name])
+    meant = hints.nearest(name, known)
+    fix = f"did you mean `{meant}`?" if meant else f"`noetl help {problem.code}` says which there are"
+    return Phrase(problem.offset, len(name), fix, hints.certain(name, known) if meant else None)
+
+
+def syntax(source: str, problem: TemplateProblem) -> Phrase:
+    """Of a template that does not parse: where, and what to write."""
+    at = problem.offset
+    for sign, fix, instead in _OPERATORS:
+        # The parser may stop at any character of an operator.
+        for start in range(max(0, at - len(sign) + 1), at + 1):
+            if source.startswith(sign, start):
+                return Phrase(start, len(sign), fix, instead)
+    sign = source[at : at + 1]
+    if sign in _TYPOGRAPHIC:
+        return Phrase(at, 1, "use straight quotes: ' or \"")
+    return Phrase(at, 1, _in_words(sign, problem.message))
+
+
+def _in_words(sign: str, message: str) -> str:
+    if "characters long" in message:
+        return "put data under `workload`, and make what is long in a `python` task"
+    if sign in ("'", '"'):
+        return "close the quote"
+    if found := re.search(r", expected '([)\]}])'", message):
+        return f"close the bracket with `{found[1]}`"
+    if found := re.search(r"that needs to be closed is '(\w+)'", message):
+        return f"add `{{% end{found[1]} %}}`"
+    if "unexpected 'end of print statement'" in message:
+        return "write what is missing before `}}`"
+    if "got 'end of print statement'" in message:
+        return "write an expression between `{{` and `}}`"
+    if "expected token 'end of print statement'" in message:
+        return "put an operator between the two, such as `and`, `==` or `~`"
+    return "check the brackets, the quotes and the operators"
+
 
 #: how other languages call nothing
 _NOTHING = frozenset({"nil", "NULL", "Null"})
@@ -41,7 +135,7 @@ def check_site(subject: Subject, site: Site, known: frozenset[str]) -> None:
         _names(subject, site, known)
 
 
-def _problem(subject: Subject, site: Site, problem: Problem) -> None:
+def _problem(subject: Subject, site: Site, problem: TemplateProblem) -> None:
     source = site.template.source
     if problem.code == "unknown-filter":
         phrase = unknown_filter(source, problem, subject.hints)
@@ -51,13 +145,13 @@ def _problem(subject: Subject, site: Site, problem: Problem) -> None:
     wrong = source[phrase.offset : phrase.offset + phrase.length]
     # The parser counts from the start of the expression, which is not the place the reader sees.
     message = _COUNTED.sub("", problem.message)
-    edits = subject.renaming(at, wrong, phrase.instead) if wrong else []
+    edits = subject.rename_edits(at, wrong, phrase.instead) if wrong else []
     subject.problems.error(problem.code, message, at, fix=phrase.fix, edits=edits)
 
 
-def names_at(place: Place) -> frozenset[str]:
+def names_at(place: SitePlace) -> frozenset[str]:
     """The names a template may use at a place."""
-    names = known_names(place.boundary, place.in_loop)
+    names = visible_names(place.boundary, place.in_loop)
     return names - _CALLERS_OWN if place.workbook else names
 
 
@@ -92,31 +186,31 @@ def _names(subject: Subject, site: Site, known: frozenset[str]) -> None:
             continue
         at = subject.where(site, read.offset, len(name))
         if name in known:
-            _uncalled(subject, site, name, at)
+            _report_uncalled(subject, site, name, at)
             continue
         if name == "iter":
             fix = "give the step a `loop`, or keep the value in `step.*`"
             subject.problems.error("iter-outside-loop", "`iter` exists only inside of a loop", at, fix=fix)
             continue
         fix, instead = _what_instead(subject, name, known)
-        edits = subject.renaming(at, name, instead)
+        edits = subject.rename_edits(at, name, instead)
         subject.problems.error("unknown-scope", f"`{name}` is not known here", at, fix=fix, edits=edits)
     for call in site.template.calls:
         if call.name not in known:
             at = subject.where(site, call.offset, len(call.name))
             message = f"there is no function `{call.name}` here"
             fix, instead = _what_instead(subject, call.name, known)
-            edits = subject.renaming(at, call.name, instead)
+            edits = subject.rename_edits(at, call.name, instead)
             subject.problems.error("unknown-scope", message, at, fix=fix, edits=edits)
 
 
-def _uncalled(subject: Subject, site: Site, name: str, at: Where) -> None:
+def _report_uncalled(subject: Subject, site: Site, name: str, at: Where) -> None:
     """A function is no data: it cannot be stored, and as a condition it would always hold, or never."""
     if _ASKED_ABOUT.search(site.template.source):
         return
     instead = f"{name}()" if name in OWN_FUNCTIONS else None
     way = instead or (f"{name}('a_step')" if name in STEP_HELPERS else f"{name}(…)")
-    edits = subject.renaming(at, name, instead)
+    edits = subject.rename_edits(at, name, instead)
     subject.problems.error("uncalled-function", f"`{name}` is a function", at, fix=f"write `{way}`", edits=edits)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from noetl.expr import Template
-from noetl.expr.refs import REF_FIELDS
+from noetl.expr import REF_FIELDS, Template
+from noetl.lang.building.sites import Site
 from noetl.lang.checks.subject import Subject, loops, task_assignments
-from noetl.lang.sites import Site
 from noetl.model.playbook import Assignment, Step
 
 _SCOPES = ("ctx", "step", "iter")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from noetl.lang.legacy.scanner import scan
-from noetl.lang.node import MapNode
+from noetl.lang.reading.node import MapNode
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.kinds import ToolKind
 

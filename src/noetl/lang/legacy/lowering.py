@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from noetl.lang.node import Base, Entry, ListNode, MapNode, Node, Scalar, entry, list_of, make, map_of, plain, text_of
+from noetl.lang.reading.node import (
+    ListNode,
+    MapEntry,
+    MapNode,
+    Node,
+    NodeBase,
+    Scalar,
+    entry,
+    list_of,
+    make,
+    map_of,
+    plain_value,
+    text_of,
+)
 from noetl.model.diagnostics import Diagnostics, Severity
 from noetl.model.kinds import ToolKind
+
+# What an older document said and a migration cannot say for it, quoted where a person is asked to.
+
+
+def quote_entries(entries: Iterable[MapEntry]) -> str:
+    """Keys with their values, in one line."""
+    return ", ".join(
+        f"`{one.name}: {json.dumps(plain_value(one.value), ensure_ascii=False, default=str)}`" for one in entries
+    )
+
 
 #: grades of older constructs: v10 still runs, with a warning; legacy does not without `--legacy`
 V10, LEGACY = "v10", "legacy"
@@ -45,13 +68,13 @@ class Lowering:
         #: something older was found: the document is not of today
         self.found_any = False
         #: what is canonical, but in a document of another age may have been meant otherwise
-        self.unsure: list[tuple[Entry | None, str, Base]] = []
+        self.unsure: list[tuple[MapEntry | None, str, NodeBase]] = []
         #: targets that `set` named without a scope, and the scope they got
         self.bare_targets: dict[str, str] = {}
         #: keys of the root's `vars`, and the keys of the workload that they are now
         self.root_vars: dict[str, str] = {}
 
-    def found(self, slug: str, old: str, new: str, at: Base, *, grade: str = LEGACY) -> None:
+    def report_older(self, slug: str, old: str, new: str, at: NodeBase, *, grade: str = LEGACY) -> None:
         """Report an older construct: what it was called, and what to write today."""
         self.found_any = True
         if self.accepted and not self.migrating:
@@ -63,7 +86,7 @@ class Lowering:
         what = "is not part of the language" if slug == "habit" else "is an older spelling"
         self.problems.add(f"legacy-{slug}", severity, f"{old} {what}", where, fix=fix)
 
-    def todo(self, at: Entry | None, text: str, near: Base) -> None:
+    def todo(self, at: MapEntry | None, text: str, near: NodeBase) -> None:
         """Leave a decision to a person: a comment in the migrated file, and a warning."""
         # Where a migrated file asks already, it may by now ask from another place.
         asked = f"# TODO noetl: {' '.join(text.split())}" in self.problems.source.text
@@ -72,7 +95,7 @@ class Lowering:
         where = near.alias or (near.start, near.end)
         self.problems.add("legacy-todo", Severity.WARNING, text, where, fix="decide, and remove the comment")
 
-    def refuse(self, slug: str, holder: MapNode, found: Entry, text: str) -> None:
+    def refuse(self, slug: str, holder: MapNode, found: MapEntry, text: str) -> None:
         """What no pass can lower: left to a person in a migrated file, and an error to whoever runs it as it is."""
         if self.migrating:
             self.todo(found, text, found.key)
@@ -84,12 +107,12 @@ class Lowering:
             f"legacy-{slug}", f"`{found.name}` is an older spelling that cannot be lowered", where, fix=text
         )
 
-    def keep(self, block: MapNode, one: Entry, where: str) -> None:
+    def keep(self, block: MapNode, one: MapEntry, where: str) -> None:
         """Move an entry into a map; where the map says something else by that name, a person decides."""
         there = block.entry(one.name)
         if there is None or (isinstance(there.value, Scalar) and there.value.value is None):
             block.put(one)
-        elif plain(there.value) != plain(one.value):
+        elif plain_value(there.value) != plain_value(one.value):
             self.todo(there, f"{where} said `{one.name}: {in_a_line(one.value)}`: decide which holds", one.key)
 
     # --- looking around ----------------------------------------------------------------------------------------
@@ -106,7 +129,7 @@ class Lowering:
         steps = list(self.steps())
         return next((step for step in steps if text_of(step, "step") == "start"), steps[0] if steps else None)
 
-    def bodies(self) -> Iterator[tuple[MapNode, Entry | None]]:
+    def bodies(self) -> Iterator[tuple[MapNode, MapEntry | None]]:
         """Whatever has tasks under `tool`: the steps; and the tasks of the workbook, each as if it were a step, with its entry."""
         for step in self.steps():
             yield step, None
@@ -141,7 +164,7 @@ class Lowering:
         return {one.name for one in workload.entries} if isinstance(workload, MapNode) else set()
 
 
-def ensure_map(node: MapNode, name: str, near: Base) -> MapNode:
+def ensure_map(node: MapNode, name: str, near: NodeBase) -> MapNode:
     """The map under a key, made if it is not there."""
     found = node.get(name)
     if isinstance(found, MapNode):
@@ -196,11 +219,11 @@ def strings(node: Node, *, skip: frozenset[str] = frozenset()) -> Iterator[Scala
 
 def in_a_line(node: Node) -> str:
     """What a node says, short enough for a comment."""
-    text = json.dumps(plain(node), ensure_ascii=False, default=str)
+    text = json.dumps(plain_value(node), ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:60] + "…"
 
 
-def writes_of(holder: MapNode, near: Base) -> MapNode | None:
+def writes_of(holder: MapNode, near: NodeBase) -> MapNode | None:
     """A map's `set`, made if it is not there; None if what stands there is no map, and is not ours to replace."""
     block = holder.get("set")
     if isinstance(block, MapNode):
@@ -214,7 +237,7 @@ def writes_of(holder: MapNode, near: Base) -> MapNode | None:
     return made
 
 
-def add_set(step: MapNode, target: str, value: str, near: Base) -> None:
+def add_set(step: MapNode, target: str, value: str, near: NodeBase) -> None:
     """Add a line to a map's `set`, unless it writes that target already."""
     block = writes_of(step, near)
     if block is None:

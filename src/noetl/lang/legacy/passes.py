@@ -11,24 +11,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from noetl.lang.legacy import (
-    carried,
-    document,
-    habits,
-    keychain,
-    loops,
-    names,
-    results,
-    routing,
-    rules,
-    sinks,
-    steps,
-    tools,
-)
+from noetl.lang.legacy.declarations import document, keychain
+from noetl.lang.legacy.expressions import old_names
 from noetl.lang.legacy.lowering import Lowering
-from noetl.lang.node import MapNode
-from noetl.lang.printer import render
-from noetl.lang.reader import read
+from noetl.lang.legacy.sinks import sink_tasks
+from noetl.lang.legacy.workflow import arc_args, habits, loops, results, routing, rules, steps, tools
+from noetl.lang.printing.printer import render
+from noetl.lang.reading.node import MapNode
+from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostic, Diagnostics
 from noetl.model.kinds import ToolKind
 from noetl.model.source import Source
@@ -43,10 +33,10 @@ LOWERINGS = (
     loops.lower,
     results.lower,
     rules.lower,
-    sinks.lower,
+    sink_tasks.lower,
     routing.lower,
-    carried.lower,
-    names.lower,
+    arc_args.lower,
+    old_names.lower,
 )
 
 
@@ -94,11 +84,11 @@ def migrate(text: str, kinds: Mapping[str, ToolKind], *, name: str = "playbook.y
     """The canonical spelling of a playbook; None if the text cannot be read at all."""
     source = Source(text, name)
     problems = Diagnostics(source)
-    root = read(text, problems)
+    root = read_yaml(text, problems)
     if not isinstance(root, MapNode):
         return None
-    if any(found.code in _LOSING for found in problems.found()):
-        return Migrated(text, problems.found(), changed=False)
+    if any(found.code in _LOSING for found in problems.collect()):
+        return Migrated(text, problems.collect(), changed=False)
     lower(root, kinds, problems, migrating=True)
     migrated = render(root, source)
-    return Migrated(migrated, problems.found(), migrated != text)
+    return Migrated(migrated, problems.collect(), migrated != text)

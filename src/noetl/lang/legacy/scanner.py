@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from noetl.expr import Read, has_template, template
-from noetl.lang.grammar import API_VERSION, PLAYBOOK, SHAPES, SUGAR, TASK_KEYS
-from noetl.lang.grammar_keychain import CREDENTIAL, CREDENTIAL_KINDS
-from noetl.lang.node import Base, ListNode, MapNode, Node, Scalar, map_of, text_of
+from noetl.expr import PathRead, has_template, template
+from noetl.lang.grammar.document_shape import API_VERSION, PLAYBOOK, SHAPES, SUGAR, TASK_KEYS
+from noetl.lang.grammar.spec_shape import CREDENTIAL, CREDENTIAL_KINDS
+from noetl.lang.reading.node import ListNode, MapNode, Node, NodeBase, Scalar, map_of, text_of
 from noetl.model.kinds import ToolKind
 from noetl.model.shape import Record, Shape, Word
 
@@ -72,12 +72,12 @@ assert isinstance(_MODE, Word)
 _MODES = ("", *_MODE.words)
 
 
-def scan(root: MapNode, kinds: Mapping[str, ToolKind]) -> tuple[Base, ...]:
+def scan(root: MapNode, kinds: Mapping[str, ToolKind]) -> tuple[NodeBase, ...]:
     """Return the nodes that may be of an older dialect; a canonical document has none."""
     return _Scan(root, kinds).run()
 
 
-def is_envelope(reads: Iterable[Read]) -> bool:
+def is_envelope(reads: Iterable[PathRead]) -> bool:
     """Whether a template reads what other runtimes wrap a response in."""
     return any(read.path[:2] == ("output", "data") and read.path[2:3] and read.path[2] in ENVELOPE for read in reads)
 
@@ -88,7 +88,7 @@ class _Scan:
     def __init__(self, root: MapNode, kinds: Mapping[str, ToolKind]) -> None:
         self.root = root
         self.kinds = kinds
-        self.found: list[Base] = []
+        self.found: list[NodeBase] = []
         self.steps = [step for step in _items(root.get("workflow")) if isinstance(step, MapNode)]
         self.step_names = {text_of(step, "step") for step in self.steps}
         #: by kind, the keys that its tasks have today
@@ -98,7 +98,7 @@ class _Scan:
         #: templates that are older if they read one of these names, with all names they read
         self.unclear: list[tuple[Scalar, set[str]]] = []
 
-    def run(self) -> tuple[Base, ...]:
+    def run(self) -> tuple[NodeBase, ...]:
         self.document()
         for step in self.steps:
             self.step(step)
@@ -111,7 +111,7 @@ class _Scan:
             if one.name not in known:
                 self.found.append(one.key)
 
-    def suspect(self, node: Node | None, *types: type[Base]) -> None:
+    def suspect(self, node: Node | None, *types: type[NodeBase]) -> None:
         """Suspect a node that is of one of these types."""
         if isinstance(node, types):
             self.found.append(node)
@@ -290,7 +290,7 @@ class _Scan:
         elif "iter" in roots or is_envelope(facts.reads) or "success" in node.text or self.reads_step(facts.reads):
             self.unclear.append((node, roots))
 
-    def is_older(self, text: str, roots: set[str], reads: tuple[Read, ...]) -> bool:
+    def is_older(self, text: str, roots: set[str], reads: tuple[PathRead, ...]) -> bool:
         """Whether a template that reads only scopes may still be an older one."""
         if "event" in roots and any(word in text for word in (*EVENTS, "step.exit")):
             return True
@@ -298,7 +298,7 @@ class _Scan:
             return True
         return "status" in text and self.reads_step(reads)
 
-    def reads_step(self, reads: tuple[Read, ...]) -> bool:
+    def reads_step(self, reads: tuple[PathRead, ...]) -> bool:
         """Whether a template reads `step.<name>` with the name of a step."""
         return any(read.path[0] == "step" and read.path[1:2] and read.path[1] in self.step_names for read in reads)
 

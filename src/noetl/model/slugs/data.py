@@ -1,9 +1,9 @@
 """Slugs about data: what may be read and written where, references, secrets, text spliced in raw."""
 
-from noetl.model.slugs.entry import explained
+from noetl.model.slugs.entry import make_slug
 
 DATA = (
-    explained(
+    make_slug(
         "undeclared-input",
         title="An input that the playbook does not declare",
         meaning="A template reads a key of `workload` that the playbook's own `workload` does not have.",
@@ -22,7 +22,7 @@ DATA = (
                 tool: {kind: noop, output: "{{ workload.city }}"}
         """,
     ),
-    explained(
+    make_slug(
         "template-in-workload",
         title="A template among the inputs is data",
         meaning="A default of `workload` has `{{ … }}` in it.",
@@ -41,7 +41,7 @@ DATA = (
                 tool: {kind: http, url: "http://{{ workload.host }}/"}
         """,
     ),
-    explained(
+    make_slug(
         "url-without-scheme",
         title="An address without `http://` or `https://`",
         meaning="The `url` of an `http` task is a literal that begins with neither.",
@@ -56,7 +56,7 @@ DATA = (
               tool: {kind: http, url: "https://api.example.com/orders"}
         """,
     ),
-    explained(
+    make_slug(
         "python-syntax",
         title="The code is not Python",
         meaning="Python cannot parse the `code` of a task.",
@@ -71,7 +71,7 @@ DATA = (
               tool: {kind: python, code: "result = (1 + 1)"}
         """,
     ),
-    explained(
+    make_slug(
         "template-in-code",
         title="A template in code",
         meaning="The `code` of a task holds what looks like a template of the playbook.",
@@ -90,7 +90,7 @@ DATA = (
                 tool: {kind: python, input: {city: "{{ workload.city }}"}, code: "result = city.upper()"}
         """,
     ),
-    explained(
+    make_slug(
         "missing-argument",
         title="`main` asks for something `input` does not give",
         meaning="A parameter of `main` has no default, and no key of the step's or the task's `input` has its name.",
@@ -105,7 +105,7 @@ DATA = (
               tool: {kind: python, input: {n: 1}, code: "def main(n): return n"}
         """,
     ),
-    explained(
+    make_slug(
         "returns-nothing",
         title="The code returns nothing",
         meaning="The code has no `def main`, no `return` at its top level, and never assigns `result`.",
@@ -120,7 +120,7 @@ DATA = (
               tool: {kind: python, code: "result = 1 + 1"}
         """,
     ),
-    explained(
+    make_slug(
         "set-target",
         title="This cannot be written",
         meaning="`set` writes `ctx.*`, `step.*` and, in a loop, `iter.*`; nothing else.",
@@ -137,7 +137,7 @@ DATA = (
               set: {ctx.done: true}
         """,
     ),
-    explained(
+    make_slug(
         "set-under-spec",
         title="`set` cannot stand under `spec`",
         meaning="`spec` says how something runs; `set` writes data.",
@@ -154,7 +154,7 @@ DATA = (
               set: {ctx.done: true}
         """,
     ),
-    explained(
+    make_slug(
         "iter-outside-loop",
         title="`iter` exists only inside of a loop",
         meaning="The step has no loop, or this is evaluated once for the whole loop.",
@@ -169,7 +169,7 @@ DATA = (
               tool: {kind: noop, set: {step.page: 1}}
         """,
     ),
-    explained(
+    make_slug(
         "parallel-ctx-write",
         title="Parallel iterations would overwrite each other",
         meaning="A task in a parallel loop writes `ctx` without a reducer.",
@@ -186,7 +186,7 @@ DATA = (
               tool: {kind: noop, set: {ctx.total: "{{ iter.n }}"}}
         """,
     ),
-    explained(
+    make_slug(
         "ref-suffix",
         title="Names of references end in `_ref`",
         meaning="A name that ends in `_ref` holds a reference to a stored payload, and no other name does.",
@@ -203,7 +203,7 @@ DATA = (
               set: {ctx.rows_ref: "{{ output.ref }}"}
         """,
     ),
-    explained(
+    make_slug(
         "ref-deref",
         title="A reference is not its payload",
         meaning="A template reaches through a reference for data that is stored elsewhere.",
@@ -220,7 +220,7 @@ DATA = (
               set: {ctx.total: "{{ output.data.total }}"}
         """,
     ),
-    explained(
+    make_slug(
         "secret-escape",
         title="A secret may not leave the task that uses it",
         meaning="`keychain` is read where its value would be stored, routed on, or shown.",
@@ -240,7 +240,7 @@ DATA = (
                 tool: {kind: http, url: "https://example.com/", auth: api}
         """,
     ),
-    explained(
+    make_slug(
         "secret-in-plain",
         title="This looks like a credential in plain text",
         meaning="The name or the form of the value is that of a password, a token or a key.",
@@ -259,7 +259,7 @@ DATA = (
                 tool: {kind: http, url: "https://example.com/", auth: api}
         """,
     ),
-    explained(
+    make_slug(
         "never-set",
         title="Nothing writes this",
         meaning="A template reads a key of `ctx` that no `set` of the playbook writes, or one of `iter` that is neither the "
@@ -281,7 +281,7 @@ DATA = (
             - step: end
         """,
     ),
-    explained(
+    make_slug(
         "unknown-name",
         title="This name is nearly one that exists",
         meaning="A template reads `workload.x` or `output.x`, and only a name very like it is known.",
@@ -298,7 +298,7 @@ DATA = (
               - {step: start, tool: {kind: noop, output: "{{ workload.greeting }}"}}
         """,
     ),
-    explained(
+    make_slug(
         "unused-input",
         title="Nothing reads this input",
         meaning="A key of `input` that no template and no tool uses.",
@@ -315,7 +315,7 @@ DATA = (
               tool: {kind: noop, output: "{{ input.city }}"}
         """,
     ),
-    explained(
+    make_slug(
         "sql-unbound",
         title="Text is spliced into SQL",
         meaning="`| sql` puts the value into the statement as it is; without it, values are bound.",
@@ -330,7 +330,7 @@ DATA = (
               tool: {kind: duckdb, query: "SELECT * FROM t WHERE id = {{ workload.id }}"}
         """,
     ),
-    explained(
+    make_slug(
         "shell-unquoted",
         title="Text is spliced into a command",
         meaning="`| raw` puts the value into the command as it is; without it, it stands for one word.",
@@ -345,7 +345,7 @@ DATA = (
               tool: {kind: shell, cmd: "ls {{ workload.folder }}"}
         """,
     ),
-    explained(
+    make_slug(
         "no-effect",
         title="A limit that binds nothing",
         meaning="A task says how its process is bound (`limits`, `isolation: strict`), and its kind has no process.",
@@ -360,7 +360,7 @@ DATA = (
               tool: {kind: shell, cmd: "true", spec: {limits: {memory_mb: 100}}}
         """,
     ),
-    explained(
+    make_slug(
         "not-kept",
         title="A restriction that cannot be kept",
         meaning="A task may not use the network (`network: off`, `allow_hosts`, `isolation: strict`), and its kind, or "

@@ -1,23 +1,23 @@
 """Slugs about the document itself: YAML, keys, types, words."""
 
-from noetl.model.slugs.entry import explained
+from noetl.model.slugs.entry import make_slug
 
 DOCUMENT = (
-    explained(
+    make_slug(
         "unreadable-file",
         title="The file cannot be read",
         meaning="There is no such file, it may not be read, or it is not text.",
         why="Nothing can be said about a playbook that cannot be read.",
         mend="Check the path and its permissions; save the file as UTF-8 text.",
     ),
-    explained(
+    make_slug(
         "missing-playbook",
         title="The file of a called playbook is not there",
         meaning="`path` of a `playbook` task is the name of a file, and there is none in the folder of this playbook.",
         why="The call would fail, unless something makes the file before.",
         mend="Correct `path`: it is seen from the folder of the playbook that calls.",
     ),
-    explained(
+    make_slug(
         "yaml-syntax",
         title="This is not YAML",
         meaning="The text does not follow the rules of YAML, or it goes beyond the limits of what is read: 8,000,000 bytes,"
@@ -33,7 +33,7 @@ DOCUMENT = (
               tool: {kind: noop, output: "{{ workload.n }}"}
         """,
     ),
-    explained(
+    make_slug(
         "typographic-quotes",
         title="The value stands in typographic quotes",
         meaning="“ and ” are letters to YAML: they are part of the text, and nothing is quoted.",
@@ -48,7 +48,7 @@ DOCUMENT = (
               tool: {kind: shell, cmd: "ls"}
         """,
     ),
-    explained(
+    make_slug(
         "duplicate-key",
         title="A key is given twice",
         meaning="The same key stands twice in one map.",
@@ -66,7 +66,7 @@ DOCUMENT = (
               tool: {kind: noop}
         """,
     ),
-    explained(
+    make_slug(
         "unknown-key",
         title="This key has no meaning here",
         meaning="The grammar knows no such key at this place.",
@@ -85,7 +85,7 @@ DOCUMENT = (
             - step: end
         """,
     ),
-    explained(
+    make_slug(
         "missing-key",
         title="A required key is missing",
         meaning="The map lacks a key it cannot do without.",
@@ -100,7 +100,7 @@ DOCUMENT = (
               tool: {kind: http, method: GET, url: "https://example.com/"}
         """,
     ),
-    explained(
+    make_slug(
         "wrong-type",
         title="A value of another type is wanted",
         meaning="A list stands where a map is wanted, a number where text is wanted, and so on.",
@@ -117,7 +117,7 @@ DOCUMENT = (
               tool: {kind: noop}
         """,
     ),
-    explained(
+    make_slug(
         "wrong-value",
         title="The value is not one of those allowed",
         meaning="The key takes only certain words or numbers, or two keys exclude each other.",
@@ -136,7 +136,7 @@ DOCUMENT = (
             - step: end
         """,
     ),
-    explained(
+    make_slug(
         "bad-name",
         title="This cannot be a name",
         meaning="Names are made of letters, digits, `_` and `-`, and start with a letter or `_`.",
@@ -151,7 +151,7 @@ DOCUMENT = (
               tool: {kind: noop}
         """,
     ),
-    explained(
+    make_slug(
         "reserved",
         title="The key is accepted, but has no effect",
         meaning="Older documents mention this key; nothing reads it.",
@@ -170,7 +170,7 @@ DOCUMENT = (
             - step: end
         """,
     ),
-    explained(
+    make_slug(
         "unknown-kind",
         title="There is no such tool kind",
         meaning="No built-in kind and no installed plugin has this name.",
@@ -185,7 +185,7 @@ DOCUMENT = (
               tool: {kind: http, url: "https://example.com/"}
         """,
     ),
-    explained(
+    make_slug(
         "input-conflict",
         title="A key stands beside `kind` and under `input`",
         meaning="For `http`, `resolve`, `transfer` and `wait` the keys of `input` mean the same as those beside `kind`.",
@@ -200,7 +200,7 @@ DOCUMENT = (
               tool: {kind: wait, seconds: 2}
         """,
     ),
-    explained(
+    make_slug(
         "payload-schema",
         title="The workload does not fit its schema",
         meaning="`metadata.schema` describes the workload; a default, or the defaults merged with the payload, do not "

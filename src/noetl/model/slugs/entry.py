@@ -19,10 +19,10 @@ class Slug(msgspec.Struct, frozen=True):
     right: str = ""
 
 
-def explained(code: str, *, title: str, meaning: str, why: str, mend: str, wrong: str = "", right: str = "") -> Slug:
+def make_slug(code: str, *, title: str, meaning: str, why: str, mend: str, wrong: str = "", right: str = "") -> Slug:
     """A slug whose examples are written indented, where they stand in the table."""
-    return Slug(code, title, meaning, why, mend, _flush(wrong), _flush(right))
+    return Slug(code, title, meaning, why, mend, _dedent_example(wrong), _dedent_example(right))
 
 
-def _flush(example: str) -> str:
+def _dedent_example(example: str) -> str:
     return dedent(example).strip("\n")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from noetl.model.slugs.entry import Slug, explained
+from noetl.model.slugs.entry import Slug, make_slug
 
 _TASK = "Rules and arcs can act on it, by `error.kind`."
 
@@ -66,5 +66,5 @@ _ALL: Final = (
 
 #: kind of an error → what there is to say about it
 FAILURES: Mapping[str, Slug] = {
-    kind: explained(kind, title=title, meaning=meaning, why=_TASK, mend=mend) for kind, title, meaning, mend in _ALL
+    kind: make_slug(kind, title=title, meaning=meaning, why=_TASK, mend=mend) for kind, title, meaning, mend in _ALL
 }

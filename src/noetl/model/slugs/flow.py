@@ -1,9 +1,9 @@
 """Slugs about control: rules, arcs, loops, and what no token can do."""
 
-from noetl.model.slugs.entry import explained
+from noetl.model.slugs.entry import make_slug
 
 FLOW = (
-    explained(
+    make_slug(
         "loop-over-text",
         title="A loop over text",
         meaning="`loop.in` is a literal text.",
@@ -20,7 +20,7 @@ FLOW = (
               tool: {kind: noop}
         """,
     ),
-    explained(
+    make_slug(
         "endless-jump",
         title="A task that jumps to itself whatever happens",
         meaning="The first rule of a task always holds, and jumps to the task itself.",
@@ -47,7 +47,7 @@ FLOW = (
                         - else: {then: {do: jump, to: poll}}
         """,
     ),
-    explained(
+    make_slug(
         "control-outside-task",
         title="Control words steer tasks only",
         meaning="`do: retry`, `jump` and the others stand in a policy that is not a task's.",
@@ -65,7 +65,7 @@ FLOW = (
                 spec: {policy: {rules: [{when: "{{ output.status == 'error' }}", then: {do: retry}}]}}
         """,
     ),
-    explained(
+    make_slug(
         "else-not-last",
         title="`else` closes the list",
         meaning="Rules stand below an `else`.",
@@ -92,7 +92,7 @@ FLOW = (
                       - else: {then: {do: continue}}
         """,
     ),
-    explained(
+    make_slug(
         "arc-payload",
         title="An arc carries no input",
         meaning="`input` stands on an arc.",
@@ -114,7 +114,7 @@ FLOW = (
               tool: {kind: noop, output: "{{ input.total }}"}
         """,
     ),
-    explained(
+    make_slug(
         "until-in-parallel",
         title="`until` needs one iteration after the other",
         meaning="A parallel loop has `until`.",
@@ -131,7 +131,7 @@ FLOW = (
               tool: {kind: noop, output: "{{ iter.n }}"}
         """,
     ),
-    explained(
+    make_slug(
         "unreachable-step",
         title="Nothing leads to this step",
         meaning="No way from the first step gets here.",
@@ -151,7 +151,7 @@ FLOW = (
               tool: {kind: noop}
         """,
     ),
-    explained(
+    make_slug(
         "unhandled-error",
         title="An error may pass unseen",
         meaning="The task has rules, but none that matches every error; what no rule matches goes on as if all were well.",
@@ -177,7 +177,7 @@ FLOW = (
                     rules: [{when: "{{ output.http.status == 503 }}", then: {do: retry}}]
         """,
     ),
-    explained(
+    make_slug(
         "arc-shadowed",
         title="An arc above is always taken first",
         meaning="In an exclusive router this arc stands behind one that always applies.",
@@ -202,7 +202,7 @@ FLOW = (
               tool: {kind: noop}
         """,
     ),
-    explained(
+    make_slug(
         "dead-join",
         title="The step waits for ever",
         meaning="Its admission waits for steps that exclude each other, or that run only after it.",
@@ -237,7 +237,7 @@ FLOW = (
               tool: {kind: noop}
         """,
     ),
-    explained(
+    make_slug(
         "cycle-without-exit",
         title="A token goes round for ever",
         meaning="The steps lead to each other, and no arc leaves the circle.",

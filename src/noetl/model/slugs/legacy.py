@@ -1,6 +1,6 @@
 """Slugs of the older dialects: `legacy-<word>`, one for each old word, all of one family."""
 
-from noetl.model.slugs.entry import Slug, explained
+from noetl.model.slugs.entry import Slug, make_slug
 
 _WHY = "There is one canonical spelling of everything; older ones are lowered to it."
 _MEND = (
@@ -9,14 +9,14 @@ _MEND = (
 )
 
 LEGACY = (
-    explained(
+    make_slug(
         "legacy-habit",
         title="A habit of playbooks in the wild",
         meaning="No document ever described this spelling, but playbooks use it.",
         why=_WHY,
         mend=_MEND,
     ),
-    explained(
+    make_slug(
         "legacy-todo",
         title="A person has to decide",
         meaning="The older construct can mean more than one thing; what stands there now is the likeliest.",

@@ -1,9 +1,9 @@
 """Slugs about names that must be unique or must exist: steps, tasks, credentials."""
 
-from noetl.model.slugs.entry import explained
+from noetl.model.slugs.entry import make_slug
 
 NAMES = (
-    explained(
+    make_slug(
         "steps-status-only",
         title="Only the status of a step is in sight",
         meaning="A template reads something else than `steps.<name>.status` of another step.",
@@ -26,7 +26,7 @@ NAMES = (
               tool: {kind: noop, output: "{{ ctx.start }}"}
         """,
     ),
-    explained(
+    make_slug(
         "duplicate-step",
         title="Two steps have the same name",
         meaning="A step of this name stands further up.",
@@ -46,7 +46,7 @@ NAMES = (
               tool: {kind: noop}
         """,
     ),
-    explained(
+    make_slug(
         "duplicate-task",
         title="Two tasks of a step have the same name",
         meaning="A task of this name stands further up in the same list.",
@@ -61,7 +61,7 @@ NAMES = (
               tool: [{name: one, kind: noop}, {name: two, kind: noop}]
         """,
     ),
-    explained(
+    make_slug(
         "unknown-step",
         title="There is no such step",
         meaning="An arc, a `cancel`, a helper such as `done('x')`, or `steps.x` names a step that does not exist.",
@@ -82,7 +82,7 @@ NAMES = (
               tool: {kind: noop}
         """,
     ),
-    explained(
+    make_slug(
         "unknown-task",
         title="There is no such task",
         meaning="A jump names a task that the step does not have, or a call one that the workbook does not have.",
@@ -107,7 +107,7 @@ NAMES = (
               set: {ctx.more: false}
         """,
     ),
-    explained(
+    make_slug(
         "unknown-credential",
         title="The keychain does not declare this credential",
         meaning="A task's `auth`, or a template, names a credential that `keychain` does not list, or a part that "
@@ -126,7 +126,7 @@ NAMES = (
                 tool: {kind: postgres, auth: pg_main, query: SELECT 1}
         """,
     ),
-    explained(
+    make_slug(
         "join-unknown",
         title="A join and its arcs do not agree",
         meaning="`join.from` names a step that has no arc here, or leaves one out that has.",
@@ -149,7 +149,7 @@ NAMES = (
               tool: {kind: noop}
         """,
     ),
-    explained(
+    make_slug(
         "empty-step",
         title="The step does nothing and leads nowhere",
         meaning="A step has `tool`, `next`, or both; only one named `end` needs neither.",

@@ -1,9 +1,9 @@
 """Slugs about templates: that they parse, and use names and filters that exist."""
 
-from noetl.model.slugs.entry import explained
+from noetl.model.slugs.entry import make_slug
 
 TEMPLATES = (
-    explained(
+    make_slug(
         "template-syntax",
         title="The template cannot be parsed",
         meaning="What stands between `{{` and `}}` is not a Jinja2 expression, or it has more than 100,000 characters.",
@@ -18,7 +18,7 @@ TEMPLATES = (
               tool: {kind: noop, output: "{{ 1 + 1 }}"}
         """,
     ),
-    explained(
+    make_slug(
         "template-in-when",
         title="A `when` is one expression",
         meaning="A condition is exactly one `{{ … }}`, or a literal true or false.",
@@ -37,7 +37,7 @@ TEMPLATES = (
             - step: end
         """,
     ),
-    explained(
+    make_slug(
         "unknown-scope",
         title="This name is not known here",
         meaning="The template reads a name or calls a function that does not exist at this place.",
@@ -55,7 +55,7 @@ TEMPLATES = (
                 tool: {kind: noop, output: "{{ workload.city }}"}
         """,
     ),
-    explained(
+    make_slug(
         "uncalled-function",
         title="A function is named, not called",
         meaning="The template reads `now`, `uuid`, `range`, `done` … as if it were a value.",
@@ -72,7 +72,7 @@ TEMPLATES = (
                 tool: {kind: noop, output: "{{ now() }}"}
         """,
     ),
-    explained(
+    make_slug(
         "unknown-filter",
         title="There is no such filter",
         meaning="The template uses a filter or test that does not exist.",

@@ -12,40 +12,40 @@ from starlette.routing import Route as Mounted
 from starlette.types import Receive, Scope, Send
 
 from noetl.errors import NoetlError, UsageError
-from noetl.server.http import about, events, executions, looking, payloads, starting
-from noetl.server.http.desk import Desk, Payloads
-from noetl.server.http.guard import Door, Guarded, Hosts, is_loopback
-from noetl.server.http.openapi import described
-from noetl.server.http.problems import Problem
+from noetl.server.core import ControlPlane
+from noetl.server.http import events, executions, inspection, payloads, server_info, start
+from noetl.server.http.api_tokens import ApiTokens
+from noetl.server.http.bodies import HttpProblem
+from noetl.server.http.context import ApiContext, PayloadReader
+from noetl.server.http.guard import AccessGuard, GuardedRoute, ServerNames, is_loopback
+from noetl.server.http.openapi import describe_api
 from noetl.server.http.routes import Route, json
-from noetl.server.office import Office
-from noetl.server.tokens import Tokens
 
 #: the table of all routes that every server has; workers have their own, see `more` of `app`
 ROUTES: list[Route] = [
-    *starting.ROUTES,
+    *start.ROUTES,
     *executions.ROUTES,
     *events.ROUTES,
-    *looking.ROUTES,
+    *inspection.ROUTES,
     *payloads.ROUTES,
-    *about.ROUTES,
+    *server_info.ROUTES,
 ]
 
 
-def app(
-    office: Office,
+def build_app(
+    office: ControlPlane,
     *,
-    tokens: Tokens,
+    tokens: ApiTokens,
     host: str = "127.0.0.1",
     hosts: Sequence[str] = (),
-    results: Payloads | None = None,
+    results: PayloadReader | None = None,
     more: Sequence[Route] = (),
 ) -> Starlette:
     """The API of an office; `app.state.desk` is its desk. `host` is what is bound, `hosts` other names it goes by.
 
     NoetlError: a route says not who may call it. UsageError: the server would be open to others.
     """
-    desk = Desk(office, tokens, results)
+    desk = ApiContext(office, tokens, results)
     routes = [*ROUTES, *more]
     routes.append(_description(routes))
     undeclared = [f"{route.method} {route.path}" for route in routes if route.permission is None]
@@ -56,10 +56,10 @@ def app(
             f"without a token a server answers its own machine alone, and {host} is open to others; "
             f"`noetl token add NAME --role admin` makes one"
         )
-    door = Door(tokens, Hosts(host, hosts))
-    guarded = [(one, Guarded(one, desk, door)) for one in routes]
+    door = AccessGuard(tokens, ServerNames(host, hosts))
+    guarded = [(one, GuardedRoute(one, desk, door)) for one in routes]
     mounted = [Mounted(one.path, at, methods=[one.method]) for one, at in guarded]
-    made = _Api(routes=mounted, exception_handlers={HTTPException: _told})
+    made = _Api(routes=mounted, exception_handlers={HTTPException: _handle_http_error})
     made.plain = {(one.method, one.path): at for one, at in guarded if "{" not in one.path}
     made.state.desk = desk
     return made
@@ -68,7 +68,7 @@ def app(
 class _Api(Starlette):
     """Routes whose paths are plain are found at once, and not by trying one after the other: workers come often."""
 
-    plain: dict[tuple[str, str], Guarded]
+    plain: dict[tuple[str, str], GuardedRoute]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -76,17 +76,17 @@ class _Api(Starlette):
         await (super().__call__ if found is None else found)(scope, receive, send)
 
 
-async def _told(_request: Request, error: Exception) -> Response:
+async def _handle_http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     details = {404: "there is nothing at this address", 405: "this address does not know the method"}
-    return Problem(
+    return HttpProblem(
         error.status_code, details.get(error.status_code, error.detail), dict(error.headers or {})
     ).response()
 
 
 def _description(routes: list[Route]) -> Route:
-    async def described_here(_desk: Desk, _request: Request) -> Response:
-        return json(described(routes))
+    async def described_here(_desk: ApiContext, _request: Request) -> Response:
+        return json(describe_api(routes))
 
     about_it = "This description."
     return Route("GET", "/api/openapi.json", "open", described_here, about_it, gives="application/openapi+json")

@@ -13,9 +13,8 @@ from starlette.responses import Response, StreamingResponse
 
 from noetl.model.events import Event, encode
 from noetl.ports import OVER
-from noetl.server.http.bodies import number
-from noetl.server.http.desk import Desk
-from noetl.server.http.problems import Problem
+from noetl.server.http.bodies import HttpProblem, number
+from noetl.server.http.context import ApiContext
 from noetl.server.http.routes import Route, json
 
 STREAM = "text/event-stream"
@@ -31,7 +30,7 @@ HEARTBEAT = 15.0
 _LONGEST_WAIT = 30
 
 
-class Events(msgspec.Struct):
+class EventPage(msgspec.Struct):
     """A page of a log."""
 
     events: list[Event]
@@ -41,23 +40,23 @@ class Events(msgspec.Struct):
     over: bool
 
 
-async def events(desk: Desk, request: Request) -> Response:
+async def events(desk: ApiContext, request: Request) -> Response:
     """GET /api/executions/{id}/events."""
     summary = await desk.summary(request.path_params["id"])
     if STREAM in request.headers.get("accept", ""):
-        return await _streamed(desk, request, summary.execution_id)
+        return await _stream_response(desk, request, summary.execution_id)
     after = number(request, "after", 0)
     limit = max(1, number(request, "limit", _PAGE, _MOST))
     until = time.monotonic() + number(request, "wait", 0, _LONGEST_WAIT)
-    with desk.listening(summary.execution_id) as bell:
+    with desk.subscribe(summary.execution_id) as bell:
         page, over = await _page(desk, summary.execution_id, after, limit)
         while not page and not over and time.monotonic() < until and not desk.draining:
-            await _ring(desk, summary.execution_id, bell, until - time.monotonic())
+            await _wait_for_events(desk, summary.execution_id, bell, until - time.monotonic())
             page, over = await _page(desk, summary.execution_id, after, limit)
-    return json(Events(page, page[-1].seq if page else after, over))
+    return json(EventPage(page, page[-1].seq if page else after, over))
 
 
-async def _page(desk: Desk, execution_id: str, after: int, limit: int) -> tuple[list[Event], bool]:
+async def _page(desk: ApiContext, execution_id: str, after: int, limit: int) -> tuple[list[Event], bool]:
     """Some events, and whether there will be no more."""
 
     def look() -> tuple[list[Event], bool]:
@@ -70,7 +69,7 @@ async def _page(desk: Desk, execution_id: str, after: int, limit: int) -> tuple[
     return await desk.read(look)
 
 
-async def _ring(desk: Desk, execution_id: str, bell: asyncio.Event, most: float) -> None:
+async def _wait_for_events(desk: ApiContext, execution_id: str, bell: asyncio.Event, most: float) -> None:
     """Wait until there may be something new."""
     patience = _HERE if execution_id in desk.office.service.hot else _ELSEWHERE
     with contextlib.suppress(TimeoutError):
@@ -78,10 +77,10 @@ async def _ring(desk: Desk, execution_id: str, bell: asyncio.Event, most: float)
     bell.clear()
 
 
-async def _streamed(desk: Desk, request: Request, execution_id: str) -> Response:
+async def _stream_response(desk: ApiContext, request: Request, execution_id: str) -> Response:
     given = request.headers.get("last-event-id")
     if given is not None and not (given.isdecimal() and len(given) <= 15):
-        raise Problem(400, f"Last-Event-ID is the number of an event, not {given!r}")
+        raise HttpProblem(400, f"Last-Event-ID is the number of an event, not {given!r}")
     after = int(given) if given is not None else number(request, "after", 0)
     page, over = await _page(desk, execution_id, after, _RUN)
     if over and not page:
@@ -90,9 +89,9 @@ async def _streamed(desk: Desk, request: Request, execution_id: str) -> Response
     return StreamingResponse(_stream(desk, execution_id, after), media_type=STREAM)
 
 
-async def _stream(desk: Desk, execution_id: str, after: int) -> AsyncIterator[bytes]:
+async def _stream(desk: ApiContext, execution_id: str, after: int) -> AsyncIterator[bytes]:
     spoke = time.monotonic()
-    with desk.listening(execution_id) as bell:
+    with desk.subscribe(execution_id) as bell:
         while not desk.draining:
             page, over = await _page(desk, execution_id, after, _RUN)
             if page:
@@ -102,7 +101,7 @@ async def _stream(desk: Desk, execution_id: str, after: int) -> AsyncIterator[by
                 yield b"event: end\nid: %d\ndata: {}\n\n" % after
                 return
             if not page:
-                await _ring(desk, execution_id, bell, HEARTBEAT)
+                await _wait_for_events(desk, execution_id, bell, HEARTBEAT)
                 if time.monotonic() - spoke >= HEARTBEAT:
                     spoke = time.monotonic()
                     yield b": still here\n\n"
@@ -116,7 +115,7 @@ ROUTES = [
         events,
         "What happened, in order: a page, or with `Accept: text/event-stream` a stream that ends with the execution. "
         "`Last-Event-ID` goes on behind an event.",
-        gives=Events,
+        gives=EventPage,
         query={
             "after": "only those behind this event",
             "limit": "how many, at most 10000",

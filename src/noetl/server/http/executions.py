@@ -12,12 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from noetl.errors import NoetlError
+from noetl.history import run_document
 from noetl.model.requests import Cancel, Pause, Posted, Resume, Signal, encode_request
 from noetl.ports import OVER, Summary
-from noetl.server.document import document
-from noetl.server.http.bodies import MOST, decoded, flag, number, value_of
-from noetl.server.http.desk import Desk
-from noetl.server.http.problems import Problem
+from noetl.server.http.bodies import MOST, HttpProblem, decode_body, flag, number, value_of
+from noetl.server.http.context import ApiContext
 from noetl.server.http.routes import Route, json
 
 #: of a page
@@ -27,7 +26,7 @@ _PATIENCE = 5.0
 _POLL = 0.05
 
 
-class Executions(msgspec.Struct):
+class ExecutionPage(msgspec.Struct):
     """A page of a list, the latest first."""
 
     executions: list[Summary]
@@ -35,7 +34,7 @@ class Executions(msgspec.Struct):
     cursor: str | None = None
 
 
-class Effect(msgspec.Struct):
+class RequestEffect(msgspec.Struct):
     """What became of a request to an execution."""
 
     execution_id: str
@@ -46,24 +45,24 @@ class Effect(msgspec.Struct):
     seq: int | None = None
 
 
-class Reason(msgspec.Struct, forbid_unknown_fields=True):
+class CancelRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Why an execution is ended."""
 
     why: str = "it was cancelled"
 
 
-class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+class EmptyRequest(msgspec.Struct, forbid_unknown_fields=True):
     """No more than the request itself."""
 
 
-class Signalled(msgspec.Struct, forbid_unknown_fields=True):
+class SignalRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A signal, and what it carries."""
 
     name: str
     data: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
 
 
-async def listed(desk: Desk, request: Request) -> Response:
+async def list_executions(desk: ApiContext, request: Request) -> Response:
     """GET /api/executions."""
     limit = max(1, number(request, "limit", 50, _MOST))
     found = await desk.read(
@@ -74,17 +73,17 @@ async def listed(desk: Desk, request: Request) -> Response:
         before=request.query_params.get("cursor"),
     )
     page = found[:limit]
-    return json(Executions(page, page[-1].execution_id if len(found) > limit else None))
+    return json(ExecutionPage(page, page[-1].execution_id if len(found) > limit else None))
 
 
-async def shown(desk: Desk, request: Request) -> Response:
+async def show_execution(desk: ApiContext, request: Request) -> Response:
     """GET /api/executions/{id}."""
     summary = await desk.summary(request.path_params["id"])
     told: dict[str, Any] = msgspec.to_builtins(summary)
     if request.query_params.get("view") == "summary":
         return json(told)
     state = await desk.state(summary.execution_id)
-    told = {**document(state), **told, "file": state.file}
+    told = {**run_document(state), **told, "file": state.file}
     ref = state.output_ref
     if flag(request, "full_output") and ref is not None and desk.results is not None:
         found = await desk.read(desk.results.small, ref, await _most(desk, summary))
@@ -92,13 +91,13 @@ async def shown(desk: Desk, request: Request) -> Response:
     return json(told)
 
 
-async def waits(desk: Desk, request: Request) -> Response:
+async def waits(desk: ApiContext, request: Request) -> Response:
     """GET /api/executions/{id}/waits."""
     summary = await desk.summary(request.path_params["id"])
     return json({"waits": desk.office.waits(summary.execution_id)})
 
 
-async def _most(desk: Desk, summary: Summary) -> int:
+async def _most(desk: ApiContext, summary: Summary) -> int:
     """How much of an output the playbook wants to see in full."""
     source = await desk.read(desk.log.source, summary.playbook)
     net = await desk.read(desk.office.catalog.net, source) if source is not None else None
@@ -108,23 +107,23 @@ async def _most(desk: Desk, summary: Summary) -> int:
 # --- acting ------------------------------------------------------------------------------------------------------------
 
 
-def acting(
+def action_endpoint(
     event: str, wanted: Callable[[Request], Awaitable[Posted]]
-) -> Callable[[Desk, Request], Awaitable[Response]]:
+) -> Callable[[ApiContext, Request], Awaitable[Response]]:
     """The endpoint that lets a request take effect; `event` is what the log shows then."""
 
-    async def act(desk: Desk, request: Request) -> Response:
+    async def act(desk: ApiContext, request: Request) -> Response:
         posted = await wanted(request)
         summary = await desk.summary(request.path_params["id"])
         if summary.status in OVER:
             detail = f"{summary.execution_id} is over: it is {summary.status}"
-            raise Problem(409, detail, execution_id=summary.execution_id)
+            raise HttpProblem(409, detail, execution_id=summary.execution_id)
         return json(await _effect(desk, summary, posted, event))
 
     return act
 
 
-async def _effect(desk: Desk, summary: Summary, posted: Posted, event: str) -> Effect:
+async def _effect(desk: ApiContext, summary: Summary, posted: Posted, event: str) -> RequestEffect:
     execution_id = summary.execution_id
     if not summary.alive:
         # Nobody runs it, so this server does from now on; somebody may have been quicker, and then minds the request.
@@ -134,12 +133,12 @@ async def _effect(desk: Desk, summary: Summary, posted: Posted, event: str) -> E
         await desk.office.service.record(execution_id, [posted])
     else:
         await desk.read(desk.log.post, execution_id, encode_request(posted))
-    seq = await _recorded(desk, summary, event)
+    seq = await _find_event(desk, summary, event)
     now = await desk.summary(execution_id)
-    return Effect(execution_id, now.status, event, seq)
+    return RequestEffect(execution_id, now.status, event, seq)
 
 
-async def _recorded(desk: Desk, summary: Summary, event: str) -> int | None:
+async def _find_event(desk: ApiContext, summary: Summary, event: str) -> int | None:
     """The event in the log that a request has caused."""
     # A pause of what is paused, and its opposite, leave no trace to wait for.
     waits = {"execution.paused": summary.status != "paused", "execution.resumed": summary.status == "paused"}
@@ -156,21 +155,21 @@ async def _recorded(desk: Desk, summary: Summary, event: str) -> int | None:
 
 
 async def _cancel(request: Request) -> Posted:
-    return Cancel((await decoded(request, Reason)).why)
+    return Cancel((await decode_body(request, CancelRequest)).why)
 
 
 async def _pause(request: Request) -> Posted:
-    await decoded(request, Nothing)
+    await decode_body(request, EmptyRequest)
     return Pause()
 
 
 async def _unpause(request: Request) -> Posted:
-    await decoded(request, Nothing)
+    await decode_body(request, EmptyRequest)
     return Resume()
 
 
 async def _signal(request: Request) -> Posted:
-    wish = await decoded(request, Signalled, MOST)
+    wish = await decode_body(request, SignalRequest, MOST)
     return Signal(wish.name, value_of(wish.data, "data of a signal"))
 
 
@@ -188,9 +187,9 @@ ROUTES = [
         "GET",
         "/api/executions",
         "read",
-        listed,
+        list_executions,
         "The executions, the latest first.",
-        gives=Executions,
+        gives=ExecutionPage,
         query={
             "limit": "how many, at most 1000",
             "cursor": "the `cursor` of the page before",
@@ -202,7 +201,7 @@ ROUTES = [
         "GET",
         _ONE,
         "read",
-        shown,
+        show_execution,
         "How an execution stands. The beginning of an id is enough.",
         gives=dict[str, Any],
         query={
@@ -214,36 +213,36 @@ ROUTES = [
         "POST",
         f"{_ONE}/cancel",
         "operate",
-        acting("execution.cancelled", _cancel),
+        action_endpoint("execution.cancelled", _cancel),
         "End an execution for good.",
-        Reason,
-        Effect,
+        CancelRequest,
+        RequestEffect,
     ),
     Route(
         "POST",
         f"{_ONE}/pause",
         "operate",
-        acting("execution.paused", _pause),
+        action_endpoint("execution.paused", _pause),
         "Start nothing new until it is unpaused.",
-        Nothing,
-        Effect,
+        EmptyRequest,
+        RequestEffect,
     ),
     Route(
         "POST",
         f"{_ONE}/unpause",
         "operate",
-        acting("execution.resumed", _unpause),
+        action_endpoint("execution.resumed", _unpause),
         "Let a paused execution go on.",
-        Nothing,
-        Effect,
+        EmptyRequest,
+        RequestEffect,
     ),
     Route(
         "POST",
         f"{_ONE}/signal",
         "operate",
-        acting("signal.received", _signal),
+        action_endpoint("signal.received", _signal),
         "Send a signal to whoever waits for it, now or later.",
-        Signalled,
-        Effect,
+        SignalRequest,
+        RequestEffect,
     ),
 ]

@@ -14,10 +14,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from noetl.errors import NoetlError, UsageError
-from noetl.server.http.desk import Desk
-from noetl.server.http.problems import Problem, problem_of
+from noetl.server.http.api_tokens import MAY, ApiToken, ApiTokens, Permission, roles_with
+from noetl.server.http.bodies import HttpProblem, problem_of
+from noetl.server.http.context import ApiContext
 from noetl.server.http.routes import Route
-from noetl.server.tokens import MAY, Permission, Token, Tokens, who_may
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _EVERYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  compared with, not bound to
@@ -25,7 +25,7 @@ _EVERYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  compared with, not
 _PASSED_ON = ("forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
 _WAY_IN = "set NOETL_TOKEN; `noetl token add NAME --role ROLE` at the server makes one"
 #: who calls without a token, where that is allowed
-NOBODY = Token("", "admin", "", "", "")
+NOBODY = ApiToken("", "admin", "", "", "")
 
 
 def is_loopback(host: str) -> bool:
@@ -36,7 +36,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Hosts:
+class ServerNames:
     """The names this server goes by. Another name for its address may be one that somebody else gave it, to trick browsers."""
 
     def __init__(self, bound: str, more: Iterable[str] = ()) -> None:
@@ -47,7 +47,7 @@ class Hosts:
         self._addresses = bound in _EVERYWHERE
         self._names |= {socket.gethostname().lower()} if self._addresses else frozenset()
 
-    def know(self, authority: str) -> bool:
+    def is_known(self, authority: str) -> bool:
         """Whether the host of a header `Host`, or of an address, is this server."""
         try:
             name = urlsplit(f"//{authority}").hostname or ""
@@ -64,32 +64,32 @@ def _is_address(name: str) -> bool:
     return True
 
 
-class Door:
+class AccessGuard:
     """Who may come in."""
 
-    def __init__(self, tokens: Tokens, hosts: Hosts) -> None:
+    def __init__(self, tokens: ApiTokens, hosts: ServerNames) -> None:
         self._tokens, self._hosts = tokens, hosts
         #: nobody needs a token, as long as there is none; once there was one, it stays needed
         self._unlocked = not tokens.all()
 
-    def admit(self, request: Request, permission: Permission) -> Token:
+    def admit(self, request: Request, permission: Permission) -> ApiToken:
         """Whoever calls, if they may; a Problem otherwise."""
-        if not self._hosts.know(request.headers.get("host", "")):
-            raise Problem(421, "this server does not go by that name; NOETL_HOSTS names others that it goes by")
+        if not self._hosts.is_known(request.headers.get("host", "")):
+            raise HttpProblem(421, "this server does not go by that name; NOETL_HOSTS names others that it goes by")
         origin = request.headers.get("origin")
-        if origin is not None and not self._hosts.know(urlsplit(origin).netloc):
-            raise Problem(403, "pages of another site may not call this server")
+        if origin is not None and not self._hosts.is_known(urlsplit(origin).netloc):
+            raise HttpProblem(403, "pages of another site may not call this server")
         if permission == "open":
             return NOBODY
         try:
             who = self._caller(request)
         except UsageError as error:  # the tokens cannot be read: that is no fault of the request, which may come again
-            raise Problem(503, str(error), {"Retry-After": "1"}) from None
+            raise HttpProblem(503, str(error), {"Retry-After": "1"}) from None
         if permission not in MAY[who.role]:
-            raise Problem(403, f"the role `{who.role}` may not do this; {who_may(permission)}")
+            raise HttpProblem(403, f"the role `{who.role}` may not do this; {roles_with(permission)}")
         return who
 
-    def _caller(self, request: Request) -> Token:
+    def _caller(self, request: Request) -> ApiToken:
         self._unlocked = self._unlocked and not self._tokens.all()
         if self._unlocked:
             if any(name in request.headers for name in _PASSED_ON):
@@ -109,14 +109,14 @@ class Door:
         return found
 
 
-def _unknown(detail: str) -> Problem:
-    return Problem(401, detail, {"WWW-Authenticate": "Bearer"})
+def _unknown(detail: str) -> HttpProblem:
+    return HttpProblem(401, detail, {"WWW-Authenticate": "Bearer"})
 
 
-class Guarded:
+class GuardedRoute:
     """A route as an ASGI application."""
 
-    def __init__(self, route: Route, desk: Desk, door: Door) -> None:
+    def __init__(self, route: Route, desk: ApiContext, door: AccessGuard) -> None:
         assert route.permission is not None
         self._route, self._desk, self._door = route, desk, door
         self._permission: Permission = route.permission
@@ -136,12 +136,12 @@ class Guarded:
         try:
             request.state.caller = self._door.admit(request, self._permission)
             return await self._route.endpoint(self._desk, request)
-        except Problem as problem:
+        except HttpProblem as problem:
             return problem.response()
         except ClientDisconnect:
-            return Problem(400, "the request broke off").response()
+            return HttpProblem(400, "the request broke off").response()
         except NoetlError as error:
             return problem_of(error).response()
         except Exception:  # noqa: BLE001  a mistake of ours: its words are for the server's own log, not for callers
             traceback.print_exc()
-            return Problem(500, "something went wrong here; the server's log has more").response()
+            return HttpProblem(500, "something went wrong here; the server's log has more").response()

@@ -24,7 +24,7 @@ _PROBLEM = {
 }
 
 
-def described(routes: Sequence[Route]) -> dict[str, Any]:
+def describe_api(routes: Sequence[Route]) -> dict[str, Any]:
     """The document."""
     types = [kind for route in routes for kind in (route.takes, route.gives) if kind is not None and not _is_text(kind)]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")

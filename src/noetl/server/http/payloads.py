@@ -9,16 +9,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from noetl.expr.refs import is_reference
-from noetl.server.http.bodies import decoded, number, value_of
-from noetl.server.http.desk import Desk, Sent
-from noetl.server.http.problems import Problem
+from noetl.expr import is_reference
+from noetl.server.http.bodies import HttpProblem, decode_body, number, value_of
+from noetl.server.http.context import ApiContext, PayloadBody
 from noetl.server.http.routes import Route
 
 _BINARY = "application/octet-stream"
 
 
-class Wanted(msgspec.Struct, forbid_unknown_fields=True):
+class PayloadRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A payload, or some elements of a list."""
 
     ref: dict[str, Any]
@@ -26,30 +25,30 @@ class Wanted(msgspec.Struct, forbid_unknown_fields=True):
     stop: int | None = None
 
 
-async def by_query(desk: Desk, request: Request) -> Response:
+async def by_query(desk: ApiContext, request: Request) -> Response:
     """GET /api/results."""
     given = value_of(request.query_params.get("ref", "").encode() or b"null", "reference")
-    return await _sent(desk, given, number(request, "start", 0), number(request, "stop", 0) or None)
+    return await _send_payload(desk, given, number(request, "start", 0), number(request, "stop", 0) or None)
 
 
-async def by_body(desk: Desk, request: Request) -> Response:
+async def by_body(desk: ApiContext, request: Request) -> Response:
     """POST /api/results: a reference may be too long for an address."""
-    wish = await decoded(request, Wanted)
-    return await _sent(desk, wish.ref, wish.start, wish.stop)
+    wish = await decode_body(request, PayloadRequest)
+    return await _send_payload(desk, wish.ref, wish.start, wish.stop)
 
 
-async def _sent(desk: Desk, reference: Any, start: int, stop: int | None) -> Response:
+async def _send_payload(desk: ApiContext, reference: Any, start: int, stop: int | None) -> Response:
     if desk.results is None:
-        raise Problem(404, "this server has no result store")
+        raise HttpProblem(404, "this server has no result store")
     if not isinstance(reference, dict) or not is_reference(reference):
-        raise Problem(400, "`ref` is no reference: one has `type`, `locator`, `auth_reference` and `meta`")
+        raise HttpProblem(400, "`ref` is no reference: one has `type`, `locator`, `auth_reference` and `meta`")
     sent = await desk.read(desk.results.open, reference, start, stop)
     first = await desk.read(next, sent.blocks, b"")
     headers = {"Content-Disposition": "attachment"}
     return StreamingResponse(_blocks(desk, first, sent), headers=headers, media_type=sent.content_type)
 
 
-async def _blocks(desk: Desk, first: bytes, sent: Sent) -> AsyncIterator[bytes]:
+async def _blocks(desk: ApiContext, first: bytes, sent: PayloadBody) -> AsyncIterator[bytes]:
     block: bytes | None = first
     while block is not None:
         yield block
@@ -71,5 +70,5 @@ ROUTES = [
             "stop": "of a list, the first element that is not wanted",
         },
     ),
-    Route("POST", "/api/results", "read", by_body, _ABOUT, Wanted, _BINARY),
+    Route("POST", "/api/results", "read", by_body, _ABOUT, PayloadRequest, _BINARY),
 ]

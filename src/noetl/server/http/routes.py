@@ -9,11 +9,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from noetl.server.http.desk import Desk
-from noetl.server.tokens import Permission
+from noetl.server.http.api_tokens import Permission
+from noetl.server.http.context import ApiContext
 
 JSON = "application/json"
-Endpoint = Callable[[Desk, Request], Awaitable[Response]]
+Endpoint = Callable[[ApiContext, Request], Awaitable[Response]]
 
 
 class Route(msgspec.Struct, frozen=True):

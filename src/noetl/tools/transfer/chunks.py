@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 
 from noetl.rows.duck import literal, name
-from noetl.rows.jsonsql import json_row
-from noetl.tools.transfer.altered import check_unaltered
-from noetl.tools.transfer.faithful import of_text, of_value
-from noetl.tools.transfer.sampling import SAMPLE
+from noetl.rows.exact_sql import json_row
+from noetl.tools.transfer.sampled_types import SAMPLE
+from noetl.tools.transfer.strict_casts import cast_text, cast_value, check_unaltered
 
 _AT_ONCE = 10_000
 #: bytes of one JSON object, at least
@@ -45,7 +44,7 @@ class Chunk:
         """What stands behind FROM; columns in `types` are to be of that type."""
         raise NotImplementedError
 
-    def doubtful(self, connection: Any, column: str) -> tuple[str, str]:
+    def raw_column(self, connection: Any, column: str) -> tuple[str, str]:
         """For looking at what does not fit: what stands behind FROM, and the column as it was written."""
         raise NotImplementedError
 
@@ -77,7 +76,7 @@ class Chunk:
         return rows
 
 
-class OnDisk:
+class LazyFile:
     """Text that is written to a file when somebody comes to read it there: targets do at the same time, or never."""
 
     def __init__(self, path: Path, blocks: Iterable[bytes]) -> None:
@@ -101,7 +100,7 @@ class OnDisk:
             self._written = False
 
 
-class Csv(Chunk):
+class CsvChunk(Chunk):
     """Lines of a CSV file, without a header."""
 
     #: what separates and what quotes fields, where that says all of how values are written
@@ -111,7 +110,7 @@ class Csv(Chunk):
 
     def __init__(self, body: bytes, path: Path, rows: int, first: int, *, types: dict[str, str], options: str) -> None:
         super().__init__(rows, first, len(body))
-        self.body, self._file = body, OnDisk(path, [body])
+        self.body, self._file = body, LazyFile(path, [body])
         self._types, self._options = types, options
 
     def columns(self) -> dict[str, str]:
@@ -119,31 +118,31 @@ class Csv(Chunk):
 
     def relation(self, connection: Any, types: Mapping[str, str]) -> str:  # noqa: ARG002
         wanted = {key: types.get(key, kind) for key, kind in self._types.items()}
-        made = {key: text for key, kind in wanted.items() if (text := self._made(key, kind))}
-        return replaced(self._read({**wanted, **{key: self._raw(key) for key in made}}), made)
+        made = {key: text for key, kind in wanted.items() if (text := self._convert_column(key, kind))}
+        return replace_columns(self._read_expression({**wanted, **{key: self._raw(key) for key in made}}), made)
 
-    def _made(self, column: str, wanted: str) -> str | None:
+    def _convert_column(self, column: str, wanted: str) -> str | None:
         """What makes of a column as it is read what is wanted; None: it is that."""
         kind = self._types[column]
         if wanted == "DATE" and kind.startswith("TIMESTAMP"):
-            return of_value(name(column), kind, wanted)
+            return cast_value(name(column), kind, wanted)
         if wanted == "DATE" and "dateformat" in self._options:
             return None  # what is not written that way is refused
-        return of_text(name(column), wanted)
+        return cast_text(name(column), wanted)
 
     def _raw(self, column: str) -> str:
         kind = self._types[column]
         return kind if kind.startswith("TIMESTAMP") else "VARCHAR"
 
-    def _read(self, types: Mapping[str, str]) -> str:
+    def _read_expression(self, types: Mapping[str, str]) -> str:
         path = literal(str(self._file.path()))
-        return f"read_csv({path}, {self._options}, {BUFFER}, columns = {listed(types)})"
+        return f"read_csv({path}, {self._options}, {BUFFER}, columns = {column_map(types)})"
 
-    def doubtful(self, connection: Any, column: str) -> tuple[str, str]:  # noqa: ARG002
-        return self._read(dict.fromkeys(self._types, "VARCHAR")), name(column)
+    def raw_column(self, connection: Any, column: str) -> tuple[str, str]:  # noqa: ARG002
+        return self._read_expression(dict.fromkeys(self._types, "VARCHAR")), name(column)
 
 
-class Lines(Chunk):
+class JsonLinesChunk(Chunk):
     """JSON objects, one a line, in a file."""
 
     is_json = True
@@ -170,7 +169,7 @@ class Lines(Chunk):
 
     def _read_as(self, types: Mapping[str, str]) -> str:
         options = f"format = 'newline_delimited', maximum_object_size = {self._largest}"
-        return f"read_json({literal(str(self.path))}, {options}, columns = {listed(types)})"
+        return f"read_json({literal(str(self.path))}, {options}, columns = {column_map(types)})"
 
     def _check(self, connection: Any, wanted: Mapping[str, str]) -> None:
         """Look at the columns of which nobody knows that they fit: DuckDB changes what does not."""
@@ -186,7 +185,7 @@ class Lines(Chunk):
         """What DuckDB makes room for: no object is larger than the file."""
         return max(_OBJECT, self.path.stat().st_size + 1)
 
-    def doubtful(self, connection: Any, column: str) -> tuple[str, str]:
+    def raw_column(self, connection: Any, column: str) -> tuple[str, str]:
         return self.relation(connection, dict.fromkeys(self._types, "JSON")), f"{name(column)} ->> '$'"
 
     def bodies(self, connection: Any, chosen: str = "*") -> Sequence[bytes]:  # noqa: ARG002
@@ -204,7 +203,7 @@ class Lines(Chunk):
         return _row_with(column, map(msgspec.json.decode, self.bodies(None)), self.first)
 
 
-class Values(Chunk):
+class ValuesChunk(Chunk):
     """Rows as values."""
 
     in_sql = False
@@ -214,19 +213,19 @@ class Values(Chunk):
         super().__init__(len(rows), first, len(msgspec.json.encode(rows)))
         self._rows, self._scratch, self._types = rows, scratch, types
         #: the columns were told from other rows
-        self._told = types is not None
-        self._lines: Lines | None = None
+        self._is_typed = types is not None
+        self._lines: JsonLinesChunk | None = None
         self._writing = threading.Lock()
 
     def columns(self) -> dict[str, str]:
         if self._types is None:
-            from noetl.tools.transfer.sampling import columns_of
+            from noetl.tools.transfer.sampled_types import columns_of
 
             self._types = columns_of(self.rows(None), self.first)
         return self._types
 
     def surplus(self, connection: Any) -> tuple[int, str] | None:  # noqa: ARG002
-        if not self._told:
+        if not self._is_typed:
             return None
         columns = self.columns()
         for number, row in enumerate(self.rows(None), self.first + 1):
@@ -247,15 +246,15 @@ class Values(Chunk):
     def relation(self, connection: Any, types: Mapping[str, str]) -> str:
         return self._written().relation(connection, types)
 
-    def doubtful(self, connection: Any, column: str) -> tuple[str, str]:
-        return self._written().doubtful(connection, column)
+    def raw_column(self, connection: Any, column: str) -> tuple[str, str]:
+        return self._written().raw_column(connection, column)
 
-    def _written(self) -> Lines:
+    def _written(self) -> JsonLinesChunk:
         with self._writing:  # targets come for it at the same time
             if self._lines is None:
                 path = self._scratch / f"rows-{id(self)}.ndjson"
                 path.write_bytes(b"\n".join(self.bodies(None)))
-                self._lines = Lines(path, self.size, self.first, self.columns())
+                self._lines = JsonLinesChunk(path, self.size, self.first, self.columns())
             return self._lines
 
     def forget(self) -> None:
@@ -263,28 +262,28 @@ class Values(Chunk):
             self._lines.path.unlink(missing_ok=True)
 
 
-class Bodies(Values):
+class JsonChunk(ValuesChunk):
     """Rows as JSON, looked into only where somebody asks for values."""
 
     def __init__(self, bodies: list[bytes], first: int, scratch: Path, types: dict[str, str] | None = None) -> None:
         Chunk.__init__(self, len(bodies), first, sum(map(len, bodies)))
         self._bodies, self._scratch, self._types = bodies, scratch, types
-        self._told = types is not None
-        self._lines: Lines | None = None
+        self._is_typed = types is not None
+        self._lines: JsonLinesChunk | None = None
         self._writing = threading.Lock()
 
     def rows(self, connection: Any) -> list[Any]:
         return Chunk.rows(self, connection)
 
     def relation(self, connection: Any, types: Mapping[str, str]) -> str:
-        self._written().sampled = not self._told
+        self._written().sampled = not self._is_typed
         return super().relation(connection, types)
 
     def bodies(self, connection: Any, chosen: str = "*") -> Sequence[bytes]:  # noqa: ARG002
         return self._bodies
 
 
-class Staged(Chunk):
+class StagedChunk(Chunk):
     """A range of a table in a database of its own, which any connection may attach to read."""
 
     keeps_types = True
@@ -302,7 +301,7 @@ class Staged(Chunk):
         bounds = f"rowid >= {self.first} AND rowid < {self.first + self.size}"
         return f"(SELECT * FROM {name(alias)}.main.staged WHERE {bounds})"
 
-    def doubtful(self, connection: Any, column: str) -> tuple[str, str]:
+    def raw_column(self, connection: Any, column: str) -> tuple[str, str]:
         return self.relation(connection, {}), name(column)
 
 
@@ -310,13 +309,13 @@ def _row_with(column: str, rows: Iterable[Any], first: int) -> int | None:
     return next((number for number, row in enumerate(rows, first + 1) if isinstance(row, dict) and column in row), None)
 
 
-def replaced(source: str, made: Mapping[str, str]) -> str:
+def replace_columns(source: str, made: Mapping[str, str]) -> str:
     """The same rows with some columns made anew, as what stands behind FROM."""
     if not made:
         return source
     return f"(SELECT * REPLACE ({', '.join(f'{text} AS {name(key)}' for key, text in made.items())}) FROM {source})"
 
 
-def listed(types: Mapping[str, str]) -> str:
+def column_map(types: Mapping[str, str]) -> str:
     """Columns with their types, as readers want them."""
     return "{" + ", ".join(f"{literal(key)}: {literal(kind)}" for key, kind in types.items()) + "}"

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from noetl.drivers.datahost import DataHostFailed, failure_of
 from noetl.rows.duck import name
-from noetl.tools.datahost.failing import Failing, failure_of
 from noetl.tools.transfer.chunks import Chunk
-from noetl.tools.transfer.faithful import altered
-from noetl.tools.transfer.splitting import Unclosed
+from noetl.tools.transfer.strict_casts import altered_condition
+from noetl.tools.transfer.text_files import UnclosedQuote
 
 _RAGGED = re.compile(
     r"CSV Error on Line: (\d+)\nOriginal Line: ?(.*?)\n.*?Expected Number of Columns: (\d+) Found: (\d+)", re.DOTALL
@@ -24,62 +24,67 @@ _LINE = re.compile(r"CSV Error on Line: (\d+)\n(?:Original Line: ?(.*?)\n)?(.*?)
 _NULL = re.compile(r"NOT NULL constraint failed: (?:[^.\s]+\.)*(\S+)")
 
 
-def explained(error: Exception, chunk: Chunk, connection: Any, wanted: Mapping[str, str]) -> Failing:
+def explain_error(error: Exception, chunk: Chunk, connection: Any, wanted: Mapping[str, str]) -> DataHostFailed:
     """The failure, with the place if it can be found. `wanted` are the types that columns of the rows should have."""
-    if isinstance(error, Failing):
+    if isinstance(error, DataHostFailed):
         return error
     found = failure_of(error)
     if found["kind"] != "sql":
-        return Failing(**found)
+        return DataHostFailed(**found)
     said = str(error)
-    place = _encoding(said, chunk.first) or _ragged(said, chunk) or _open(said, chunk) or _null(said, chunk, connection)
+    place = (
+        _encoding_failure(said, chunk.first)
+        or _ragged_failure(said, chunk)
+        or _open_quote_failure(said, chunk)
+        or _null_failure(said, chunk, connection)
+    )
     for column, kind in wanted.items():
-        place = place or _unfit(chunk, connection, column, kind)
+        place = place or _cast_failure(chunk, connection, column, kind)
     if place is None and (line := _LINE.search(said)):
         row = chunk.first + int(line[1])
-        place = of_source(f"row {row:,} cannot be read: {line[3]}", row)
+        place = source_failure(f"row {row:,} cannot be read: {line[3]}", row)
     if place is not None:
         return place
     rows = f"rows {chunk.first + 1:,} to {chunk.first + chunk.size:,}"
     head, newline, rest = found["message"].partition("\n")
-    return Failing(**{**found, "message": f"{head} (among {rows}){newline}{rest}"})
+    return DataHostFailed(**{**found, "message": f"{head} (among {rows}){newline}{rest}"})
 
 
-def unreadable(error: Exception, path: Path) -> Failing:
+def unreadable_failure(error: Exception, path: Path) -> DataHostFailed:
     """What is wrong with a CSV file that could not even be looked at."""
     found = failure_of(error)
     if found["kind"] != "sql":
-        return Failing(**found)
-    place = _encoding(str(error), 0)
+        return DataHostFailed(**found)
+    place = _encoding_failure(str(error), 0)
     if place is not None:
         return place
-    return of_source(f"`{path}` cannot be read as CSV: {' '.join(str(error).splitlines()[:2])}", None)
+    return source_failure(f"`{path}` cannot be read as CSV: {' '.join(str(error).splitlines()[:2])}", None)
 
 
-def unclosed(error: Unclosed, first: int) -> Failing:
+def unclosed_failure(error: UnclosedQuote, first: int) -> DataHostFailed:
     """A quote that nothing closes."""
     row, shown = first + error.rows + 1, error.text[:80].decode("utf-8", "replace")
-    return of_source(f"row {row:,} opens a quote that is never closed: {shown!r}", row)
+    return source_failure(f"row {row:,} opens a quote that is never closed: {shown!r}", row)
 
 
-def of_source(message: str, row: int | None) -> Failing:
+def source_failure(message: str, row: int | None) -> DataHostFailed:
     """No target can do anything about it."""
-    return Failing("type", f"the source: {message}", row=row, at="source")
+    return DataHostFailed("type", f"the source: {message}", row=row, at="source")
 
 
-def _encoding(said: str, first: int) -> Failing | None:
+def _encoding_failure(said: str, first: int) -> DataHostFailed | None:
     if _NO_UTF8 not in said:
         return None
     line = _LINE.search(said)
     row = first + int(line[1]) if line else None
     where = f"row {row:,}" if row else "the file"
-    return of_source(f"{where} is not UTF-8; say in `source.encoding` what it is, such as latin-1 or utf-16", row)
+    return source_failure(f"{where} is not UTF-8; say in `source.encoding` what it is, such as latin-1 or utf-16", row)
 
 
-def misfit(chunk: Chunk, connection: Any, column: str, kind: str) -> Failing | None:
+def find_misfit(chunk: Chunk, connection: Any, column: str, kind: str) -> DataHostFailed | None:
     """The first value of a column that would not be the same in another type, which earlier rows have settled."""
     back = f"TRY_CAST(TRY_CAST(v AS {kind}) AS {chunk.columns()[column]})"
-    row = _first(connection, chunk.relation(connection, {}), name(column), f"v IS DISTINCT FROM {back}")
+    row = _first_row(connection, chunk.relation(connection, {}), name(column), f"v IS DISTINCT FROM {back}")
     if row is None:
         return None
     at, value = chunk.first + row[0], str(row[1])[:200]
@@ -87,10 +92,10 @@ def misfit(chunk: Chunk, connection: Any, column: str, kind: str) -> Failing | N
         f"column `{column}`, row {at:,}: {value!r} is not of type {kind}, as the rows of earlier chunks are; a file has one "
         "type for a column: give it one in `mapping`"
     )
-    return Failing("type", message, column=column, row=at, value=value)
+    return DataHostFailed("type", message, column=column, row=at, value=value)
 
 
-def _ragged(said: str, chunk: Chunk) -> Failing | None:
+def _ragged_failure(said: str, chunk: Chunk) -> DataHostFailed | None:
     match = _RAGGED.search(said)
     if match is None:
         return None
@@ -101,31 +106,35 @@ def _ragged(said: str, chunk: Chunk) -> Failing | None:
     message = (
         f"row {row:,} has {max(int(match[4]), len(fields))} columns, the others have {match[3]}: {match[2][:200]!r}"
     )
-    return of_source(message, row)
+    return source_failure(message, row)
 
 
-def _open(said: str, chunk: Chunk) -> Failing | None:
+def _open_quote_failure(said: str, chunk: Chunk) -> DataHostFailed | None:
     match = _OPEN.search(said)
     if match is None:
         return None
     row = chunk.first + int(match[1])
-    return of_source(f"row {row:,} opens a quote that is not closed where the field ends: {match[2][:80]!r}", row)
+    return source_failure(f"row {row:,} opens a quote that is not closed where the field ends: {match[2][:80]!r}", row)
 
 
-def _null(said: str, chunk: Chunk, connection: Any) -> Failing | None:
+def _null_failure(said: str, chunk: Chunk, connection: Any) -> DataHostFailed | None:
     match = _NULL.search(said)
     if match is None:
         return None
     column = match[1].strip('"')
-    row = _first(connection, *_look(chunk, connection, column), "v IS NULL") if column in chunk.columns() else None
+    row = (
+        _first_row(connection, *_raw_column(chunk, connection, column), "v IS NULL")
+        if column in chunk.columns()
+        else None
+    )
     where = f"row {chunk.first + row[0]:,}: " if row else ""
-    return Failing("type", f"{where}column `{column}` must not be empty", column=column)
+    return DataHostFailed("type", f"{where}column `{column}` must not be empty", column=column)
 
 
-def _unfit(chunk: Chunk, connection: Any, column: str, kind: str) -> Failing | None:
-    source, text = _look(chunk, connection, column)
-    changed = f" OR {condition}" if (condition := altered("CAST(v AS VARCHAR)", kind)) else ""
-    row = _first(connection, source, text, f"v IS NOT NULL AND (TRY_CAST(v AS {kind}) IS NULL{changed})")
+def _cast_failure(chunk: Chunk, connection: Any, column: str, kind: str) -> DataHostFailed | None:
+    source, text = _raw_column(chunk, connection, column)
+    changed = f" OR {condition}" if (condition := altered_condition("CAST(v AS VARCHAR)", kind)) else ""
+    row = _first_row(connection, source, text, f"v IS NOT NULL AND (TRY_CAST(v AS {kind}) IS NULL{changed})")
     if row is None:
         return None
     number, value = chunk.first + row[0], str(row[1])[:200]
@@ -133,14 +142,14 @@ def _unfit(chunk: Chunk, connection: Any, column: str, kind: str) -> Failing | N
         f"column `{column}`, row {number:,}: {value!r} is not of type {kind}, which it has by earlier rows, by the table or by "
         "what was said; `source.columns` or `mapping` can give it another"
     )
-    return Failing("type", message, column=column, row=number, value=value)
+    return DataHostFailed("type", message, column=column, row=number, value=value)
 
 
-def _look(chunk: Chunk, connection: Any, column: str) -> tuple[str, str]:
-    return chunk.doubtful(connection, column)
+def _raw_column(chunk: Chunk, connection: Any, column: str) -> tuple[str, str]:
+    return chunk.raw_column(connection, column)
 
 
-def _first(connection: Any, source: str, text: str, holds: str) -> Any:
+def _first_row(connection: Any, source: str, text: str, holds: str) -> Any:
     numbered = f"SELECT row_number() OVER () AS n, {text} AS v FROM {source}"
     try:
         return connection.execute(f"SELECT n, CAST(v AS VARCHAR) FROM ({numbered}) WHERE {holds} LIMIT 1").fetchone()

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from noetl.drivers.datahost import DataHostFailed
 from noetl.errors import TemplateError
-from noetl.expr import Template
-from noetl.expr.value import value
-from noetl.tools.datahost.failing import Failing
-from noetl.tools.transfer.chunks import Chunk, Values
+from noetl.expr import Template, value
+from noetl.tools.transfer.chunks import Chunk, ValuesChunk
 
 _SUBSCRIPT = re.compile(r"""\s*row\s*\[\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*\]\s*""")
 
@@ -24,7 +23,7 @@ class Column(NamedTuple):
     value: Any = None
 
 
-class Mapped(NamedTuple):
+class MappedChunk(NamedTuple):
     """A chunk as a target is to see it."""
 
     chunk: Chunk
@@ -42,7 +41,7 @@ class Projection:
         self._values: dict[str, Any] = {}
         self.per_row = isinstance(mapping, Template)
         for key, part in mapping.items() if isinstance(mapping, Mapping) else ():
-            source = _renamed(part)
+            source = _source_column(part)
             if source is not None:
                 self._renames[key] = source
             elif any(reads_row(found) for found in value(part).templates):
@@ -60,19 +59,21 @@ class Projection:
         """Whether all columns are columns of the rows."""
         return not self.per_row and not self._values
 
-    def of(self, chunk: Chunk, about: Mapping[str, Any], connection: Any) -> Mapped:
+    def of(self, chunk: Chunk, about: Mapping[str, Any], connection: Any) -> MappedChunk:
         """The chunk, with its columns as the target names them. `about` is what templates know as `chunk`."""
         if self._mapping is None:
             if (found := chunk.surplus(connection)) is not None:
-                raise _surplus(*found, chunk.columns())
-            return Mapped(chunk, [Column(key, key) for key in chunk.columns()])
+                raise _surplus_failure(*found, chunk.columns())
+            return MappedChunk(chunk, [Column(key, key) for key in chunk.columns()])
         if self.per_row:
-            made = Values(self.rows(chunk, about, connection), chunk.first, self._scratch)
-            return Mapped(made, [Column(key, key) for key in made.columns()])
+            made = ValuesChunk(self.rows(chunk, about, connection), chunk.first, self._scratch)
+            return MappedChunk(made, [Column(key, key) for key in made.columns()])
         known = chunk.columns()
         for key, source in self._renames.items():
             if source not in known:
-                raise Failing("template", f"`{{{{ row.{source} }}}}` of column `{key}` is undefined: {_has(known)}")
+                raise DataHostFailed(
+                    "template", f"`{{{{ row.{source} }}}}` of column `{key}` is undefined: {_describe_columns(known)}"
+                )
         scopes = {**self._scopes, "chunk": about}
         columns = [
             Column(key, self._renames[key])
@@ -80,7 +81,7 @@ class Projection:
             else Column(key, None, value(self._values[key]).evaluate(scopes))
             for key in self._mapping
         ]
-        return Mapped(chunk, columns)
+        return MappedChunk(chunk, columns)
 
     def rows(self, chunk: Chunk, about: Mapping[str, Any], connection: Any) -> list[Any]:
         """The rows as values."""
@@ -97,14 +98,18 @@ class Projection:
             try:
                 found = self._whole.evaluate(scopes)
             except TemplateError as error:
-                raise Failing(error.kind, f"the `mapping`, row {number:,}: {error.message}", row=number) from None
+                raise DataHostFailed(
+                    error.kind, f"the `mapping`, row {number:,}: {error.message}", row=number
+                ) from None
             if not isinstance(found, dict):
-                raise Failing("type", f"the `mapping` must yield a map, not {type(found).__name__} (row {number:,})")
+                raise DataHostFailed(
+                    "type", f"the `mapping` must yield a map, not {type(found).__name__} (row {number:,})"
+                )
             made.append(found)
         return made
 
 
-def rendered(tree: Any, scopes: Mapping[str, Any]) -> Any:
+def render_tree(tree: Any, scopes: Mapping[str, Any]) -> Any:
     """A part of a target's configuration, with all of its templates filled in."""
     return value(tree).evaluate(scopes)
 
@@ -128,7 +133,7 @@ def reads_data(tree: Any) -> bool:
     )
 
 
-def _renamed(part: Any) -> str | None:
+def _source_column(part: Any) -> str | None:
     """The column that a template names, if it does nothing else."""
     if not isinstance(part, Template) or part.expression is None:
         return None
@@ -139,13 +144,13 @@ def _renamed(part: Any) -> str | None:
     return (match[1] if match[1] is not None else match[2]) if match else None
 
 
-def _surplus(row: int, key: str, columns: Mapping[str, str]) -> Failing:
+def _surplus_failure(row: int, key: str, columns: Mapping[str, str]) -> DataHostFailed:
     message = (
-        f"row {row:,} has a key `{key}` that no row had from which the columns were told: {_has(columns)}; name all columns "
+        f"row {row:,} has a key `{key}` that no row had from which the columns were told: {_describe_columns(columns)}; name all columns "
         "in `mapping` (`{{ row.x | default(none) }}`), or bring a row that has all of them first"
     )
-    return Failing("type", message, column=key, row=row)
+    return DataHostFailed("type", message, column=key, row=row)
 
 
-def _has(columns: Mapping[str, str]) -> str:
+def _describe_columns(columns: Mapping[str, str]) -> str:
     return f"the rows have {', '.join(f'`{key}`' for key in columns) or 'no columns'}"

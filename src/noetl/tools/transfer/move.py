@@ -14,17 +14,14 @@ from typing import Any
 
 import msgspec
 
-from noetl.expr.refs import is_reference
+from noetl.drivers.datahost import CallFailed, DataHost, DataHosts, HostReply
+from noetl.expr import is_reference
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.ports import Call, World
-from noetl.tools.datahost.hosts import CallFailed, Host, Hosts, Reply
-from noetl.tools.transfer.bounds import unreachable
-from noetl.tools.transfer.feeding import Feed, InHand, Stored, with_auth
-from noetl.tools.transfer.plan import QUERIED, Plan, Unfit, packed, plan_of
-from noetl.tools.transfer.progress import recorded
-from noetl.tools.transfer.sending import send
+from noetl.tools.transfer.api.engine_rows import Feed, StoredResultFeed, ValueFeed, send, with_auth
+from noetl.tools.transfer.plan import QUERIED, InvalidTransfer, TransferPlan, pack, plan_of, reachability_failure
+from noetl.tools.transfer.progress import UnfinishedTransfers, read_progress
 from noetl.tools.transfer.targets.notes import place_of
-from noetl.tools.transfer.unfinished import Unfinished
 
 _SESSION = "noetl.tools.transfer.session"
 #: chunks are committed and recorded together, after so many seconds or rows; what goes over a network at once
@@ -36,24 +33,24 @@ async def transfer(call: Call, world: World) -> Output:
     """Carry out a task of this kind."""
     try:
         plan = plan_of(call, world)
-        if (problem := unreachable(call.spec, plan)) is not None:
+        if (problem := reachability_failure(call.spec, plan)) is not None:
             return failed(problem)
         feed = feed_of(call, world, plan)
-        if feed is not None and not recorded(call, plan).targets:
+        if feed is not None and not read_progress(call, plan).targets:
             feed.begin({})  # the first rows are on their way while the host starts
         try:
-            async with (await Hosts.of(world)).lease(shared=plan.uses_databases, spec=call.spec) as host:
-                return _told(await Move(call, world, plan, host, feed).run())
+            async with (await DataHosts.of(world)).lease(shared=plan.uses_databases, spec=call.spec) as host:
+                return _build_output(await TransferAttempt(call, world, plan, host, feed).run())
         finally:
             if feed is not None:
                 await feed.close()
-    except Unfit as error:
+    except InvalidTransfer as error:
         return failed(failure("type", str(error)))
     except CallFailed as error:
         return failed(error.failure)
 
 
-def _told(data: dict[str, Any]) -> Output:
+def _build_output(data: dict[str, Any]) -> Output:
     """The output, with a warning for each target that failed and was let go on."""
     warnings = [
         f"{one['error']['message']} ({one['failed']:,} of {max(1, data['chunks']):,} chunks failed)"
@@ -64,29 +61,29 @@ def _told(data: dict[str, Any]) -> Output:
     return {**output, "meta": {"warnings": warnings}} if warnings else output
 
 
-def feed_of(call: Call, world: World, plan: Plan) -> Feed | None:
+def feed_of(call: Call, world: World, plan: TransferPlan) -> Feed | None:
     """The feed of a source; None: the data host reads it by itself."""
     source = plan.source
     if source["kind"] == "http":
-        from noetl.tools.transfer.pages import Pages
+        from noetl.tools.transfer.api.page_reader import PageFeed
 
-        return Pages(with_auth(call, source.get("auth")), world, plan)
+        return PageFeed(with_auth(call, source.get("auth")), world, plan)
     if source["kind"] != "data":
         return None
     data = source.get("data")
     if data is not None and is_reference(data):
-        return Stored(data, plan.size, world)
-    return InHand(data, source.get("path"))
+        return StoredResultFeed(data, plan.size, world)
+    return ValueFeed(data, source.get("path"))
 
 
-class Move:
+class TransferAttempt:
     """One attempt at a transfer."""
 
-    def __init__(self, call: Call, world: World, plan: Plan, host: Host, feed: Feed | None) -> None:
+    def __init__(self, call: Call, world: World, plan: TransferPlan, host: DataHost, feed: Feed | None) -> None:
         self._call, self._world, self._plan, self._host = call, world, plan, host
         self._feed = feed
         self._session = uuid.uuid4().hex
-        self._now = recorded(call, plan)
+        self._now = read_progress(call, plan)
         #: whether an earlier attempt may have done something
         self._again = bool(self._now.targets)
         #: why the feed has nothing more to give
@@ -101,7 +98,7 @@ class Move:
 
     async def run(self) -> dict[str, Any]:
         """Move everything: the task's data."""
-        (await Unfinished.of(self._world)).taken_up(self._plan.token)
+        (await UnfinishedTransfers.of(self._world)).claim(self._plan.token)
         try:
             await self._open()
             try:
@@ -118,7 +115,7 @@ class Move:
             with contextlib.suppress(CallFailed):
                 await asyncio.shield(closing)
 
-    async def _do(self, verb: str, **given: Any) -> Reply:
+    async def _do(self, verb: str, **given: Any) -> HostReply:
         return await self._host.call(f"{_SESSION}:{verb}", {"session": self._session, **given})
 
     # --- taking it up ----------------------------------------------------------------------------------------------------
@@ -127,9 +124,9 @@ class Move:
         plan, now = self._plan, self._now
         if not now.targets:
             now.targets = [{"chunks": 0, "rows": 0, "notes": self._notes(at)} for at in range(len(plan.targets))]
-        reply = await self._opened()
+        reply = await self._open_session()
         known = zip(reply.value["chunks"], now.targets, strict=True)
-        self._has = [_had(has, one) for has, one in known]
+        self._has = [_chunks_to_skip(has, one) for has, one in known]
         if now.final and min(self._has) < now.chunks:
             # An attempt that failed at the very end has removed what was staged, and did not come to say so.
             now.final = False
@@ -142,19 +139,19 @@ class Move:
         now.total = reply.value["total"]
         await self._position(reply.value["identity"])
         # Before anything is written: a crash in the first chunk is known of, and which rows the source had then.
-        await self._say()
+        await self._report_progress()
         if self._feed is not None and self._again:
             self._feed.begin(now.position)
 
-    async def _opened(self) -> Reply:
+    async def _open_session(self) -> HostReply:
         """Open a session in the host."""
         plan, now, source = self._plan, self._now, self._plan.source
         if self._feed is not None:
             source = {"kind": source["kind"], "total": self._feed.total, "cuts": now.cuts}
         return await self._do(
             "open",
-            source=packed(source) | ({"query": plan.source["query"]} if plan.source["kind"] in QUERIED else {}),
-            targets=[packed(one) for one in plan.targets],
+            source=pack(source) | ({"query": plan.source["query"]} if plan.source["kind"] in QUERIED else {}),
+            targets=[pack(one) for one in plan.targets],
             size=plan.size,
             sized=plan.sized,
             stream=plan.stream,
@@ -178,7 +175,7 @@ class Move:
         now.identity = identity
         if not self._again and not any(self._has):
             return
-        if self._goes_on():
+        if self._is_at_unseen_page():
             return
         if self._is_stable(before, identity):
             if min(self._has) < now.chunks:
@@ -187,7 +184,7 @@ class Move:
         restarted = (await self._do("restart")).value
         if not all(restarted):
             where = ", ".join(f"target {at}" for at, good in enumerate(restarted, 1) if not good)
-            why, way = _changed(self._plan.source)
+            why, way = _describe_change(self._plan.source)
             message = f"the transfer cannot go on: {why}, and what {where} has got cannot be taken back; {way}"
             raise CallFailed(failure("not-resumable", message))
         now.position, now.rows, now.chunks, now.bytes, now.cuts = {}, 0, 0, 0, []
@@ -195,7 +192,7 @@ class Move:
         for known in now.targets:
             _forget(known, "failed", "error", "finished")
 
-    def _goes_on(self) -> bool:
+    def _is_at_unseen_page(self) -> bool:
         """Whether it is at the beginning of a page that nobody has seen: whoever waited for it would see it now, too."""
         now, paused = self._now, self._now.paused
         now.paused = False  # from now on somebody may have seen it
@@ -228,7 +225,7 @@ class Move:
                 raise error
         now.rows += found["size"]
         now.chunks = found["index"] + found["chunks"]
-        now.position = found["position"] if self._feed is None else self._feed.located(found["position"]["rows"])
+        now.position = found["position"] if self._feed is None else self._feed.position_after(found["position"]["rows"])
         self._rows_since += found["size"]
         due = time.monotonic() - self._recorded_at >= self._every_s or self._rows_since >= _EVERY_ROWS
         if found["last"] or due:
@@ -279,7 +276,7 @@ class Move:
         """Commit, and record how far it is."""
         await self._commit()
         self._now.final = final
-        await self._say()
+        await self._report_progress()
         self._recorded_at, self._rows_since = time.monotonic(), 0
 
     async def _commit(self) -> None:
@@ -297,7 +294,7 @@ class Move:
         if self._whole and "offset" in now.position:
             now.part = round(min(1.0, now.position["offset"] / self._whole), 4)
 
-    async def _say(self) -> None:
+    async def _report_progress(self) -> None:
         await self._world.progress(self._call, msgspec.to_builtins(self._now))
 
     # --- the end -----------------------------------------------------------------------------------------------------------
@@ -306,18 +303,18 @@ class Move:
         now, entries = self._now, []
         for at, target in enumerate(self._plan.targets):
             known = now.targets[at]
-            found = known.get("finished") or await self._finished(at, target)
+            found = known.get("finished") or await self._finish_target(at, target)
             if "failed" not in known:
                 # First it is recorded, then what it would be known by without that is removed.
                 known["finished"] = found
-                await self._say()
+                await self._report_progress()
                 await self._do("forget", target=at)
             told = {key: known[key] for key in ("failed", "error") if key in known}
             entries.append({"kind": target["kind"], "mode": target["mode"], **found, **told})
         size = sum(entry.get("bytes") or 0 for entry in entries)
         return {"rows": now.rows, "chunks": now.chunks, "bytes": size, "targets": entries}
 
-    async def _finished(self, at: int, target: dict[str, Any]) -> dict[str, Any]:
+    async def _finish_target(self, at: int, target: dict[str, Any]) -> dict[str, Any]:
         known = self._now.targets[at]
         found: dict[str, Any] = {"ref": None, "rows": 0}
         try:
@@ -332,7 +329,7 @@ class Move:
         if target["kind"] == "http":
             found |= {"rows": known["rows"], "bytes": known.get("bytes", 0)}
         if found["ref"] is not None:
-            found = {**found, "ref": self._world.sealed(found["ref"])}
+            found = {**found, "ref": self._world.seal(found["ref"])}
         return found
 
     async def _give_up(self) -> None:
@@ -342,10 +339,10 @@ class Move:
             with contextlib.suppress(CallFailed):
                 await self._commit()
             if self._now.paused and self._broken is not None and self._broken["retryable"]:
-                (await Unfinished.of(self._world)).leave(self._plan.token, self._removed)
+                (await UnfinishedTransfers.of(self._world)).register(self._plan.token, self._remove_leftovers)
             else:
                 await self._abort()
-            await self._say()
+            await self._report_progress()
 
         tidying = asyncio.ensure_future(tidy())
         await asyncio.wait([tidying], timeout=10)
@@ -361,13 +358,13 @@ class Move:
                 _forget(known, "failed", "error")
                 self._now.final = False
 
-    async def _removed(self) -> None:
+    async def _remove_leftovers(self) -> None:
         """No other attempt has come: remove what was left for it."""
         self._session = uuid.uuid4().hex
-        async with (await Hosts.of(self._world)).lease(
+        async with (await DataHosts.of(self._world)).lease(
             shared=self._plan.uses_databases, spec=self._call.spec
         ) as self._host:
-            await self._opened()
+            await self._open_session()
             await self._abort()
             await self._do("close")
 
@@ -377,12 +374,12 @@ def _forget(known: dict[str, Any], *keys: str) -> None:
         known.pop(key, None)
 
 
-def _had(has: int, known: dict[str, Any]) -> int:
+def _chunks_to_skip(has: int, known: dict[str, Any]) -> int:
     """How many chunks a target is not to get: of one that has finished or given up, none that it was offered before."""
     return max(has, known["chunks"]) if "failed" in known or "finished" in known else has
 
 
-def _changed(source: dict[str, Any]) -> tuple[str, str]:
+def _describe_change(source: dict[str, Any]) -> tuple[str, str]:
     """Why a source may bring other rows than before, and what to do about it."""
     modes = "use the mode upsert or replace"
     if source["kind"] in ("file", "s3"):

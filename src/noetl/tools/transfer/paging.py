@@ -15,9 +15,7 @@ from urllib.parse import urljoin
 import msgspec
 from msgspec import Raw
 
-from noetl.expr import Budget
-from noetl.expr.sandbox.jsonpath import find, plain_keys
-from noetl.expr.sandbox.run import Run
+from noetl.expr import Budget, Evaluation, find_jsonpath, plain_keys
 from noetl.model.output import Failure, failure
 
 State = dict[str, Any]
@@ -43,7 +41,7 @@ class BadPage(Exception):
         self.failure: Failure = failure(kind, message, **more)
 
 
-class Answer:
+class PageResponse:
     """The body of a response, and its headers. BadPage: it is not JSON."""
 
     def __init__(self, body: bytes, headers: Mapping[str, str]) -> None:
@@ -80,11 +78,11 @@ class Answer:
             top = _shallow.decode(text)
         return text, top
 
-    def found(self, path: str) -> list[Any]:
+    def find_values(self, path: str) -> list[Any]:
         """The values that a JSONPath finds."""
         keys = plain_keys(path)
         if keys is None:
-            return find(Run({}, _BUDGET, tolerant=False), self._whole, path)
+            return find_jsonpath(Evaluation({}, _BUDGET, tolerant=False), self._whole, path)
         text, _ = self._at(keys)
         return [] if text is None else [msgspec.json.decode(text)]
 
@@ -92,7 +90,7 @@ class Answer:
         """The rows as JSON: a list, or what a JSONPath finds; a map is one row, null is none."""
         keys = plain_keys(path) if path else ()
         if keys is None:
-            values = [row for one in self.found(str(path)) for row in (one if isinstance(one, list) else [one])]
+            values = [row for one in self.find_values(str(path)) for row in (one if isinstance(one, list) else [one])]
             if len(values) == 1:
                 _refuse_text(values[0])
             return [msgspec.json.encode(row) for row in values]
@@ -129,9 +127,9 @@ class Paging(msgspec.Struct, frozen=True):
         key = "json" if self.in_body else "params"
         return {**config, key: {**(config.get(key) or {}), self.param: value}}
 
-    def after(self, state: State, answer: Answer, rows: int, url: str) -> State | None:
+    def after(self, state: State, answer: PageResponse, rows: int, url: str) -> State | None:
         """The state of the page behind this one, which had so many rows and was asked for at `url`; None: it was the last."""
-        if self.by is None or (self.more and not _is_true(answer.found(self.more))):
+        if self.by is None or (self.more and not _is_true(answer.find_values(self.more))):
             return None
         if self.by == "link":
             link = next_link(answer.headers.get("link", ""))
@@ -139,22 +137,22 @@ class Paging(msgspec.Struct, frozen=True):
         if self.by in _FIRST:
             at = int(state.get("value", self.start))
             return {"value": at + (1 if self.by == "number" else rows)} if rows else None
-        found = answer.found(self.path)
+        found = answer.find_values(self.path)
         if not found or found[0] in (None, "", False):
             return None
-        return self._led(found[0], state, rows, url)
+        return self._follow(found[0], state, rows, url)
 
-    def _led(self, found: Any, state: State, rows: int, url: str) -> State | None:
+    def _follow(self, found: Any, state: State, rows: int, url: str) -> State | None:
         if self.by == "next":
             if not isinstance(found, str):
-                raise BadPage("type", f"`{self.path}` is to find the next page's address and found {_told(found)}")
+                raise BadPage("type", f"`{self.path}` is to find the next page's address and found {_describe(found)}")
             return {"url": urljoin(url, found)}
         if isinstance(found, bool) or not isinstance(found, (str, int, float)):
-            raise BadPage("type", f"`{self.path}` is to find a cursor and found {_told(found)}")
+            raise BadPage("type", f"`{self.path}` is to find a cursor and found {_describe(found)}")
         # Some cursors stay the same while what is behind them moves on.
         return {"value": found} if rows or found != state.get("value") else None
 
-    def mark(self, following: State, answer: Answer) -> Any:
+    def mark(self, following: State, answer: PageResponse) -> Any:
         """What tells that pages come round in a circle, when it comes twice; None: nothing does."""
         if "url" in following:
             return following["url"]
@@ -163,7 +161,7 @@ class Paging(msgspec.Struct, frozen=True):
         return (following["value"] if self.by == "cursor" else None, hash(answer.body))
 
 
-class Trail:
+class CycleDetector:
     """Sees a circle, whatever its length, and remembers two marks: the one before, and one left ever further behind."""
 
     def __init__(self) -> None:
@@ -171,7 +169,7 @@ class Trail:
         self._left: Any = None
         self._since, self._until = 0, 1
 
-    def meets(self, mark: Any) -> bool:
+    def visit(self, mark: Any) -> bool:
         """Whether it has come round; called with each mark in turn."""
         if mark is None:
             return False
@@ -226,5 +224,5 @@ def _is_true(found: list[Any]) -> bool:
     return bool(found) and bool(found[0]) and str(found[0]).lower() not in ("false", "0", "no")
 
 
-def _told(value: Any) -> str:
+def _describe(value: Any) -> str:
     return f"{type(value).__name__} {str(value)[:_GLIMPSE]!r}"

@@ -10,17 +10,15 @@ from typing import Any
 
 import msgspec
 
-from noetl.expr import Template
-from noetl.expr.embedded.sqlquery import Query
-from noetl.expr.value import value
+from noetl.drivers.confinement import bounds_of
+from noetl.drivers.datahost import LITTLE, CallFailed, config_of, render_statement
+from noetl.drivers.postgres import NoAddress, connection_arguments, from_connect_error
+from noetl.expr import BoundQuery, Template, value
+from noetl.model.output import Failure, failure
 from noetl.ports import Call, World
-from noetl.tools.datahost.binding import rendered
-from noetl.tools.datahost.databases import LITTLE, config_of
-from noetl.tools.datahost.hosts import CallFailed
-from noetl.tools.pg.connecting import arguments
-from noetl.tools.pg.failing import NoAddress, of_connecting
-from noetl.tools.postgres import FITTING
-from noetl.tools.transfer.naming import Nameless, format_of
+from noetl.tools.postgres.kind import FITTING
+from noetl.tools.transfer import REMOTE
+from noetl.tools.transfer.file_formats import UnknownFormat, format_of
 
 _SIZE = 10_000
 #: kinds that are asked in SQL
@@ -49,11 +47,11 @@ _TARGETS = {
 _FILES = ("file", "s3")
 
 
-class Unfit(Exception):
+class InvalidTransfer(Exception):
     """The configuration makes no transfer."""
 
 
-class Plan(msgspec.Struct):
+class TransferPlan(msgspec.Struct):
     """What is to be done."""
 
     source: dict[str, Any]
@@ -76,24 +74,24 @@ class Plan(msgspec.Struct):
         return bool(self.source.get("file")) or any(one["kind"] == "duckdb" for one in self.targets)
 
 
-def plan_of(call: Call, world: World) -> Plan:
+def plan_of(call: Call, world: World) -> TransferPlan:
     """The plan of a task. Unfit: there is none."""
-    source = _connected(_end(call.config.get("source"), "source", _SOURCES), "source", call)
+    source = _add_connection(_end(call.config.get("source"), "source", _SOURCES), "source", call)
     listed = call.config.get("targets")
     if not isinstance(listed, list) or not listed:
-        raise Unfit("`targets` must be a list with at least one target")
+        raise InvalidTransfer("`targets` must be a list with at least one target")
     targets = []
     for at, one in enumerate(listed, 1):
         what = f"target {at}"
-        targets.append(_target(_connected(_end(one, what, _TARGETS), what, call), what, world))
+        targets.append(_target(_add_connection(_end(one, what, _TARGETS), what, call), what, world))
     for end in (source, *targets):
         if end["kind"] == "s3" and end.get("auth"):
             end["credential"] = dict(call.auths.get(str(end["auth"]), {}))
     chunk = call.config.get("chunk") or {}
     size = chunk.get("size", _SIZE)
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise Unfit(f"`chunk.size` must be a whole number above 0, not {size!r}")
-    return Plan(
+        raise InvalidTransfer(f"`chunk.size` must be a whole number above 0, not {size!r}")
+    return TransferPlan(
         source=_source(source, world),
         targets=targets,
         size=size,
@@ -108,31 +106,35 @@ def plan_of(call: Call, world: World) -> Plan:
 
 def _end(given: Any, what: str, kinds: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
     if not isinstance(given, Mapping):
-        raise Unfit(f"the {what} must be a map, not {type(given).__name__}")
+        raise InvalidTransfer(f"the {what} must be a map, not {type(given).__name__}")
     kind = str(given.get("kind"))
     if kind not in kinds:
-        raise Unfit(
+        raise InvalidTransfer(
             f"`kind: {kind}` as {what} of a transfer cannot be run by this version; it knows {', '.join(kinds)}"
         )
     lacking = [key for key in kinds[kind] if given.get(key) in (None, "") and key != "data"]
     if lacking:
-        raise Unfit(f"the {what} of kind `{kind}` needs `{lacking[0]}`")
+        raise InvalidTransfer(f"the {what} of kind `{kind}` needs `{lacking[0]}`")
     return dict(given)
 
 
-def _connected(given: dict[str, Any], what: str, call: Call) -> dict[str, Any]:
+def _add_connection(given: dict[str, Any], what: str, call: Call) -> dict[str, Any]:
     """With what connects it to PostgreSQL, where that is where it is."""
     if given["kind"] != "postgres":
         return given
     auth = call.auths.get(str(given["auth"]))
     if auth is None:
-        raise Unfit(f"the {what} of kind `postgres` needs `auth`: the name of a `postgres_credential` of the keychain")
+        raise InvalidTransfer(
+            f"the {what} of kind `postgres` needs `auth`: the name of a `postgres_credential` of the keychain"
+        )
     if auth.get("kind") not in (None, *FITTING):
-        raise Unfit(f"the {what} needs a `postgres_credential`; `{given['auth']}` is of the kind `{auth['kind']}`")
+        raise InvalidTransfer(
+            f"the {what} needs a `postgres_credential`; `{given['auth']}` is of the kind `{auth['kind']}`"
+        )
     try:
-        return {**given, "connect": arguments(auth)}
+        return {**given, "connect": connection_arguments(auth)}
     except NoAddress as error:
-        raise CallFailed(of_connecting(error, f"the credential `{given['auth']}`").failure) from None
+        raise CallFailed(from_connect_error(error, f"the credential `{given['auth']}`").failure) from None
 
 
 def _source(given: dict[str, Any], world: World) -> dict[str, Any]:
@@ -144,47 +146,47 @@ def _source(given: dict[str, Any], world: World) -> dict[str, Any]:
     elif given["kind"] in QUERIED:
         if given["kind"] == "duckdb":
             given["file"] = _path(given["file"], world) if given.get("file") else None
-        given["whole"] = not isinstance(given.get("query"), Query)
+        given["whole"] = not isinstance(given.get("query"), BoundQuery)
         given["query"] = _query(given)
-        given["order_by"] = _listed(given.get("order_by"))
+        given["order_by"] = _as_list(given.get("order_by"))
     elif given["kind"] == "http":
         from noetl.tools.transfer.paging import BadPage, paging_of
 
         try:
             given["paging"] = paging_of(given)
         except BadPage as error:
-            raise Unfit(str(error)) from None
+            raise InvalidTransfer(str(error)) from None
     return given
 
 
 def _columns(given: Mapping[str, Any]) -> dict[str, str]:
     columns = given.get("columns") or {}
     if not isinstance(columns, Mapping):
-        raise Unfit("the source's `columns` must be a map of names to types")
+        raise InvalidTransfer("the source's `columns` must be a map of names to types")
     for column, kind in columns.items():
         if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
-            raise Unfit(
+            raise InvalidTransfer(
                 f"`source.columns.{column}`: {kind!r} is no type; BIGINT, DECIMAL(18, 2), VARCHAR and DATE are some"
             )
     return dict(columns)
 
 
-def _listed(given: Any) -> Any:
+def _as_list(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
 
 def _query(given: Mapping[str, Any]) -> tuple[str, list[Any]]:
     query, table = given.get("query"), given.get("table")
-    if isinstance(query, Query):
+    if isinstance(query, BoundQuery):
         statements = query.statements()
         if len(statements) != 1:
-            raise Unfit(f"the source's `query` must be one statement, not {len(statements)}")
+            raise InvalidTransfer(f"the source's `query` must be one statement, not {len(statements)}")
         if given["kind"] == "duckdb":
-            return rendered(statements[0])
+            return render_statement(statements[0])
         text, params = statements[0].render("%s")  # bound by the driver, which the data host has
         return text, plain(params)
     if not table:
-        raise Unfit(f"the source of kind `{given['kind']}` needs `query` or `table`")
+        raise InvalidTransfer(f"the source of kind `{given['kind']}` needs `query` or `table`")
     from noetl.rows.duck import name
 
     text = "SELECT * FROM " + ".".join(name(part) for part in str(table).split("."))
@@ -195,10 +197,10 @@ def _target(given: dict[str, Any], what: str, world: World) -> dict[str, Any]:
     kind = given["kind"]
     mode = given.get("mode") or ("replace" if kind in _FILES else "append")
     if mode not in _MODES:
-        raise Unfit(f"the mode of {what} is {mode!r}; it can be {', '.join(_MODES)}")
+        raise InvalidTransfer(f"the mode of {what} is {mode!r}; it can be {', '.join(_MODES)}")
     if kind in _FILES:
         if mode == "upsert":
-            raise Unfit(f"{what} is a file, in which rows cannot be updated: `mode` is append or replace")
+            raise InvalidTransfer(f"{what} is a file, in which rows cannot be updated: `mode` is append or replace")
         mode = "append" if mode == "insert" else mode
     if kind == "s3" and isinstance(given["path"], str) and "body" not in given:
         _format(given.get("format"), given["path"])
@@ -209,9 +211,11 @@ def _target(given: dict[str, Any], what: str, world: World) -> dict[str, Any]:
     elif kind == "duckdb":
         given["file"] = _path(given["file"], world)
     if kind in QUERIED:
-        given["key"] = _listed(given.get("key"))
+        given["key"] = _as_list(given.get("key"))
         if mode == "upsert" and not given["key"]:
-            raise Unfit(f"{what} is to be updated (`mode: upsert`) and needs `key`: the columns that identify a row")
+            raise InvalidTransfer(
+                f"{what} is to be updated (`mode: upsert`) and needs `key`: the columns that identify a row"
+            )
     return {**given, "mode": mode}
 
 
@@ -222,18 +226,18 @@ def _path(given: Any, world: World) -> str:
 def _format(given: Any, path: str) -> str:
     try:
         return format_of(path, given)
-    except Nameless as error:
-        raise Unfit(str(error)) from None
+    except UnknownFormat as error:
+        raise InvalidTransfer(str(error)) from None
 
 
-def packed(tree: Any) -> Any:
+def pack(tree: Any) -> Any:
     """A configuration whose templates are pairs, for the way to the host."""
     if isinstance(tree, Template):
         return "template", tree.source
     if isinstance(tree, Mapping):
-        return {str(key): packed(part) for key, part in tree.items()}
+        return {str(key): pack(part) for key, part in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return [packed(part) for part in tree]
+        return [pack(part) for part in tree]
     return plain(tree)
 
 
@@ -250,3 +254,33 @@ def _scopes(targets: list[dict[str, Any]], scopes: Mapping[str, Any]) -> dict[st
     """Of what templates may read, the names that those of the targets do."""
     found = {read.path[0] for one in targets for made in value(one).templates for read in made.facts.reads}
     return {key: plain(scopes[key]) for key in sorted(found & scopes.keys()) if not callable(scopes[key])}
+
+
+# What a transfer must not reach: known before it begins, by the kinds of its ends.
+
+
+def reachability_failure(spec: Mapping[str, Any], plan: TransferPlan) -> Failure | None:
+    """Why a transfer with this spec is not begun: an end of it lies where it must not go. None: there is no such end.
+
+    Requests are made by the engine, which knows the hosts that it may call. Everything else connects from a process
+    whose kernel does not tell hosts apart.
+    """
+    if bounds_of(spec).network:
+        return None
+    key = _key(spec)
+    by_host = "allow_hosts" in spec and key == "`allow_hosts`"
+    ends = {"the source": plan.source, **{f"target {at}": one for at, one in enumerate(plan.targets, 1)}}
+    for name, end in ends.items():
+        if end["kind"] in REMOTE and not (by_host and end["kind"] == "http"):
+            said = f"{key} cannot be kept: {name} of the transfer ({end['kind']}) needs a network; the task was not run"
+            return failure("isolation", said)
+    return None
+
+
+def _key(spec: Mapping[str, Any]) -> str:
+    """What forbids the network."""
+    if spec.get("network") == "off":
+        return "`network: off`"
+    if spec.get("isolation") == "strict" and spec.get("network") != "on":
+        return "`isolation: strict` without `network: on`"
+    return "`allow_hosts`"

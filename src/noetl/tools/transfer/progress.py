@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
+from noetl.drivers.datahost import CallFailed, DataHosts
 from noetl.model.output import failure
-from noetl.ports import Call
-from noetl.tools.datahost.hosts import CallFailed
-from noetl.tools.transfer.plan import Plan
+from noetl.ports import Call, World
+from noetl.tools.transfer.plan import TransferPlan
+
+# Transfers that failed where another attempt may go on. What nobody has taken up at the end of the execution is removed.
+
+
+class UnfinishedTransfers:
+    """Those of one execution."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, Callable[[], Awaitable[None]]] = {}
+
+    @classmethod
+    async def of(cls, world: World) -> UnfinishedTransfers:
+        """Those of an execution; they are closed before its data hosts."""
+        await DataHosts.of(world)
+
+        async def make() -> UnfinishedTransfers:
+            return cls()
+
+        return await world.resource("unfinished transfers", make, cls.close)
+
+    def register(self, token: str, remove: Callable[[], Awaitable[None]]) -> None:
+        """Leave what a transfer has made so far; `remove` does away with it."""
+        self._left[token] = remove
+
+    def claim(self, token: str) -> None:
+        """Another attempt has come."""
+        self._left.pop(token, None)
+
+    async def close(self) -> None:
+        """Remove what is left."""
+        left, self._left = self._left, {}
+        for remove in left.values():
+            with contextlib.suppress(CallFailed):
+                await remove()
 
 
 class Progress(msgspec.Struct):
@@ -36,7 +72,7 @@ class Progress(msgspec.Struct):
     token: str = ""
 
 
-def recorded(call: Call, plan: Plan) -> Progress:
+def read_progress(call: Call, plan: TransferPlan) -> Progress:
     """How far an earlier attempt came; a rerun begins anew, for the targets know nothing of it. CallFailed: it cannot."""
     found = msgspec.convert(dict(call.progress), Progress) if call.progress else Progress(token=plan.token)
     if found.token == plan.token:

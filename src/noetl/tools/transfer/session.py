@@ -10,55 +10,58 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from noetl.drivers.datahost import Database, HostCall, confine_config
 from noetl.expr import template
-from noetl.tools.datahost.databases import Database, within
-from noetl.tools.datahost.host import Running
-from noetl.tools.transfer.diagnosis import explained
+from noetl.tools.transfer.diagnosis import explain_error
 from noetl.tools.transfer.mapping import reads_chunk, reads_data
-from noetl.tools.transfer.sources import Fed, Read, Source, source_of
+from noetl.tools.transfer.sources.file_sources import ChunkRead, FedSource, RowSource, source_of
 from noetl.tools.transfer.targets import target_of
-from noetl.tools.transfer.targets.target import Given, Surroundings, Target
+from noetl.tools.transfer.targets.target import Target, TargetChunk, TargetContext
 
-_sessions: dict[str, Session] = {}
+_sessions: dict[str, TransferSession] = {}
 
 
-def unpacked(tree: Any) -> Any:
+def unpack(tree: Any) -> Any:
     """A configuration as the engine packed it: pairs are templates."""
     if isinstance(tree, tuple):
         return template(tree[1])
     if isinstance(tree, dict):
-        return {key: unpacked(part) for key, part in tree.items()}
-    return [unpacked(part) for part in tree] if isinstance(tree, list) else tree
+        return {key: unpack(part) for key, part in tree.items()}
+    return [unpack(part) for part in tree] if isinstance(tree, list) else tree
 
 
-class Session:
+class TransferSession:
     """One attempt at a transfer."""
 
-    def __init__(self, running: Running, given: dict[str, Any]) -> None:
+    def __init__(self, running: HostCall, given: dict[str, Any]) -> None:
         self.scratch = Path(running.scratch / uuid.uuid4().hex)
         self.scratch.mkdir()
         self.size: int = given["size"]
         self.config: dict[str, Any] = given["config"]
         self.scopes = {**given["scopes"], "now": _now, "uuid": lambda: str(uuid.uuid4())}
-        self.targets = [target_of(unpacked(one), self._around(given, at)) for at, one in enumerate(given["targets"])]
-        self.source: Source | None = None
-        author = within(given["restricted"], self.scratch) if given["source"]["kind"] == "duckdb" else self.config
+        self.targets = [
+            target_of(unpack(one), self._target_context(given, at)) for at, one in enumerate(given["targets"])
+        ]
+        self.source: RowSource | None = None
+        author = (
+            confine_config(given["restricted"], self.scratch) if given["source"]["kind"] == "duckdb" else self.config
+        )
         self._given_source = {**given["source"], "config": author}
         #: nobody cares which rows are a chunk
-        self._alike = not (given["sized"] or given["stream"] or any(map(_is_particular, unpacked(given["targets"]))))
+        self._alike = not (given["sized"] or given["stream"] or any(map(_is_particular, unpack(given["targets"]))))
         self._with_data = [reads_data([one.given[key] for key in one.given]) for one in self.targets]
         self._database: Database | None = None
         self._cursors: dict[int, Any] = {}
         self._opening = threading.Lock()
-        self._reading: Iterator[Read] | None = None
+        self._reading: Iterator[ChunkRead] | None = None
         self._reader = ThreadPoolExecutor(1)
-        self._ahead: Future[Read | None] | None = None
-        self.now: Read | None = None
+        self._ahead: Future[ChunkRead | None] | None = None
+        self.now: ChunkRead | None = None
         self.index = -1
 
-    def _around(self, given: dict[str, Any], at: int) -> Surroundings:
+    def _target_context(self, given: dict[str, Any], at: int) -> TargetContext:
         recorded = given["recorded"][at] if given["recorded"] else {}
-        return Surroundings(
+        return TargetContext(
             scopes=self.scopes,
             scratch=self.scratch,
             token=f"{given['token']}_{at}",
@@ -73,12 +76,12 @@ class Session:
 
     # --- the source ------------------------------------------------------------------------------------------------------
 
-    def open_source(self, running: Running) -> dict[str, Any]:
+    def open_source(self, running: HostCall) -> dict[str, Any]:
         self.source = _source(self._given_source, running, self.scratch, self.size)
         whole = getattr(self.source, "whole", None)
         return {"total": self.source.total, "identity": self.source.identity, "whole": whole}
 
-    def read(self, running: Running, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    def read(self, running: HostCall, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """The next chunk; None: there is none."""
         assert self.source is not None
         if self._reading is None:
@@ -86,25 +89,25 @@ class Session:
             # A target that has some of these chunks already must not get them again together with others.
             together = self._alike and all(one.chunks <= self.index for one in self.targets)
             self._reading = self.source.chunks(running, given["position"], together=together)
-            if isinstance(self.source, Fed):
+            if isinstance(self.source, FedSource):
                 self.source.begin(given["position"])
-        if isinstance(self.source, Fed) and self.source.wants:
+        if isinstance(self.source, FedSource) and self.source.wants:
             return {"wants": True}
         if self.now is not None:
             self.index += self.now.chunks
             self.now.chunk.forget()
-        with running.using(self.source):
+        with running.attach(self.source):
             self.now = self._ahead.result() if self._ahead is not None else self._next()
         self._ahead = None
         if self.now is None:
             return None
-        if not self.now.last and not isinstance(self.source, Fed):
+        if not self.now.last and not isinstance(self.source, FedSource):
             # While the targets take this one, the next one is read.
             self._ahead = self._reader.submit(self._next)
         chunk, last, position, chunks = self.now
         return {"size": chunk.size, "last": last, "position": position, "index": self.index, "chunks": chunks}
 
-    def _next(self) -> Read | None:
+    def _next(self) -> ChunkRead | None:
         """A chunk, with everything done for it that needs no turn."""
         assert self._reading is not None
         found = next(self._reading, None)
@@ -115,13 +118,13 @@ class Session:
 
     # --- the targets -----------------------------------------------------------------------------------------------------
 
-    def write(self, running: Running, at: int) -> tuple[dict[str, Any], bytes]:
+    def write(self, running: HostCall, at: int) -> tuple[dict[str, Any], bytes]:
         assert self.now is not None
         target, chunk = self.targets[at], self.now.chunk
-        if not chunk.size and not target.heeds_columns:
+        if not chunk.size and not target.uses_columns:
             return {}, b""
         connection = self._cursor(running, at)
-        given = Given(
+        given = TargetChunk(
             self.index,
             self.index + self.now.chunks,
             self.now.chunk,
@@ -131,11 +134,11 @@ class Session:
         )
         if connection is None:
             return target.write(running, given)
-        with running.using(connection):
+        with running.attach(connection):
             try:
                 return target.write(running, given)
             except Exception as error:
-                raise explained(error, chunk, connection, chunk.columns()) from error
+                raise explain_error(error, chunk, connection, chunk.columns()) from error
 
     def _about(self, at: int, connection: Any) -> Mapping[str, Any]:
         """What templates know as `chunk`; its rows only if they ask for them."""
@@ -154,7 +157,7 @@ class Session:
             about["data"] = chunk.rows(connection)
         return about
 
-    def _cursor(self, running: Running, at: int) -> Any:
+    def _cursor(self, running: HostCall, at: int) -> Any:
         """A connection for one target; it works in a thread of its own. None: there is no need for DuckDB."""
         if self._without_duckdb(at):
             return None
@@ -162,7 +165,7 @@ class Session:
             if self._database is None:
                 self._database = Database(running, None, self.config)
             assert self.now is not None
-            self._database.make_room(self.now.chunk.bytes * len(self.targets), len(self.targets))
+            self._database.reserve_memory(self.now.chunk.bytes * len(self.targets), len(self.targets))
             if at not in self._cursors:
                 self._cursors[at] = self._database.connection.cursor()
             return self._cursors[at]
@@ -172,7 +175,11 @@ class Session:
         assert self.now is not None
         if self.targets[at].given["kind"] == "postgres":
             return not self._with_data[at] and self.targets[at].takes(self.now.chunk)
-        return isinstance(self.source, Fed) and self.targets[at].given["kind"] != "duckdb" and not self._is_parquet(at)
+        return (
+            isinstance(self.source, FedSource)
+            and self.targets[at].given["kind"] != "duckdb"
+            and not self._is_parquet(at)
+        )
 
     def _is_parquet(self, at: int) -> bool:
         given = self.targets[at].given
@@ -198,15 +205,15 @@ def _is_particular(target: Mapping[str, Any]) -> bool:
     return target["kind"] == "http" or target.get("on_error") == "warn" or reads_chunk(target)
 
 
-def _source(given: Mapping[str, Any], running: Running, scratch: Path, size: int) -> Source:
+def _source(given: Mapping[str, Any], running: HostCall, scratch: Path, size: int) -> RowSource:
     if given["kind"] == "s3":
-        from noetl.tools.transfer.objects import Fetched
+        from noetl.tools.transfer.sources.object_source import ObjectSource
 
-        return Fetched(given, running, scratch, size)
+        return ObjectSource(given, running, scratch, size)
     if given["kind"] == "postgres":
-        from noetl.tools.transfer.postgres_source import Postgres
+        from noetl.tools.transfer.sources.postgres_source import PostgresSource
 
-        return Postgres(given, scratch, size, running)
+        return PostgresSource(given, scratch, size, running)
     return source_of(given, running, scratch, size)
 
 
@@ -220,9 +227,9 @@ def _now() -> str:
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 
-def open(running: Running, given: dict[str, Any]) -> dict[str, Any]:  # noqa: A001  it is what the engine asks for
+def open(running: HostCall, given: dict[str, Any]) -> dict[str, Any]:  # noqa: A001  it is what the engine asks for
     """Take up a transfer: which chunks each target has."""
-    session = Session(running, given)
+    session = TransferSession(running, given)
     try:
         # The source first: its database may be a target too, under other restrictions, and is closed by then.
         about = session.open_source(running) if not given["final"] else {}
@@ -234,29 +241,29 @@ def open(running: Running, given: dict[str, Any]) -> dict[str, Any]:  # noqa: A0
     return {**about, "chunks": chunks}
 
 
-def restart(running: Running, given: dict[str, Any]) -> list[bool]:
+def restart(running: HostCall, given: dict[str, Any]) -> list[bool]:
     """Undo what earlier attempts did; for each target, whether it could be."""
     return [target.restart(running) for target in _sessions[given["session"]].targets]
 
 
-def feed(_running: Running, given: dict[str, Any]) -> None:
+def feed(_running: HostCall, given: dict[str, Any]) -> None:
     """Take rows from the engine."""
     source = _sessions[given["session"]].source
-    assert isinstance(source, Fed)
+    assert isinstance(source, FedSource)
     source.feed(given["lines"], ended=given["ended"], cut=given["cut"])
 
 
-def read(running: Running, given: dict[str, Any]) -> dict[str, Any] | None:
+def read(running: HostCall, given: dict[str, Any]) -> dict[str, Any] | None:
     """Go to the next chunk."""
     return _sessions[given["session"]].read(running, given)
 
 
-def write(running: Running, given: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+def write(running: HostCall, given: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Give the chunk in hand to a target."""
     return _sessions[given["session"]].write(running, given["target"])
 
 
-def commit(running: Running, given: dict[str, Any]) -> list[dict[str, Any]]:
+def commit(running: HostCall, given: dict[str, Any]) -> list[dict[str, Any]]:
     """Make durable what the targets have."""
     targets: list[Target] = _sessions[given["session"]].targets
     for target in targets:
@@ -264,25 +271,25 @@ def commit(running: Running, given: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"chunks": target.chunks, "rows": target.rows, "bytes": target.bytes} for target in targets]
 
 
-def finish(running: Running, given: dict[str, Any]) -> dict[str, Any]:
+def finish(running: HostCall, given: dict[str, Any]) -> dict[str, Any]:
     """Make a target's rows visible."""
     target = _sessions[given["session"]].targets[given["target"]]
     reference = target.finish(running)
     return {"ref": reference, "rows": target.rows, "bytes": target.bytes}
 
 
-def forget(_running: Running, given: dict[str, Any]) -> None:
+def forget(_running: HostCall, given: dict[str, Any]) -> None:
     """It is recorded that a target has finished."""
     _sessions[given["session"]].targets[given["target"]].forget()
 
 
-def abort(running: Running, given: dict[str, Any]) -> bool:
+def abort(running: HostCall, given: dict[str, Any]) -> bool:
     """Remove what a target must not show; whether there was anything."""
     target: Target = _sessions[given["session"]].targets[given["target"]]
     return target.abort(running)
 
 
-def close(_running: Running, given: dict[str, Any]) -> None:
+def close(_running: HostCall, given: dict[str, Any]) -> None:
     """Let go of everything."""
     session = _sessions.pop(given["session"], None)
     if session is not None:

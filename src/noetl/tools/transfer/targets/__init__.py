@@ -6,27 +6,27 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from noetl.tools.transfer.targets.target import Surroundings, Target
+    from noetl.tools.transfer.targets.target import Target, TargetContext
 
 
-def target_of(given: Mapping[str, Any], around: Surroundings) -> Target:
+def target_of(given: Mapping[str, Any], around: TargetContext) -> Target:
     """The target of a configuration."""
     if given["kind"] == "duckdb":
-        from noetl.tools.transfer.targets.table import Table
+        from noetl.tools.transfer.targets.duckdb_target import TableTarget
 
-        return Table(given, around)
+        return TableTarget(given, around)
     if given["kind"] == "postgres":
-        from noetl.tools.transfer.targets.postgres import Postgres
+        from noetl.tools.transfer.targets.postgres_target import PostgresTarget
 
-        return Postgres(given, around)
+        return PostgresTarget(given, around)
     if given["kind"] == "http":
-        from noetl.tools.transfer.targets.requests import Requests
+        from noetl.tools.transfer.targets.request_target import RequestTarget
 
-        return Requests(given, around)
+        return RequestTarget(given, around)
     if given["kind"] == "s3":
-        from noetl.tools.transfer.targets.objects import Objects
+        from noetl.tools.transfer.targets.object_target import ObjectTarget
 
-        return Objects(given, around)
-    from noetl.tools.transfer.targets.files import Files
+        return ObjectTarget(given, around)
+    from noetl.tools.transfer.targets.file_target import FileTarget
 
-    return Files(given, around)
+    return FileTarget(given, around)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 
-class Note(msgspec.Struct, frozen=True, omit_defaults=True):
+class ChunkNote(msgspec.Struct, frozen=True, omit_defaults=True):
     """A chunk went into a file: how long that is since, and how long it was before the transfer."""
 
     chunk: int
@@ -39,7 +39,7 @@ class Notes:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self.files: dict[str, Note] = {}
+        self.files: dict[str, ChunkNote] = {}
         self.chunks = 0
 
     def load(self) -> bool:
@@ -50,12 +50,12 @@ class Notes:
             self._take(note)
         return True
 
-    def _whole(self) -> Iterator[Note]:
+    def _whole(self) -> Iterator[ChunkNote]:
         for line in self._path.read_bytes().splitlines():
             with contextlib.suppress(msgspec.DecodeError):  # the last one, if it was cut off
-                yield msgspec.json.decode(line, type=Note)
+                yield msgspec.json.decode(line, type=ChunkNote)
 
-    def _take(self, note: Note) -> None:
+    def _take(self, note: ChunkNote) -> None:
         known = self.files.get(note.path)
         before, rows = (known.before, known.rows) if known else (note.before, 0)
         columns = note.columns or (known.columns if known else None)
@@ -68,7 +68,7 @@ class Notes:
 
     def add(self, **note: Any) -> None:
         """Note a chunk."""
-        made = Note(**note)
+        made = ChunkNote(**note)
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(made) + b"\n")

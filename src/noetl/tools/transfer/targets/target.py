@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from noetl.tools.datahost.host import Running
+from noetl.drivers.datahost import HostCall
 from noetl.tools.transfer.chunks import Chunk
 from noetl.tools.transfer.mapping import Projection
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class TargetContext(msgspec.Struct, frozen=True):
     """What a target needs to know of its transfer."""
 
     scopes: Mapping[str, Any]
@@ -35,7 +35,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     finished: bool = False
 
 
-class Given(msgspec.Struct, frozen=True):
+class TargetChunk(msgspec.Struct, frozen=True):
     """A chunk, or several in one, as it is handed to targets."""
 
     index: int
@@ -52,8 +52,8 @@ class Given(msgspec.Struct, frozen=True):
 class Target:
     """One target. `open` comes first, then chunks in order with commits between, at the end `finish` or `abort`."""
 
-    def __init__(self, given: Mapping[str, Any], around: Surroundings) -> None:
-        self.given, self.around = given, around
+    def __init__(self, given: Mapping[str, Any], around: TargetContext) -> None:
+        self.given, self.context = given, around
         self.mode: str = given["mode"]
         self.projection = Projection(given.get("mapping"), around.scopes, around.scratch)
         #: chunks and rows that it has
@@ -69,18 +69,18 @@ class Target:
     @property
     def stage(self) -> str:
         """The table that rows lie in until then; the same in every attempt."""
-        return f"noetl_stage_{self.around.token}"
+        return f"noetl_stage_{self.context.token}"
 
     @property
-    def heeds_columns(self) -> bool:
+    def uses_columns(self) -> bool:
         """Whether it is worth something to know the columns of rows of which there are none."""
         return not self.projection.per_row
 
-    def open(self, running: Running) -> int:
+    def open(self, running: HostCall) -> int:
         """Find out how many chunks it has from an earlier attempt."""
         raise NotImplementedError
 
-    def restart(self, running: Running) -> bool:
+    def restart(self, running: HostCall) -> bool:
         """Undo what an earlier attempt did, so that other rows may come; False: that cannot be done."""
         raise NotImplementedError
 
@@ -91,21 +91,21 @@ class Target:
     def prepare(self, chunk: Chunk) -> None:
         """What can be done for a chunk while the one before it is still being taken."""
 
-    def write(self, running: Running, given: Given) -> tuple[dict[str, Any], bytes]:
+    def write(self, running: HostCall, given: TargetChunk) -> tuple[dict[str, Any], bytes]:
         """Take a chunk. What is returned goes to the engine."""
         raise NotImplementedError
 
-    def commit(self, running: Running) -> None:
+    def commit(self, running: HostCall) -> None:
         """Make what was taken durable."""
 
-    def finish(self, running: Running) -> dict[str, Any] | None:
+    def finish(self, running: HostCall) -> dict[str, Any] | None:
         """All chunks are in: make them visible. A reference to the whole. It may come again, until `forget`."""
         raise NotImplementedError
 
     def forget(self) -> None:
         """It is recorded that all is visible: remove what was noted for whoever would have had to go on."""
 
-    def abort(self, running: Running) -> bool:  # noqa: ARG002
+    def abort(self, running: HostCall) -> bool:  # noqa: ARG002
         """It has failed: remove what must not be seen, keep what was committed; whether anything was removed."""
         return False
 

@@ -1,0 +1,211 @@
+"""House: everything put together for one process. The only module that knows every adapter."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from noetl.app import gc_tuning
+from noetl.config import Settings, settings
+from noetl.dispatch import DeadLetter, Give
+from noetl.model.net import Net
+from noetl.model.output import Failure
+from noetl.model.requests import Cancel
+from noetl.model.wire import Key
+from noetl.pipeline import Moment
+from noetl.ports import Call, EventLog, LogLine, PlaybookSource, ResultDamaged, ResultGone, WorkerRegistry
+from noetl.results import PayloadStore, open_payloads
+from noetl.secrets import Keychains, open_store, read_credential
+from noetl.server.core import Catalog, ControlPlane, Effects, LiveExecution
+from noetl.tools import ToolKinds
+from noetl.worker import LocalWorld, PipelineRunners, RunningExecution, sweep_drafts
+
+
+def open_log(settings: Settings) -> EventLog:
+    """The event log: a file of this machine, or a database."""
+    if settings.store is not None:
+        from noetl.stores import PostgresLog
+
+        return PostgresLog(settings.store.reveal(), lease_s=settings.lease_s)
+    from noetl.stores import SqliteLog
+
+    return SqliteLog(settings.home / "noetl.db", durability=settings.durability)
+
+
+def open_results(settings: Settings, clock: Callable[[], float] = time.time) -> PayloadStore:
+    """The result store, wherever it is."""
+    credentials = open_store(settings, clock)
+    return open_payloads(settings, lambda name: read_credential(credentials, name), clock)
+
+
+def open_registry(settings: Settings) -> WorkerRegistry:
+    """The registry of workers: beside the log, if servers share that."""
+    if settings.store is not None:
+        from noetl.stores import PgRegistry
+
+        return PgRegistry(settings.store.reveal(), settings.worker_lease_s)
+    from noetl.server.cluster import MemoryRegistry
+
+    return MemoryRegistry(settings.worker_lease_s)
+
+
+def open_catalog() -> Catalog:
+    """The playbooks that this process reads."""
+    return Catalog(ToolKinds())
+
+
+def open_local_node() -> LocalNode:
+    """A house as the environment describes it."""
+    found = settings()
+    return LocalNode(found, open_log(found))
+
+
+#: the name of the worker in this process
+LOCAL = "local"
+
+
+class LocalWorker:
+    """A workshop in this process as the worker behind a direct call: the only one of a house's dispatcher."""
+
+    def __init__(self, shop: PipelineRunners) -> None:
+        self._shop = shop
+
+    def give(self, move: Give) -> None:
+        """See `WorkerSide`."""
+        self._shop.run(move.execution, move.order)
+
+    def stop(self, worker: str, key: Key) -> None:  # noqa: ARG002
+        """See `WorkerSide`."""
+        self._shop.stop(key)
+
+    def forget(self, worker: str, execution_id: str) -> None:  # noqa: ARG002
+        """See `WorkerSide`."""
+        self._shop.forget(execution_id)
+
+    def wake(self, worker: str) -> None:
+        """It never waits: it is given what is ready."""
+
+    def hint(self, pool: str) -> None:
+        """See `wake`."""
+
+    def add_dead_letter(self, letter: DeadLetter) -> None:
+        """It dies with this process, so nothing is lost before that."""
+
+
+class LocalNode(ControlPlane):
+    """An office whose only worker is a workshop in the same process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        log: EventLog,
+        *,
+        kinds: ToolKinds | None = None,
+        catalog: Catalog | None = None,
+        nature: Effects | None = None,
+        alone: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.kinds = kinds or ToolKinds()
+        nature = nature or Effects()
+        clock = nature.clock
+        self.results = open_results(settings, clock)
+        self.shop = PipelineRunners(self.kinds, self._world, clock=clock, moment=self._moment)
+        self.shop.office = self
+        self.keychains = Keychains(settings, clock=clock, new_id=nature.new_id)
+        side = LocalWorker(self.shop)
+        super().__init__(log, catalog or Catalog(self.kinds), side, nature, local=LOCAL, alone=alone)
+
+    async def __aenter__(self) -> Self:
+        gc_tuning.tune_gc()
+        sweep_drafts(self.results.drafts)
+        self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop_polling()
+        await self.shop.close()
+        await self.notices.settle()
+        await self.keychains.close()
+        self.results.close()
+        await self.log.close()
+
+    async def drain(self, grace: float) -> None:
+        """Begin no more pipelines, and wait for those that run, for so many seconds: what they finish is not run again."""
+        self.dispatcher.closed = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self.shop.settle()
+
+    @property
+    def is_remote(self) -> bool:
+        """Executions end with this process."""
+        return False
+
+    def cancel(self, execution_id: str, why: str) -> None:
+        """End an execution for good."""
+        self.service.post(execution_id, [Cancel(why)])
+
+    async def settle(self) -> None:
+        """Wait until the tools of executions that were ended have ended."""
+        await self.shop.settle()
+
+    def kill(self) -> None:
+        """End the processes that tools started, at once; the log stays as it is."""
+        for world in self.shop.worlds.values():
+            world.kill()
+
+    async def problem(
+        self, execution_id: str, net: Net, source: PlaybookSource, payload: dict[str, Any]
+    ) -> Failure | None:
+        """Why an execution cannot begin: a credential that it needs is not there."""
+        return await self.keychains.check(execution_id, net, source, payload)
+
+    async def start(self, source: PlaybookSource, net: Net, payload: dict[str, Any], **more: Any) -> LiveExecution:
+        """Start an execution."""
+        hot = await super().start(source, net, payload, **more)
+        if hot.state.over:
+            self.keychains.forget(hot.id)
+        return hot
+
+    async def output(self, hot: LiveExecution) -> Any:
+        """What an execution yielded: in full as far as `max_payload_bytes` goes, else its reference."""
+        state, most = hot.state, hot.net.playbook.max_payload
+        if state.output_ref is None:
+            return state.output
+        with contextlib.suppress(ResultGone, ResultDamaged):
+            if (found := await self.results.read_small(state.output_ref, most)) is not None:
+                return found[0]
+        return state.output
+
+    def _world(self, hot: RunningExecution) -> LocalWorld:
+        folder = self.file(hot.state).parent
+        keychain = self.keychains.of(hot.id, hot.net.playbook, hot.state.workload, folder)
+        seen, hidden = self.keychains.environment, [self.settings.home]
+        restrict = hot.state.restrict
+        return LocalWorld(folder, seen, self._log_line, self.results, keychain, hidden=hidden, restrict=restrict)
+
+    def done(self, key: Key) -> None:
+        """Hear that a pipeline has ended, with its tools put away."""
+        if moves := self.dispatcher.finish(key):
+            self.pipelines.carry_out(moves)
+
+    def broken(self, key: Key, error: BaseException) -> None:
+        """Hear that a pipeline broke: the execution stops here, and can be resumed."""
+        super().broken(key, error)
+        self.done(key)
+
+    def _log_line(self, call: Call, stream: str, text: str) -> None:
+        stamp = datetime.fromtimestamp(self.nature.clock(), UTC).isoformat(timespec="milliseconds")
+        line = LogLine(stamp, call.step, call.task, call.iteration, stream, text)
+        self.log.write_lines(call.execution_id, [line])
+
+    def _moment(self) -> Moment:
+        return Moment(self.nature.clock(), self.nature.new_id, self.nature.chance())

@@ -1,0 +1,253 @@
+"""Outpost: a worker process, put together. It has no port and never reads the log: servers give it what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from noetl.config import Settings
+from noetl.errors import NoetlError
+from noetl.model.net import Net
+from noetl.model.wire import CredentialCheck, CredentialCheckResult, Heartbeat, ServerReply
+from noetl.pipeline import Moment
+from noetl.ports import Call, LogLine, PlaybookSource
+from noetl.results import open_payloads
+from noetl.secrets import Keychains, open_store, read_credential
+from noetl.server.core import Catalog, Effects
+from noetl.tools import ToolKinds
+from noetl.worker import (
+    Heartbeats,
+    LocalWorld,
+    PipelineRunners,
+    RunningExecution,
+    ServerLink,
+    WorkerAgent,
+    sweep_drafts,
+)
+
+if TYPE_CHECKING:
+    from noetl.ports import Bus
+
+
+#: seconds between two questions while NATS is away
+_DEAF_S = 2.0
+
+
+class WorkerNode:
+    """A worker: a workshop whose office is servers elsewhere."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        urls: Sequence[str],
+        *,
+        token: str | None = None,
+        pools: Sequence[str] = ("default",),
+        slots: int = 8,
+        bus: Bus | None = None,
+        polls: bool = True,
+    ) -> None:
+        self._settings, self._nature, self._kinds = settings, Effects(), ToolKinds()
+        self._urls, self._token = list(urls), token
+        clock, new_id = self._nature.clock, self._nature.new_id
+        credentials = open_store(settings, clock)
+        self._results = open_payloads(settings, lambda name: read_credential(credentials, name), clock)
+        self._keychains = Keychains(settings, clock=clock, new_id=new_id)
+        self._catalog = Catalog(self._kinds)
+        self.shop = PipelineRunners(self._kinds, self._world, clock=clock, moment=self._moment)
+        links = [ServerLink(url, token) for url in urls]
+        self.agent = WorkerAgent(
+            links, self.shop, self._net, self._child_id, name=_new_name(), pools=pools, slots=slots
+        )  # fmt: skip
+        self.shop.office = self.agent
+        self.agent.on_lost = self._doubt
+        self.agent.answer = self._answer
+        self._bus, self._polls = bus, polls
+        #: hears what the person who started it should know
+        self.print_line: Callable[[str], None] = lambda _said: None
+        self._deaf, self._lonely, self._leaving = False, "", False
+        self._pulse: Heartbeats | None = None
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        sweep_drafts(self._results.drafts)
+        self._pulse = Heartbeats(
+            self._urls, self._token, self._settings.worker_lease_s, self._holding, self._felt, self._missed
+        )
+        self._pulse.alone = self._alone
+        self._pulse.start()
+        for link, outbox in self.agent.outboxes.items():
+            self._tasks.append(asyncio.create_task(outbox.run()))
+            if self._polls:
+                self._tasks.append(asyncio.create_task(self.agent.poll(link)))
+        if self._bus is not None:
+            await self._bus.open()
+            self._bus.listen(self.agent.name, self._told)
+            self._tasks.append(asyncio.create_task(self._follow_hints(self._bus)))
+        return self
+
+    async def run(self) -> None:
+        """Work until it is drained. AccessDenied: no server wants this worker."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+
+    async def drain(self, grace_s: float) -> None:
+        """Finish what is under way, or give it back."""
+        await self.agent.drain(grace_s)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.shop.close()
+        if self._pulse is not None:
+            # What it did not finish is handed out when it is missed: who is in a hurry may have left tools behind.
+            self._leaving = self.agent.draining and not self.agent.held
+            await asyncio.to_thread(self._pulse.stop, leaving=self._leaving)
+        if self._bus is not None:
+            await self._bus.close()
+        await self._keychains.close()
+        self._results.close()
+        for link in self.agent.links:
+            link.close()
+
+    def kill(self) -> None:
+        """End the processes that tools started, at once."""
+        for world in self.shop.worlds.values():
+            world.kill()
+
+    # --- hints -------------------------------------------------------------------------------------------------------
+
+    async def _follow_hints(self, bus: Bus) -> None:
+        """Ask whichever server says that it has work; a hint may be old, doubled or lost."""
+        links = {link.url: link for link in self.agent.links}
+        while not self.agent.draining:
+            if not self.agent.queue.room():
+                await self.agent.freed.wait()
+                self.agent.freed.clear()
+                continue
+            if bus.trouble:
+                await self._without(bus, list(links.values()))
+                continue
+            with contextlib.suppress(NoetlError):
+                hints = await bus.next(self.agent.pools, min(16, self.agent.queue.room()), 5.0)
+                for url in {hint.body.decode("utf-8", "replace") for hint in hints}:
+                    await asyncio.gather(*(self.agent.ask(link) for link in self._meant(links, url)))
+                for hint in hints:
+                    await hint.ack()
+
+    async def _without(self, bus: Bus, links: list[ServerLink]) -> None:
+        """Ask by oneself while nobody can say that there is work, and say so once."""
+        if bus.trouble and not self._deaf:
+            self.print_line(f"NATS does not answer, so servers are asked every {_DEAF_S:g} s: {bus.trouble}")
+        self._deaf = True
+        await asyncio.gather(*(self.agent.ask(link) for link in links))
+        await asyncio.sleep(_DEAF_S)
+        if not bus.trouble:
+            self._deaf = False
+            self.print_line("NATS answers again")
+
+    def _alone(self, why: str) -> None:
+        """Say once why no server hears this worker, and that one does again."""
+        if why != self._lonely:
+            self._lonely = why
+            self.print_line(why or f"a server answers at {', '.join(self._urls)}")
+
+    def _meant(self, links: dict[str, ServerLink], url: str) -> list[ServerLink]:
+        """The server that a hint names; a worker may know it under another name, then all are asked."""
+        return [links[url]] if url in links else list(links.values())
+
+    def _told(self, body: bytes) -> None:
+        for link in self._meant({link.url: link for link in self.agent.links}, body.decode("utf-8", "replace")):
+            self.agent.spawn(self.agent.ask(link))
+
+    # --- pulse -------------------------------------------------------------------------------------------------------
+
+    def _holding(self) -> Heartbeat:
+        about = {"pools": self.agent.pools, "slots": self.agent.slots, "host": socket.gethostname(), "pid": os.getpid(),
+                 "running": len(self.agent.held), "draining": self.agent.draining}  # fmt: skip
+        return Heartbeat(self.agent.name, self.agent.queue.heartbeat(), self._settings.worker_lease_s / 3, about)
+
+    def _felt(self, url: str, name: str, reply: ServerReply) -> None:
+        if reply.lost:
+            if name == self.agent.name:  # else that name was given up already, and another server says so too
+                self._missed()
+            return
+        link = next(link for link in self.agent.links if link.url == url.rstrip("/"))
+        self.agent.heard(link, reply)
+
+    def _doubt(self) -> None:
+        """A server does not know this worker: the next beat tells whether it was given up, or is only new there."""
+        if self._pulse is not None:
+            self._pulse.beat()
+
+    def _missed(self) -> None:
+        """This worker is taken for dead: what it has is others' by now."""
+        if self._leaving:  # one server says what it was told by another
+            return
+        before, had = self.agent.name, len(self.agent.held)
+        self.agent.lose(_new_name())
+        self.print_line(
+            f"{before} was given up; what it had, {had} at the time, is others' now. It goes on as {self.agent.name}"
+        )
+        if self._bus is not None:
+            self._bus.stop_listening(before)
+            self._bus.listen(self.agent.name, self._told)
+        self._doubt()
+
+    async def _answer(self, link: ServerLink, question: CredentialCheck) -> None:
+        """Say whether the credentials of an execution are there."""
+        name, brief = question.execution_id, question.brief
+        try:
+            source = await self.agent.sources.fetched(link, brief.playbook)
+            problem = await self._keychains.check(name, self._net(source, ()), source, brief.workload)
+            if problem is not None:
+                problem["message"] += f" (at worker {self.agent.name})"
+        except Exception:  # noqa: BLE001  what it is comes up again in the task that needs the credential
+            problem = None
+        self._keychains.forget(name)
+        self.agent.outboxes[link].answer(CredentialCheckResult(question.number, problem))
+
+    # --- what the workshop needs -------------------------------------------------------------------------------------
+
+    def _child_id(self) -> str:
+        return self._nature.new_execution_id(self._nature.clock())
+
+    def _net(self, source: PlaybookSource, plans: Sequence[dict[str, Any]]) -> Net:
+        net = self._catalog.net(source)
+        if net is None:
+            raise NoetlError(f"the playbook {source.file} cannot be read by this worker: is it of an older version?")
+        return self._catalog.extend_net(net, plans)
+
+    def _world(self, running: RunningExecution) -> LocalWorld:
+        state = running.state
+        folder = Path(state.file or ".").absolute().parent
+        keychain = self._keychains.of(running.id, running.net.playbook, state.workload, folder)
+        seen, hidden = self._keychains.environment, [self._settings.home]
+        return LocalWorld(
+            folder, seen, self._log_line, self._results, keychain, hidden=hidden, restrict=state.restrict
+        )  # fmt: skip
+
+    def _log_line(self, call: Call, stream: str, text: str) -> None:
+        stamp = datetime.fromtimestamp(self._nature.clock(), UTC).isoformat(timespec="milliseconds")
+        self.agent.write(call.execution_id, LogLine(stamp, call.step, call.task, call.iteration, stream, text))
+
+    def _moment(self) -> Moment:
+        return Moment(self._nature.clock(), self._nature.new_id, self._nature.chance())
+
+
+def _new_name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"

@@ -1,0 +1,1 @@
+"""Commands that read executions: lists, states, events, logs, results, explanations."""

@@ -1,0 +1,70 @@
+"""noetl why: why a step ran or did not."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noetl.cli.executions import (
+    check_step,
+    complete_steps,
+    describe_status,
+    execution_argument,
+    find,
+    json_option,
+    open_command_log,
+    waits_for,
+    whole_net,
+)
+from noetl.cli.output.printing import as_json, in_colour, out
+
+if TYPE_CHECKING:
+    from noetl.history import StepExplanation
+    from noetl.model.state import Execution
+
+
+#: of a step that may wait for something outside of the execution
+_WAITING = ("scheduled", "running")
+
+
+@click.command()
+@execution_argument()
+@click.argument("step", metavar="[STEP]", required=False, shell_complete=complete_steps)
+@json_option
+def command(*, execution: str, step: str | None, as_data: bool) -> None:
+    """Say why a STEP ran or did not, or of each step in a line.
+
+    Every guard stands with the values it saw when it was asked, refused arcs included, and so do tokens that are parked
+    and what they wait for.
+    """
+    from noetl.cli.output.log_progress import CountingLog
+    from noetl.history import events_of, explain_step, state_at
+
+    with open_command_log() as log:
+        summary = find(log, execution)
+        net = whole_net(log, summary)
+        state = state_at(log, summary.execution_id)
+        if step is not None:
+            check_step(log, summary, step)
+        watched: Any = CountingLog(log, summary.seq)
+        answers = explain_step(net, state, events_of(watched, summary.execution_id), step)
+        watched.clear()
+        waits = waits_for(log, summary) if not as_data else []
+    if as_data:
+        out(as_json({"execution_id": summary.execution_id, "status": summary.status, "steps": answers}))
+    else:
+        out(_text(state, describe_status(summary), answers, waits, one=step is not None))
+
+
+def _text(state: Execution, status: str, answers: list[StepExplanation], waits: list[str], *, one: bool) -> str:
+    from noetl.cli.output.why_text import answer_text, ending_text, overview
+
+    colour = in_colour(sys.stdout)
+    if one:
+        told = answer_text(answers[0], state, colour=colour)
+        # Which of its steps waits is not said there: of those that are over none does.
+        return told + "".join(f"   now  {line}\n" for line in waits if answers[0].status in _WAITING)
+    head = ending_text(state, status, colour=colour) + "".join(f"{line}\n" for line in waits)
+    return f"{head}\n{overview(answers, state, colour=colour)}"

@@ -1,0 +1,1 @@
+"""Commands that work on playbook files: check, format, migrate, draw, explain, test."""

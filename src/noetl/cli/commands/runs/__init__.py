@@ -1,0 +1,1 @@
+"""Commands that start, resume, repeat and control executions."""

@@ -1,0 +1,115 @@
+"""Acting on an execution from outside: through the process that runs it, or at once when there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from noetl.cli.executions import catalog, find, net_of, open_command_log, resume_hint, runner
+from noetl.cli.output.printing import as_json, note, out
+from noetl.errors import NoetlError
+from noetl.ports import OVER
+
+if TYPE_CHECKING:
+    from noetl.model.requests import Posted
+    from noetl.model.state import Execution
+    from noetl.ports import EventLog, Summary
+
+#: seconds in which a living process answers, unless it is very busy
+_PATIENCE = 5.0
+_POLL = 0.02
+_RESUME = "; `noetl resume %s` goes on with it"
+
+
+def act(
+    given: str,
+    request: Posted,
+    event: str,
+    *,
+    as_data: bool,
+    remarks: Callable[[EventLog, Execution], Iterator[str]] | None = None,
+) -> int:
+    """Let a request take effect, and say what became of it; `event` is what the log shows then.
+
+    `remarks` may add what the state behind it tells.
+    """
+    from noetl.history import state_at
+
+    with open_command_log() as log:
+        summary = find(log, given)
+        if summary.status in OVER:
+            raise NoetlError(f"{summary.execution_id} is over: it is {summary.status}")
+        done = None if summary.is_attended else asyncio.run(_record_directly(log, summary, request, event))
+        by, seq = done or _post_and_wait(log, summary, request, event)
+        now = log.summary(summary.execution_id) or summary
+        more = list(remarks(log, state_at(log, now.execution_id, upto=seq))) if remarks is not None and seq else []
+    if as_data:
+        out(as_json({"execution_id": now.execution_id, "status": now.status, "event": event, "seq": seq, "by": by}))
+    else:
+        note(_describe_outcome(now, event, by, seq))
+        for line in more:
+            note(f"  {line}")
+    return 0
+
+
+def _describe_outcome(now: Summary, event: str, by: str, seq: int | None) -> str:
+    if by == "itself":
+        who = runner(now) or "the process that runs it"
+        return f"{now.execution_id}: {event} recorded as event {seq}, by {who}; it is {now.status}"
+    if by == "nobody":
+        return f"{now.execution_id}: it was so already; it is {now.status}"
+    if by == "left":
+        who = "server that wakes it" if now.dormant else "process that runs it"
+        return f"{now.execution_id}: left for the {who}, which has not answered yet"
+    goes_on = (
+        "" if now.status in OVER else f"; {resume_hint(now)}" if now.status == "paused" else _RESUME % now.execution_id
+    )
+    return f"{now.execution_id}: no process runs it; {event} recorded as event {seq}, it is {now.status}{goes_on}"
+
+
+def _post_and_wait(log: EventLog, summary: Summary, request: Posted, event: str) -> tuple[str, int | None]:
+    """Leave the request in the log's inbox, and wait until the log shows what came of it."""
+    from noetl.model.requests import encode_request
+
+    # A pause of what is paused leaves no trace to wait for.
+    if (event, summary.status) == ("execution.paused", "paused"):
+        return "nobody", None
+    if event == "execution.resumed" and summary.status != "paused":
+        return "nobody", None
+    log.post(summary.execution_id, encode_request(request))
+    after, end = summary.seq, time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        for one in log.read(summary.execution_id, after=after):
+            after = one.seq
+            if one.name == event:
+                return "itself", one.seq
+        time.sleep(_POLL)
+    return "left", None
+
+
+async def _record_directly(
+    log: EventLog, summary: Summary, request: Posted, event: str
+) -> tuple[str, int | None] | None:
+    """Nobody runs it: become its owner for a moment, and record what follows. None: somebody does by now."""
+    from noetl.model.requests import Cancel, encode_request
+    from noetl.server.core import apply_request
+
+    if not await log.claim(summary.execution_id):
+        return None
+    net = net_of(log, summary)
+    if net is None:
+        raise NoetlError(f"the playbook of {summary.execution_id} is not there any more, or cannot be read")
+    children = await apply_request(
+        log, summary.execution_id, net, request, catalog(), clock=time.time, new_id=lambda: str(uuid.uuid4())
+    )
+    for name in children:
+        child = log.summary(name)
+        if child is not None and child.status not in OVER:
+            cancel = Cancel("its parent was cancelled")
+            if await _record_directly(log, child, cancel, event) is None:  # somebody runs it for itself
+                log.post(name, encode_request(cancel))
+    recorded = [one.seq for one in log.read(summary.execution_id, after=summary.seq) if one.name == event]
+    return ("this process", recorded[0]) if recorded else ("nobody", None)

@@ -1,0 +1,119 @@
+"""noetl run: a playbook from its file to its end, with progress for people and one document for programs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noetl.cli.files import STDIN, is_unicode, near, one_file, read
+from noetl.cli.output.printing import note
+from noetl.cli.playbook_files import FILE
+from noetl.errors import UsageError
+
+if TYPE_CHECKING:
+    from noetl.ports import PlaybookSource
+
+
+@click.command()
+@click.argument("file", metavar="FILE|PATH", type=FILE)
+@click.option("--payload", metavar="JSON|@FILE", help="What the run is given: laid over the playbook's workload.")
+@click.option("--set", "settings", metavar="a.b=1", multiple=True, help="One value of the payload; may be repeated.")
+@click.option("--legacy", is_flag=True, help="Accept older dialects as they are.")
+@click.option("--detach", is_flag=True, help="With --server: print the execution's id, and do not wait for its end.")
+@click.option("--plan", "only_plan", is_flag=True, help="Say what would run, and run nothing.")
+@click.option("--json", "as_document", is_flag=True, help="Print one JSON document at the end and nothing else.")
+def command(
+    *,
+    file: str,
+    payload: str | None,
+    settings: tuple[str, ...],
+    legacy: bool,
+    detach: bool,
+    only_plan: bool,
+    as_document: bool,
+) -> int:
+    """Run a playbook to its end, with progress on stderr.
+
+    FILE is a playbook's file; PATH is that of a playbook that was run before, which is run as it was then.
+
+    Every step is recorded as it happens: a run that is killed goes on with `noetl resume`. Ctrl-C cancels it for good, a
+    second one ends everything at once. The exit code is 0 when the run completed, 1 when it failed, 2 when the playbook is
+    invalid, 130 when it was interrupted.
+
+    With --server, the server runs it: its text is sent, and those of the playbooks that it calls. It goes on there when this
+    command is killed, or with --detach; `noetl events ID --follow` follows it again.
+    """
+    from noetl.cli.commands.runs.payload import payload_of
+    from noetl.cli.target import client
+
+    given, there = payload_of(payload, settings), client()
+    if detach and there is None:
+        raise UsageError(
+            "--detach leaves a run to a server, and none is named: `noetl dev` starts one, --server names it"
+        )
+    known = _find_recorded(file)
+    if known is None:
+        data, path, name = _read(file), Path(file).absolute(), file
+    else:
+        data, path, name, legacy = known.text.encode(), Path(known.file), near(known.file), known.legacy
+        if not as_document:
+            _note_source(known, name)
+    if only_plan:
+        from noetl.cli.commands.runs.plan import plan
+
+        return plan(data, name, given, legacy=legacy, as_data=as_document)
+    if there is not None:
+        from noetl.cli.remote.remote_runs import RunSubmission, send
+
+        wish = RunSubmission(name, path, data, given, legacy, known is not None)
+        return asyncio.run(send(there, wish, detach=detach, as_document=as_document))
+    return asyncio.run(_run(name, path, data, given, legacy=legacy, as_document=as_document))
+
+
+def _find_recorded(path: str) -> PlaybookSource | None:
+    """The playbook that was last run under a path; None: a file is meant."""
+    from noetl.cli.executions import open_command_log
+    from noetl.cli.target import servers
+    from noetl.config import settings
+
+    if path == STDIN or os.path.lexists(path):
+        if not is_unicode(path):
+            raise UsageError(f"{path!a}: the name of this file is not UTF-8, so it cannot be recorded; rename it")
+        return None
+    if not is_unicode(path) or not (servers() or settings().home.is_dir()):
+        return None
+    with open_command_log() as log:
+        return log.latest(path)
+
+
+def _read(file: str) -> bytes:
+    try:
+        return read(one_file(file))
+    except UsageError as error:
+        if file == STDIN or Path(file).suffix or os.path.lexists(file):
+            raise
+        raise UsageError(f"{error}, nor was a playbook run under that path") from None
+
+
+def _note_source(known: PlaybookSource, name: str) -> None:
+    from noetl.cli.executions import was_edited
+
+    edited = f"; it was edited since, `noetl run {name}` runs it as it is now" if was_edited(known) else ""
+    note(f"runs what was recorded of {name}{edited}")
+
+
+async def _run(name: str, file: Path, data: bytes, payload: dict[str, Any], *, legacy: bool, as_document: bool) -> int:
+    from noetl.app import open_local_node
+    from noetl.cli.commands.runs.follow import follow, load_runnable, report_end
+    from noetl.cli.output.progress import progress
+
+    async with open_local_node() as house:
+        source, net = load_runnable(house.catalog, file, data, name, payload, legacy=legacy, as_document=as_document)
+        with progress(house.service.watchers, quiet=as_document) as shown:
+            shown.roots.append(await house.start(source, net, payload))
+            interrupted = await follow(house, shown)
+        return await report_end(house, shown.roots, interrupted=interrupted, as_document=as_document)

@@ -1,0 +1,1 @@
+"""Commands that run servers and workers, in the foreground or in the background."""

@@ -1,0 +1,181 @@
+"""Serving: an ASGI application under uvicorn, in the loop that runs, until somebody wants it to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from noetl.errors import NoetlError, UsageError
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.applications import Starlette
+
+    from noetl.config import Settings
+    from noetl.server.http import ApiTokens
+
+_MISSING = "the server is not installed; it comes with: pip install 'noetl[server]'"
+#: seconds that connections are given to end by themselves
+_CLOSING_S = 3
+#: seconds that a connection is kept for its next request: longer than clients keep theirs, who else find it closed as they use it
+_KEPT_S = 75
+#: what waits to be accepted when many come at once
+_BACKLOG = 2048
+
+
+def require_server_extra() -> None:
+    """Refuse to go on where the packages of the extra `server` are missing."""
+    try:
+        import starlette
+        import uvicorn
+    except ImportError:
+        raise UsageError(_MISSING) from None
+    del starlette, uvicorn
+
+
+def tokens_of(found: Settings) -> ApiTokens:
+    """What is known of tokens. UsageError: a file was named that is not there."""
+    import time
+
+    from noetl.server.http import ApiTokens
+
+    if found.tokens is not None and not found.tokens.is_file():
+        raise UsageError(f"NOETL_TOKENS names {found.tokens}, which is not there; `noetl token add` makes it")
+    return ApiTokens(found.tokens or found.home / "tokens.json", time.time)
+
+
+def bind_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 is any that is free. UsageError: it cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Named as TCP, or asyncio does not know that answers are to go out at once, and each waits 40 ms for an acknowledgement.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+        found.listen(_BACKLOG)
+    except OSError as error:
+        found.close()
+        taken = error.errno == errno.EADDRINUSE
+        way_out = "another program listens there; --port names another one" if taken else error.strerror
+        raise UsageError(f"cannot listen on {host}:{port}: {way_out}") from None
+    found.settimeout(0)
+    return found
+
+
+def describe_store(found: Settings) -> str:
+    """Where executions are recorded, in words."""
+    return "PostgreSQL" if found.store is not None else str(found.home)
+
+
+def describe_bus(found: Settings) -> str:
+    """How workers hear of work, if not by asking servers; to be said behind something else."""
+    return "; workers are woken by NATS" if found.bus is not None else ""
+
+
+def address_of(listening: socket.socket) -> str:
+    """What clients call it."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def serve(
+    app: Starlette, listening: socket.socket, *, ready: Callable[[], None], drain: Callable[[], Awaitable[None]]
+) -> None:
+    """Serve until SIGTERM or SIGINT: then take nothing new, `drain`, and let connections end. A second signal ends it at once."""
+    server = _server(app)
+    wanted, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def ask() -> None:
+        if wanted.is_set():
+            server.force_exit = True
+        wanted.set()
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, ask)
+    serving = asyncio.ensure_future(server.serve(sockets=[listening]))
+    try:
+        await _wait_until_started(server, serving)
+        ready()
+        await asyncio.wait([serving, asyncio.ensure_future(wanted.wait())], return_when=asyncio.FIRST_COMPLETED)
+        app.state.desk.drain()
+        await drain()
+    finally:
+        server.should_exit = True
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+        app.state.desk.close()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(name)
+
+
+def _server(app: Starlette) -> uvicorn.Server:
+    import uvicorn
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    class Protocol(HttpToolsProtocol):
+        """One that sends the head of an answer with its body: whoever waits is woken once."""
+
+        def connection_made(self, transport: Any) -> None:
+            whole: Any = BatchingTransport(transport)
+            super().connection_made(whole)
+
+    class Server(uvicorn.Server):
+        """One that leaves signals to us: what runs is to end before its connections do."""
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+    config = uvicorn.Config(
+        app,
+        http=Protocol,
+        loop="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=_CLOSING_S,
+        timeout_keep_alive=_KEPT_S,
+    )
+    return Server(config)
+
+
+class BatchingTransport:
+    """A transport that writes at the end of a turn of the event loop what was written in it."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write, soon."""
+        if not self._parts:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._parts.append(data)
+
+    def _flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts:
+            self._transport.write(b"".join(parts) if len(parts) > 1 else parts[0])
+
+    def close(self) -> None:
+        """Close, behind what was written."""
+        self._flush()
+        self._transport.close()
+
+
+async def _wait_until_started(server: uvicorn.Server, serving: asyncio.Future[None]) -> None:
+    while not server.started:
+        if serving.done():
+            serving.result()
+            raise NoetlError("the server did not start")
+        await asyncio.sleep(0.01)

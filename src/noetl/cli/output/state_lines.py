@@ -1,0 +1,228 @@
+"""What a state has to tell: its steps, what they wait for, which tokens are parked, how it failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from noetl.cli.files import near
+from noetl.cli.output.printing import (
+    between,
+    columns,
+    count,
+    describe_stored,
+    duration,
+    glimpse,
+    local_time,
+    seconds_of,
+)
+from noetl.engine import pipeline_runs
+from noetl.lang import escape_controls
+from noetl.model.state import label_of
+
+if TYPE_CHECKING:
+    from noetl.model.net import Net
+    from noetl.model.state import Execution, StepInfo, StepRun, Wait
+    from noetl.ports import EventLog, PlaybookSource
+
+
+# Errors of executions with the place in the playbook where they come from.
+
+
+def locate_error(error: dict[str, Any] | None, source: PlaybookSource | None) -> dict[str, Any] | None:
+    """The same error with `file`, `line` and, where a template failed, the `key` that holds it.
+
+    An error of SQL has a `line` of its own, which is one of the query: it becomes `query_line`.
+    """
+    if error is None or source is None or not error.get("step") or "file" in error:
+        return error
+    from noetl.lang import find_location, find_workbook_location
+
+    place = None
+    if error.get("workbook"):
+        place = find_workbook_location(source.text, str(error["workbook"]), error.get("expression"))
+    place = place or find_location(source.text, error["step"], error.get("task"), error.get("expression"))
+    if place is None:
+        return error
+    own = {"query_line": error["line"]} if "line" in error else {}
+    where = {"file": near(source.file), "line": place.line, **({"key": place.key} if place.key else {})}
+    return {**error, **own, **where}
+
+
+def place_line(error: dict[str, Any] | None, source: PlaybookSource | None) -> str:
+    """`at orders.yaml:12, input.url`; empty where it is not known."""
+    found = locate_error(error, source)
+    if found is None or "file" not in found:
+        return ""
+    return f"at {found['file']}:{found['line']}{', `' + found['key'] + '`' if 'key' in found else ''}"
+
+
+# Steps that tokens came to and that never ran: what came, and what they waited for until the end.
+
+
+def stall_lines(log: EventLog, state: Execution, net: Net | None) -> Iterator[str]:
+    """A line for each step at which tokens were left."""
+    # That tokens are dropped is the last that is recorded before an execution is said to be over.
+    ends = log.read(state.execution_id, after=max(0, state.seq - len(state.stalled) - 2))
+    held = {one.entity_id: one.payload.get("held") for one in ends if one.payload.get("why") == "stalled"}
+    for name in state.stalled:
+        waited = _describe_wait(state, net, name, held.get(name) or [])
+        how = "did not run again" if state.steps[name].runs else "never ran"
+        yield f"{name} {how}: {waited}; `noetl why {state.execution_id} {name}` says more"
+
+
+def _describe_wait(state: Execution, net: Net | None, name: str, came: list[str | None]) -> str:
+    from noetl.history import describe_standing
+
+    sources = dict.fromkeys(source or "the start" for source in came)
+    token = f"a token came from {', '.join(sources)}" if sources else "a token came"
+    step = net.steps.get(name) if net is not None else None
+    join = step.admission.join if step is not None else None
+    missing = [one for one in join.places if one not in sources] if join is not None else []
+    if missing:
+        return f"{token}, none from {', '.join(f'{one} ({describe_standing(state, one)})' for one in missing)}"
+    return f"{token}, and was never let in"
+
+
+def steps(state: Execution, now: float | None = None, *, left: bool = False, colour: bool) -> str:
+    """The steps that have run or wait to, in the order in which they came up; `now` if the time goes on for them.
+
+    `left`: nobody runs them.
+    """
+    rows = [("STEP", "STATUS", "TOOK", "")]
+    for name, info in state.steps.items():
+        status = "interrupted" if left and info.status == "running" else info.status
+        rows.append((name, status, _took(state, info, now), "; ".join(_more(state, name, info))))
+    return columns(rows, paint=1, colour=colour) if len(rows) > 1 else ""
+
+
+def _took(state: Execution, info: StepInfo, now: float | None) -> str:
+    if info.started_at is None:
+        return ""
+    if info.finished_at is None and now is not None:
+        return duration(now - seconds_of(info.started_at))
+    return duration(between(info.started_at, info.finished_at or state.timestamp))
+
+
+def _more(state: Execution, name: str, info: StepInfo) -> Iterator[str]:
+    if info.runs > 1:
+        yield f"{info.runs} runs"
+    running = next((run for run in state.runs.values() if run.step == name and run.loop is not None), None)
+    loop = running.loop.counts() if running is not None and running.loop is not None else info.loop
+    if loop is not None:
+        failed = f", {loop['failed']:,} failed" if loop["failed"] else ""
+        yield f"{loop['completed']:,} of {count(loop['total'], 'iteration')}{failed}"
+    if info.warning is not None:
+        yield warning_words(info)
+    if info.error is not None:
+        yield f"{info.error['kind']}: {escape_controls(glimpse_text(info.error['message']))}"
+
+
+def warning_words(info: StepInfo) -> str:
+    """What went wrong in a step without ending it."""
+    more = f", and {info.warned - 1:,} more" if info.warned > 1 else ""
+    return f"⚠ {escape_controls(glimpse_text(info.warning or ''))}{more}"
+
+
+def glimpse_text(text: str, most: int = 200) -> str:
+    """The first line of a text, cut where it gets long."""
+    first = text.strip().partition("\n")[0]
+    return first if len(first) <= most else f"{first[: most - 1]}…"
+
+
+def waits(state: Execution) -> Iterator[tuple[StepRun, int | str | None, Wait]]:
+    """The pipelines that wait for something from outside."""
+    for run in state.runs.values():
+        for path, pipe in pipeline_runs(run):
+            if pipe is not None and pipe.wait is not None:
+                yield run, label_of(path), pipe.wait
+
+
+def wait_words(wait: Wait) -> str:
+    """What is waited for."""
+    if wait.answer is not None:
+        return "goes on: what it waited for has come"
+    if wait.child is not None:
+        return f"waits for playbook {wait.child['path']} ({wait.child['execution_id']})"
+    if wait.signal is not None:
+        until = f", until {local_time(wait.until)} at the latest" if wait.until is not None else ""
+        return f"waits for the signal `{wait.signal}`{until}"
+    return f"waits until {local_time(wait.until or 0.0)}"
+
+
+def signal_hint(execution_id: str, wait: Wait) -> str:
+    """How to send what is waited for."""
+    if wait.signal is None or wait.answer is not None:
+        return ""
+    from shlex import quote
+
+    return f"; `noetl signal {execution_id} {quote(wait.signal)}` sends it"
+
+
+def describe_waits(state: Execution, most: int = 20) -> str:
+    """What is waited for, a line each."""
+    lines = [
+        f"{place(run.step, label)} {wait_words(wait)}{signal_hint(state.execution_id, wait)}\n"
+        for run, label, wait in waits(state)
+    ]
+    if len(lines) > most:
+        lines[most:] = [f"… and {len(lines) - most:,} more\n"]
+    return "".join(lines)
+
+
+def place(step: str, iteration: int | str | None) -> str:
+    """A step, or one iteration of it."""
+    return step if iteration is None else f"{step}[{iteration}]"
+
+
+def parked_tokens(state: Execution) -> dict[str, list[str]]:
+    """The steps at which tokens wait to be let in, and where those come from."""
+    held = {name: [token.source or "the start" for token in tokens] for name, tokens in state.parked.items()}
+    for name, entry in state.rounds.items():
+        sources = [source for source, tokens in entry.places.items() for _ in tokens]
+        if sources:
+            held[name] = sources
+    return held
+
+
+def describe_parked(state: Execution) -> str:
+    """The steps at which tokens wait to be let in, a line each."""
+    return "".join(
+        f"{name} is not admitted yet: {count(len(sources), 'token')} parked, from {', '.join(dict.fromkeys(sources))}\n"
+        for name, sources in parked_tokens(state).items()
+    )
+
+
+def error_words(error: dict[str, Any]) -> str:
+    """Where something failed, and how: `step fetch, task get: http: connection refused`."""
+    where = ", ".join(f"{what} {error[what]}" for what in ("step", "task", "workbook") if error.get(what))
+    said = f"{error.get('kind', 'error')}: {escape_controls(glimpse_text(str(error.get('message', '')), 500))}"
+    tries = f" (after {error['attempts']} attempts)" if error.get("attempts") else ""
+    return f"{where}: {said}{tries}" if where else f"{said}{tries}"
+
+
+def trace_lines(error: dict[str, Any] | None, most: int = 5) -> list[str]:
+    """The lines of the author's code in which an error came up, the innermost last."""
+    found = (error or {}).get("traceback")
+    if not isinstance(found, list):
+        return []
+    # The code of a task goes by the name of its step and task, which stand beside this anyway.
+    own = (re.sub(r"^<[^<>]*> line", "line", str(line)) for line in found[-most:])
+    return [f"  {escape_controls(glimpse_text(line))}" for line in own]
+
+
+def origin_words(origin: dict[str, Any]) -> str:
+    """Where a rerun comes from."""
+    if not origin["seq"]:
+        return f"{origin['execution_id']}, from the start"
+    return f"{origin['execution_id']}, forked behind event {origin['seq']}"
+
+
+def output_line(state: Execution) -> str:
+    """The output of an execution, on a line; of one that is cut or lies in the result store, where the whole is."""
+    if state.output_ref is not None:
+        return f"{describe_stored(state.output_ref)}: noetl result {state.execution_id}"
+    line = glimpse(state.output)
+    whole = f"  (cut: `noetl show {state.execution_id} --json` has all of it)" if line.endswith("…") else ""
+    return f"{escape_controls(line)}{whole}"

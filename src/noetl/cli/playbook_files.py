@@ -1,0 +1,163 @@
+"""Playbooks from files: loaded for one short command, so without the garbage collector."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from noetl.cli.files import STDIN, STDIN_NAME, InputFile, one_file, read
+from noetl.cli.output.printing import as_json, in_colour, note, out
+from noetl.errors import UsageError
+
+if TYPE_CHECKING:
+    from noetl.lang import Loaded
+    from noetl.model.diagnostics import Diagnostic
+    from noetl.model.net import Net
+
+
+# What a playbook calls and is not there, which only its folder can tell; and its warnings, briefly, before it runs.
+
+
+#: warnings that are told before a run
+_TOLD = 3
+
+
+def find_missing_playbooks(loaded: Loaded, file: Path | None, *, strict: bool = False) -> Iterator[Diagnostic]:
+    """Calls of playbooks by a file's name that is not there; one that is made before its call is told in vain."""
+    if loaded.net is None or file is None:
+        return
+    from noetl.lang import all_tasks
+    from noetl.model.diagnostics import Diagnostic, Severity
+
+    severity = Severity.ERROR if strict else Severity.WARNING
+    for _, task in all_tasks(loaded.net.playbook):
+        tree = getattr(task.config.get("path"), "tree", task.config.get("path"))
+        path = getattr(tree, "source", tree)
+        if task.kind != "playbook" or not isinstance(path, str) or "{" in path or not path.endswith((".yaml", ".yml")):
+            continue
+        if not (file.absolute().parent / path).exists():
+            message = f"there is no file `{path}` beside this playbook"
+            yield Diagnostic(
+                "missing-playbook",
+                severity,
+                message,
+                task.at,
+                fix="correct `path`, which is seen from this file's folder",
+            )
+
+
+def print_warnings(loaded: Loaded, file: Path) -> None:
+    """Tell the first warnings of a playbook that is about to run."""
+    found = [*loaded.diagnostics, *find_missing_playbooks(loaded, file)]
+    for one in found[:_TOLD]:
+        place = f":{one.span.line}" if one.span is not None else ""
+        note(f"{loaded.source.name}{place}: {one.severity.value}: {one.message} [{one.code}]")
+    if len(found) > _TOLD:
+        note(f"… and {len(found) - _TOLD} more")
+    if found:
+        from shlex import quote
+
+        note(f"`noetl validate {quote(loaded.source.name)}` tells them with the way out")
+
+
+#: how the language names the command that rewrites a file whose name it does not know
+MIGRATE = "noetl migrate FILE"
+#: shells complete it to files; whether one can be read is for `files.read` to say
+FILE = click.Path(allow_dash=True, readable=False)
+
+
+@contextmanager
+def pause_gc() -> Iterator[None]:
+    """A net is one big living structure: looking for garbage in it, again and again, would double the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def load_data(data: bytes, name: str, *, legacy: bool = False, strict: bool = False) -> Loaded:
+    """What the language makes of the bytes of a file."""
+    from noetl.lang import load_bytes
+    from noetl.tools import ToolKinds
+
+    with pause_gc():
+        loaded = load_bytes(data, ToolKinds(), name=name, legacy=legacy, strict=strict)
+    return _name_file_in_fixes(loaded)
+
+
+def _name_file_in_fixes(loaded: Loaded) -> Loaded:
+    """The same with commands that can be copied: the file stands in them."""
+    if not any(MIGRATE in (found.fix or "") for found in loaded.diagnostics):
+        return loaded
+    from shlex import quote
+
+    from msgspec.structs import replace
+
+    name = STDIN if loaded.source.name == STDIN_NAME else quote(loaded.source.name)
+    command = MIGRATE.replace("FILE", name)
+    named = (
+        replace(found, fix=found.fix.replace(MIGRATE, command)) if found.fix else found for found in loaded.diagnostics
+    )
+    return replace(loaded, diagnostics=tuple(named))
+
+
+def rename_source(loaded: Loaded, file: str) -> Loaded:
+    """The same with the file called as on the command line."""
+    from msgspec.structs import replace
+
+    from noetl.model.source import Source
+
+    return _name_file_in_fixes(replace(loaded, source=Source(loaded.source.text, one_file(file).name)))
+
+
+def playbook_text(file: InputFile, data: bytes) -> str:
+    """The text of a file that can be read as a playbook, whatever its dialect; other files are refused."""
+    from noetl.lang import MapNode, Scalar, decode_text, read_yaml
+    from noetl.model.diagnostics import Diagnostics
+    from noetl.model.source import Source
+
+    problems = Diagnostics(Source("", file.name))
+    text = decode_text(data, problems)
+    problems.source.text = text or ""
+    root = read_yaml(text, problems) if text is not None else None
+    if text is None or not isinstance(root, MapNode):
+        refuse(load_data(data, file.name), json=False)
+    version = root.get("apiVersion")
+    ours = isinstance(version, Scalar) and version.text.startswith("noetl.io/")
+    if not ours and "workflow" not in root:
+        raise UsageError(f"{file.name}: this is not a playbook: it has no `workflow`, and no `apiVersion: noetl.io/v2`")
+    return text
+
+
+def load_file(file: InputFile, *, legacy: bool = False, strict: bool = False) -> Loaded:
+    """What the language makes of a file."""
+    return load_data(read(file), file.name, legacy=legacy, strict=strict)
+
+
+def net_or_exit(name: str, *, legacy: bool, json: bool = False) -> Net:
+    """The net of a file; where it has errors, they are printed and the command ends."""
+    loaded = load_file(one_file(name), legacy=legacy)
+    if loaded.net is None:
+        refuse(loaded, json=json)
+    return loaded.net
+
+
+def refuse(loaded: Loaded, *, json: bool) -> NoReturn:
+    """Print what is wrong with a playbook and end the command."""
+    from noetl.lang.printing import report
+
+    found = [report.FileReport(loaded.source, loaded.diagnostics)]
+    if json:
+        out(as_json(report.as_json(found)))
+    else:
+        text = report.render_text(loaded.source, loaded.diagnostics, colour=in_colour(sys.stderr))
+        sys.stderr.write(f"{text}\n{report.summarize_problems(found)}")
+    raise click.exceptions.Exit(2)

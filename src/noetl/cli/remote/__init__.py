@@ -1,0 +1,1 @@
+"""Commands against a server: where it is, starting and following executions there."""

@@ -1,0 +1,290 @@
+"""Sending a playbook to a server, with those that it calls, and following it there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from noetl.cli.commands.runs.follow import follow, load_runnable, report_end
+from noetl.cli.executions import catalog, net_of
+from noetl.cli.output.printing import note, out
+from noetl.client import CalledPlaybook, EventPage, RemoteLog
+from noetl.engine import NetIndex, apply
+from noetl.errors import NoetlError, RequestConflict, ServerUnavailable
+from noetl.model.state import Execution
+from noetl.ports import EventLog
+from noetl.server.core import LiveExecution
+
+if TYPE_CHECKING:
+    from noetl.cli.output.progress import Watcher
+    from noetl.client import Client
+    from noetl.model.events import Event
+    from noetl.model.net import Net
+
+
+# Executions that a server runs, followed from here: their events are read as they come, and folded as they are there.
+
+
+#: seconds that the server is asked to wait for something new
+_WAIT = 5
+#: seconds in which a server that has gone may come back
+_PATIENCE = 60.0
+_AGAIN = 0.5
+#: seconds between two looks at executions that were started by the one that is followed
+_BELOW = 0.3
+
+
+class RemoteRuns:
+    """The executions of a server that somebody here looks at."""
+
+    def __init__(self, client: Client) -> None:
+        self._remote = RemoteLog(client)
+        #: called with the events of an execution as they come
+        self.watchers: list[Watcher] = []
+        #: those that were started by the ones that are followed, and are not over
+        self._descendants: dict[str, LiveExecution | None] = {}
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._turn = asyncio.Lock()
+        #: what was said of executions that do not come on
+        self._said: set[str] = set()
+
+    @property
+    def log(self) -> EventLog:
+        """The server's."""
+        return self._remote
+
+    @property
+    def is_remote(self) -> bool:
+        """They go on when this process ends."""
+        return True
+
+    def cancel(self, execution_id: str, why: str) -> None:
+        """End one for good."""
+        self._spawn(self._cancel(execution_id, why))
+
+    async def _cancel(self, execution_id: str, why: str) -> None:
+        with contextlib.suppress(RequestConflict):  # it was over by then
+            await asyncio.to_thread(self._remote.client.cancel, execution_id, why)
+
+    async def settle(self) -> None:
+        """Whoever runs them minds that."""
+
+    def kill(self) -> None:
+        """Nothing of them runs here."""
+
+    async def close(self) -> None:
+        """Follow nothing any more."""
+        for task in self._tasks:
+            task.cancel()
+        # What a thread has asked for comes back before its connection is closed.
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.get_running_loop().shutdown_default_executor()
+        self._remote.client.close()
+
+    async def output(self, hot: LiveExecution) -> Any:
+        """What an execution yielded: in full as far as `max_payload_bytes` goes, else its reference."""
+        if hot.state.output_ref is None:
+            return hot.state.output
+        return await asyncio.to_thread(self._remote.client.output, hot.id)
+
+    # --- following ---------------------------------------------------------------------------------------------------
+
+    def follow(self, execution_id: str, net: Net) -> LiveExecution:
+        """Follow an execution until it is over."""
+        hot = LiveExecution(Execution(execution_id), NetIndex(net, catalog()))
+        self._spawn(self._follow(hot))
+        self._spawn(self._follow_descendants(hot))
+        return hot
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _follow(self, hot: LiveExecution) -> None:
+        try:
+            over = False
+            while not over:
+                page = await self._page(hot)
+                # What children did comes before what followed from it.
+                await self._poll_descendants()
+                self._apply_events(hot, page.events)
+                over = page.over
+                if not page.events and not over:
+                    await self._report_waits(hot)
+            hot.finished.set_result(None)
+        except Exception as error:  # noqa: BLE001  whatever it is, nobody may wait for ever
+            hot.finished.set_exception(error)
+
+    async def _report_waits(self, hot: LiveExecution) -> None:
+        """Nothing has happened for a while: say what is waited for, if that is nothing of the execution's own."""
+        for said in await asyncio.to_thread(self._remote.waits, hot.id):
+            if said not in self._said:
+                self._said.add(said)
+                note(said)
+
+    async def _page(self, hot: LiveExecution) -> EventPage:
+        """The next events; a server that is started anew is waited for."""
+        since = time.monotonic()
+        while True:
+            try:
+                return await asyncio.to_thread(self._remote.page, hot.id, after=hot.state.seq, wait_s=_WAIT)
+            except ServerUnavailable as error:
+                if time.monotonic() - since > _PATIENCE:
+                    raise NoetlError(f"{error}; what becomes of {hot.id} is known there alone") from None
+                await asyncio.sleep(_AGAIN)
+
+    def _apply_events(self, hot: LiveExecution, events: list[Event]) -> None:
+        for event in events:
+            apply(hot.state, event)
+            child = (event.payload.get("wait") or {}).get("child") if event.name == "task.started" else None
+            if child is not None:
+                self._descendants.setdefault(child["execution_id"])
+        for watch in tuple(self.watchers) if events else ():
+            try:
+                watch(hot, tuple(events))
+            except Exception:  # noqa: BLE001  who only looks on, at a screen that has gone, must not end this
+                self.watchers.remove(watch)
+
+    async def _follow_descendants(self, hot: LiveExecution) -> None:
+        while not hot.finished.done():
+            await asyncio.sleep(_BELOW)
+            await self._poll_descendants()
+
+    async def _poll_descendants(self) -> None:
+        if not self.watchers:
+            return  # nobody looks
+        async with self._turn:
+            for execution_id in list(self._descendants):
+                try:
+                    await self._poll_descendant(execution_id)
+                except ServerUnavailable:
+                    return
+
+    async def _poll_descendant(self, execution_id: str) -> None:
+        hot = self._descendants.get(execution_id)
+        if hot is None:
+            summary = await asyncio.to_thread(self._remote.summary, execution_id)
+            net = await asyncio.to_thread(net_of, self._remote, summary) if summary is not None else None
+            if net is None:
+                return
+            hot = self._descendants[execution_id] = LiveExecution(Execution(execution_id), NetIndex(net, catalog()))
+        page = await asyncio.to_thread(self._remote.page, execution_id, after=hot.state.seq)
+        self._apply_events(hot, page.events)
+        if page.over:
+            hot.finished.set_result(None)
+            del self._descendants[execution_id]
+
+
+_ENDINGS = (".yaml", ".yml")
+
+
+class RunSubmission(NamedTuple):
+    """A playbook that is to be run there, and what it is given."""
+
+    name: str
+    file: Path
+    data: bytes
+    payload: dict[str, Any]
+    legacy: bool
+    #: it was run there before: the server has its text
+    known: bool
+
+
+async def send(client: Client, wish: RunSubmission, *, detach: bool, as_document: bool) -> int:
+    """Run a playbook on a server, as `noetl run` does here; the exit code."""
+    from noetl.cli.output.progress import progress
+
+    _, net = load_runnable(
+        catalog(), wish.file, wish.data, wish.name, wish.payload, legacy=wish.legacy, as_document=as_document
+    )
+    execution_id = _start(client, wish, net)
+    if detach:
+        client.close()
+        out(f'{{"execution_id": "{execution_id}"}}\n' if as_document else f"{execution_id}\n")
+        return 0
+    there = RemoteRuns(client)
+    try:
+        with progress(there.watchers, quiet=as_document) as shown:
+            shown.roots.append(there.follow(execution_id, net))
+            interrupted = await follow(there, shown)
+        return await report_end(there, shown.roots, interrupted=interrupted, as_document=as_document)
+    finally:
+        await there.close()
+
+
+def _start(client: Client, wish: RunSubmission, net: Net) -> str:
+    # Should the answer get lost, the same is asked for again and started once.
+    key = str(uuid.uuid4())
+    if wish.known:
+        return client.start(net.playbook.path, wish.payload, key=key).execution_id
+    return client.start(
+        payload=wish.payload,
+        text=wish.data.decode("utf-8-sig", "replace"),
+        file=wish.file,
+        calls=collect_called(net, wish.file, legacy=wish.legacy),
+        legacy=wish.legacy,
+        key=key,
+    ).execution_id
+
+
+def collect_called(net: Net, file: Path, *, legacy: bool) -> list[CalledPlaybook]:
+    """The playbooks that one calls, and those that they call: their texts, files and the names they are called by.
+
+    Where the name of one is made by a template, all playbooks of the folder come along.
+    """
+    names: dict[str, Path] = {}
+    seen, waiting = {file.absolute()}, [(net, file.absolute())]
+    while waiting:
+        caller, where = waiting.pop()
+        for name, found in _calls(caller, where):
+            if names.setdefault(name, found) != found:
+                # The same name means another playbook in another folder.
+                names[f"{where.parent}/{name}"] = found
+            if found not in seen:
+                seen.add(found)
+                below = catalog().read(found, legacy=legacy)[1].net
+                waiting += [(below, found)] if below is not None else []
+    files: dict[Path, list[str]] = {}
+    for name, found in names.items():
+        files.setdefault(found, []).append(name)
+    return [
+        CalledPlaybook(found.read_bytes().decode("utf-8-sig", "replace"), str(found), given)
+        for found, given in files.items()
+    ]
+
+
+def _calls(net: Net, file: Path) -> Iterator[tuple[str, Path]]:
+    """What a playbook calls: the name, and the file that it means."""
+    from noetl.lang import all_tasks
+
+    for _, task in all_tasks(net.playbook):
+        if task.kind != "playbook":
+            continue
+        tree = getattr(task.config.get("path"), "tree", task.config.get("path"))
+        path = getattr(tree, "source", tree)
+        if isinstance(path, str) and "{" not in path:
+            found = catalog().find(path, near=file)
+            if found is not None:
+                yield path, found.absolute()
+        else:
+            yield from _all_in_folder(file)
+
+
+def _all_in_folder(file: Path) -> Iterator[tuple[str, Path]]:
+    """All playbooks of a folder, by every name that one of them can be called by there."""
+    from noetl.server.core import names_of
+
+    files = [one for one in sorted(file.parent.iterdir()) if one.suffix in _ENDINGS and one.is_file() and one != file]
+    taken: set[str] = set()
+    for names in ((lambda one: [one.name, one.stem]), names_of):
+        for one in files:
+            for name in names(one):
+                if name not in taken:
+                    taken.add(name)
+                    yield name, one.absolute()

@@ -1,0 +1,125 @@
+"""Turn: one decision in the making. Whatever is decided is emitted, takes effect at once, and is recorded with the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from noetl.engine.fold import apply
+from noetl.engine.net_index import NetIndex
+from noetl.model.events import EVENTS, Event, Fact, event_id
+from noetl.model.orders import Order
+from noetl.model.state import Execution, StepRun
+
+_STATUS = {
+    "step.failed": "error",
+    "step.skipped": "skipped",
+    "step.cancelled": "skipped",
+    "loop.iteration.failed": "error",
+    "step.scheduled": "in_progress",
+    "step.parked": "in_progress",
+    "step.started": "in_progress",
+    "loop.started": "in_progress",
+    "loop.iteration.started": "in_progress",
+    "workflow.started": "in_progress",
+    "playbook.execution.requested": "in_progress",
+}
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What follows from something that happened: events to append at once, and orders to give behind them."""
+
+    events: tuple[Event, ...]
+    orders: tuple[Order, ...]
+    #: what is known of the net from now on
+    net_index: NetIndex
+
+
+class DecisionBuilder:
+    """The state, what is known of its net, the time, and what has been decided so far."""
+
+    def __init__(self, outlook: NetIndex, state: Execution, now: float, new_id: Callable[[], str]) -> None:
+        self.net_index = outlook
+        self.state = state
+        self.now = now
+        self.new_id = new_id
+        self.events: list[Event] = []
+        self.orders: list[Order] = []
+        #: the step run whose arcs are being judged
+        self.routing = ""
+        # The clock may go back, the log never does.
+        stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds")
+        self.timestamp = max(stamp, state.timestamp)
+
+    @property
+    def decision(self) -> Decision:
+        """What was decided."""
+        return Decision(tuple(self.events), tuple(self.orders), self.net_index)
+
+    @property
+    def last(self) -> int:
+        """The latest event: what comes next follows from it."""
+        return self.state.seq
+
+    def emit(
+        self,
+        name: str,
+        entity_id: str,
+        payload: dict[str, Any],
+        *,
+        parent: int | None = None,
+        run: str | None = None,
+        iteration: int | str | None = None,
+        status: str | None = None,
+    ) -> Event:
+        """Decide something."""
+        return self._record("server", name, entity_id, status or _STATUS.get(name, "success"), payload, parent, run,
+                            iteration=iteration)  # fmt: skip
+
+    def accept(self, fact: Fact, run: StepRun, parent: int) -> Event:
+        """Take over what a worker reported."""
+        entity_id = run.step if fact.task is None else f"{run.step}.{fact.task}"
+        return self._record("worker", fact.name, entity_id, fact.status, fact.payload, parent, run.id,
+                            task_run_id=fact.task_run_id, iteration=fact.iteration, attempt=fact.attempt)  # fmt: skip
+
+    def _record(  # noqa: PLR0913  the envelope has as many parts
+        self,
+        source: str,
+        name: str,
+        entity_id: str,
+        status: str,
+        payload: dict[str, Any],
+        parent: int | None,
+        run: str | None,
+        *,
+        task_run_id: str | None = None,
+        iteration: int | str | None = None,
+        attempt: int | None = None,
+    ) -> Event:
+        execution_id, seq = self.state.execution_id, self.state.seq + 1
+        event = Event(
+            event_id(execution_id, seq),
+            execution_id,
+            seq,
+            self.timestamp,
+            source,
+            name,
+            EVENTS[name].entity_type,
+            entity_id,
+            status,
+            payload,
+            event_id(execution_id, parent) if parent else None,
+            run,
+            task_run_id,
+            iteration,
+            attempt,
+        )
+        return self._keep(event)
+
+    def _keep(self, event: Event) -> Event:
+        self.events.append(event)
+        apply(self.state, event)
+        return event

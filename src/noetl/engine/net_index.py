@@ -1,0 +1,80 @@
+"""Outlook: what the engine wants to know of a net again and again, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from noetl.expr import find_result_reads, pipeline_values, selects
+from noetl.model.net import Net, Planner
+from noetl.model.playbook import Step
+from noetl.model.state import Execution
+
+
+class NetIndex:
+    """A net, and answers about it."""
+
+    def __init__(self, net: Net, planner: Planner, planned: int = 0) -> None:
+        self.net = net
+        self.planner = planner
+        #: how many plans of the execution are in it
+        self.planned = planned
+        self.steps = net.steps
+        self._leading: dict[str, frozenset[str]] = {}
+        self._reads_steps: dict[str, bool] = {}
+        self._wants_reference: dict[str, bool] = {}
+        limits = net.playbook.limits
+        self.max_steps: int = limits.get("max_steps", 100_000)
+        self.max_depth: int = limits.get("max_depth", 32)
+        self.max_payload = net.playbook.max_payload
+
+    def of(self, state: Execution) -> NetIndex:
+        """The outlook of an execution: its playbook's, with the steps that were planned since."""
+        news = state.synthesized[self.planned :]
+        return self.with_plans(self.planner.extend_net(self.net, news), len(news)) if news else self
+
+    def with_plans(self, net: Net, count: int = 1) -> NetIndex:
+        """The same with so many plans more."""
+        return NetIndex(net, self.planner, self.planned + count)
+
+    def predecessors(self, step: str) -> frozenset[str]:
+        """The steps from which a token can still come here."""
+        known = self._leading.get(step)
+        if known is None:
+            # A plan may lead anywhere.
+            found = {one.name for one in self.steps.values() if one.router.synthesize is not None}
+            waiting = [step, *found]
+            while waiting:
+                for incoming in self.net.incoming.get(waiting.pop(), ()):
+                    if incoming.source not in found:
+                        found.add(incoming.source)
+                        waiting.append(incoming.source)
+            known = self._leading[step] = frozenset(found)
+        return known
+
+    def wants_reference(self, step: Step) -> bool:
+        """Whether the result of a step is stored whatever its size."""
+        known = self._wants_reference.get(step.name)
+        if known is None:
+            results = self.net.playbook.policy.get("results") or {}
+            known = bool(results.get("reference_first")) or selects(step.spec)
+            known = known or find_result_reads(step, self.net.playbook).ref_server
+            self._wants_reference[step.name] = known
+        return known
+
+    def reads_steps(self, step: Step) -> bool:
+        """Whether a template of its pipeline reads the state of steps."""
+        known = self._reads_steps.get(step.name)
+        if known is None:
+            values = list(pipeline_values(step))
+            # The worker evaluates the `input` of a loop over a reference.
+            values.append(step.input if step.loop is not None else None)
+            known = self._reads_steps[step.name] = any(map(_reads_steps, values))
+        return known
+
+
+def _reads_steps(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_reads_steps(part) for part in value.values())
+    facts = getattr(value, "facts", None)
+    return facts is not None and any(read.path[0] == "steps" for read in facts.reads)

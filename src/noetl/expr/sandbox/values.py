@@ -1,0 +1,207 @@
+"""The value an expression yields, as plain data: maps, lists, text, numbers, booleans, null."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, time
+from typing import Any, Final
+
+from noetl.errors import TemplateError, UndefinedValue
+from noetl.expr.paths import Ref
+from noetl.expr.sandbox.evaluation import ITEM, Evaluation, check_float, check_int, weigh
+from noetl.expr.sandbox.undefined import Missing, refuse_missing
+from noetl.expr.vocabulary import OWN_FUNCTIONS
+
+# Values as text: what `{{ … }}` inside other text and `~` make of them, and JSON.
+
+
+#: as Jinja2's `tojson` writes them, so that the text is safe inside HTML as well
+_HTML_SAFE: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "'": "\\u0027"})
+#: deeper indentation than this is a way to make much out of little
+_MOST_INDENT: Final = 16
+
+
+def to_text(run: Evaluation, value: Any) -> str:
+    """A value inside text: JSON for maps and lists, `true`/`false`, nothing for null."""
+    kind = value.__class__
+    if kind is str:
+        text: str = value
+    elif value is None:
+        return ""
+    elif kind is bool:
+        return "true" if value else "false"
+    elif kind is int:
+        return str(check_int(value))
+    elif kind is float:
+        return repr(check_float(value))
+    else:
+        text = _other_text(run, value)
+    run.grow(len(text))
+    return text
+
+
+def _other_text(run: Evaluation, value: Any) -> str:
+    if isinstance(value, str):
+        return str(value)
+    refuse_missing(value)
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, (Mapping, list, tuple, range)):
+        return tojson(run, value)
+    raise not_data_error(value, run)
+
+
+def not_data_error(value: Any, run: Evaluation | None = None) -> TemplateError:
+    """The error of a value that is not data, a function for instance."""
+    what, way_out = type(value).__name__, ""
+    if callable(value):
+        what = "function"
+        scopes = run.scopes if run is not None else {}
+        way_out = "".join(f": write `{name}()`" for name in OWN_FUNCTIONS if scopes.get(name) is value)
+    error = TemplateError(f"it yields a {what}, which is not data{way_out}")
+    error.kind = "type"
+    return error
+
+
+def tojson(run: Evaluation, value: Any, indent: int | None = None) -> str:
+    """As Jinja2's filter of that name writes it: keys sorted, non-ASCII and HTML characters escaped."""
+    return dumps(run, value, indent=indent, sort_keys=True).translate(_HTML_SAFE)
+
+
+def dumps(
+    run: Evaluation, value: Any, *, indent: int | None = None, sort_keys: bool = False, ascii_only: bool = True
+) -> str:
+    """JSON text, paid for beforehand."""
+    refuse_missing(value)
+    run.grow(weigh(run, value))
+    if indent is None:
+        return json.dumps(value, default=_encode_other, sort_keys=sort_keys, ensure_ascii=ascii_only, allow_nan=False)
+    if indent > _MOST_INDENT:
+        raise TemplateError(f"an indent of more than {_MOST_INDENT} is not supported")
+    encoder = json.JSONEncoder(
+        default=_encode_other, sort_keys=sort_keys, ensure_ascii=ascii_only, allow_nan=False, indent=indent
+    )
+    chunks: list[str] = []
+    for chunk in encoder.iterencode(value):
+        run.work(1)
+        run.grow(len(chunk))
+        chunks.append(chunk)
+    return "".join(chunks)
+
+
+def _encode_other(value: Any) -> Any:
+    """What stands in JSON for a value that the encoder does not know."""
+    refuse_missing(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, range):
+        return list(value)
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    raise not_data_error(value)
+
+
+#: passed on without a look
+_AS_IT_IS: Final = frozenset({str, bool, type(None)})
+#: whole numbers between these are small enough, which is told without a call
+_LEAST, _MOST = -(1 << 64), 1 << 64
+
+
+def plain(run: Evaluation, value: Any) -> Any:
+    """The same value if it is plain data throughout, else a copy that is; paid for by its size."""
+    kind = value.__class__
+    if kind is float:
+        return check_float(value)
+    if kind in _AS_IT_IS:
+        return value
+    if kind is dict:
+        return _plain_dict(run, value)
+    if kind is list:
+        return _plain_list(run, value)
+    if kind is int:
+        return check_int(value)
+    return _other(run, value)
+
+
+def _plain_list(run: Evaluation, value: list[Any]) -> list[Any]:
+    run.work(8 + len(value))
+    for index, part in enumerate(value):
+        if (kind := part.__class__) not in _AS_IT_IS:
+            new = _plain_dict(run, part) if kind is dict else plain(run, part)
+            if new is not part:
+                run.grow(ITEM * len(value))
+                return value[:index] + [new] + [plain(run, rest) for rest in value[index + 1 :]]
+    return value
+
+
+def _plain_dict(run: Evaluation, value: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    run.work(8 + len(value))
+    changed: dict[Any, Any] = {}
+    for key, part in value.items():
+        # Rows have many numbers, and a call for each would be most of the time that is spent here; only a finite one
+        # less itself is nothing.
+        if (kind := part.__class__) not in _AS_IT_IS and not (
+            _LEAST < part < _MOST if kind is int else kind is float and part - part == 0
+        ):
+            new = plain(run, part)
+            if new is not part:
+                changed[key] = new
+        if key.__class__ is not str:
+            return {_key(key): plain(run, part) for key, part in value.items()}
+    if not changed:
+        return value
+    run.grow(16 * len(value))
+    return {key: changed.get(key, part) for key, part in value.items()}
+
+
+def _key(key: Any) -> str:
+    """A key as JSON writes it."""
+    if isinstance(key, str):
+        return str(key)
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if key is None:
+        return "null"
+    if isinstance(key, (int, float)):
+        return str(key)
+    error = TemplateError(f"a map's key is a {type(key).__name__}, not text")
+    error.kind = "type"
+    raise error
+
+
+def _other(run: Evaluation, value: Any) -> Any:
+    """Values of other types; most have a plain form."""
+    if isinstance(value, Missing):
+        raise UndefinedValue(value.reason())
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Ref):
+        return value
+    if isinstance(value, Mapping):
+        run.grow(16 * len(value))
+        return _plain_dict(run, dict(value))
+    if isinstance(value, (list, tuple, range, Iterator)):
+        run.work(16)
+        run.grow(64)
+        return _plain_list(run, to_bounded_list(run, value))
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, (bool, int, float)):
+        return value
+    raise not_data_error(value, run)
+
+
+def to_bounded_list(run: Evaluation, value: Any) -> list[Any]:
+    """Any sequence or iterator as a list, as long as the budget lasts."""
+    if isinstance(value, (list, tuple, range, str, Mapping)):
+        run.work(len(value) >> 2)
+        # The numbers of a range do not exist before they are asked for.
+        run.grow(32 * len(value) if isinstance(value, range) else ITEM * len(value))
+        return list(value)
+    items: list[Any] = []
+    for part in value:
+        run.work(1)
+        run.grow(ITEM)
+        items.append(part)
+    return items

@@ -1,0 +1,1 @@
+"""Shell commands with templates: every value arrives as one unchanged word."""

@@ -1,0 +1,1 @@
+"""SQL with templates: values are bound as parameters, never spliced into the text."""

@@ -1,0 +1,1 @@
+"""JSON Schema: the grammar as a schema for editors, and values validated against schemas."""

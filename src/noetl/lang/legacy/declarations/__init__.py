@@ -1,0 +1,1 @@
+"""The parts of an older document around its steps: header, keychain and credentials."""

@@ -1,0 +1,1 @@
+"""Sinks of an older document, rewritten to tasks that follow the tool."""

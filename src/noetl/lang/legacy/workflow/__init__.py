@@ -1,0 +1,1 @@
+"""Steps of an older document: bodies, tasks, loops, rules, results and arcs."""

@@ -1,0 +1,88 @@
+"""The sockets of a cluster: who knows which workers live, and what wakes them. Each docstring is the law."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from noetl.model.wire import HeldPipeline
+
+#: what a bus carries is shorter
+HINT_BYTES = 512
+
+
+class WorkerRegistry(Protocol):
+    """Which workers live and what they hold, by one clock for all servers."""
+
+    async def renew(self, worker: str, about: Mapping[str, Any]) -> bool:
+        """Hear that a worker lives; False: it has been given up before, and must begin anew under another name."""
+
+    async def knows(self, worker: str) -> bool:
+        """Whether a worker has said that it lives, and has not been given up."""
+
+    async def leave(self, worker: str) -> None:
+        """Hear that a worker ends, in good order: it is known no longer, as if it were given up."""
+
+    async def give_up(self) -> list[str]:
+        """Give up those who have not been heard of for too long, for ever, and name all that were lately."""
+
+    def held(self, execution_id: str) -> list[HeldPipeline]:
+        """What workers had of an execution when that was last kept."""
+
+    async def keep(self, begun: Sequence[HeldPipeline], over: Sequence[HeldPipeline]) -> None:
+        """Keep who has what, for servers that take executions over."""
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Those who live: `worker`, `heard_s_ago`, and what they said of themselves."""
+
+    async def add_dead_letter(self, held: HeldPipeline, why: str) -> None:
+        """Keep that a pipeline was given out as often as it may be, and what became of it the last time."""
+
+    def list_dead_letters(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Those pipelines, the latest first: `execution_id`, `step_run_id`, `iteration`, `worker`, `tries`, `why`, `at`."""
+
+    def close(self) -> None:
+        """Let go."""
+
+
+class Hint(msgspec.Struct, frozen=True):
+    """A word that there may be work. It may come twice, late, or for work that is done: the log says what there is."""
+
+    body: bytes
+    #: say that it was heeded; else it comes again in some seconds, here or elsewhere. It never fails
+    ack: Callable[[], Awaitable[None]]
+
+
+class Bus(Protocol):
+    """Wakes those who would otherwise look for work now and then. Whatever it says may be lost, doubled, late or out of order.
+
+    Nothing but `open` fails, and nothing waits for a bus that is away. Each body is shorter than `HINT_BYTES`: ids travel,
+    never data. One belongs to one event loop.
+    """
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not work at the moment; empty: it does."""
+
+    async def open(self) -> None:
+        """Connect. A bus that is away is tried again for ever, in the background. NoetlError: it can never be used."""
+
+    async def wake(self, pool: str, hint: bytes) -> None:
+        """Tell one worker of a pool, whichever asks first, and at once: hints for nobody are forgotten after a while."""
+
+    async def next(self, pools: Sequence[str], most: int, timeout: float) -> list[Hint]:  # noqa: ASYNC109
+        """Up to so many hints for these pools, as soon as there is one; none when the time is over."""
+
+    async def notify(self, worker: str, body: bytes) -> None:
+        """Tell one worker, if it listens."""
+
+    def listen(self, worker: str, heard: Callable[[bytes], None]) -> None:
+        """Hear what that worker is told from now on."""
+
+    def stop_listening(self, worker: str) -> None:
+        """Hear that no longer."""
+
+    async def close(self) -> None:
+        """Let go. What was just said is said first, if that takes no time."""

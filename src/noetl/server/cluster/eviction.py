@@ -1,0 +1,146 @@
+"""Dormitory: executions that wait for nothing but a time or a word from outside leave the memory, and come back for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from noetl.engine import check_idle
+from noetl.errors import describe_error
+from noetl.model.events import Event
+from noetl.ports import Conflict, LogDamaged, StoreFailed
+from noetl.server.core import ControlPlane, LiveExecution, OwnedElsewhere
+
+# Refusals: executions that cannot be gone on with. They are tried again now and then, and told of once for each reason.
+
+
+#: seconds until one that could not be gone on with is tried again
+LATER_S = 60.0
+#: lines that are remembered
+_MOST = 1_000
+
+
+class RetryLater:
+    """Those of one server; `warn` gets a line for each."""
+
+    def __init__(self, clock: Callable[[], float], warn: Callable[[str], None]) -> None:
+        self._clock, self._warn = clock, warn
+        #: execution → when it is tried again
+        self._until: dict[str, float] = {}
+        self._reported: set[str] = set()
+
+    def add(self, execution_id: str, error: BaseException) -> None:
+        """Leave an execution alone for a while, unless it is not its own fault: then it may be gone on with at once."""
+        store_is_away = isinstance(error, StoreFailed) and not isinstance(error, LogDamaged)
+        if store_is_away or isinstance(error, OwnedElsewhere | Conflict):
+            return
+        self._until[execution_id] = self._clock() + LATER_S
+        self.notify(f"{execution_id} cannot be gone on with, and is tried again every {LATER_S:g} s", error)
+
+    def now(self) -> set[str]:
+        """Those that are to be left alone."""
+        now = self._clock()
+        self._until = {name: until for name, until in self._until.items() if until > now}
+        return set(self._until)
+
+    def notify(self, what: str, error: BaseException) -> None:
+        """Say what is wrong, the first time."""
+        line = f"{what}: {describe_error(error)}"
+        if line not in self._reported:
+            if len(self._reported) >= _MOST:
+                self._reported.clear()
+            self._reported.add(line)
+            self._warn(line)
+
+
+#: seconds for which an execution must have been still; and what it waits for must be further away
+_STILL_S, _FAR_S = 1.0, 5.0
+#: seconds before it is due that one is woken, and how many at a time
+_AHEAD_S, _MOST, _AT_ONCE = 0.5, 500, 32
+
+
+class EvictionStore(Protocol):
+    """Where it is kept who sleeps; the database of executions, which all servers share."""
+
+    async def register_waker(self) -> None:
+        """Be known as one who wakes executions: where there is nobody, those that sleep count as left."""
+
+    async def evict(self, sleepers: list[tuple[str, float | None]]) -> None:
+        """Keep executions with the times at which they are due, and own them no longer."""
+
+    def find_due(self, ahead_s: float, most: int) -> list[str]:
+        """Those that are due within so many seconds, and those that somebody asks something of."""
+
+
+class Eviction:
+    """Lays executions of an office down, and wakes any that are due."""
+
+    def __init__(self, office: ControlPlane, beds: EvictionStore, refusals: RetryLater) -> None:
+        self._office, self._store, self._refusals = office, beds, refusals
+        #: executions of which something was heard → when
+        self._touched: dict[str, float] = {}
+        self._is_registered = False
+        office.service.watchers.append(self.heard)
+
+    def heard(self, hot: LiveExecution, _events: tuple[Event, ...]) -> None:
+        """Something happened to an execution."""
+        self._touched[hot.id] = self._office.nature.clock()
+
+    def note_takeover(self, execution_id: str) -> None:
+        """An execution came into the memory without anything happening to it."""
+        self._touched[execution_id] = self._office.nature.clock()
+
+    async def evict(self) -> None:
+        """Lay down all that have been still for a while."""
+        now = self._office.nature.clock()
+        still = [name for name, when in self._touched.items() if when <= now - _STILL_S]
+        going: list[tuple[LiveExecution, int, float | None]] = []
+        for name in still:
+            hot = self._office.service.hot.get(name)
+            sleeps, due = _check_idle(hot) if hot is not None else (False, None)
+            if hot is not None and sleeps and (due is None or due > now + _FAR_S):
+                going.append((hot, hot.state.seq, due))
+            else:
+                del self._touched[name]
+        if not going:
+            return
+        # If this fails, they are laid down again: nobody knows whether they lie there already.
+        await self._store.evict([(hot.id, due) for hot, _, due in going])
+        stirred: list[LiveExecution] = []
+        for hot, seq, _ in going:  # without a pause: what is still now is so no longer when another has been claimed
+            if hot.busy or hot.mail or hot.state.seq != seq:
+                self._touched[hot.id] = now
+                stirred.append(hot)
+            else:
+                self._touched.pop(hot.id, None)
+                self._office.service.release(hot)
+        for hot in stirred:  # something came on the way: it is claimed again, and goes on
+            if not await self._office.log.claim(hot.id):
+                self._office.service.give_up(hot.id, OwnedElsewhere(f"another server goes on with {hot.id}"))
+
+    async def wake(self) -> None:
+        """Wake those that are due."""
+        if not self._is_registered:
+            await self._store.register_waker()
+            self._is_registered = True
+        refused = self._refusals.now()
+        due = await asyncio.to_thread(self._store.find_due, _AHEAD_S, _MOST + len(refused))
+        found = [name for name in due if name not in refused]
+        gate = asyncio.Semaphore(_AT_ONCE)
+        await asyncio.gather(*(self._wake(name, gate) for name in found))
+
+    async def _wake(self, execution_id: str, gate: asyncio.Semaphore) -> None:
+        async with gate:
+            try:
+                if execution_id not in self._office.service.hot:
+                    await self._office.resume(execution_id)
+            except Exception as error:  # noqa: BLE001  it cannot be gone on with now, and must not keep others asleep
+                self._refusals.add(execution_id, error)
+
+
+def _check_idle(hot: LiveExecution) -> tuple[bool, float | None]:
+    """Whether an execution may leave the memory, and until when; a child is waited for here."""
+    if hot.busy or hot.mail or hot.state.parent is not None:
+        return False, None
+    return check_idle(hot.state)

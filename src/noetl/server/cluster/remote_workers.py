@@ -1,0 +1,142 @@
+"""Remote workers: what a server has for each of its workers until that asks again, and how it calls them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from noetl.dispatch import DEFAULT_POOL, DeadLetter, Give, Worker
+from noetl.model.wire import ExecutionBrief, Key, WorkAssignment
+from noetl.server.cluster.questions import WorkerQuestions
+from noetl.server.core import ExecutionService, LiveExecution
+
+if TYPE_CHECKING:
+    from noetl.server.core import Pipelines
+
+
+def _to_nobody(_whom: str) -> None:
+    """Without a bus, workers ask by themselves."""
+
+
+class Mailbox:
+    """What one worker hears with the next answer, apart from work."""
+
+    __slots__ = ("bell", "ended", "knows", "stops")
+
+    def __init__(self) -> None:
+        self.stops: list[Key] = []
+        self.ended: list[str] = []
+        #: executions on which it has reported, so that it need not be told again what they are
+        self.knows: set[str] = set()
+        #: resolved when there is something for it, while it waits
+        self.bell: asyncio.Future[None] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.stops or self.ended)
+
+    def ring(self) -> bool:
+        """Wake the worker, if it waits; whether it did."""
+        if self.bell is None or self.bell.done():
+            return False
+        self.bell.set_result(None)
+        return True
+
+    def empty(self) -> tuple[list[Key], list[str]]:
+        """What it is to stop, and the executions that it need not keep; then the box is empty."""
+        stops, self.stops, ended, self.ended = self.stops, [], self.ended, []
+        return stops, ended
+
+
+class RemoteWorkers:
+    """The `WorkerSide` of a server."""
+
+    def __init__(self) -> None:
+        self.service: ExecutionService
+        self.pipelines: Pipelines
+        #: publishes that a pool has work
+        self.publish: Callable[[str], None] = _to_nobody
+        #: tells a worker that there is mail
+        self.notify: Callable[[str], None] = _to_nobody
+        #: records a dead letter
+        self.record: Callable[[DeadLetter], None]
+        #: how long a worker has had something does not depend on the date
+        self.now: Callable[[], float] = monotonic
+        self._boxes: dict[str, Mailbox] = {}
+        self.questions = WorkerQuestions(self._call)
+
+    def _call(self) -> None:
+        pipelines = self.pipelines
+        pipelines.carry_out(pipelines.dispatcher.call_worker(DEFAULT_POOL, now=self.now()))
+
+    def box(self, worker: str) -> Mailbox:
+        """A worker's mailbox."""
+        found = self._boxes.get(worker)
+        if found is None:
+            found = self._boxes[worker] = Mailbox()
+        return found
+
+    def remove(self, worker: str) -> None:
+        """Discard the mailbox of a worker that is gone."""
+        self._boxes.pop(worker, None)
+
+    # --- moves (see `pipelines.WorkerSide`) ----------------------------------------------------------------------------
+
+    def give(self, move: Give) -> None:
+        """Remote workers are given work in the answer to their question, see `WorkerApi`."""
+        raise AssertionError(f"{move.worker} has not asked")
+
+    def stop(self, worker: str, key: Key) -> None:
+        """See `WorkerSide`."""
+        self.box(worker).stops.append(key)
+        self._notify(worker)
+
+    def forget(self, worker: str, execution_id: str) -> None:
+        """See `WorkerSide`."""
+        box = self.box(worker)
+        box.knows.discard(execution_id)
+        had_mail = bool(box)  # thousands of executions may be evicted at once
+        box.ended.append(execution_id)
+        if not had_mail:
+            self._notify(worker)
+
+    def _notify(self, worker: str) -> None:
+        if not self.box(worker).ring():
+            self.notify(worker)
+
+    def wake(self, worker: str) -> None:
+        """See `WorkerSide`."""
+        self.box(worker).ring()
+
+    def hint(self, pool: str) -> None:
+        """See `WorkerSide`."""
+        self.publish(pool)
+
+    def add_dead_letter(self, letter: DeadLetter) -> None:
+        """See `WorkerSide`."""
+        self.record(letter)
+
+    # --- answers -------------------------------------------------------------------------------------------------------
+
+    async def wait(self, worker: Worker, seconds: float) -> None:
+        """Wait until there may be something for a worker. It has one question at a time: an older one is answered."""
+        box = self.box(worker.name)
+        box.ring()
+        bell = box.bell = asyncio.get_running_loop().create_future()
+        worker.waits = True
+        try:
+            await asyncio.wait([bell], timeout=seconds)
+        finally:
+            if box.bell is bell:
+                worker.waits, box.bell = False, None
+
+    def assignment(self, give: Give) -> WorkAssignment:
+        """A pipeline as its worker gets it."""
+        recorded = self.service.recorded(give.execution.id, give.order) if give.order.begun else []
+        return WorkAssignment(give.execution.id, give.order, give.fence, recorded, give.alone)
+
+    def brief(self, hot: LiveExecution, file: str) -> ExecutionBrief:
+        """What its worker must know of the execution."""
+        state = hot.state
+        return ExecutionBrief(state.playbook, file, state.workload, state.restrict, state.synthesized)

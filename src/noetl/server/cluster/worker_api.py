@@ -1,0 +1,233 @@
+"""Counter: where workers come to. They report, are told what became of it, and go with more to do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from noetl.dispatch import Give, Moves, Worker
+from noetl.errors import NoetlError
+from noetl.model.wire import ExecutionBrief, Heartbeat, Key, PipelineReport, ServerReply, WorkerMessage, strip_shared
+from noetl.ports import LogLine, WorkerRegistry
+from noetl.server.cluster.remote_workers import RemoteWorkers
+from noetl.server.cluster.workers import WorkerRoster
+from noetl.server.core import ControlPlane, LiveExecution
+
+#: nobody is kept waiting for longer, so that proxies do not lose patience
+MOST_WAIT_S = 25.0
+#: seconds after which a pipeline that its worker does not know of is taken for one whose way there was lost
+_LOST_AFTER_S = 2.0
+
+
+async def _never() -> bool:
+    return False
+
+
+class WorkerApi:
+    """Serves workers with the executions of one office."""
+
+    def __init__(self, office: ControlPlane, remote: RemoteWorkers, registry: WorkerRegistry) -> None:
+        self._office, self._remote, self._registry = office, remote, registry
+        self._dispatcher = office.dispatcher
+        self.roll = WorkerRoster()
+
+    def drain(self) -> None:
+        """Hand out nothing more; workers that wait are answered."""
+        self._dispatcher.closed = True
+        for worker in self._dispatcher.workers:
+            self._remote.box(worker).ring()
+
+    def _carry_out(self, moves: Moves) -> None:
+        self._office.pipelines.carry_out(moves)
+
+    async def serve(self, message: WorkerMessage, gone: Callable[[], Awaitable[bool]] = _never) -> ServerReply:
+        """Hear a worker out, and answer; `gone` says whether it has hung up while it was kept waiting."""
+        if not await self._registry.knows(message.worker):
+            for report in message.reports:
+                self._note_stale(report, message.worker)
+            return ServerReply(lost=True)
+        worker = self._dispatcher.greet(message.worker, message.pools, message.room)
+        try:
+            return await self._served(worker, message, gone)
+        finally:  # however it ends: another worker may be needed for what is left
+            came = not message.reports
+            self._carry_out(self._dispatcher.leave(worker, came_for_work=came, now=self._remote.now()))
+
+    async def _served(self, worker: Worker, message: WorkerMessage, gone: Callable[[], Awaitable[bool]]) -> ServerReply:
+        self._write_lines(message)
+        for answer in message.answers:
+            self._remote.questions.on_answer(answer)
+        refused: list[int] = []
+        again: list[int] = []
+        if message.reports:
+            with self._attended({report.execution_id for report in message.reports} if message.room else ()):
+                refused, again = await self._hear(worker, message.reports)
+                given = self._take(worker)
+        else:
+            given = self._take(worker)
+        questions = self._remote.questions.take()
+        waits = message.wait > 0 and not message.reports and not self._dispatcher.closed
+        if waits and not given and not questions and not self._remote.box(worker.name):
+            await self._remote.wait(worker, min(message.wait, MOST_WAIT_S))
+            if not self._dispatcher.knows(worker) or await gone():
+                return ServerReply(lost=True)  # given up while it waited, or nobody is there to hear the answer
+            given, questions = self._take(worker), self._remote.questions.take()
+        if not self._dispatcher.knows(worker):
+            return ServerReply(refused, again, lost=True)
+        reply = self._reply(worker, message, given, refused, again)
+        return msgspec.structs.replace(reply, questions=questions) if questions else reply
+
+    @contextlib.contextmanager
+    def _attended(self, execution_ids: Iterable[str]) -> Iterator[None]:
+        """Inside of this, a worker reports on executions, and takes what follows if it can: nobody else is called."""
+        attended, ids = self._dispatcher.attended, list(execution_ids)
+        attended.update(ids)
+        try:
+            yield
+        finally:
+            for name in ids:
+                attended[name] -= 1
+                if not attended[name]:
+                    del attended[name]
+
+    def _reply(
+        self, worker: Worker, message: WorkerMessage, given: list[Give], refused: list[int], again: list[int]
+    ) -> ServerReply:
+        box = self._remote.box(worker.name)
+        stops, ended = box.empty()
+        hot = self._office.service.hot
+        hots: dict[str, LiveExecution] = {one.execution.id: one.execution for one in given}
+        spoken_of = {report.execution_id for report in message.reports} | hots.keys()
+        paused = [name for name in spoken_of if (found := hot.get(name)) is not None and found.state.paused]
+        new = {name: one for name, one in hots.items() if name not in box.knows or one.state.synthesized}
+        briefs = {name: self._brief(one) for name, one in new.items()}
+        workloads = {name: one.state.workload for name, one in hots.items()}
+        assignments, shared = strip_shared([self._remote.assignment(one) for one in given], workloads)
+        return ServerReply(refused, again, assignments, briefs, shared, stops, ended, paused)
+
+    def _brief(self, hot: LiveExecution) -> ExecutionBrief:
+        return self._remote.brief(hot, str(self._office.file(hot.state)))
+
+    def _take(self, worker: Worker) -> list[Give]:
+        return self._dispatcher.take(worker, now=self._remote.now())
+
+    # --- reports -----------------------------------------------------------------------------------------------------
+
+    async def _hear(self, worker: Worker, reports: list[PipelineReport]) -> tuple[list[int], list[int]]:
+        """Take reports in; which were refused, and which are to be made again."""
+        refused: list[int] = []
+        #: those of an execution are taken in together: one decision, and one thing to wait for
+        taken: dict[str, list[tuple[int, PipelineReport, LiveExecution]]] = {}
+        elsewhere: dict[int, str] = {}
+        for at, report in enumerate(reports):
+            hot = self._office.service.hot.get(report.execution_id)
+            if hot is not None and self._dispatcher.holds(worker.name, report) is not None:
+                taken.setdefault(report.execution_id, []).append((at, report, hot))
+            elif hot is not None:
+                refused.append(at)
+            else:
+                elsewhere[at] = report.execution_id
+        if len(taken) == 1:
+            again = await self._take_in(worker, *taken.popitem())
+        else:
+            found = await asyncio.gather(*(self._take_in(worker, *one) for one in taken.items()))
+            again = [at for one in found for at in one]
+        # An execution that is not here may be elsewhere, or on its way.
+        going = await self._going(set(elsewhere.values()))
+        for at, execution_id in elsewhere.items():
+            (again if execution_id in going else refused).append(at)
+        for at in refused:
+            self._note_stale(reports[at], worker.name)
+        return refused, again
+
+    async def _take_in(
+        self, worker: Worker, execution_id: str, mine: list[tuple[int, PipelineReport, LiveExecution]]
+    ) -> list[int]:
+        """Take in what is said of one execution; which of it is to be said again."""
+        try:
+            await self._record(execution_id, [report for _, report, _ in mine], mine[0][2])
+        except NoetlError:  # the store is away, or another server has gone on with it
+            return [at for at, _, _ in mine]
+        if execution_id in self._office.service.hot:  # else it has ended with this
+            self._remote.box(worker.name).knows.add(execution_id)
+        for _, report, _ in mine:
+            self._settle(worker, report)
+        return []
+
+    async def _record(self, execution_id: str, reports: list[PipelineReport], hot: LiveExecution) -> None:
+        facts = [fact for report in reports for fact in report.facts]
+        if facts:
+            await self._office.service.record(execution_id, facts)
+            if hot.lost:
+                raise NoetlError("the execution is no longer here")
+
+    def _settle(self, worker: Worker, report: PipelineReport) -> None:
+        """Let a report that is recorded take effect on the pipeline."""
+        if report.returned:
+            self._remote.box(worker.name).knows.discard(report.execution_id)
+        self._carry_out(self._dispatcher.report(worker.name, report, now=self._remote.now()))
+
+    async def _going(self, execution_ids: set[str]) -> set[str]:
+        """Those that are not over; of all at once, for a worker takes a server that does not answer in time for gone."""
+        return await asyncio.to_thread(self._office.log.under_way, execution_ids) if execution_ids else set()
+
+    def _note_stale(self, report: PipelineReport, worker: str) -> None:
+        """What was refused is recorded, beside the log: it changed nothing."""
+        names = ", ".join(fact.name for fact in report.facts) or "an end"
+        text = f"refused: {names} of {report.step_run_id} from worker {worker}, whose fence {report.fence} is stale\n"
+        now = datetime.fromtimestamp(self._office.nature.clock(), UTC).isoformat(timespec="milliseconds")
+        line = LogLine(now, report.step_run_id, "", report.iteration, "stderr", text)
+        self._office.log.write_lines(report.execution_id, [line])
+
+    def _write_lines(self, message: WorkerMessage) -> None:
+        by: dict[str, list[LogLine]] = {}
+        for one in message.lines:
+            by.setdefault(one.execution_id, []).append(msgspec.convert(one.line, LogLine))
+        for execution_id, lines in by.items():
+            self._office.log.write_lines(execution_id, lines)
+
+    # --- signs of life -----------------------------------------------------------------------------------------------
+
+    async def alive(self, holding: Heartbeat) -> ServerReply:
+        """A worker lives: what it has and what it should have are brought together."""
+        if holding.leaving:
+            await self._registry.leave(holding.worker)
+            self.roll.left(holding.worker)
+            self.give_up(holding.worker)
+            return ServerReply()
+        if not await self._registry.renew(holding.worker, holding.about):
+            self.give_up(holding.worker)
+            return ServerReply(lost=True)
+        self.roll.came(holding.worker, holding.about)
+        worker = self._dispatcher.workers.get(holding.worker)
+        if worker is None:
+            return ServerReply()
+        has = {(one.key, one.fence) for one in holding.held}
+        known = {(key, entry.fence) for key, entry in worker.held.items()}
+        worker.slots = int(holding.about.get("slots", worker.slots))
+        now = self._remote.now()
+        before = now - max(_LOST_AFTER_S, holding.every)
+        self._carry_out(self._dispatcher.compare(worker, has, before=before, now=now))
+        return ServerReply(stops=await self._over(has - known))
+
+    def give_up(self, name: str) -> None:
+        """A worker counts as dead: what it had is handed out again."""
+        worker = self._dispatcher.workers.get(name)
+        had = len(worker.held) if worker is not None else 0
+        self._carry_out(self._dispatcher.lose_worker(name, now=self._remote.now()))
+        self._remote.remove(name)
+        self.roll.report_lost(name, had)
+
+    async def _over(self, unknown: set[tuple[Key, str]]) -> list[Key]:
+        """What nobody wants any more of that which a worker has and is not known here; of executions that are elsewhere, others know."""
+        elsewhere = {key[0] for key, _ in unknown} - self._office.service.hot.keys()
+        going = await self._going(elsewhere)
+        return [
+            key
+            for key, fence in unknown
+            if (key[0] not in going if key[0] in elsewhere else self._dispatcher.issued(fence))
+        ]

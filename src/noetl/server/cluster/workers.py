@@ -1,0 +1,115 @@
+"""The registry of workers of a server that is alone, by its own clock: what it forgets at its end, nobody else needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from time import monotonic, time
+from typing import Any
+
+import msgspec
+
+from noetl.model.wire import HeldPipeline
+from noetl.ports import WorkerRegistry
+
+# Roll: which workers have come to a server, and a line for each that comes or goes.
+
+
+class WorkerRoster:
+    """The workers that one server has heard of."""
+
+    def __init__(self) -> None:
+        #: hears what whoever looks after the server should know
+        self.print_line: Callable[[str], None] = lambda _said: None
+        self._names: set[str] = set()
+
+    def came(self, name: str, about: Mapping[str, Any]) -> None:
+        """A worker says that it lives."""
+        if name not in self._names:
+            self._names.add(name)
+            pools = ", ".join(map(str, about.get("pools", ())))
+            self.print_line(f"worker {name} joined: {about.get('slots', '?')} slots, pools {pools or '?'}")
+
+    def left(self, name: str) -> None:
+        """It has finished what it had, and ended."""
+        if name in self._names:
+            self._names.discard(name)
+            self.print_line(f"worker {name} left in good order")
+
+    def report_lost(self, name: str, had: int) -> None:
+        """Nobody has heard of it for too long. Of those that never came here, only what they had matters."""
+        if name in self._names or had:
+            self._names.discard(name)
+            again = f"{had} pipeline{'s are' if had > 1 else ' is'} handed out again" if had else "it had nothing"
+            self.print_line(f"worker {name} was given up; {again}")
+
+    def note_takeover(self, many: int) -> None:
+        """Executions go on here that nobody minded."""
+        if many:
+            self.print_line(
+                f"{many:,} execution{'s were' if many > 1 else ' was'} taken over: nobody ran {'them' if many > 1 else 'it'} any more"
+            )
+
+
+class MemoryRegistry(WorkerRegistry):
+    """A `WorkerRegistry`."""
+
+    def __init__(self, lease_s: float) -> None:
+        self._lease_s = lease_s
+        self._until: dict[str, float] = {}
+        self._about: dict[str, dict[str, Any]] = {}
+        self._given_up: set[str] = set()
+        self._buried: list[dict[str, Any]] = []
+
+    async def renew(self, worker: str, about: Mapping[str, Any]) -> bool:
+        """See the port."""
+        if worker in self._given_up:
+            return False
+        self._until[worker], self._about[worker] = monotonic() + self._lease_s, dict(about)
+        return True
+
+    async def knows(self, worker: str) -> bool:
+        """See the port."""
+        return worker in self._until
+
+    async def leave(self, worker: str) -> None:
+        """See the port."""
+        self._until.pop(worker, None)
+        self._about.pop(worker, None)
+        self._given_up.add(worker)
+
+    async def give_up(self) -> list[str]:
+        """See the port."""
+        now = monotonic()
+        gone = [worker for worker, until in self._until.items() if until < now]
+        for worker in gone:
+            del self._until[worker], self._about[worker]
+        self._given_up.update(gone)
+        return gone
+
+    def held(self, execution_id: str) -> list[HeldPipeline]:  # noqa: ARG002
+        """See the port: whoever was given something by a server that is gone is asked to begin anew."""
+        return []
+
+    async def keep(self, begun: Sequence[HeldPipeline], over: Sequence[HeldPipeline]) -> None:
+        """See the port."""
+
+    def workers(self) -> list[dict[str, Any]]:
+        """See the port."""
+        now = monotonic()
+        return [
+            {"worker": worker, "heard_s_ago": round(now - until + self._lease_s, 1), **self._about[worker]}
+            for worker, until in self._until.items()
+        ]
+
+    async def add_dead_letter(self, held: HeldPipeline, why: str) -> None:
+        """See the port."""
+        at = datetime.fromtimestamp(time(), UTC).isoformat()
+        self._buried.append({**msgspec.to_builtins(held), "why": why, "at": at})
+
+    def list_dead_letters(self, limit: int = 100) -> list[dict[str, Any]]:
+        """See the port."""
+        return list(reversed(self._buried))[:limit]
+
+    def close(self) -> None:
+        """Let go."""

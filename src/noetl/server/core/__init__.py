@@ -1,0 +1,32 @@
+"""The control plane of one process: decisions, children, catalog, limits, failure notices."""
+
+from typing import TYPE_CHECKING
+
+from noetl.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from noetl.server.core.catalog import Catalog as Catalog, names_of as names_of
+    from noetl.server.core.children import OwnedElsewhere as OwnedElsewhere
+    from noetl.server.core.control_plane import (
+        ControlPlane as ControlPlane,
+        Effects as Effects,
+        id_from_key as id_from_key,
+        is_orphan as is_orphan,
+        new_execution_id as new_execution_id,
+        resume_unowned as resume_unowned,
+    )
+    from noetl.server.core.pipelines import Pipelines as Pipelines
+    from noetl.server.core.service import ExecutionService as ExecutionService, LiveExecution as LiveExecution
+    from noetl.server.core.unowned import apply_request as apply_request
+else:
+    __getattr__ = export_lazily(
+        __name__,
+        {
+            "catalog": "Catalog names_of",
+            "children": "OwnedElsewhere",
+            "control_plane": "ControlPlane Effects id_from_key is_orphan new_execution_id resume_unowned",
+            "pipelines": "Pipelines",
+            "service": "ExecutionService LiveExecution",
+            "unowned": "apply_request",
+        },
+    )

@@ -1,0 +1,366 @@
+"""Office: the control plane of one process. Executions are started, gone on with and given up here, and have children.
+
+What it decides is carried out by workers: in this process (`wiring.House`), or elsewhere (`server.cluster.server_node`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import random
+import secrets
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from noetl.dispatch import Dispatcher
+from noetl.errors import NoetlError
+from noetl.history import snapshot_of, status_of
+from noetl.lru import TEXT, LruCache
+from noetl.model.events import Event, Fact
+from noetl.model.net import Net
+from noetl.model.orders import RunPipeline
+from noetl.model.output import Failure
+from noetl.model.requests import Cancel, OpenExecution, decode_request
+from noetl.model.state import Execution
+from noetl.model.wire import Key
+from noetl.ports import OVER, EventLog, HasSlots, ListenableLog, PlaybookSource, StoreFailed, Summary
+from noetl.server.core.catalog import Catalog
+from noetl.server.core.children import WITHOUT_PARENT, Children, OwnedElsewhere
+from noetl.server.core.notices import FailureNotices
+from noetl.server.core.order_carrier import OrderCarrier
+from noetl.server.core.pipelines import Pipelines, WorkerSide
+from noetl.server.core.service import SNAPSHOT_EVERY, ExecutionService, LiveExecution
+
+if TYPE_CHECKING:
+    from noetl.history import Fork
+
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+#: how often requests from other processes are looked for, in seconds
+POLL = 0.05
+#: the same where the store says that there are some, which may be missed
+HEARING_POLL = 1.0
+
+
+def new_execution_id(now: float) -> str:
+    """Ten characters that order in time, six that tell apart."""
+    number = (int(now * 1000) << 30) | secrets.randbits(30)
+    return "".join(_DIGITS[(number >> shift) & 31] for shift in range(75, -1, -5))
+
+
+def id_from_key(key: str) -> str:
+    """The id of the one execution that a key stands for; as long as any other, but without a time in it."""
+    number = int.from_bytes(hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()[:10])
+    return "".join(_DIGITS[(number >> shift) & 31] for shift in range(75, -1, -5))
+
+
+class Effects(msgspec.Struct, frozen=True):
+    """Time, ids and chance as a process gets them; trials bring their own."""
+
+    clock: Callable[[], float] = time.time
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    new_execution_id: Callable[[float], str] = new_execution_id
+    chance: Callable[[], float] = random.random
+
+
+def write_stderr(said: str) -> None:
+    """A line for whoever looks on; nobody has to."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{said}\n")
+
+
+class ControlPlane:
+    """A log, the service that decides, and all that executions ask of the process that runs them but pipelines."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        catalog: Catalog,
+        side: WorkerSide,
+        nature: Effects | None = None,
+        *,
+        local: str | None = None,
+        alone: bool = False,
+    ) -> None:
+        self.log = log
+        self.catalog = catalog
+        self.nature = nature or Effects()
+        clock, new_id = self.nature.clock, self.nature.new_id
+        children = Children(self)
+        slots = log.slots(clock) if isinstance(log, HasSlots) else None
+        self.dispatcher = Dispatcher(
+            self._again, name=secrets.token_hex(4), local=local, keeps_slots=slots is not None
+        )  # fmt: skip
+        self.pipelines = Pipelines(self.dispatcher, side, slots, children.ask)
+        self.service = ExecutionService(
+            log, OrderCarrier(self.pipelines, children, clock), catalog, clock=clock, new_id=new_id
+        )
+        #: hears what whoever looks after the process should know
+        self.print_line: Callable[[str], None] = write_stderr
+        self.notices = FailureNotices(clock, new_id, self.warn)
+        self.service.watchers += [self.pipelines.heard] if alone else [self.pipelines.heard, self.notices.heard]
+        #: nobody outside asks for anything, so nobody looks for it, or is told of anything
+        self._alone = alone
+        #: the playbooks that were run here lately, by their hash; the log has them all
+        self._sources: LruCache[str, PlaybookSource] = LruCache(TEXT)
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._poller: asyncio.Task[None] | None = None
+        #: asked for by other processes, of executions that are not in memory now
+        self._requests: list[tuple[int, str, bytes]] = []
+        #: when it is looked next whether these are over
+        self._next_look = 0.0
+        self._news = asyncio.Event()
+        #: claimed, not loaded yet: requests for them have to wait
+        self._coming: set[str] = set()
+
+    def warn(self, said: str) -> None:
+        """Say what is not as it should be."""
+        self.print_line(f"warning: {said}")
+
+    def open(self) -> None:
+        """Begin to look for what others ask for."""
+        if self._alone:
+            return
+        if isinstance(self.log, ListenableLog):
+            loop = asyncio.get_running_loop()
+
+            def heard(what: str) -> None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(self.heard, what)
+
+            self.log.listen(heard)
+        self._poller = asyncio.create_task(self._poll())
+
+    def heard(self, what: str) -> None:  # noqa: ARG002
+        """Somebody says through the store that there is something."""
+        self._news.set()
+
+    def stop_polling(self) -> None:
+        """Look no longer."""
+        self.pipelines.close()
+        if self._poller is not None:
+            self._poller.cancel()
+
+    def inherit(self, execution_id: str) -> None:
+        """An execution is about to be taken over."""
+
+    def on_takeover(self, execution_id: str) -> None:
+        """It has been."""
+
+    async def problem(
+        self,
+        execution_id: str,  # noqa: ARG002
+        net: Net,  # noqa: ARG002
+        source: PlaybookSource,  # noqa: ARG002
+        payload: dict[str, Any],  # noqa: ARG002
+    ) -> Failure | None:
+        """Why an execution cannot begin here, as far as that can be known now."""
+        return None
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Those who carry out what is decided here, and are no part of this process."""
+        return []
+
+    def waits(self, execution_id: str) -> list[str]:
+        """What an execution waits for that is no part of it, in words."""
+        return self.pipelines.waits(execution_id)
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """Pipelines that nobody brought to an end; where there are no workers apart, there are none."""
+        return []
+
+    # --- starting ----------------------------------------------------------------------------------------------------
+
+    async def start(self, source: PlaybookSource, net: Net, payload: dict[str, Any], **more: Any) -> LiveExecution:
+        """Start an execution."""
+        await self.keep(source)
+        execution_id = more.pop("execution_id", None) or self.child_id()
+        self._coming.add(execution_id)
+        try:
+            await self.log.claim(execution_id)
+            more["problem"] = more.get("problem") or await self.problem(execution_id, net, source, payload)
+            hot = await self.service.start(
+                net, OpenExecution(execution_id, source.hash, payload, file=source.file, **more)
+            )
+        finally:
+            self._coming.discard(execution_id)
+        return hot
+
+    async def keep(self, source: PlaybookSource) -> None:
+        """Keep the text of a playbook that is run here, or called."""
+        if self._sources.get(source.hash) is None:
+            await self.log.keep_source(source)
+            self._sources.put(source.hash, source, len(source.text))
+
+    async def resume(self, execution_id: str) -> LiveExecution:
+        """Go on with an execution that was interrupted."""
+        summary = self.log.summary(execution_id)
+        source = self.log.source(summary.playbook) if summary is not None else None
+        if summary is None or source is None:
+            raise NoetlError(f"there is no execution {execution_id}")
+        net = self.catalog.net(source)
+        if net is None:
+            raise NoetlError(f"the playbook of {summary.execution_id} can no longer be read: {source.file}")
+        self._sources.put(source.hash, source, len(source.text))
+        while summary.execution_id in self._coming:  # noqa: ASYNC110  somebody here is about to do the same
+            await asyncio.sleep(POLL)
+        if (found := self.service.hot.get(summary.execution_id)) is not None:
+            return found
+        self._coming.add(summary.execution_id)
+        try:
+            if not await self.log.claim(summary.execution_id):
+                raise OwnedElsewhere(f"execution {summary.execution_id} is being run by another process")
+            self.inherit(summary.execution_id)
+            hot = await self.service.take_over(summary.execution_id, net)
+            self.on_takeover(summary.execution_id)
+        finally:
+            self._coming.discard(summary.execution_id)
+        if is_orphan(self.log, summary):  # the process ended between the end of the parent and its own
+            self.service.post(hot.id, [Cancel(WITHOUT_PARENT)])
+        return hot
+
+    async def adopt(self, fork: Fork, source: PlaybookSource, net: Net) -> LiveExecution:
+        """Go on with an execution that begins as another one did; its log is written as a whole, or not at all."""
+        execution_id = fork.state.execution_id
+        await self.keep(source)
+        self._coming.add(execution_id)
+        try:
+            await self.log.claim(execution_id)
+            snapshot = snapshot_of(fork.state) if len(fork.events) >= SNAPSHOT_EVERY else None
+            await self.log.append(fork.events, status=status_of(fork.state), snapshot=snapshot)
+            return await self.service.take_over(execution_id, net)
+        finally:
+            self._coming.discard(execution_id)
+
+    # --- what workers ask for ------------------------------------------------------------------------------------------
+
+    def _again(self, hot: LiveExecution, order: RunPipeline) -> RunPipeline | None:
+        return self.service.again(hot, order)
+
+    async def report(self, execution_id: str, facts: list[Fact], *, last: bool) -> None:  # noqa: ARG002
+        """Hear facts of a pipeline."""
+        await self.service.record(execution_id, facts)
+
+    def post(self, execution_id: str, facts: list[Fact]) -> None:
+        """The same, without waiting."""
+        self.service.post(execution_id, facts)
+
+    def recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
+        """What the log has of an order's pipeline."""
+        return self.service.recorded(execution_id, order)
+
+    def child_id(self) -> str:
+        """The id of an execution that is to be started."""
+        return self.nature.new_execution_id(self.nature.clock())
+
+    def done(self, key: Key) -> None:
+        """Hear that a pipeline has ended; what it had to say was said."""
+
+    def broken(self, key: Key, error: BaseException) -> None:
+        """Hear that a pipeline broke: a mistake of ours, or a store that does not write."""
+        self.service.give_up(key[0], error)
+
+    def spawn(self, coroutine: Any) -> None:
+        """Do something beside, and hold on to it until it is done."""
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def source(self, content_hash: str) -> PlaybookSource:
+        """A playbook that was run here."""
+        found = self._sources.get(content_hash) or self.log.source(content_hash)
+        if found is None:
+            raise NoetlError(f"there is no playbook {content_hash}")
+        self._sources.put(content_hash, found, len(found.text))
+        return found
+
+    def file(self, state: Execution) -> Path:
+        """The file of an execution's playbook."""
+        # The same text may lie in several folders; the execution knows from which it was run.
+        return Path(state.file or self.source(state.playbook).file).absolute()
+
+    # --- other processes ---------------------------------------------------------------------------------------------
+
+    async def _poll(self) -> None:
+        while True:
+            # A store that cannot be read now may be able to later; whoever writes to it hears of it anyway.
+            with contextlib.suppress(StoreFailed):
+                self._requests += await self.collect()
+                self._hand_on()
+            await self._wait_for_news(waiting=bool(self._requests))
+
+    def _hand_on(self) -> None:
+        """Hand on what can be, in the order of numbers: one that comes behind a higher one is taken for handled."""
+        now = asyncio.get_running_loop().time()
+        look = bool(self._requests) and now >= self._next_look
+        if look:
+            self._next_look = now + HEARING_POLL
+        asked, self._requests = sorted(self._requests), []
+        try:
+            while asked:
+                if not self._try_hand_on(*asked[0], look=look):
+                    self._requests.append(asked[0])
+                del asked[0]
+        finally:
+            self._requests += asked  # the log gives them to nobody here a second time
+
+    async def _wait_for_news(self, *, waiting: bool) -> None:
+        """Wait until somebody says that there is something, or long enough that it could have been missed."""
+        hears = isinstance(self.log, ListenableLog) and not waiting
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), HEARING_POLL if hears else POLL)
+        self._news.clear()
+
+    async def collect(self) -> list[tuple[int, str, bytes]]:
+        """What others ask for."""
+        return self.log.collect()
+
+    def _try_hand_on(self, number: int, execution_id: str, body: bytes, *, look: bool) -> bool:
+        """Hand a request on; False: its execution is not in memory, and may come. `look`: whether it is over."""
+        if execution_id in self.service.hot:
+            self.spawn(self._request(number, execution_id, body))
+            return True
+        summary = self.log.summary(execution_id) if look and execution_id not in self._coming else None
+        if summary is not None and summary.status in OVER:
+            self.log.settle(number)
+            return True
+        return False
+
+    async def _request(self, number: int, execution_id: str, body: bytes) -> None:
+        """Let a request take effect, and forget it when that is durable."""
+        hot = self.service.hot.get(execution_id)
+        with contextlib.suppress(NoetlError):
+            await self.service.record(execution_id, [decode_request(body, number)])
+            if hot is not None and not hot.lost:
+                self.log.settle(number)
+                return
+        # The execution has left the memory, with what was asked of it or before: it is asked again when it is back.
+        self._requests.append((number, execution_id, body))
+
+
+def is_orphan(log: EventLog, summary: Summary) -> bool:
+    """Whether an execution was started by one that is over."""
+    parent = log.summary(summary.parent) if summary.parent is not None else None
+    return parent is not None and parent.status in OVER
+
+
+async def resume_unowned(office: ControlPlane) -> list[tuple[str, NoetlError]]:
+    """Go on with all executions that nobody runs; children are gone on with by their parents, if those are not over.
+
+    Those that are paused come along: whoever lets one go on finds somebody to do so. Yields what could not be resumed.
+    """
+    unresumed: list[tuple[str, NoetlError]] = []
+    found = await asyncio.to_thread(office.log.summaries, limit=1_000_000, unfinished=True)
+    for one in reversed(found):
+        if not one.is_attended and (one.parent is None or is_orphan(office.log, one)):
+            try:
+                await office.resume(one.execution_id)
+            except NoetlError as error:
+                unresumed.append((one.execution_id, error))
+    return unresumed

@@ -1,0 +1,178 @@
+"""Pipelines: what an office does with orders to run pipelines. It asks `dispatch`, and carries out the moves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from time import monotonic
+from typing import Protocol
+
+from noetl.dispatch import (
+    AskSlot,
+    DeadLetter,
+    Deny,
+    Dispatcher,
+    Displace,
+    Forget,
+    Give,
+    Hint,
+    Move,
+    Moves,
+    ReleaseSlot,
+    StopAt,
+    Wake,
+    has_limits,
+    waits,
+)
+from noetl.engine import pipeline_runs
+from noetl.errors import NoetlError
+from noetl.model.events import Event
+from noetl.model.orders import RunPipeline, StopPipelines
+from noetl.model.requests import Denied
+from noetl.model.state import label_of
+from noetl.model.wire import Key
+from noetl.ports import Slots
+from noetl.server.core.service import LiveExecution
+from noetl.server.core.slot_loop import TROUBLE_S, SlotLoop
+
+#: how many displaced pipelines are remembered, so that each is told once
+_TOLD = 10_000
+
+
+class WorkerSide(Protocol):
+    """The workers of a process, as far as moves reach them: one in the same process, or any number elsewhere."""
+
+    def give(self, move: Give) -> None:
+        """Run a pipeline."""
+
+    def stop(self, worker: str, key: Key) -> None:
+        """End a pipeline."""
+
+    def forget(self, worker: str, execution_id: str) -> None:
+        """Discard what is kept for an execution, unless there is more to do."""
+
+    def wake(self, worker: str) -> None:
+        """Answer a worker that waits for work."""
+
+    def hint(self, pool: str) -> None:
+        """Publish that a pool has work."""
+
+    def add_dead_letter(self, letter: DeadLetter) -> None:
+        """Record a dead letter, and fail its step."""
+
+
+class Pipelines:
+    """A `PipelineExecutor` over a dispatcher."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, side: WorkerSide, slots: Slots | None, deny: Callable[[str, Denied], None]
+    ) -> None:
+        self.dispatcher, self._side = dispatcher, side
+        self._loop = SlotLoop(slots, dispatcher, self.carry_out) if slots is not None else None
+        #: tells an execution, wherever it runs, that one of its pipelines may not run
+        self._deny = deny
+        self._told: set[Key] = set()
+        #: the executions that were seen here
+        self._seen: set[str] = set()
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    # --- orders ------------------------------------------------------------------------------------------------------
+
+    def run(self, hot: LiveExecution, order: RunPipeline) -> None:
+        """Run a pipeline, as soon as it may run and there is a worker for it."""
+        self.carry_out(self.dispatcher.order(hot, order, paused=hot.state.paused, now=monotonic()))
+
+    def stop(self, execution_id: str, order: StopPipelines) -> None:
+        """End pipelines, wherever they are."""
+        self.carry_out(self.dispatcher.stop(execution_id, order))
+
+    def ended(self, hot: LiveExecution) -> None:
+        """An execution has ended, or leaves the memory."""
+        self._seen.discard(hot.id)
+        self.carry_out(self.dispatcher.end(hot.id, released=hot.lost))
+        if hot.lost and self._loop is not None:
+            self._loop.forget(hot.id)
+
+    def heard(self, hot: LiveExecution, events: tuple[Event, ...]) -> None:
+        """Events of an execution are durable."""
+        if hot.id not in self._seen:
+            self._seen.add(hot.id)
+            if not (events and events[0].seq == 1) and self._loop is not None and has_limits(hot.net):
+                task = asyncio.ensure_future(self._find_slots(hot, self._loop.slots))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        if moves := self.dispatcher.observe(hot.id, events, paused=hot.state.paused):
+            self.carry_out(moves)
+
+    async def _find_slots(self, hot: LiveExecution, slots: Slots) -> None:
+        """Learn which slots an execution holds that was taken over; what ended while nobody owned it holds none."""
+        while _goes_on(hot):
+            try:
+                found = await slots.list_holders(hot.id)
+            except NoetlError:
+                await asyncio.sleep(TROUBLE_S)
+                continue
+            if _goes_on(hot):
+                runs = hot.state.runs.values()
+                alive = {(hot.id, run.id, label_of(path)) for run in runs for path, _ in pipeline_runs(run)}
+                self.carry_out(self.dispatcher.find_slots(hot, found, alive, paused=hot.state.paused))
+            return
+
+    def waits(self, execution_id: str) -> list[str]:
+        """What pipelines of an execution wait for, in words."""
+        return waits(self.dispatcher, execution_id)
+
+    def close(self) -> None:
+        """Give nothing out any more."""
+        self.dispatcher.closed = True
+        if self._loop is not None:
+            self._loop.close()
+
+    # --- moves -------------------------------------------------------------------------------------------------------
+
+    def carry_out(self, moves: Moves) -> None:
+        """Do what dispatch asks for."""
+        for move in moves:
+            if type(move) is Give:
+                self._side.give(move)
+            else:
+                self._do(move)
+
+    def _do(self, move: Move) -> None:
+        match move:
+            case AskSlot():
+                assert self._loop is not None
+                self._loop.nudge()
+            case ReleaseSlot(key):
+                assert self._loop is not None
+                self._loop.release(key)
+            case Deny(key, error):
+                self._deny(key[0], Denied(key[1], key[2], error))
+            case Displace(key, error):
+                self._displace(key, Denied(key[1], key[2], error))
+            case StopAt(worker, key):
+                self._side.stop(worker, key)
+            case Forget(worker, execution_id):
+                self._side.forget(worker, execution_id)
+            case Wake(worker):
+                self._side.wake(worker)
+            case Hint(pool):
+                self._side.hint(pool)
+            case DeadLetter():
+                self._side.add_dead_letter(move)
+
+    def _displace(self, victim: Key, denied: Denied) -> None:
+        """Tell a pipeline to make room; once from here, though other processes may have told it before."""
+        if victim in self._told:
+            return
+        if len(self._told) >= _TOLD:
+            self._told.clear()
+        with contextlib.suppress(NoetlError):  # it runs elsewhere and cannot be told now: the next round tries again
+            self._deny(victim[0], denied)
+            self._told.add(victim)
+
+
+def _goes_on(hot: LiveExecution) -> bool:
+    """Whether an execution is still in memory, and not over."""
+    return not hot.lost and not hot.state.over

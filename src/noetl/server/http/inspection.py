@@ -1,0 +1,143 @@
+"""Looking at executions: state, snapshot, lines, picture; and the playbooks they ran."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from noetl.model.net import Net
+from noetl.model.state import Execution
+from noetl.ports import LogLine, PlaybookSource
+from noetl.server.http.bodies import HttpProblem, number
+from noetl.server.http.context import ApiContext
+from noetl.server.http.routes import JSON, Route, json
+
+#: of a page of lines
+_MOST = 10_000
+#: the header that says which event a snapshot stands behind
+SEQ = "Noetl-Seq"
+SVG = "image/svg+xml"
+
+
+class NumberedLine(msgspec.Struct, frozen=True):
+    """A line and its position."""
+
+    at: int
+    line: LogLine
+
+
+class LogPage(msgspec.Struct):
+    """What tools wrote."""
+
+    lines: list[NumberedLine]
+    #: what `after` is for the next page
+    after: int
+    more: bool
+
+
+async def state(desk: ApiContext, request: Request) -> Response:
+    """GET …/state."""
+    summary = await desk.summary(request.path_params["id"])
+    at = number(request, "at", 0) or None
+    if at is not None and at > summary.seq:
+        raise HttpProblem(400, f"the log of {summary.execution_id} ends at event {summary.seq}")
+    found = await desk.state(summary.execution_id, at)
+    return Response(msgspec.json.encode(found), media_type=JSON)
+
+
+async def snapshot(desk: ApiContext, request: Request) -> Response:
+    """GET …/snapshot."""
+    summary = await desk.summary(request.path_params["id"])
+    found = await desk.read(desk.log.snapshot, summary.execution_id, upto=number(request, "upto", 0) or None)
+    if found is None:
+        return Response(status_code=204)
+    return Response(found[1], headers={SEQ: str(found[0])}, media_type="application/octet-stream")
+
+
+async def lines(desk: ApiContext, request: Request) -> Response:
+    """GET …/logs."""
+    summary = await desk.summary(request.path_params["id"])
+    after = number(request, "after", 0)
+    found = await desk.read(desk.log.lines, summary.execution_id, after=after)
+    page = [NumberedLine(at, line) for at, line in found[:_MOST]]
+    return json(LogPage(page, page[-1].at if page else after, len(found) > _MOST))
+
+
+async def graph(desk: ApiContext, request: Request) -> Response:
+    """GET …/graph."""
+    summary = await desk.summary(request.path_params["id"])
+    source = await desk.read(desk.log.source, summary.playbook)
+    plans = (await desk.state(summary.execution_id)).synthesized
+    picture = await desk.read(_draw_graph, desk, source, list(plans))
+    if picture is None:
+        raise HttpProblem(404, f"the playbook of {summary.execution_id} is not there any more, or cannot be read")
+    # It is shown as a page of its own when it is opened by its address.
+    return Response(picture, headers={"Content-Security-Policy": "sandbox; script-src 'none'"}, media_type=SVG)
+
+
+def _draw_graph(desk: ApiContext, source: PlaybookSource | None, plans: list[dict[str, object]]) -> str | None:
+    from noetl.draw import draw
+
+    net: Net | None = desk.office.catalog.net(source) if source is not None else None
+    return draw(desk.office.catalog.extend_net(net, plans), "svg") if net is not None else None
+
+
+async def source(desk: ApiContext, request: Request) -> Response:
+    """GET /api/sources/{hash}."""
+    found = await desk.read(desk.log.source, request.path_params["hash"])
+    if found is None:
+        raise HttpProblem(404, "there is no playbook of that hash")
+    return json(found)
+
+
+async def latest(desk: ApiContext, request: Request) -> Response:
+    """GET /api/sources."""
+    path = request.query_params.get("path", "")
+    found = await desk.read(desk.log.latest, path)
+    if found is None:
+        raise HttpProblem(404, f"no playbook was run under the path {path!r}")
+    return json(found)
+
+
+_ONE = "/api/executions/{id}"
+ROUTES = [
+    Route(
+        "GET",
+        f"{_ONE}/state",
+        "read",
+        state,
+        "The state of an execution, now or behind any event of its past.",
+        gives=Execution,
+        query={"at": "behind this event"},
+    ),
+    Route(
+        "GET",
+        f"{_ONE}/snapshot",
+        "read",
+        snapshot,
+        f"The latest snapshot of the state, in the server's own form; the header `{SEQ}` has its event. 204: there is none.",
+        gives="application/octet-stream",
+        query={"upto": "not later than this event"},
+    ),
+    Route(
+        "GET",
+        f"{_ONE}/logs",
+        "read",
+        lines,
+        "What the tools of an execution wrote.",
+        gives=LogPage,
+        query={"after": "only what is behind this position"},
+    ),
+    Route("GET", f"{_ONE}/graph", "read", graph, "The net that it runs, planned steps too, as SVG.", gives=SVG),
+    Route("GET", "/api/sources/{hash}", "read", source, "The text of a playbook that was run.", gives=PlaybookSource),
+    Route(
+        "GET",
+        "/api/sources",
+        "read",
+        latest,
+        "The playbook that was last run under a path.",
+        gives=PlaybookSource,
+        query={"path": "the path"},
+    ),
+]

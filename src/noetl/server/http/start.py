@@ -1,0 +1,226 @@
+"""Starting executions. A request with an `Idempotency-Key` names its execution: asked for twice, it is started once.
+
+The id of such an execution follows from the key, so that the log itself decides between servers that are asked at the same time,
+and nothing has to be kept beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from noetl.lang import Loaded
+from noetl.lang.printing import report
+from noetl.model.net import Net
+from noetl.model.scope import merge_maps
+from noetl.ports import Conflict, EventLog, PlaybookSource, Summary
+from noetl.server.core import id_from_key
+from noetl.server.http.api_tokens import MAY, ApiToken, roles_with
+from noetl.server.http.bodies import MOST_START, MOST_TEXT, HttpProblem, decode_body, value_of
+from noetl.server.http.context import ApiContext
+from noetl.server.http.routes import Route, json
+
+#: how long is waited for another server that is starting the same, in seconds
+_PATIENCE = 5.0
+_POLL = 0.05
+_LONGEST_KEY = 255
+#: executions that are looked through at once, and how often
+_PAGE, _PAGES = 1_000, 20
+#: where a playbook lies that came without a place: relative paths in it lead nowhere
+_NOWHERE = "playbook.yaml"
+
+
+class CalledPlaybook(msgspec.Struct, forbid_unknown_fields=True):
+    """A playbook that comes along, because it is called."""
+
+    text: str
+    file: str
+    #: what callers call it; where that is ambiguous, behind the folder of the caller
+    names: list[str]
+
+
+class StartRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A request for a run: of a playbook's text, or of one that was run before under a path."""
+
+    playbook: str | None = None
+    #: where the text comes from: relative paths in it start at its folder
+    file: str | None = None
+    path: str | None = None
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+    legacy: bool = False
+    calls: list[CalledPlaybook] = []
+
+
+class StartResponse(msgspec.Struct):
+    """An execution that was started, now or when the same was first asked for."""
+
+    execution_id: str
+    status: str
+    path: str
+    #: it was there already
+    repeated: bool = False
+
+
+async def start(desk: ApiContext, request: Request) -> Response:
+    """POST /api/executions."""
+    if desk.draining:
+        raise HttpProblem(503, "this server is about to end", {"Retry-After": "1"})
+    wish = await decode_body(request, StartRequest, MOST_START)
+    caller: ApiToken = request.state.caller
+    if (wish.playbook is None) == (wish.path is None):
+        raise HttpProblem(400, "give either `playbook`, its text, or `path`, that of one that was run before")
+    if (wish.playbook is not None or wish.calls) and "author" not in MAY[caller.role]:
+        raise HttpProblem(
+            403,
+            f"the role `{caller.role}` may start what was run before, by its `path`, but no other playbook; {roles_with('author')}",
+        )
+    payload = value_of(wish.payload, "payload")
+    if not isinstance(payload, dict):
+        raise HttpProblem(400, "`payload` is a map")
+    source, net = await _playbook(desk, wish)
+    _check_payload(net, payload)
+    calls = await _calls(desk, wish)
+    if wish.path is not None and not calls:
+        calls = await desk.read(_calls_before, desk.log, wish.path)
+    asked = {"by": caller.name} if caller.name else {}
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        hot = await desk.office.start(source, net, payload, calls=calls, asked=asked or None)
+        return _answer(StartResponse(hot.id, hot.state.status, hot.state.path))
+    if not 0 < len(key) <= _LONGEST_KEY:
+        raise HttpProblem(400, f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters")
+    execution_id = id_from_key(f"{caller.name}\0{key}")
+    asked["digest"] = _digest(wish)
+    async with desk.lock_name(execution_id):
+        if (known := await _find_by_key(desk, execution_id)) is None:
+            more = {"execution_id": execution_id, "calls": calls, "asked": asked}
+            try:
+                hot = await desk.office.start(source, net, payload, **more)
+                return _answer(StartResponse(hot.id, hot.state.status, hot.state.path))
+            except Conflict:  # the log has the last word: another server has written the first event
+                known = await desk.summary(execution_id)
+        return _answer(await _repeat_response(desk, known, asked["digest"]))
+
+
+def _answer(started: StartResponse) -> Response:
+    headers = {"Location": f"/api/executions/{started.execution_id}"}
+    return json(started, 200 if started.repeated else 201, headers)
+
+
+def _digest(wish: StartRequest) -> str:
+    """What tells one wish from another, however its JSON is spelled."""
+    same = {**msgspec.structs.asdict(wish), "payload": msgspec.json.decode(wish.payload)}
+    return hashlib.sha256(msgspec.json.encode(same, order="deterministic")).hexdigest()
+
+
+async def _find_by_key(desk: ApiContext, execution_id: str) -> Summary | None:
+    """The execution of a key; None: there is none, and nobody else is making it."""
+    found = await desk.read(desk.log.summary, execution_id)
+    if found is not None or await desk.log.claim(execution_id):
+        # Whoever had claimed it may have written it before letting go.
+        return found or await desk.read(desk.log.summary, execution_id)
+    for _ in range(int(_PATIENCE / _POLL)):
+        await asyncio.sleep(_POLL)
+        if (found := await desk.read(desk.log.summary, execution_id)) is not None:
+            return found
+    raise HttpProblem(503, "another server is starting this execution and has not done so yet", {"Retry-After": "1"})
+
+
+async def _repeat_response(desk: ApiContext, known: Summary, digest: str) -> StartResponse:
+    first = (await desk.read(desk.log.read, known.execution_id, limit=1))[0]
+    if (first.payload.get("asked") or {}).get("digest") != digest:
+        detail = "this Idempotency-Key was used for another request"
+        raise HttpProblem(409, detail, execution_id=known.execution_id)
+    return StartResponse(known.execution_id, known.status, known.path, repeated=True)
+
+
+async def _playbook(desk: ApiContext, wish: StartRequest) -> tuple[PlaybookSource, Net]:
+    if wish.playbook is not None:
+        return await _read(desk, wish.playbook, wish.file or _NOWHERE, legacy=wish.legacy)
+    assert wish.path is not None
+    source = await desk.read(desk.log.latest, wish.path)
+    if source is None:
+        raise HttpProblem(404, f"no playbook was run under the path {wish.path!r}")
+    net = await desk.read(desk.office.catalog.net, source)
+    if net is None:
+        raise HttpProblem(422, f"the playbook {wish.path!r} can no longer be read by this version")
+    return source, net
+
+
+async def _read(desk: ApiContext, text: str, file: str, *, legacy: bool) -> tuple[PlaybookSource, Net]:
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) > MOST_TEXT:
+        raise HttpProblem(413, f"the playbook {file} has {len(data):,} bytes; {MOST_TEXT:,} are allowed")
+    source, loaded = await desk.read(desk.office.catalog.read, Path(file), data, legacy=legacy)
+    if loaded.net is None:
+        raise HttpProblem(422, f"the playbook {file} is invalid", **diagnostics(loaded))
+    return source, loaded.net
+
+
+def diagnostics(loaded: Loaded) -> dict[str, Any]:
+    """What is wrong with a playbook, in the form of `noetl validate --format json`."""
+    told: dict[str, Any] = report.as_json([report.FileReport(loaded.source, loaded.diagnostics)])
+    return told
+
+
+def _check_payload(net: Net, payload: dict[str, Any]) -> None:
+    schema = net.playbook.metadata.get("schema")
+    if schema is None:
+        return
+    from noetl.lang import workload_violations
+
+    wrong = [
+        {"name": one.name, "message": one.said}
+        for one in workload_violations(merge_maps(net.playbook.workload, payload), schema)
+    ]
+    if wrong:
+        told = "; ".join(f"{one['name']}: {one['message']}" for one in wrong[:5])
+        raise HttpProblem(422, f"the payload does not fit the playbook's schema: {told}", misfits=wrong)
+
+
+async def _calls(desk: ApiContext, wish: StartRequest) -> dict[str, str]:
+    """The playbooks that came along, kept; those with errors fail when they are called, as ones in a folder would."""
+    found: dict[str, str] = {}
+    for one in wish.calls:
+        data = one.text.encode("utf-8", "surrogatepass")
+        if len(data) > MOST_TEXT:
+            raise HttpProblem(413, f"the playbook {one.file} has {len(data):,} bytes; {MOST_TEXT:,} are allowed")
+        source = PlaybookSource(hashlib.sha256(data).hexdigest(), one.text, one.file, wish.legacy)
+        await desk.office.keep(source)
+        found |= dict.fromkeys(one.names, source.hash)
+    return found
+
+
+def _calls_before(log: EventLog, path: str) -> dict[str, str]:
+    """The playbooks that came with what was last run under a path, as far as that is not too long ago."""
+    before: str | None = None
+    for _ in range(_PAGES):
+        page = log.summaries(limit=_PAGE, before=before)
+        found = next((one for one in page if one.path == path), None)
+        if found is not None:
+            calls: dict[str, str] = log.read(found.execution_id, limit=1)[0].payload.get("calls", {})
+            return calls
+        if len(page) < _PAGE:
+            break
+        before = page[-1].execution_id
+    return {}
+
+
+ROUTES = [
+    Route(
+        "POST",
+        "/api/executions",
+        "operate",
+        start,
+        "Start an execution. The text of a playbook needs the role `author`; with an `Idempotency-Key` it is started once.",
+        takes=StartRequest,
+        gives=StartResponse,
+        status=201,
+    )
+]

@@ -1,0 +1,62 @@
+"""Work: where workers come to. They speak `model.wire`, with bodies that only they may send at such length."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from noetl.errors import NoetlError
+from noetl.model.wire import ServerReply, decode_heartbeat, decode_message, encode
+from noetl.server.cluster import WorkerApi
+from noetl.server.http.bodies import HttpProblem, body_of
+from noetl.server.http.context import ApiContext
+from noetl.server.http.routes import JSON, Route
+
+#: of a message: outputs travel in it up to the size that the log takes, several at once
+_MOST = 256 << 20
+
+
+def build_worker_routes(counter: WorkerApi) -> list[Route]:
+    """The routes of workers, to one counter."""
+
+    async def work(_desk: ApiContext, request: Request) -> Response:
+        """POST /api/work."""
+        return await _serve_message(request, lambda body: counter.serve(decode_message(body), request.is_disconnected))
+
+    async def alive(_desk: ApiContext, request: Request) -> Response:
+        """POST /api/pulse."""
+        return await _serve_message(request, lambda body: counter.alive(decode_heartbeat(body)))
+
+    async def source(desk: ApiContext, request: Request) -> Response:
+        """GET /api/assigned/{hash}."""
+        found = await desk.read(desk.log.source, request.path_params["hash"])
+        if found is None:
+            raise HttpProblem(404, "there is no such playbook")
+        return Response(msgspec.json.encode(found), media_type=JSON)
+
+    return [
+        Route(
+            "GET",
+            "/api/assigned/{hash}",
+            "work",
+            source,
+            "The playbook of a pipeline that a worker is to run.",
+            gives=JSON,
+        ),
+        Route("POST", "/api/work", "work", work, "A worker reports, and is given more to do.", JSON, JSON),
+        Route("POST", "/api/pulse", "work", alive, "A worker lives, and says what it has.", JSON, JSON),
+    ]
+
+
+async def _serve_message(request: Request, serve: Callable[[bytes], Awaitable[ServerReply]]) -> Response:
+    body = await body_of(request, _MOST)
+    try:
+        reply = await serve(body)
+    except msgspec.MsgspecError as error:
+        raise HttpProblem(400, f"the message is not as it should be: {error}") from None
+    except NoetlError as error:
+        raise HttpProblem(503, str(error), {"Retry-After": "1"}) from None
+    return Response(encode(reply), media_type=JSON)

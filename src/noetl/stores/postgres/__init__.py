@@ -1,0 +1,1 @@
+"""An event log in PostgreSQL, shared by any number of servers."""

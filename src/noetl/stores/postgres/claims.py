@@ -1,0 +1,113 @@
+"""Who owns which execution in PostgreSQL: claims, and the signs of life without which they lapse.
+
+Two who claim the same execution at once must not both take the other for dead, so each looks only when the other is done:
+all claims that wait are locked in one order, and decided in one statement behind that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event as Flag, Thread
+from typing import TYPE_CHECKING, Any
+
+from noetl.ports import StoreFailed
+from noetl.stores.commit_queue import CommitQueue, Ticket, answer
+from noetl.stores.postgres.schema import explain_error
+from noetl.stores.queries import queries
+
+if TYPE_CHECKING:
+    import psycopg
+
+_SQL = queries("postgres")
+
+
+class ClaimRequest:
+    """What is asked of the desk: to own an execution."""
+
+    def __init__(self, execution_id: str) -> None:
+        self.execution_id = execution_id
+
+    def __call__(self, connection: Any) -> None:
+        """Never called: claims are decided together."""
+        raise NotImplementedError
+
+
+class ClaimQueue(CommitQueue):
+    """The claims of one process, under its name."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], name: str, lease_s: float) -> None:
+        super().__init__("the database of executions")
+        self._connect = connect
+        self._owner, self._lease_s = name, lease_s
+        self._connection: psycopg.Connection[Any] | None = None
+        self._resigned = Flag()
+        self._living: Thread | None = None
+
+    async def claim(self, execution_id: str) -> bool:
+        """Own an execution, unless somebody else who lives does."""
+        mine: bool = await self.submit(ClaimRequest(execution_id))
+        return mine
+
+    async def register(self) -> None:
+        """Be known to live, without owning anything."""
+        await self.submit(ClaimRequest(""))
+
+    def _write(self, tickets: list[Ticket]) -> None:
+        wanted = [work.execution_id if isinstance(work, ClaimRequest) else "" for work, _ in tickets]
+        outcomes: list[Any]
+        try:
+            mine = self._claim_all(sorted({name for name in wanted if name}))
+            outcomes = [name in mine for name in wanted]
+        except Exception as error:  # noqa: BLE001  whatever it is: callers wait, and the thread must live
+            failure = error if isinstance(error, StoreFailed) else explain_error(error)
+            outcomes = [StoreFailed(*failure.args) for _ in tickets]
+        answer([(reply, outcome) for (_, reply), outcome in zip(tickets, outcomes, strict=True)])
+
+    def _claim_all(self, names: list[str]) -> set[str]:
+        if self._connection is None or self._connection.closed or self._connection.broken:
+            self._connection = self._connect()
+        if self._living is None:
+            self._connection.execute(_SQL["enrol"], (self._owner, self._lease_s))
+            self._living = Thread(target=self._renew_lease, name="noetl-alive", daemon=True)
+            self._living.start()
+        if not names:
+            return set()
+        try:
+            with self._connection.pipeline():  # in one round trip
+                self._connection.execute("BEGIN")
+                # A claim that is lost with the machine is made again by whoever finds the execution without an owner.
+                self._connection.execute("SET LOCAL synchronous_commit = off")
+                self._connection.execute(_SQL["lock_claims"], (names,))
+                owned = self._connection.execute(_SQL["own"], (names, self._owner))
+                self._connection.execute("COMMIT")
+            return {row[0] for row in owned.fetchall()}
+        except BaseException:
+            with suppress(Exception):  # one that is broken cannot, and need not
+                self._connection.rollback()
+            raise
+
+    def _renew_lease(self) -> None:
+        """Show that this process lives, until it resigns."""
+        connection: psycopg.Connection[Any] | None = None
+        while not self._resigned.wait(self._lease_s / 3):
+            # A database that is away for a while is asked again at the next turn.
+            with suppress(Exception):
+                if connection is None or connection.closed:
+                    connection = self._connect()
+                connection.execute(_SQL["enrol"], (self._owner, self._lease_s))
+        with suppress(Exception):
+            connection = connection if connection is not None and not connection.closed else self._connect()
+            connection.execute(_SQL["resign"], (self._owner,))
+            connection.close()
+
+    async def close(self) -> None:
+        """Own nothing any more."""
+        await super().close()
+        self._resigned.set()
+        if self._living is not None:
+            self._living.join()
+
+    def _on_stop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()

@@ -1,0 +1,211 @@
+"""PostgresLog: executions in a PostgreSQL database, which any number of processes on any machine may use.
+
+Who runs executions says so again and again, from a thread of its own; by the database's clock it is believed to live
+until some seconds after it last did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Event as Flag, Thread, get_ident
+from typing import TYPE_CHECKING, Any
+
+from noetl.ports import Slots, StoreFailed
+from noetl.stores.commit_queue import Job
+from noetl.stores.postgres.claims import ClaimQueue
+from noetl.stores.postgres.postgres_slots import PgSlots
+from noetl.stores.postgres.postgres_writer import PgWriter
+from noetl.stores.postgres.schema import connect, explain_error, prepare
+from noetl.stores.queries import queries
+from noetl.stores.sql_log import SqlLog
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+# Ears: a thread that hears at once what others say through PostgreSQL. What it misses, looking now and then finds.
+
+
+#: seconds after which it is looked whether to go on, and after which a connection that broke is made anew
+_TURN_S = 0.5
+
+
+class NotifyListener:
+    """Listens to one channel, from the first time that somebody wants to know."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], heard: Callable[[str], None]) -> None:
+        self._connect, self._on_notify = connect, heard
+        self._over = Flag()
+        self._thread = Thread(target=self._run, name="noetl-ears", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            # A database that is away is tried again; whatever was said meanwhile is found by looking.
+            with suppress(Exception), self._connect() as connection:
+                connection.execute("LISTEN noetl")
+                self._on_notify("asked")
+                while not self._over.is_set():
+                    for one in connection.notifies(timeout=_TURN_S, stop_after=1):
+                        self._on_notify(one.payload)
+            self._over.wait(_TURN_S)
+
+    def close(self) -> None:
+        """Hear nothing more."""
+        self._over.set()
+        self._thread.join()
+
+
+_SQL = queries("postgres")
+
+
+class PostgresLog(SqlLog):
+    """An `EventLog`; an append survives what the database survives."""
+
+    def __init__(self, url: str, *, lease_s: float = 10.0) -> None:
+        self._url = url
+        self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(6)}"
+        self._readers: dict[int, psycopg.Connection[Any]] = {}
+        self._closed = False
+        first = self._readers[get_ident()] = connect(url)
+        try:
+            prepare(first)
+        except BaseException:
+            first.close()
+            raise
+        self._claims = ClaimQueue(lambda: connect(url), self._name, lease_s)
+        self._slots = PgSlots(url, self._name)
+        self._listener: NotifyListener | None = None
+        super().__init__(PgWriter(lambda: connect(url)))
+
+    # --- what PostgreSQL does in its own way ------------------------------------------------------------------------------
+
+    def _rows(self, name: str, *params: Any) -> list[tuple[Any, ...]]:
+        import psycopg
+
+        given: Any = params
+        if name in ("summaries", "unfinished"):
+            given = dict(zip(("limit", "parent", "before"), params, strict=True))
+        again = True
+        while True:
+            try:
+                return self._reader().execute(_SQL[name], given).fetchall()
+            except psycopg.Error as error:
+                # The server may have been started anew since the last question; nothing was changed by this one.
+                if not (again and self._is_reader_gone()):
+                    raise explain_error(error) from error
+                again = False
+
+    def _job(self, name: str, rows: list[tuple[Any, ...]]) -> Job:
+        def write(connection: psycopg.Connection[Any]) -> None:
+            with connection.cursor() as cursor:
+                cursor.executemany(_SQL[name], rows)
+
+        return write
+
+    async def claim(self, execution_id: str) -> bool:
+        """See the port."""
+        return await self._claims.claim(execution_id)
+
+    def post(self, execution_id: str, body: bytes) -> None:
+        """See the port. Not along with what else is written: who waits for the lock of an inbox must hold no other."""
+        import psycopg
+
+        self._rows("moment")  # finds out whether the connection still stands: behind a request nobody could tell
+        try:
+            self._reader().execute(_SQL["add_request"], (execution_id, body))
+        except psycopg.Error as error:
+            raise explain_error(error) from error
+
+    def _alive(self, owners: Iterable[str]) -> set[str]:
+        wanted = list(owners)
+        return {row[0] for row in self._rows("alive", wanted)} if wanted else set()
+
+    @property
+    def me(self) -> str:
+        return self._name
+
+    def slots(self, clock: Callable[[], float]) -> Slots:  # noqa: ARG002  the database has its own
+        """See `noetl.ports.slots.HasSlots`."""
+        return self._slots
+
+    def listen(self, heard: Callable[[str], None]) -> None:
+        """See the port."""
+        self._listener = NotifyListener(lambda: connect(self._url), heard)
+
+    # --- executions that nobody has in memory (see `server.cluster.eviction.EvictionStore`) ------------------------------------------------
+
+    async def register_waker(self) -> None:
+        """Be known as one who wakes executions, also while owning none."""
+        await self._claims.register()
+
+    async def evict(self, sleepers: list[tuple[str, float | None]]) -> None:
+        """Keep executions with the times at which they are due, and own them no longer."""
+        names, times = [one[0] for one in sleepers], [one[1] for one in sleepers]
+
+        def write(connection: psycopg.Connection[Any]) -> None:
+            connection.execute(_SQL["lay_down"], (names, times, self._name))
+
+        await self._desk.submit(write)
+
+    def find_due(self, ahead_s: float, most: int) -> list[str]:
+        """Those that are due within so many seconds, and those that somebody asks something of."""
+        return [row[0] for row in self._rows("to_wake", ahead_s, most)]
+
+    def find_unowned(self, most: int) -> list[str]:
+        """Executions that are under way and that no other process minds."""
+        return [row[0] for row in self._rows("left_behind", self._name, most)]
+
+    def not_owned(self, execution_ids: list[str]) -> list[str]:
+        """Those that are not this process's, or not any more."""
+        return [row[0] for row in self._rows("not_owned", execution_ids, self._name)]
+
+    # --- checking (see `verify`) -------------------------------------------------------------------------------------
+
+    def damage(self) -> list[str]:
+        """What is wrong with the store as a whole: that is for the database's own tools to say."""
+        return []
+
+    @contextmanager
+    def consistent_read(self) -> Iterator[None]:
+        """Inside of this, what this thread reads does not change."""
+        reader = self._reader()
+        reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            yield
+        finally:
+            reader.execute("ROLLBACK")
+
+    # --- connections -------------------------------------------------------------------------------------------------
+
+    def _reader(self) -> psycopg.Connection[Any]:
+        """This thread's connection. An id of a thread is used again only after its end, so is the connection."""
+        if self._closed:
+            raise StoreFailed("the database of executions is closed")
+        found = self._readers.get(get_ident())
+        if found is None or found.closed:
+            found = self._readers[get_ident()] = connect(self._url)
+        return found
+
+    def _is_reader_gone(self) -> bool:
+        found = self._readers.get(get_ident())
+        return found is None or found.broken or found.closed
+
+    async def close(self) -> None:
+        """See the port."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._desk.close()
+        self._slots.close()
+        if self._listener is not None:
+            await asyncio.to_thread(self._listener.close)
+        await self._claims.close()
+        for connection in self._readers.values():
+            connection.close()
+        self._readers.clear()

@@ -1,0 +1,26 @@
+"""Playbooks under test: trials with mocked tools, time that is skipped, and deaths at every write."""
+
+from typing import TYPE_CHECKING
+
+from noetl.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from noetl.testing.file_grammar import NAMED as NAMED, TEST_FILE as TEST_FILE
+    from noetl.testing.session import (
+        CaseFailure as CaseFailure,
+        CaseResult as CaseResult,
+        SuiteOptions as SuiteOptions,
+        SuiteResult as SuiteResult,
+        SuiteRunner as SuiteRunner,
+        check_file as check_file,
+    )
+    from noetl.testing.suite import ENDINGS as ENDINGS
+else:
+    __getattr__ = export_lazily(
+        __name__,
+        {
+            "file_grammar": "NAMED TEST_FILE",
+            "session": "CaseFailure CaseResult SuiteOptions SuiteResult SuiteRunner check_file",
+            "suite": "ENDINGS",
+        },
+    )

@@ -1,1 +1,0 @@
-"""PostgreSQL, for whoever talks to it: connections from credentials, what its errors mean."""

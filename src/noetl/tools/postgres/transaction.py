@@ -1,0 +1,238 @@
+"""The statements of a task, carried out: in one transaction, with a marker if they are to happen once, undone if one fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import psycopg
+
+from noetl.drivers.postgres import UNKNOWN_OUTCOME, PostgresFailed, from_statement_error, is_lost, task_failure
+from noetl.model.output import Spilled
+from noetl.tools.postgres import exactly_once
+from noetl.tools.postgres.connection_pool import PgPool, configure
+from noetl.tools.postgres.session import PgSession, Rows
+from noetl.tools.postgres.statements import SqlStatement, StatementPlan
+
+#: the server cannot tell which type a value is to have; with one of its own it can
+_UNDETERMINED = frozenset({"42P18", "42725", "42804"})
+_GLIMPSE = 60
+
+
+class TransactionWork(msgspec.Struct, frozen=True):
+    """What is to be done for a task."""
+
+    plan: StatementPlan
+    #: the key of the marker; None: nobody wants it to happen once
+    key: str | None
+    #: the longest that one statement may take
+    timeout_s: float | None
+    rows: Callable[[], Rows]
+    credential: str
+    connect_s: float | None = None
+    #: who hears what the server remarks by the way
+    notice: Callable[[str], None] = lambda _: None
+
+
+class TransactionResult(msgspec.Struct):
+    """What the last statement yielded."""
+
+    data: list[dict[str, Any]] | Spilled
+    rowcount: int
+
+
+class _AttemptState(msgspec.Struct):
+    """What earlier attempts at the same work have found out."""
+
+    #: statements that were tried without types, and what was said to that
+    typed: dict[str, psycopg.Error] = {}
+    #: whether the table of markers was made
+    table: bool = False
+
+
+class _RestartTransaction(Exception):
+    """The transaction has to begin anew: a statement's values need types, or the table of markers was missing."""
+
+
+async def execute(pool: PgPool, work: TransactionWork) -> TransactionResult:
+    """Carry it out. Failing: it is undone, unless the failure says that nobody knows."""
+    learned = _AttemptState()
+    lost = False
+    while True:
+        try:
+            async with pool.connection(work.credential, work.connect_s) as connection:
+                found = await _Attempt(connection, pool, work, learned).run()
+            pool.typed |= learned.typed.keys()
+        except _RestartTransaction:
+            continue
+        except PostgresFailed as error:
+            # With a marker it is known what a lost COMMIT has done: whoever comes again finds it, or does it.
+            if work.key is not None and error.code == UNKNOWN_OUTCOME and not lost:
+                lost = True
+                continue
+            raise
+        return found
+
+
+class _Attempt:
+    """One attempt on one connection."""
+
+    def __init__(
+        self, connection: psycopg.AsyncConnection[Any], pool: PgPool, work: TransactionWork, learned: _AttemptState
+    ) -> None:
+        self._connection = connection
+        self._session = PgSession(connection, pool)
+        self._pool = pool
+        self._work = work
+        self._learned = learned
+        self._typed = learned.typed
+
+    async def run(self) -> TransactionResult:
+        """Run it, and have the connection fit for others after that."""
+        rows = self._work.rows()
+        self._connection.add_notice_handler(self._on_notice)
+        try:
+            return await self._run_or_undo(rows)
+        finally:
+            self._connection.remove_notice_handler(self._on_notice)
+
+    def _on_notice(self, said: psycopg.errors.Diagnostic) -> None:
+        self._work.notice(f"{said.severity}: {said.message_primary}\n")
+
+    async def _run_or_undo(self, rows: Rows) -> TransactionResult:
+        try:
+            found = await self._transaction(rows)
+        except psycopg.Error as error:
+            rows.discard()
+            await self._undo()
+            raise from_statement_error(error) from None
+        except (_RestartTransaction, PostgresFailed):
+            rows.discard()
+            await self._undo()
+            raise
+        except BaseException:
+            # The connection is in the middle of something; the server undoes it when it is closed.
+            rows.discard()
+            await self._connection.close()
+            raise
+        if self._work.plan.lingers:
+            await self._reset_session()
+        return found
+
+    async def _reset_session(self) -> None:
+        """Have the session as it was. What was done is done: a connection that cannot be cleaned is only not kept."""
+        try:
+            await self._session.command("DISCARD ALL")
+            await configure(self._connection)
+        except BaseException as error:
+            await self._connection.close()
+            if not isinstance(error, psycopg.Error):
+                raise
+
+    async def _undo(self) -> None:
+        status = self._connection.info.transaction_status
+        if status == psycopg.pq.TransactionStatus.ACTIVE:
+            await self._connection.close()
+        elif status != psycopg.pq.TransactionStatus.IDLE and not self._connection.closed:
+            try:
+                await self._session.command("ROLLBACK")
+            except psycopg.Error:
+                await self._connection.close()
+
+    async def _transaction(self, rows: Rows) -> TransactionResult:
+        plan, key = self._work.plan, self._work.key
+        if plan.begin is None:
+            return await self._statements(plan.statements, rows)
+        await self._session.command(plan.begin + self._time_limit())
+        found = await (self._statements(plan.statements, rows) if key is None else self._run_once(key, rows))
+        await self._commit()
+        return found
+
+    async def _run_once(self, key: str, rows: Rows) -> TransactionResult:
+        """The statements with their marker; what they yielded before if it is there."""
+        statements = self._work.plan.statements
+        # How isolated a transaction is can only be said before anything is done in it, and the marker is something.
+        set_up = [one.head.startswith("SET TRANSACTION") for one in statements]
+        leading = set_up.index(False) if False in set_up else len(statements)
+        for one in statements[:leading]:
+            await self._statement(one, None)
+        if not await self._mark(key):
+            before = await exactly_once.read_output(self._session, key)
+            return TransactionResult(before["data"], before["rowcount"])
+        found = await self._statements(statements[leading:], rows)
+        await exactly_once.store_output(self._session, key, found.data, found.rowcount)
+        return found
+
+    def _time_limit(self) -> str:
+        limit = self._work.timeout_s
+        return "" if limit is None else f"; SET LOCAL statement_timeout = {max(1, round(limit * 1000))}"
+
+    async def _mark(self, key: str) -> bool:
+        try:
+            return await exactly_once.mark(self._session, key)
+        except psycopg.Error as error:
+            if error.sqlstate != exactly_once.MISSING or self._learned.table:
+                raise
+            await self._undo()
+            await exactly_once.make_table(self._session)
+            self._learned.table = True
+            raise _RestartTransaction from None
+
+    async def _commit(self) -> None:
+        try:
+            await self._session.command("COMMIT")
+        except psycopg.Error as error:
+            raise _unknown_outcome(error) if is_lost(error) else from_statement_error(error) from None
+
+    # --- statements ------------------------------------------------------------------------------------------------------
+
+    async def _statements(self, statements: Sequence[SqlStatement], rows: Rows) -> TransactionResult:
+        count = 0
+        for place, one in enumerate(statements):
+            last = place == len(statements) - 1
+            count = await self._statement(one, rows.add if last else None)
+        return TransactionResult(rows.finish(), count)
+
+    async def _statement(self, one: SqlStatement, take: Any) -> int:
+        text, values = one.render()
+        typed = text in self._typed or text in self._pool.typed
+        try:
+            return await self._session.run(text, values, take, typed=typed)
+        except psycopg.Error as error:
+            if values and not typed and error.sqlstate in _UNDETERMINED:
+                self._typed[text] = error
+                if self._work.plan.begin is not None:
+                    raise _RestartTransaction from None
+                return await self._statement(one, take)
+            if is_lost(error) and self._work.plan.begin is None:
+                raise _unknown_outcome(error) from None
+            raise from_statement_error(
+                self._typed.get(text, error), **_locate_error(self._typed.get(text, error), one, text)
+            ) from None
+
+
+def _unknown_outcome(error: psycopg.Error) -> PostgresFailed:
+    said = (
+        "the connection to PostgreSQL was lost before it said whether the statements took effect"
+        f" ({from_statement_error(error).failure['message']}); with `exactly_once: true` they can be run again safely"
+    )
+    return task_failure("sql", said, code=UNKNOWN_OUTCOME)
+
+
+def _locate_error(error: psycopg.Error, one: SqlStatement, text: str) -> dict[str, Any]:
+    """Where in the query the server found fault, as far as it says so."""
+    position = error.diag.statement_position
+    if position is None:
+        return {
+            "statement": one.number,
+            "line": one.line,
+            "shown": f" (statement {one.number}, line {one.line} of the query)",
+        }
+    begins = len(text) - len(text.lstrip())
+    place = int(position) - 1
+    line = one.line + text[begins:place].count("\n")
+    rest = text[place:].partition("\n")[0].strip()
+    shown = rest if len(rest) <= _GLIMPSE else rest[:_GLIMPSE] + "…"
+    said = f" (line {line} of the query, at `{shown}`)" if shown else f" (at the end of statement {one.number})"
+    return {"statement": one.number, "line": line, "shown": said}

@@ -1,0 +1,153 @@
+"""Values to what JSON can hold. Part of every python task's process, so it imports next to nothing.
+
+Most data is plain already, and looking at types in bulk (`set(map(type, …))`) tells so at the speed of C: containers are
+copied only where something inside of them has to change.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # typing is slow to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+#: what JSON holds as it is; whether a number is finite and a text can be encoded is seen when it is written
+_PLAIN = {str, int, float, bool, type(None)}
+_TEXT = {str}
+_DEEPEST = 200
+_LARGEST_INT = 2**63
+
+
+class NotJson(Exception):
+    """A value that JSON cannot hold, and the way to it."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.path: list[str | int] = []
+
+    def __str__(self) -> str:
+        where = "".join(_part(key) for key in self.path)
+        return f"`result{where if len(where) < 300 else where[:300] + '…'}` {self.problem}"
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """The value with dates as ISO 8601, decimals as numbers or text, bytes as base64; NotJson for anything else."""
+    if type(value) in _PLAIN:
+        return value
+    if depth > _DEEPEST:
+        raise NotJson(f"is nested deeper than {_DEEPEST} levels, or contains itself")
+    if isinstance(value, dict):
+        return _map(value, depth)
+    if isinstance(value, (list, tuple)):
+        if set(map(type, value)) <= _PLAIN:
+            return value
+        return [_plain_member(index, item, depth) for index, item in enumerate(value)]
+    if isinstance(value, (str, int, float)):  # of a class of its own, such as an enum
+        return value
+    return _convert(value)
+
+
+def _map(value: dict[Any, Any], depth: int) -> Any:
+    if not set(map(type, value)) <= _TEXT:
+        for key in value:
+            if not isinstance(key, str):
+                raise NotJson(f"has a key that is not text: {short_repr(key)}")
+    if set(map(type, value.values())) <= _PLAIN:
+        return value
+    return {key: _plain_member(key, item, depth) for key, item in value.items()}
+
+
+def _plain_member(key: str | int, value: Any, depth: int) -> Any:
+    try:
+        return plain(value, depth + 1)
+    except NotJson as error:
+        error.path.insert(0, key)
+        raise
+
+
+def _convert(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        from binascii import b2a_base64
+
+        return b2a_base64(value, newline=False).decode()
+    for module, name, convert in _CONVERSIONS:
+        # Whoever made such a value has imported its module.
+        kind = getattr(sys.modules.get(module), name, None)
+        if kind is not None and isinstance(value, kind):
+            return convert(value)
+    raise NotJson(f"is not JSON: {short_repr(value)}")
+
+
+def _decimal(value: Any) -> Any:
+    """A number if no digit is lost, else text."""
+    if not value.is_finite():
+        raise NotJson(f"is not a number that JSON knows: {value}")
+    if value.as_tuple().exponent >= 0 and value.adjusted() < 19 and abs(value) < _LARGEST_INT:
+        return int(value)
+    number = float(value)
+    return number if type(value)(repr(number)) == value else str(value)
+
+
+_CONVERSIONS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+    ("datetime", "date", lambda value: value.isoformat()),  # a datetime is a date
+    ("datetime", "time", lambda value: value.isoformat()),
+    ("decimal", "Decimal", _decimal),
+    ("uuid", "UUID", str),
+)
+
+
+def locate(value: Any) -> NotJson:
+    """Why a plain value could not be written after all: the first number or text in it that JSON has no form for."""
+    below: Any = ()
+    if isinstance(value, dict):
+        for key in value:
+            if not _encodes(key):
+                return NotJson(f"has a key that is not Unicode text: {key!a}")
+        below = value.items()
+    elif isinstance(value, (list, tuple)):
+        below = enumerate(value)
+    for key, item in below:
+        if isinstance(item, (dict, list, tuple)):
+            error = locate(item)
+            if error.problem:
+                error.path.insert(0, key)
+                return error
+        elif problem := _leaf_problem(item):
+            error = NotJson(problem)
+            error.path.append(key)
+            return error
+    return NotJson(_leaf_problem(value))
+
+
+def _leaf_problem(value: Any) -> str:
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124  NaN
+        return f"is not a number that JSON knows: {value}"
+    if isinstance(value, str) and not _encodes(value):
+        return f"is not Unicode text: {value[:80]!a}"
+    return ""
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _part(key: str | int) -> str:
+    if isinstance(key, str) and key.isidentifier():
+        return f".{key}"
+    return f"[{key!r}]"
+
+
+def short_repr(value: Any) -> str:
+    """A value for a message: its type, and the beginning of what it looks like."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  it is the author's code that fails, while we report on it
+        text = "…"
+    return f"{type(value).__name__} {text if len(text) <= 80 else text[:80] + '…'}"

@@ -1,0 +1,1 @@
+"""Rows that the engine fetches or sends itself: pages of an API, values in hand, chunk requests."""

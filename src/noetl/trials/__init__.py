@@ -1,1 +1,0 @@
-"""Playbooks under test: trials with mocked tools, time that is skipped, and deaths at every write."""

@@ -1,0 +1,135 @@
+"""Pulse: threads that say to each server that this worker lives, however busy its event loop is, and whichever of them is slow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from threading import Event, Lock, Thread
+from time import monotonic
+
+from msgspec.structs import replace
+
+from noetl.client import BlockingConnection, choose_tls, format_request, parse_address
+from noetl.config import Secret
+from noetl.model.wire import Heartbeat, ServerReply, decode_reply, encode
+
+_TIMEOUT_S = 5.0
+#: bytes of an answer
+_MOST_BYTES = 256 << 20
+_STORE_AWAY = 503
+_REFUSALS = (401, 403)
+
+
+class Heartbeats:
+    """Beats every third of a lease."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        token: str | None,
+        lease_s: float,
+        holding: Callable[[], Heartbeat],
+        heard: Callable[[str, str, ServerReply], None],
+        missed: Callable[[], None],
+    ) -> None:
+        self._urls, self._lease_s = list(urls), lease_s
+        self._token = Secret(token) if token else None
+        self._holding, self._heard, self._missed = holding, heard, missed
+        self._loop = asyncio.get_running_loop()
+        self._over = Event()
+        self._leaving = False
+        #: of each server: beat now
+        self._now = [Event() for _ in self._urls]
+        #: when somebody last heard of this worker
+        self._last = monotonic()
+        self._gate = Lock()
+        #: with what status each server answers; 0: it does not
+        self._answers = dict.fromkeys(self._urls, 200)
+        #: called with why none hears this worker; nothing: one does
+        self.alone: Callable[[str], None] = lambda _why: None
+        # A thread for each: one that stands still must not keep the others from hearing that this worker lives.
+        self._threads = [
+            Thread(target=self._run, args=(url, now), name="noetl-pulse", daemon=True)
+            for url, now in zip(self._urls, self._now, strict=True)
+        ]
+        #: set when the first beat was heard by somebody
+        self.first = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin."""
+        self._last = monotonic()
+        for thread in self._threads:
+            thread.start()
+
+    def beat(self) -> None:
+        """Beat now."""
+        for now in self._now:
+            now.set()
+
+    def stop(self, *, leaving: bool = False) -> None:
+        """End; `leaving`: and say so, in a last beat."""
+        self._leaving = leaving
+        self._over.set()
+        self.beat()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, url: str, now: Event) -> None:
+        while not self._over.is_set():
+            status = self._say(url)
+            self._answers[url] = status
+            self._loop.call_soon_threadsafe(self.alone, self._why_alone())
+            if _is_heard(status):
+                self._last = monotonic()
+                self._loop.call_soon_threadsafe(self.first.set)
+            elif self._is_missed():
+                self._loop.call_soon_threadsafe(self._missed)
+            now.wait(self._lease_s / 3)
+            now.clear()
+        if self._leaving:
+            self._say(url)
+
+    def _is_missed(self) -> bool:
+        """Whether nobody has heard of this worker for so long that it is taken for dead; said once, by one of the threads."""
+        with self._gate:
+            missed = monotonic() - self._last > self._lease_s
+            if missed:
+                self._last = monotonic()
+            return missed
+
+    def _why_alone(self) -> str:
+        answers = dict(self._answers)
+        if any(map(_is_heard, answers.values())):
+            return ""
+        refusals = [
+            f"{url} does not admit this worker ({status})" for url, status in answers.items() if status in _REFUSALS
+        ]
+        if refusals:
+            return f"{', '.join(refusals)}: check NOETL_TOKEN"
+        return f"no server answers at {', '.join(self._urls)}; trying on"
+
+    def _say(self, url: str) -> int:
+        """With what status a server answers; 0: it does not."""
+        try:
+            return self._said(url)
+        except Exception:  # noqa: BLE001  whatever it is: were this thread to end, the worker would be given up
+            return 0
+
+    def _said(self, url: str) -> int:
+        address = parse_address(url)
+        seconds = min(_TIMEOUT_S, self._lease_s)
+        # A new connection each time: one that was kept and is dead would cost the beat.
+        with BlockingConnection(address, choose_tls(address, None), seconds) as connection:
+            holding = replace(self._holding(), leaving=self._leaving)
+            headers = address.format_headers(self._token).reveal()
+            request = format_request("POST", f"{address.base}/api/pulse", headers, encode(holding))
+            status = connection.send(request, seconds, _MOST_BYTES).status
+            body = connection.read(seconds)
+        if status == 200:
+            self._loop.call_soon_threadsafe(self._heard, url, holding.worker, decode_reply(body))
+        return status
+
+
+def _is_heard(status: int) -> bool:
+    # Where its database is away, nobody is given up until some time after that is back.
+    return status in (200, _STORE_AWAY)

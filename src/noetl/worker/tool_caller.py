@@ -1,0 +1,197 @@
+"""Caller: runs the tools of tasks, with their credentials and within their bounds. Of pipelines it knows the workbook's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import isawaitable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from noetl.errors import TemplateError
+from noetl.expr import failure_of
+from noetl.lang import restrict_spec, restrictions
+from noetl.model.kinds import ToolKind
+from noetl.model.orders import RunPipeline
+from noetl.model.output import Failure, Output, Spilled, failed, failure
+from noetl.model.playbook import Playbook, Step, Task
+from noetl.pipeline import Finish, Frame, RunTask, Sleep, machine
+from noetl.ports import Call, NoCredential, StoreFailed, World
+from noetl.worker import auth
+from noetl.worker.rendering import call_of
+from noetl.worker.runner_context import RunnerContext
+from noetl.worker.world import LocalWorld
+
+Suspend = Callable[[Call, float], dict[str, Any]]
+
+
+class ToolCaller:
+    """Calls tools for one pipeline; `hear` is told how far a long task is."""
+
+    def __init__(
+        self,
+        order: RunPipeline,
+        step: Step,
+        playbook: Playbook,
+        around: RunnerContext,
+        world: LocalWorld,
+        hear: Callable[[Mapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        self.order = order
+        self.playbook = playbook
+        self.around = around
+        self.world = world
+        self.keychain = world.keychain
+        self._on_progress = hear
+        #: the credentials that templates of the step read
+        self._reading: frozenset[str] = frozenset()
+        if self.keychain.declared:
+            if step.name not in world.reading:
+                world.reading[step.name] = auth.keychain_reads(step, playbook)
+            self._reading = world.reading[step.name]
+
+    async def problem(self) -> Failure | None:
+        """Why no task can start: a credential that templates may read is missing. None: they are all there."""
+        if not self.keychain.declared:
+            return None
+        try:
+            await self.keychain.ready(self._reading)
+        except NoCredential as error:
+            return auth.failure_of(error)
+        return None
+
+    def suspends(self, kind: str) -> Suspend | None:
+        """How a kind says what it waits for; None: it is one that runs."""
+        found: Suspend | None = getattr(self.around.tools.module(kind), "suspend", None)
+        return found
+
+    def is_held(self, task: Task) -> bool:
+        """Whether something may be forbidden to a task."""
+        return bool(self.world.restrict) or any(key in task.spec for key in ("network", "allow_hosts"))
+
+    def call(self, move: RunTask, progress: Mapping[str, Any] | None, outer: Call | None = None) -> Call:
+        """What a tool is told; whoever calls it can only tighten its spec."""
+        order, kind = self.order, self.around.tools[move.task.kind]
+        call = call_of(move, kind, step=order.step, iteration=order.iteration, progress=progress)
+        bounds = restrictions(outer.spec) if outer is not None else self.world.restrict
+        return replace(call, spec=restrict_spec(call.spec, bounds)) if bounds else call
+
+    async def ready(
+        self, move: RunTask, progress: Mapping[str, Any] | None, outer: Call | None = None
+    ) -> Call | Output:
+        """The same with its credentials; or the output of a task that cannot, or must not, be tried."""
+        try:
+            call = self.call(move, progress, outer)
+            unable = _unsupported_output(self.around.tools[move.task.kind], call)
+            return unable or await auth.authorize(call, move.task, self.keychain)
+        except TemplateError as error:
+            return failed(failure_of(error))
+        except NoCredential as error:
+            return failed(auth.failure_of(error))
+
+    async def run(self, call: Call, task: Task) -> Output:
+        """Run the tool; once more with a new token if the one it had was refused."""
+        output = await self._run_once(call, task)
+        try:
+            renewed = await auth.with_new_token(call, task, output, self.keychain)
+        except NoCredential as error:
+            return failed(auth.failure_of(error))
+        return output if renewed is None else await self._run_once(renewed, task)
+
+    async def _run_once(self, call: Call, task: Task) -> Output:
+        if call.kind == "workbook":
+            return _check_size(await self._workbook(call), call.spec.get("limits.output_bytes"))
+        run: Callable[[Call, World], Awaitable[Output] | Output] | None
+        run = getattr(self.around.tools.module(call.kind), "run", None)
+        if run is None:
+            return failed(failure("fail", f"`kind: {call.kind}` cannot be run by this version"))
+        timeout = call.spec.get("timeout")
+        self.world.listeners[call.key] = self._on_progress
+        try:
+            async with asyncio.timeout(None if timeout is None else float(timeout)):
+                made = run(call, self.world)
+                output: Output = await made if isawaitable(made) else made
+                return _check_size(output, call.spec.get("limits.output_bytes"))
+        except TimeoutError:
+            message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`{_timeout_key(task)}`)"
+            return failed(failure("timeout", message, retryable=True))
+        except StoreFailed:  # no failure of the task: when the store can be written again, it runs again
+            raise
+        except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
+            return crash_output(error)
+        finally:
+            del self.world.listeners[call.key]
+            self.world.flush_lines(call)
+
+    # --- the workbook ------------------------------------------------------------------------------------------------
+
+    async def _workbook(self, call: Call) -> Output:
+        """A task of the workbook: a pipeline of its own that sees nothing of its caller but `ctx` and its input."""
+        tasks = self.playbook.workbook[str(call.config["task"])]
+        scopes = {key: call.scopes[key] for key in ("workload", "keychain", "ctx", "execution_id", "now", "uuid")}
+        scopes |= {"input": dict(call.own_input), "step": {}}
+        step = Step(name=call.step, at=tasks[0].at, tasks=tasks)
+        frame = Frame(step, scopes, run=call.key.partition("/")[2], iteration=None)
+        move = machine.begin(frame, self.around.moment())
+        while not isinstance(move, Finish):
+            if isinstance(move, Sleep):
+                await self.around.sleep_until(move.until)
+                frame.problem = await self.problem()
+                move = machine.proceed(frame, self.around.moment())
+                continue
+            output = await self._workbook_task(move, call)
+            frame.problem = await self.problem()
+            move = machine.advance(frame, output, self.around.moment())
+        ended: Output = move.facts[-1].payload["output"]
+        return _name_workbook_task(ended, str(call.config["task"]))
+
+    async def _workbook_task(self, move: RunTask, outer: Call) -> Output:
+        call = await self.ready(move, None, outer)
+        if not isinstance(call, Call):
+            return call
+        if self.suspends(call.kind) is not None:
+            return failed(failure("fail", f"`kind: {call.kind}` cannot stand in a workbook: call it from the step"))
+        output = await self.run(replace(call, task=f"{outer.task}.{call.task}"), move.task)
+        if isinstance(output["data"], Spilled):
+            output = {**output, "data": await self.world.results.load(output["data"])}
+        return output
+
+
+def _name_workbook_task(output: Output, name: str) -> Output:
+    """An output whose error says which task of the workbook it comes from; the caller's own name is laid over the rest."""
+    error = output["error"]
+    if error is None or "workbook" in error:
+        return output
+    inner = error.get("task")
+    return {**output, "error": {**error, "workbook": name if inner in (None, name) else f"{name}.{inner}"}}
+
+
+def crash_output(error: Exception) -> Output:
+    """The output of a tool that broke."""
+    return failed(failure("tool-crashed", f"the tool broke: {type(error).__name__}: {error}"))
+
+
+def _timeout_key(task: Task) -> str:
+    """Where the timeout of a task is written: it may have it from its step or from the executor's defaults."""
+    layer = task.spec.get("timeout")
+    if layer is None or layer.origin == "task.spec":
+        return "spec.timeout"
+    return layer.origin if ".timeouts." in layer.origin else f"{layer.origin}.timeout"
+
+
+def _check_size(output: Output, limit: float | None) -> Output:
+    """An output, unless it has more bytes than it may have; tools that count themselves never get that far."""
+    size = 0 if limit is None or output["data"] is None else len(msgspec.json.encode(output["data"]))
+    if limit is None or size <= limit:
+        return output
+    return failed(failure("limit", f"the result has {size:,} bytes as JSON; the limit is {int(limit):,}"))
+
+
+def _unsupported_output(kind: ToolKind, call: Call) -> Output | None:
+    """Why a task must not be tried: what it asks for would be left out in silence."""
+    if not kind.keeps_network and (call.spec.get("network") == "off" or "allow_hosts" in call.spec):
+        key = "`network: off`" if call.spec.get("network") == "off" else "`allow_hosts`"
+        return failed(failure("isolation", f"{key} cannot be kept by `kind: {kind.name}`; the task was not run"))
+    return None
