@@ -101,7 +101,7 @@ def moved(number, size):
             file.write(bytes(1 << 20))
     where = PayloadPlace("x", "%032x" % number, JSON)
     shelf.put(draft, where)
-    shelf._cache.forget(shelf._cached(where))
+    shelf._cache.forget(shelf._cache_name(where))
     assert shelf.local(where).stat().st_size == size << 20
     shelf.remove(where)
 moved(1, 2)

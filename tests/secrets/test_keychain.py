@@ -21,7 +21,7 @@ from noetl.secrets.sources import Vault
 
 
 def test_every_kind_of_the_language_is_known() -> None:
-    assert set(CREDENTIAL_KINDS) == set(CREDENTIAL_KINDS)
+    assert set(CREDENTIAL_KINDS) == set(DECLARED_KINDS)
 
 
 async def test_the_store_is_the_default_by_name(desk: Desk) -> None:

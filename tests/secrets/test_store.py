@@ -192,7 +192,7 @@ def crash(self, target):
         os.kill(os.getpid(), 9)      # just behind it
     return done
 Path.replace = crash
-store.Store(folder / "credentials.json", encryption.Master(None, folder / "key"), time.time).change_key()
+store.CredentialStore(folder / "credentials.json", encryption.MasterKeys(None, folder / "key"), time.time).change_key()
 """
 
 
@@ -217,7 +217,7 @@ def test_a_rotation_that_is_killed_at_any_write_loses_nothing(desk: Desk, at: in
 def test_processes_that_add_at_the_same_time_lose_nothing(desk: Desk) -> None:
     code = (
         "import sys, time; from pathlib import Path; from noetl.secrets import encryption, store; f = Path(sys.argv[1]);"
-        "s = store.Store(f / 'credentials.json', master.Master(None, f / 'key'), time.time);"
+        "s = store.CredentialStore(f / 'credentials.json', encryption.MasterKeys(None, f / 'key'), time.time);"
         "[s.add(f'{sys.argv[2]}_{n}', 'generic', {'value': 'x'}) for n in range(5)]"
     )
     desk.store().add("first", "generic", {"value": "x"})

@@ -33,9 +33,9 @@ async def begun(log: PostgresLog, *names: str) -> InlineWriter:
     """Executions whose first two events are written, and what writes more of them."""
     for name in names:
         await log.append(events(name, 1, 2), status="running")
-    while log._desk._quick is None or log._desk._queued:  # type: ignore[attr-defined]
+    while log._desk._inline is None or log._desk._queued:  # type: ignore[attr-defined]
         await asyncio.sleep(0.01)
-    quick: InlineWriter = log._desk._quick  # type: ignore[attr-defined]
+    quick: InlineWriter = log._desk._inline  # type: ignore[attr-defined]
     return quick
 
 

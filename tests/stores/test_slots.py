@@ -142,7 +142,7 @@ async def test_an_execution_that_is_in_no_memory_keeps_its_slots(database: Datab
     here, there = PostgresLog(database.url, lease_s=60.0), PostgresLog(database.url, lease_s=60.0)
     one, other = await begun(here, "x"), await begun(there, "y")
     assert await verdicts(one, ask("x")) == ["granted"]
-    await here.lay_down([("x", None)])
+    await here.evict([("x", None)])
     assert await verdicts(other, ask("y")) == ["wait"]
     await there.claim("x")
     assert await verdicts(other, ask("y"), ask("x")) == ["wait", "granted"]
