@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from noetl.dispatch import Dispatcher, Entry, State, may_begin
+from noetl.dispatch import Dispatcher, Entry, State
 from noetl.dispatch.moves import DeadLetter, Deny, Displace, Forget, Give, Hint, Move, ReleaseSlot, StopAt, Wake
 from noetl.dispatch.table import ACTIONS, TABLE, Action
 from noetl.model.events import Event, Fact
@@ -89,6 +89,8 @@ class Server:
     name: str
     dispatcher: Dispatcher
     alive: bool = True
+    #: reports that were not refused, and wait to be written
+    accepted: list[Message] = field(default_factory=list)
     #: reports that are in the log, and have not been settled
     recorded: list[tuple[str, PipelineReport]] = field(default_factory=list)
     requests: list[tuple[Any, Answer]] = field(default_factory=list)
@@ -285,7 +287,7 @@ class World:
         assert pipe is not None
         execution = self.executions[move.key[0]]
         assert execution.owner is server, "given by a server that does not own it"
-        assert may_begin(move.order, paused=execution.paused), "given while it is paused"
+        assert not execution.paused or move.order.answer is not None, "given while it is paused"
         if self.local:
             assert move.key not in {job.key for job in self.here.jobs}, "given while it is under way"
             self.here.jobs.append(Job(server, move.key, move.order, move.fence, pipe.done))
@@ -382,9 +384,14 @@ class World:
                 if one.execution_id == execution.id
             ]
             self.carry_out(server, dispatcher.inherit(execution.id, kept))
+        held = {key: one.fence for key, one in dispatcher.orphans.items() if key[0] == execution.id and one.worker}
         for pipe in execution.unfinished():
             if not pipe.waiting and execution.owner is server:
                 self.order(execution, pipe.order())
+        for key in held.keys() & {pipe.key for pipe in execution.unfinished() if not pipe.waiting}:
+            entry = dispatcher.find(key)
+            assert entry is not None, "a worker has lost what it holds"
+            assert entry.fence == held[key], "a worker has lost what it holds"
         self.carry_out(server, dispatcher.drop_orphans(execution.id))
         self.given.update((entry.key, entry.fence) for entry in dispatcher.held() if entry.key[0] == execution.id)
         if execution.owner is server:
@@ -469,7 +476,8 @@ class World:
 
     def advance(self, worker: Worker, job: Job, pipe: Pipeline) -> None:
         start, name = job.done, (*job.key, job.fence)
-        heard_of_a_pause = self.executions[job.key[0]].paused and self.choose(2) == 0
+        late = self.faults and self.choose(10) == 0  # that it was paused, and is not any more
+        heard_of_a_pause = late or (self.executions[job.key[0]].paused and self.choose(2) == 0)
         if pipe.waits_at == job.done and (job.order.answer is None or job.used):
             worker.jobs.remove(job)
             fact = Fact("task.started", job.key[1], {})
@@ -507,6 +515,20 @@ class World:
         assert self.given[message.report.key] == message.report.fence, "two fences are live"
         if not (self.faults and self.choose(4) == 0):
             self.messages.remove(message)
+        server.accepted.append(message)
+        if not self.faults or self.choose(2):
+            self.write(server)
+
+    def write(self, server: Server | None = None) -> None:
+        """What was accepted first is recorded; its worker may have been given up meanwhile."""
+        server = server or self.some(one for one in self.servers if one.accepted)
+        if server is None:
+            return
+        message = server.accepted.pop(0)
+        execution = self.executions[message.report.execution_id]
+        if execution.owner is not server:
+            self.messages.insert(0, message)  # it is reported again
+            return
         server.recorded.append((message.worker.name, message.report))
         self.record(execution, message)
         if not self.faults or self.choose(2):
@@ -559,7 +581,7 @@ class World:
         here = dispatcher.workers.get(worker.name) if worker is not None else None
         if here is None:
             return
-        unsaid = [one.job for one in self.messages if one.worker is worker]
+        unsaid = [one.job for one in [*self.messages, *server.accepted] if one.worker is worker]
         has = {(job.key, job.fence) for job in [*worker.jobs, *unsaid]}
         known = {(key, entry.fence) for key, entry in here.held.items()}
         self.carry_out(server, dispatcher.compare(here, has, before=self.now, now=self.now))
@@ -614,6 +636,7 @@ class World:
             for pipe in execution.unfinished():
                 self.check_pipeline(execution, execution.owner.dispatcher.find(pipe.key), pipe)
             self.check_slots(execution, execution.owner)
+            self.check_over(execution, execution.owner)
 
     def check_pipeline(self, execution: Execution, entry: Entry | None, pipe: Pipeline) -> None:
         """What is wanted is not forgotten, and what is paused keeps no slot for nothing."""
@@ -624,6 +647,18 @@ class World:
         )
         if pipe.answered or (not execution.paused and not pipe.waiting):
             assert under_way, f"{pipe} is forgotten: {entry}"
+        if pipe.answered:
+            assert entry is not None
+            assert any(one is not None and one.answer is not None for one in (entry.order, entry.following)), (
+                "no answer"
+            )
+
+    def check_over(self, execution: Execution, server: Server) -> None:
+        """Nobody runs what is over, but for the one whose report of that is being settled."""
+        settling = {report.key for _, report in server.recorded}
+        for pipe in execution.pipelines.values():
+            entry = server.dispatcher.find(pipe.key) if pipe.over and pipe.key not in settling else None
+            assert entry is None or self.local or entry.state is not State.GIVEN
 
     def check_slots(self, execution: Execution, server: Server) -> None:
         """Every slot of an execution is held by an entry, or on its way to one, or on its way back."""
@@ -654,12 +689,16 @@ class World:
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
+    def is_busy(self) -> bool:
+        going = any(not one.over for one in self.executions.values())
+        return going or bool(self.messages or self.here.jobs or any(server.accepted for server in self.servers))
+
     def drain(self) -> None:
         """Without faults, all that was started comes to an end, and nothing is left."""
         self.faults = False
         self.workers += [] if self.local else [Worker(f"w{self.number()}", ["default", "gpu"])]
         rounds = 0
-        while any(not one.over for one in self.executions.values()) or self.messages or self.here.jobs:
+        while self.is_busy():
             rounds += 1
             assert rounds < 400, f"it does not end: {[one for one in self.executions.values() if not one.over]}"
             self.now += 1.0
@@ -671,8 +710,8 @@ class World:
             while any(server.requests for server in self.servers):
                 self.answer_slots()
         for server in self.servers:
-            while server.recorded:
-                self.settle_report(server)
+            while server.accepted or server.recorded:
+                self.write(server) if server.accepted else self.settle_report(server)
             dispatcher = server.dispatcher
             for key in {key[0] for key in dispatcher.orphans}:
                 self.carry_out(server, dispatcher.drop_orphans(key))
@@ -698,7 +737,7 @@ HAPPENINGS = (
     World.stop_pipeline, World.cancel, World.evict, World.take_over, World.take_over, World.take_over, World.server_dies,
     World.ask_slots, World.answer_slots, World.ask_slots, World.answer_slots, World.ask, World.ask, World.ask, World.ask,
     World.work, World.work, World.work, World.work, World.deliver, World.deliver, World.deliver, World.deliver,
-    World.settle_report, World.worker_dies, World.give_up, World.heartbeat, World.keep, World.keep,
+    World.write, World.write, World.settle_report, World.worker_dies, World.give_up, World.heartbeat, World.keep, World.keep,
 )  # fmt: skip
 LOCAL_HAPPENINGS = (
     World.start_more, World.pause, World.resume, World.resume, World.repeat_order, World.answer, World.answer,
@@ -708,7 +747,7 @@ LOCAL_HAPPENINGS = (
 )  # fmt: skip
 DRAIN = (
     World.resume, World.take_over, World.answer, World.ask_slots, World.answer_slots, World.answer_slots, World.ask, World.ask,
-    World.work, World.work, World.deliver, World.deliver, World.deliver, World.settle_report, _calm, World.heartbeat,
+    World.work, World.work, World.deliver, World.deliver, World.deliver, World.write, World.settle_report, _calm, World.heartbeat,
 )  # fmt: skip
 LOCAL_DRAIN = (
     World.resume, World.take_over, World.answer, World.ask_slots, World.answer_slots, World.answer_slots, World.work_here,

@@ -12,6 +12,15 @@ from noetl.dispatch.waits import waits
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
+    from noetl.dispatch.assignments import (
+        AskAll as AskAll,
+        HeldAssignment as HeldAssignment,
+        RunAlone as RunAlone,
+        SayLast as SayLast,
+        Send as Send,
+        StopRun as StopRun,
+        WorkerMoves as WorkerMoves,
+    )
     from noetl.dispatch.moves import (
         AskSlot as AskSlot,
         DeadLetter as DeadLetter,
@@ -25,22 +34,14 @@ if TYPE_CHECKING:
         StopAt as StopAt,
         Wake as Wake,
     )
-    from noetl.dispatch.worker_queue import (
-        AskAll as AskAll,
-        HeldAssignment as HeldAssignment,
-        RunAlone as RunAlone,
-        SayLast as SayLast,
-        Send as Send,
-        StopRun as StopRun,
-        WorkerMoves as WorkerMoves,
-        WorkerQueue as WorkerQueue,
-    )
+    from noetl.dispatch.worker_queue import WorkerQueue as WorkerQueue
 else:
     __getattr__ = export_lazily(
         __name__,
         {
+            "assignments": "AskAll HeldAssignment RunAlone SayLast Send StopRun WorkerMoves",
             "moves": "AskSlot DeadLetter Deny Displace Forget Give Hint Move ReleaseSlot StopAt Wake",
-            "worker_queue": "AskAll HeldAssignment RunAlone SayLast Send StopRun WorkerMoves WorkerQueue",
+            "worker_queue": "WorkerQueue",
         },
     )
 
