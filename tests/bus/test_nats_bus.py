@@ -376,14 +376,14 @@ def test_a_server_that_is_away_at_the_start_is_used_when_it_comes(tmp_path: Path
 def test_whatever_goes_wrong_with_a_connection_there_is_another_one(
     nats: Subjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connected, wrong = bus_module.connected, [True]
+    connected, wrong = bus_module.connect_nats, [True]
 
     async def connecting(address: Any) -> Any:
         if wrong:
             raise ValueError("something that nobody has thought of")
         return await connected(address)
 
-    monkeypatch.setattr(bus_module, "connected", connecting)
+    monkeypatch.setattr(bus_module, "connect_nats", connecting)
 
     async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
         bus = await opened()

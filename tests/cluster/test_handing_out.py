@@ -352,7 +352,7 @@ async def test_a_pipeline_that_nobody_brings_to_an_end_is_put_away_with_its_reas
     def breaks(self: PipelineRunner) -> bool:
         raise RuntimeError("it cannot be run")
 
-    monkeypatch.setattr(PipelineRunner, "sprint", breaks)
+    monkeypatch.setattr(PipelineRunner, "run_sync", breaks)
     workflow = "workflow:\n- {step: bad, tool: {kind: noop}}\n"
     async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "a"):
         hot = await start(server, tmp_path, workflow)

@@ -245,7 +245,7 @@ async def test_what_cannot_be_kept_is_not_tried(
     if spec == STRICT:
         monkeypatch.setattr(landlock, "version", lambda: 2)
     else:
-        monkeypatch.setattr(seccomp, "missing", lambda: "this kernel has no seccomp")
+        monkeypatch.setattr(seccomp, "unavailable_reason", lambda: "this kernel has no seccomp")
     given = {"code": "open('ran', 'w')"} if kind == "python" else {"cmd": "touch ran"}
     output = await world.run(kind, spec=spec, **given)
     assert output["error"]["kind"] == "isolation"

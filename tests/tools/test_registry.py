@@ -70,7 +70,7 @@ def test_a_runner_is_that_of_the_kind_or_of_what_the_alias_means() -> None:
 
 @pytest.mark.parametrize("name", ["noop", "python", "http", "shell"])
 def test_what_only_a_run_needs_is_not_imported_before_it(name: str) -> None:
-    code = f"import sys, noetl.tools.registry as r; r.Kinds()[{name!r}]; print(' '.join(sys.modules))"
+    code = f"import sys, noetl.tools.registry as r; r.ToolKinds()[{name!r}]; print(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert {"asyncio", "aiohttp", "subprocess", "noetl.ports", "json"} & set(done.stdout.split()) == set()
 

@@ -197,6 +197,6 @@ async def test_what_is_kept_with_the_result_is_not_kept_among_the_lines_again(wo
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
 async def test_a_full_disk_is_no_failure_of_the_task(world: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "unnamed", lambda: Path("/dev/full").open("wb"))  # noqa: SIM115  its user closes it
+    monkeypatch.setattr(world, "open_unnamed", lambda: Path("/dev/full").open("wb"))  # noqa: SIM115  its user closes it
     with pytest.raises(StoreFailed, match="the disk of NOETL_HOME is full: there is no room in "):
         await world.run("shell", cmd="yes | head -n 900000", spill=SPILL)

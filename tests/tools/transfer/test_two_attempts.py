@@ -87,7 +87,7 @@ def test_an_attempt_waits_for_a_chunk_that_is_just_coming_in_and_counts_it(datab
     where = {"connect": {"conninfo": database.url}, "auth": "db"}
     old, new, markers = PgClient(where), PgClient(where), Markers("public", "one")
     try:
-        assert markers.found(old) is None
+        assert markers.read(old) is None
         markers.begin(old, 0, 0)
         old.do("BEGIN")
         markers.advance(old, (0, 0), (1, 100))
