@@ -450,7 +450,7 @@ def test_the_permissions_that_the_documentation_lists_are_enough(
         file.write_text(f"{text}authorization {{ users: [ {{ {user} }} ] }}\n")
         return file
 
-    monkeypatch.setattr(NatsServer, "_configured", restricted)
+    monkeypatch.setattr(NatsServer, "_write_config", restricted)
     with NatsServer(tmp_path / "n") as nats:
 
         async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
@@ -482,7 +482,7 @@ def test_the_permissions_that_the_documentation_lists_are_enough(
 
 
 def test_a_server_without_jetstream_is_trouble_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(NatsServer, "_configured", _without_jetstream(NatsServer._write_config))
+    monkeypatch.setattr(NatsServer, "_write_config", _without_jetstream(NatsServer._write_config))
     with NatsServer(tmp_path / "n") as nats:
 
         async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:

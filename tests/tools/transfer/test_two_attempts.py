@@ -92,7 +92,7 @@ def test_an_attempt_waits_for_a_chunk_that_is_just_coming_in_and_counts_it(datab
         old.do("BEGIN")
         markers.advance(old, (0, 0), (1, 100))
         with ThreadPoolExecutor(1) as pool:
-            found = pool.submit(markers.found, new)
+            found = pool.submit(markers.read, new)
             waits = (
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
             )
