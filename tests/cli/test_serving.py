@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from noetl.cli.commands.serve.http_server import BatchingTransport, bind_socket
+from noetl.app.http_server import BatchingTransport, bind_socket
 
 
 def test_a_socket_is_known_to_be_tcp() -> None:

@@ -11,7 +11,7 @@ from fleet import Server, serving, working
 from servers import Database
 from test_handing_out import marking, marks, start, until, vanish
 
-from noetl.cli.commands.serve.http_server import describe_bus
+from noetl.app.http_server import describe_bus
 from noetl.cli.output.printing import note_with_time
 from noetl.config import Secret, Settings
 from noetl.server.cluster.workers import MemoryRegistry

@@ -35,7 +35,7 @@ from noetl.pipeline.replay import resume
 from noetl.server.core.catalog import Catalog
 from noetl.tools.registry import ToolKinds
 from noetl.worker.payloads import ResultKeeper
-from noetl.worker.rendering import call_of
+from noetl.worker.tool_caller import call_of
 
 KINDS = ToolKinds()
 CATALOG = Catalog(KINDS)

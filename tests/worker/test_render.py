@@ -15,7 +15,7 @@ from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import RunTask
 from noetl.ports import Call
 from noetl.tools.registry import ToolKinds
-from noetl.worker.rendering import call_of
+from noetl.worker.tool_caller import call_of
 
 
 def call(workload: dict[str, Any], **task: Any) -> Call:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
+    from noetl.app.http_server import require_server_extra as require_server_extra, serve as serve
     from noetl.app.local import (
         LocalNode as LocalNode,
         open_catalog as open_catalog,
@@ -13,11 +14,18 @@ if TYPE_CHECKING:
         open_registry as open_registry,
         open_results as open_results,
     )
+    from noetl.app.server import (
+        PreparedServer as PreparedServer,
+        prepare_local_server as prepare_local_server,
+        prepare_server as prepare_server,
+    )
     from noetl.app.worker import WorkerNode as WorkerNode
 else:
     __getattr__ = export_lazily(
         __name__,
         {
+            "http_server": "require_server_extra serve",
+            "server": "PreparedServer prepare_local_server prepare_server",
             "local": "LocalNode open_catalog open_local_node open_log open_registry open_results",
             "worker": "WorkerNode",
         },

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from noetl.dispatch.entry import GIVEN, IDLE, ORPHANED, READY, STOPPING, WAITING, Entry, State, Worker
+from noetl.dispatch.entry import DEFAULT_POOL, GIVEN, IDLE, ORPHANED, READY, STOPPING, WAITING, Entry, State, Worker
 from noetl.dispatch.ledger import Ledger
 from noetl.dispatch.limit_keys import ask_of
 from noetl.dispatch.moves import AskSlot, DeadLetter, Deny, Dispatched, Give, StopAt
-from noetl.dispatch.placement import placement
 from noetl.dispatch.rules import latest, may_begin
 from noetl.errors import TemplateError
-from noetl.expr import failure_of
+from noetl.expr import failure_of, render
 from noetl.model.limits import Ask
+from noetl.model.net import Net
 from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure, failure
 from noetl.model.wire import HeldPipeline
+
+# Where a pipeline is to run, and how urgent it is: the `pool` and `priority` of its step's spec.
+
+
+def placement(net: Net, order: RunPipeline) -> tuple[str, int]:
+    """The pool and the priority of an order; values that cannot be evaluated count as not given."""
+    spec = net.steps[order.step].spec
+    if "pool" not in spec and "priority" not in spec:
+        return DEFAULT_POOL, 0
+    priority = _value(net, order, "priority")
+    return str(_value(net, order, "pool") or DEFAULT_POOL), priority if isinstance(priority, int) else 0
+
+
+def _value(net: Net, order: RunPipeline, name: str) -> Any:
+    layer = net.steps[order.step].spec.get(name)
+    try:
+        return render(layer.value, order.scopes) if layer is not None else None
+    except TemplateError:
+        return None
+
 
 #: a pipeline with which so many workers died is taken for the cause
 MOST_TRIES = 5

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from noetl.app.http_server import _server, bind_socket
 from noetl.app.local import LocalNode
-from noetl.cli.commands.serve.http_server import _server, bind_socket
 from noetl.config import Settings
 from noetl.results.download import PayloadSender
 from noetl.server.core.control_plane import resume_unowned

@@ -6,12 +6,86 @@ from noetl.draw.layout import islands
 from noetl.draw.picture import APART, Card, Link, Mark, Picture
 from noetl.draw.svg.cards import SMALL, Drawn, common_width, draw_card
 from noetl.draw.svg.components import draw_component
-from noetl.draw.svg.icons import definitions
-from noetl.draw.svg.labels import draw_label
-from noetl.draw.svg.legend import draw_legend
+from noetl.draw.svg.icons import definitions, use
 from noetl.draw.svg.markup import escape, group, number, path, rect, text, title
 from noetl.draw.svg.theme import style_sheet
-from noetl.draw.text import clean, elide
+from noetl.draw.text import clean, elide, shorten, width, wrap
+
+# Labels of arcs: the condition on up to two lines, its number, what it cancels.
+
+
+_ROOM = 196.0
+_LINE = 16.0
+_PAD = 5.0
+_NUMBER = 22.0
+#: longer conditions are for the tooltip
+_MOST = 44
+
+
+def draw_label(link: Link) -> Drawn | None:
+    """The label of an arc, None when it needs none."""
+    if not link.text and not link.cancels:
+        return None
+    fixed = not link.otherwise
+    lines = wrap(shorten(link.text, _MOST), _ROOM, SMALL, lines=2, fixed=fixed) if link.text else ()
+    note = elide("cancels " + ", ".join(link.cancels), _ROOM - 16, SMALL) if link.cancels else ""
+    before = _NUMBER if link.number is not None else 0.0
+    wide = max([width(line, SMALL, fixed=fixed) for line in lines] + [0.0])
+    wide = max(before + wide, width(note, SMALL) + 16 if note else 0.0) + 2 * _PAD
+    high = _LINE * (len(lines) + bool(note)) + 6
+    parts = [rect((0, 0), (wide, high), "halo", radius=4)]
+    css = "otherwise" if link.otherwise else "when failure" if link.failure else "when"
+    if link.number is not None:
+        middle = 3 + _LINE * len(lines) / 2
+        parts.append(f'<circle class="number" cx="{number(_PAD + 8)}" cy="{number(middle)}" r="8"/>')
+        parts.append(text((_PAD + 8, middle + 4), str(link.number), "digit", anchor="middle"))
+    # Centred, so that a font narrower than the estimate leaves the same air on both sides.
+    centre = (before + wide) / 2
+    for at, line in enumerate(lines):
+        parts.append(text((centre, 15 + _LINE * at), line, css, anchor="middle"))
+    if note:
+        base = 15 + _LINE * len(lines)
+        left = (wide - width(note, SMALL) - 16) / 2
+        parts.append(use("cancel", (left, base - 10), 12, "icon failure"))
+        parts.append(text((left + 16, base), note, "small failure"))
+    return Drawn(wide, high, tuple(parts))
+
+
+# The legend: one line that explains those signs of a picture that need it, and only the ones it has.
+
+
+_GLYPH, _GAP, _LINE = 32.0, 24.0, 20.0
+
+
+def draw_legend(seen: Picture, room: float, *, brief: bool) -> Drawn | None:
+    """The legend, wrapped into `room`; None when there is nothing to explain."""
+    entries = _entries(seen, brief=brief)
+    if not entries:
+        return None
+    parts = []
+    x, y = 0.0, 0.0
+    for glyph, words in entries:
+        needed = _GLYPH + width(words, SMALL)
+        if x and x + needed > room:
+            x, y = 0.0, y + _LINE
+        parts.append(group("key", [glyph, text((_GLYPH, 14), words, "small")], at=(x, y)))
+        x += needed + _GAP
+    return Drawn(room, y + _LINE, tuple(parts))
+
+
+def _entries(seen: Picture, *, brief: bool) -> list[tuple[str, str]]:
+    entries = []
+    if any(link.failure for link in seen.links):
+        entries.append((path("M0 10H24", "line failure"), "after a failure"))
+    if not brief and any(link.number is not None for link in seen.links):
+        circle = '<circle class="number" cx="12" cy="10" r="8"/>' + text((12, 14), "1", "digit", anchor="middle")
+        entries.append((circle, "the first match is taken"))
+    if any(card.fans_out for card in seen.cards):
+        entries.append((path("M2 10H22", "bar"), "every match is taken"))
+    if any(card.gated for card in seen.cards):
+        entries.append((path("M2 10H22", "bar gate"), "tokens wait here for one another or a condition"))
+    return entries
+
 
 _MARGIN = 36.0
 _BETWEEN = 48.0

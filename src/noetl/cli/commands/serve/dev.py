@@ -12,7 +12,6 @@ import click
 from noetl.cli.output.printing import note, note_with_time
 
 if TYPE_CHECKING:
-    from noetl.app import LocalNode
     from noetl.config import Settings
 
 
@@ -30,7 +29,7 @@ def command(*, host: str, port: int, postgres: bool, nats: bool, grace: float) -
     Executions are recorded where `noetl run` records them, so both see the same. What was interrupted is gone on with. Ctrl-C
     or SIGTERM: tasks that run are given time to end, then it ends; everything else goes on at the next start.
     """
-    from noetl.cli.commands.serve.http_server import require_server_extra
+    from noetl.app import require_server_extra
     from noetl.config import settings
 
     require_server_extra()
@@ -70,52 +69,28 @@ def _bus(found: Settings, *, nats: bool) -> Iterator[Settings]:
 
 async def _dev_cluster(found: Settings, host: str, port: int, grace: float) -> None:
     """A server and a worker as they are in a cluster, in one process: other workers may join them."""
-    from noetl.app import WorkerNode
+    from noetl.app import WorkerNode, prepare_server, serve
     from noetl.bus import open_bus
-    from noetl.cli.commands.serve.http_server import serve
-    from noetl.cli.commands.serve.server import prepare_server
 
     token = found.token.reveal() if found.token is not None else None
-    async with prepare_server(found, host, port) as made:
-        bus = open_bus(found)
-        async with WorkerNode(found, [made.address], token=token, bus=bus, polls=False) as outpost:
+    async with (
+        prepare_server(found, host, port, print_line=note_with_time) as made,
+        WorkerNode(found, [made.address], token=token, bus=open_bus(found), polls=False) as worker,
+    ):
 
-            async def drain() -> None:
-                await outpost.drain(grace)
-                await made.station.drain()
+        async def drain() -> None:
+            await worker.drain(grace)
+            await made.node.drain()
 
-            said = f"{made.told}\nanother worker: NOETL_SERVER={made.address} noetl worker"
-            await serve(made.api, made.listening, ready=lambda: note(said), drain=drain)
+        lines = f"{made.ready_line}\nanother worker: NOETL_SERVER={made.address} noetl worker"
+        await serve(made.api, made.listening, ready=lambda: note(lines), drain=drain)
     note("ended")
 
 
 async def _dev(found: Settings, host: str, port: int, grace: float) -> None:
-    from noetl.app import LocalNode, open_log
-    from noetl.cli.commands.serve.http_server import address_of, bind_socket, describe_store, serve, tokens_of
-    from noetl.results import PayloadSender
-    from noetl.server.http import build_app
+    from noetl.app import prepare_local_server, serve
 
-    tokens, listening = tokens_of(found), bind_socket(host, port)
-    with contextlib.closing(listening):
-        async with LocalNode(found, open_log(found)) as house:
-            api = build_app(house, tokens=tokens, host=host, hosts=found.hosts, results=PayloadSender(house.results))
-            house.print_line = note_with_time
-            await _resume_all(house)
-            await serve(
-                api,
-                listening,
-                ready=lambda: note(
-                    f"listening on {address_of(listening)}; executions are kept in {describe_store(found)}"
-                ),
-                drain=lambda: house.drain(grace),
-            )
-            left = len(house.service.hot)
-            note(f"ended; {left} unfinished, which go on at the next start" if left else "ended")
-
-
-async def _resume_all(house: LocalNode) -> None:
-    """Resume what nobody runs."""
-    from noetl.server.core import resume_unowned
-
-    for execution_id, error in await resume_unowned(house):
-        house.print_line(f"{execution_id} is left as it is: {error}")
+    async with prepare_local_server(found, host, port, print_line=note_with_time) as made:
+        await serve(made.api, made.listening, ready=lambda: note(made.ready_line), drain=lambda: made.node.drain(grace))
+        left = len(made.node.service.hot)
+        note(f"ended; {left} unfinished, which go on at the next start" if left else "ended")

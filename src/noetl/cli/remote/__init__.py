@@ -1,1 +1,0 @@
-"""Commands against a server: where it is, starting and following executions there."""
