@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from servers import QUICK, Database
 
+from noetl.app import server
 from noetl.app.local import open_log, open_registry
-from noetl.cli.commands.serve import server
+from noetl.cli.output.printing import note_with_time
 from noetl.config import Secret, Settings
 from noetl.ports import StoreFailed, StoreUnreachable
 from noetl.services.servers import PostgresServer
@@ -26,8 +27,8 @@ def test_a_database_that_starts_later_is_waited_for(tmp_path: Path, capsys: pyte
 
         async def opened() -> None:
             later = asyncio.create_task(asyncio.to_thread(database.start))
-            log = await server._open_with_retries(open_log, found)
-            registry = await server._open_with_retries(open_registry, found)
+            log = await server._open_with_retries(open_log, found, note_with_time)
+            registry = await server._open_with_retries(open_registry, found, note_with_time)
             await later
             assert log.summary("none") is None
             assert registry.workers() == []
@@ -44,7 +45,9 @@ def test_a_database_that_starts_later_is_waited_for(tmp_path: Path, capsys: pyte
 def test_a_database_that_stays_away_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_PATIENCE_S", 0.5)
     with pytest.raises(StoreUnreachable, match="Connection refused"):
-        asyncio.run(server._open_with_retries(open_log, at("postgresql://me:hush@127.0.0.1:1/x", tmp_path)))
+        asyncio.run(
+            server._open_with_retries(open_log, at("postgresql://me:hush@127.0.0.1:1/x", tmp_path), note_with_time)
+        )
 
 
 @pytest.mark.parametrize("wrong", ["password", "database"])
@@ -53,6 +56,6 @@ def test_a_database_that_will_not_have_it_is_told_at_once(
 ) -> None:
     url = database.url + "_none" if wrong == "database" else database.url.replace(database.server.password, "hush")
     with pytest.raises(StoreFailed) as caught:
-        asyncio.run(server._open_with_retries(open_log, at(url, tmp_path)))
+        asyncio.run(server._open_with_retries(open_log, at(url, tmp_path), note_with_time))
     assert not isinstance(caught.value, StoreUnreachable)
     assert capsys.readouterr().err == ""

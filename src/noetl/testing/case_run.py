@@ -180,7 +180,8 @@ class _CaseExecution:
                     raise
             finally:
                 self.unsent = post.end()
-            # What tools have started ends in its own time.
+            # What tools have started ends in its own time, and nothing follows from it.
+            self.house.stop_polling()
             with self.loop.real():
                 await self.house.shop.close()
 
