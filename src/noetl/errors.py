@@ -1,20 +1,38 @@
-"""Every exception NoETL raises, drawn as a tree.
+"""The exceptions that NoETL raises on purpose, drawn as a tree. A test compares it with the classes.
 
 NoetlError
 ├── TemplateError           a template failed while it was evaluated (`error.kind: template`)
-│   ├── UndefinedValue      an undefined reached a value
-│   └── TemplateLimit       it ran too long or grew too large
+│   ├── UndefinedValue      an undefined value was used where a value is needed
+│   └── TemplateLimit       it ran too long or its result grew too large
 ├── ClientError             a call to a NoETL server failed
 │   ├── ServerUnavailable   no server answered, or the connection broke: try again later
 │   ├── UnexpectedAnswer    the answer is not that of a NoETL server: malformed, too large, or a redirect
 │   └── RequestRefused      a server answered with an error status; `status` and `problem` say which
-│       ├── AccessDenied    401, 403: the token is missing, unknown, or its role is not enough
+│       ├── AccessDenied    401, 403: the token is missing or unknown, or its role does not allow the call
 │       ├── NotFound        404: there is no such execution, playbook or payload
-│       ├── RequestConflict 409: the execution is over, or the idempotency key was used for another request
+│       ├── RequestConflict 409: the execution has ended, or the idempotency key was used for another request
 │       └── RequestInvalid  400, 413, 415, 422: the server will never accept this request
-└── UsageError              the command line or a file it names cannot be used
+├── UsageError              the command line, or a file it names, cannot be used
+├── StoreFailed             the event log cannot be read or written; what was durable still is (`ports.log`)
+│   ├── StoreUnreachable    the store does not answer now, and may later
+│   └── LogDamaged          the log of one execution cannot be read
+├── Conflict                another process has appended to the execution's log: load it again (`ports.log`)
+├── OwnedElsewhere          another process owns the execution (`server.core.children`)
+├── ReplayDiverged          a recorded decision differs from the one the engine makes (`engine.completion`)
+├── ForkMismatch            the recorded events do not fit the playbook of a rerun (`history.fork`)
+├── ResultGone              a payload was removed when its time to live ended (`ports.results`)
+├── ResultDamaged           a payload differs from what was stored (`ports.results`)
+├── NoCredential            a credential is missing or unusable; the message never holds a value (`ports.credentials`)
+├── NoDuckDB                the extra `duckdb` is not installed (`rows.duck`)
+├── BucketFailed            an object store refused a request or did not answer (`drivers.object_stores`)
+│   └── NoObject            there is no object of that name
+├── NatsFailed              a NATS server cannot be reached or used (`drivers.nats`)
+├── NotStarted              a local server for development did not start (`services.servers`)
+└── NoMockOutput            a mock of a test file has no output for a call (`testing.mocks`)
 
-What is wrong with a playbook is never an exception: it is a `Diagnostic` (see `noetl.model.diagnostics`).
+Exceptions that only carry control from the code that raises them to the code that catches them are no `NoetlError`, and
+are not in the tree. A problem of a playbook is never an exception: it is a `Diagnostic` (see
+`noetl.model.diagnostics`). A failure of a task is an `Output` (see `noetl.model.output`).
 """
 
 from __future__ import annotations
