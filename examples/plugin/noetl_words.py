@@ -7,14 +7,8 @@ documentation follow from it. `run` does the work.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from noetl.model.kinds import InputRole, ToolKind
-from noetl.model.output import Output, failed, failure, ok
-from noetl.model.shape import Key, Number, Text
-
-if TYPE_CHECKING:
-    from noetl.ports import Call, World
+from noetl.plugin import Call, InputRole, Key, Number, Output, Text, ToolKind, World, failed, failure, ok
 
 KIND = ToolKind(
     name="words",

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from noetl import plugin
+from noetl.model import shape
+
+HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "write-a-plugin.md"
 PLUGIN = Path(__file__).parents[2] / "examples" / "plugin"
 SOURCES = Path(__file__).parents[2] / "src"
+#: the root of shapes, and those that only the grammar of the document and of `transfer` are written with
+NOT_FOR_PLUGINS = {"Record", "Shape", "ShapeRef", "Variant", "When"}
 PLAYBOOK = """\
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -67,3 +76,46 @@ def test_the_example_does_not_leave_anything_beside_its_sources() -> None:
         "noetl_words.py",
         "pyproject.toml",
     }
+
+
+def sources() -> dict[str, str]:
+    """The code that authors of plugins copy: the example, and the blocks of the how-to page."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", HOWTO.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return {"example": (PLUGIN / "noetl_words.py").read_text(encoding="utf-8"), "how-to": "\n".join(blocks)}
+
+
+def imports(source: str) -> dict[str, set[str]]:
+    """The names that a source imports, by module."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            found.setdefault(node.module or "", set()).update(alias.name for alias in node.names)
+        elif isinstance(node, ast.Import):
+            found.update({alias.name: set() for alias in node.names})
+    return found
+
+
+@pytest.mark.parametrize("name", ["example", "how-to"])
+def test_a_plugin_imports_nothing_of_noetl_but_its_public_names(name: str) -> None:
+    of_noetl = {module: names for module, names in imports(sources()[name]).items() if module.startswith("noetl")}
+    assert set(of_noetl) == {"noetl.plugin"}
+    assert of_noetl["noetl.plugin"] <= set(plugin.__all__)
+
+
+@pytest.mark.parametrize("name", ["example", "how-to"])
+def test_the_code_that_authors_copy_uses_no_name_that_it_does_not_import(name: str) -> None:
+    names = [node for node in ast.walk(ast.parse(sources()[name])) if isinstance(node, ast.Name)]
+    known = {node.id for node in names if isinstance(node.ctx, ast.Store)} | {"call", "world"} | set(dir(builtins))
+    known |= {imported for names in imports(sources()[name]).values() for imported in names}
+    assert {node.id for node in names} - known == set()
+
+
+def test_the_public_names_are_there_and_cover_every_shape_of_a_key() -> None:
+    assert {name for name in plugin.__all__ if not hasattr(plugin, name)} == set()
+    shapes = {name for name, one in vars(shape).items() if isinstance(one, type) and one.__module__ == shape.__name__}
+    assert shapes - set(plugin.__all__) == NOT_FOR_PLUGINS
+
+
+def test_the_how_to_page_names_every_public_name() -> None:
+    page = HOWTO.read_text(encoding="utf-8")
+    assert {name for name in plugin.__all__ if not re.search(rf"\b{name}\b", page)} == set()
