@@ -6,7 +6,6 @@ With `--check` nothing is written; the exit code is 1 when a page is not as it w
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -31,7 +30,6 @@ from noetl.tools.registry import ToolKinds
 
 ROOT = Path(__file__).parents[1]
 _MARK = "<!-- written by docs/generate.py -->\n"
-_FILES = re.compile(r"(<!-- files -->\n).*(<!-- /files -->)", re.DOTALL)
 
 
 def pages() -> Mapping[str, Callable[[], str]]:
@@ -47,20 +45,19 @@ def pages() -> Mapping[str, Callable[[], str]]:
         "docs/reference/api.md": api_page,
         "docs/reference/templates.md": templates_page,
         "docs/reference/dispatch.md": dispatch_page,
+        "docs/reference/files.md": files_page,
         "docs/mistakes.md": mistakes_page,
     }
 
 
 def made(path: str) -> str:
     """The text a generated file should have."""
-    if path == "ARCHITECTURE.md":
-        return _FILES.sub(lambda found: found[1] + file_list() + found[2], (ROOT / path).read_text(encoding="utf-8"))
     return f"{_MARK}\n{pages()[path]().rstrip()}\n"
 
 
 def generated() -> list[str]:
-    """All files that are generated, in whole or in part."""
-    return [*pages(), "ARCHITECTURE.md"]
+    """All files that are generated."""
+    return list(pages())
 
 
 # --- pages -----------------------------------------------------------------------------------------------------
@@ -221,19 +218,26 @@ def mistakes() -> list[dict[str, str]]:
     return found
 
 
-def file_list() -> str:
-    """Every module and the first line of its docstring, by package."""
-    lines, folder = [], None
+def files_page() -> str:
+    """Every module and the first paragraph of its docstring, by package."""
+    lines, folder = [_FILES_INTRO], None
     for path in sorted((ROOT / "src" / "noetl").rglob("*.py"), key=lambda one: (one.parent.parts, one.name)):
         place = path.parent.relative_to(ROOT / "src").as_posix()
         if place != folder:
-            lines += ["", f"### {place}", ""]
+            lines += ["", f"## {place}", ""]
             folder = place
         about = (
             (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n\n")[0].replace("\n", " ")
         )
         lines.append(f"* `{path.name}`: {about}")
-    return "\n".join(lines).lstrip("\n") + "\n"
+    return "\n".join(lines)
+
+
+_FILES_INTRO = """\
+# Files
+
+Every module of `src/noetl`, with the first paragraph of its docstring. [ARCHITECTURE.md](../../ARCHITECTURE.md) explains how the
+packages work together and which files to read first."""
 
 
 # --- words -----------------------------------------------------------------------------------------------------
