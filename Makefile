@@ -66,7 +66,7 @@ build/peers-duckdb:
 	-$(BIN)/python -m pip install --quiet --target $@ duckdb-extension-postgres-scanner duckdb-extension-httpfs
 
 soak: $(READY)  ## every generated example, then an hour of killing a cluster's processes; SOAK='--kills 60 --executions 1500' is shorter
-	THOROUGH=1 $(BIN)/python -m pytest -q -n auto tests/lang tests/model tests/engine tests/dispatch tests/chaos tests/results tests/tools tests/worker
+	THOROUGH=1 $(BIN)/python -m pytest -q -n auto tests/lang tests/redaction tests/engine tests/dispatch tests/chaos tests/results tests/tools tests/worker
 	$(BIN)/python tests/chaos/campaign.py $(SOAK)
 
 docs: $(READY)  ## write the generated pages anew

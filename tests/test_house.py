@@ -18,6 +18,7 @@ from noetl.tools.registry import BUILT_IN
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted((ROOT / "src").rglob("*.py"))
+PACKAGES = sorted(path.parent.name for path in (ROOT / "src" / "noetl").glob("*/__init__.py"))
 MOST_LINES = 500
 MOST_LINES_IN_A_FUNCTION = 60
 #: slow to import, and not needed to answer `--version` and `--help`
@@ -42,6 +43,11 @@ def test_a_module_says_what_it_is_and_fits_in_the_head(path: Path) -> None:
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions}
     assert {name: length for name, length in lengths.items() if length > MOST_LINES_IN_A_FUNCTION} == {}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_has_a_folder_of_tests(package: str) -> None:
+    assert list((ROOT / "tests" / package).rglob("test_*.py")) != []
 
 
 def tracked_files() -> Iterator[Path]:

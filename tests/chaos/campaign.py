@@ -20,7 +20,7 @@ from typing import Any
 _TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(_TESTS), str(_TESTS / "cluster")]
 
-from arena import LEASE_S, Arena  # noqa: E402
+from cluster_processes import LEASE_S, Arena  # noqa: E402
 from forkserver import ForkServer  # noqa: E402
 from killer import RECOVERY_S, Killer  # noqa: E402
 from load import Load, runs  # noqa: E402

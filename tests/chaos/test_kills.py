@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from arena import Arena
+from cluster_processes import Arena
 from forkserver import ForkedProcess, ForkServer
 from killer import Killer
 from load import Load, runs

@@ -16,7 +16,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any, NamedTuple
 
-from arena import LEASE_S, Arena, Member, is_there
+from cluster_processes import LEASE_S, Arena, Member, is_there
 from load import Load
 
 from noetl.stores.postgres.postgres_log import PostgresLog

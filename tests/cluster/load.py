@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import psycopg
-from arena import Arena
+from cluster_processes import Arena
 
 from noetl.history.past import state_at
 from noetl.model.state import Execution

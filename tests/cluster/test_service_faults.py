@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from arena import CALM_LEASE_S, Arena
+from cluster_processes import CALM_LEASE_S, Arena
 from forkserver import ForkServer
 from load import Load, runs
 

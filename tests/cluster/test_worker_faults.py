@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import psycopg
 import pytest
-from arena import CALM_LEASE_S, LEASE_S, Arena
+from cluster_processes import CALM_LEASE_S, LEASE_S, Arena
 from forkserver import ForkServer
 from killer import none_left
 from load import HEAD, Load, Run, runs

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from house import Tool, flaky
+from in_memory_node import Tool, flaky
 
 from noetl.app.local import LocalNode
 from noetl.config import Settings

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from corpus import HEAD
-from house import House, flaky, net_of
+from in_memory_node import House, flaky, net_of
 from simulation import CATALOG, START, Fault, Luck, Simulation
 
 from noetl.model.events import epoch_seconds

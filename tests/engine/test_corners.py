@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from corpus import HEAD
-from house import House, net_of
+from in_memory_node import House, net_of
 
 from noetl.engine.loops import reduce_values
 from noetl.model.events import Event, Fact

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corpus import HEAD
-from house import House, net_of
+from in_memory_node import House, net_of
 
 from noetl.model.output import failure
 from noetl.model.requests import Denied, Signal, decode_request, encode_request

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from corpus import HEAD
-from house import House, Signal, flaky, net_of
+from in_memory_node import House, Signal, flaky, net_of
 from simulation import CATALOG, Luck, Simulation
 from thorough import up_to
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from corpus import CONFLUENT, HEAD, RACES
-from house import CATALOG, House, Signal, net_of, outcome
+from in_memory_node import CATALOG, House, Signal, net_of, outcome
 
 from noetl.history.fork import Fork, ForkTarget, build_fork
 from noetl.model.events import Event, epoch_seconds

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from corpus import CONFLUENT, HEAD, RACES
-from house import outcome
+from in_memory_node import outcome
 from simulation import CATALOG, Fault, Luck, Simulation
 from thorough import up_to
 

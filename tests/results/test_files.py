@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from shelves import Store
+from result_stores import Store
 
 from noetl.model.output import JSON
 from noetl.ports import Part, ResultDamaged, StoreFailed

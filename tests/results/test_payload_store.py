@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from shelves import KINDS, Store, made
+from result_stores import KINDS, Store, made
 
 from noetl.errors import UsageError
 from noetl.ports import Part, ResultDamaged, ResultGone

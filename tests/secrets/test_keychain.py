@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from secrets_desk import Desk
+from credential_home import Desk
 from services import TokenStandIn, VaultStandIn, serving
 
 from noetl.config import Secret

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from secrets_desk import Desk
+from credential_home import Desk
 
 from noetl.errors import UsageError
 from noetl.ports import NoCredential

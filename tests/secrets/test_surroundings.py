@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from secrets_desk import Desk
+from credential_home import Desk
 from test_secrets_in_runs import TOKEN, Site
 
 from noetl.config import Settings

@@ -1,15 +1,10 @@
-"""Tests of stores may be coroutines."""
+"""Tests of stores may be coroutines, and every log keeps the contract of tests/ports."""
 
-import asyncio
-import inspect
+import sys
+from pathlib import Path
 
-import pytest
+from coroutines import pytest_pyfunc_call
 
+__all__ = ["pytest_pyfunc_call"]
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = pyfuncitem._fixtureinfo.argnames
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True
+sys.path.insert(0, str(Path(__file__).parents[1] / "ports"))

@@ -9,7 +9,7 @@ _HERE = Path(__file__).parent
 _FRAME = """
 import asyncio, sys
 from pathlib import Path
-from contract import events
+from log_contract import events
 from noetl.ports import Conflict, StoreFailed
 from noetl.stores.sqlite.sqlite_log import SqliteLog
 
@@ -27,7 +27,7 @@ def start(
 ) -> subprocess.Popen[str]:
     """Run the body of a coroutine in a process of its own."""
     lines = "\n".join("    " + line for line in body.strip().splitlines())
-    paths = os.pathsep.join([str(_HERE.parents[1] / "src"), str(_HERE)])
+    paths = os.pathsep.join([str(_HERE.parents[1] / "src"), str(_HERE.parent / "ports")])
     return subprocess.Popen(
         [sys.executable, "-c", _FRAME.format(body=lines), str(path), durability, *arguments],
         stdin=subprocess.PIPE,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from contract import events
+from log_contract import events
 from servers import Database
-from test_pgquick import begun
+from test_inline_append import begun
 
 from noetl.stores.postgres.postgres_log import PostgresLog
 

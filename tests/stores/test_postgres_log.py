@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from contract import EventLogContract, events
+from log_contract import EventLogContract, events
 from servers import Database
 from waiting import until
 

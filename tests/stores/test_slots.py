@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract import events
+from log_contract import events
 from servers import Database
 
 from noetl.model.limits import Ask, Cap, Pace

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract import EventLogContract, events, line
+from log_contract import EventLogContract, events, line
 
 from noetl.ports import StoreFailed
 from noetl.stores.sqlite import sqlite_writer

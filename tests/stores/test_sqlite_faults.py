@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from contract import events
+from log_contract import events
 from processes import start
 
 from noetl.ports import StoreFailed

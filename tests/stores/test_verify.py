@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from contract import events, timestamp
+from log_contract import events, timestamp
 
 from noetl.model.events import Event, encode
 from noetl.ports import StoreFailed, Summary

@@ -15,7 +15,7 @@ import pytest
 from hostile import EVERYWHERE, HOSTILE, NAMED, NAMES, TEXTS, around
 from hypothesis import HealthCheck, given, settings
 from thorough import share
-from workshop import Workshop, alive, until
+from tool_world import Workshop, alive, until
 
 from noetl.model.output import Spilled
 

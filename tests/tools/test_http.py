@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from msgspec.structs import replace
-from workshop import Workshop, serving, until
+from tool_world import Workshop, serving, until
 
 from noetl.tools.registry import ToolKinds
 

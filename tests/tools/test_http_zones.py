@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from aiohttp import web
-from workshop import Workshop, serving
+from tool_world import Workshop, serving
 
 from noetl.tools.http.network_zones import Resolver, Zone, zone_of
 

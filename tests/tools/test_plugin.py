@@ -31,9 +31,9 @@ workload: {text: a b a}
 """
 PROGRAM = f"""
 import asyncio, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from pathlib import Path
-from workshop import Workshop
+from tool_world import Workshop
 from noetl.tools.registry import ToolKinds
 assert "words" in list(ToolKinds()), list(ToolKinds())
 assert ToolKinds()["words"].doc == "Counts the words of a text."

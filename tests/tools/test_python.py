@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workshop import Workshop, alive, until
+from tool_world import Workshop, alive, until
 
 from noetl.tools.python import host_pool
 
@@ -280,9 +280,9 @@ async def test_what_a_crashed_task_left_is_ended(world: Workshop) -> None:
 async def test_hosts_die_with_the_engine(tmp_path: Path) -> None:
     script = f"""
 import asyncio, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from pathlib import Path
-from workshop import Workshop
+from tool_world import Workshop
 asyncio.run(Workshop(Path({str(tmp_path)!r})).python("import os, subprocess\\n"
     "child = subprocess.Popen(['sleep', '600'])\\nopen('pids.new', 'w').write(f'{{os.getpid()}} {{child.pid}}')\\n"
     "os.rename('pids.new', 'pids')\\nwhile True: pass"))

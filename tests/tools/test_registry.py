@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from workshop import Workshop
+from tool_world import Workshop
 
 from noetl.model.kinds import InputRole
 from noetl.tools.registry import BUILT_IN, ToolKinds

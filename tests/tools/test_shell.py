@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from workshop import Workshop, alive, until
+from tool_world import Workshop, alive, until
 
 from noetl.drivers import processes
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from workshop import Workshop, serving
+from tool_world import Workshop, serving
 
 from noetl.model.output import Spilled
 from noetl.ports import StoreFailed

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workshop import Workshop
+from tool_world import Workshop
 
 from noetl.tools import wait
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from workshop import Workshop
+from tool_world import Workshop
 
 
 async def move(world: Workshop, source: dict[str, Any], *targets: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from workshop import Workshop
+from tool_world import Workshop
 
 from noetl.ports import Call
 from noetl.tools.transfer import move

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 from servers import Database
-from workshop import Workshop
+from tool_world import Workshop
 
 PG = {"kind": "postgres", "auth": "pg"}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ends import asked, data, failing, file, move, table
-from workshop import Workshop
+from tool_world import Workshop
 
 pytest.importorskip("duckdb")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from workshop import Workshop
+from tool_world import Workshop
 
 duckdb = pytest.importorskip("duckdb")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from workshop import Workshop, serving, until
+from tool_world import Workshop, serving, until
 
 from noetl.drivers.datahost.pool import DataHosts
 

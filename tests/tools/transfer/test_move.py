@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from ends import failing, move
-from workshop import Workshop, serving
+from tool_world import Workshop, serving
 
 from noetl.drivers.datahost.pool import CallFailed, DataHosts
 from noetl.model.output import failure

@@ -16,7 +16,7 @@ import pytest
 from forkserver import ForkServer
 from servers import Bucket
 from test_resume import MORTAL, attempt
-from workshop import Workshop
+from tool_world import Workshop
 
 from noetl.drivers.object_stores import Bucket as Objects
 

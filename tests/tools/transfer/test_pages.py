@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from workshop import Workshop, serving
+from tool_world import Workshop, serving
 
 from noetl.tools.transfer import move as moving
 from noetl.tools.transfer.api import page_reader as paging

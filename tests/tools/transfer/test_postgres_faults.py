@@ -11,7 +11,7 @@ import pytest
 from cutting import wire
 from pgworld import Pg, auths, data, query, table
 from servers import QUICK, Database
-from workshop import until
+from tool_world import until
 
 from noetl.services.servers import PostgresServer
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workshop import Workshop
+from tool_world import Workshop
 
 duckdb = pytest.importorskip("duckdb")
 

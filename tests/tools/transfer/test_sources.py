@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ends import asked, data, failing, file, lines, move, table
-from workshop import Workshop
+from tool_world import Workshop
 
 from noetl.tools.transfer.sources.file_sources import FedSource
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ends import asked, data, failing, file, lines, move, table
-from workshop import Workshop
+from tool_world import Workshop
 
 from noetl.drivers.datahost.data_errors import DataHostFailed
 from noetl.drivers.datahost.host import HostCall

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
-from trying import Bench, told
+from suite_folder import Bench, told
 
 from noetl.cli.commands.playbooks.schema import test_schema_text as schema_text
 from noetl.testing.suite import load_suite

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from shelf import Shelf, at_once
+from memory_results import Shelf, at_once
 
 from noetl.engine.decision import Decision
 from noetl.engine.fold import apply, replay

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from trying import Bench, said
+from suite_folder import Bench, said
 
 Make = Callable[[str], Bench]
 STEPS = """

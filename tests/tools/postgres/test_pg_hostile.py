@@ -11,7 +11,7 @@ from databases import Db
 from hostile import EVERYWHERE, HOSTILE, NAMED, NAMES, TEXTS, around
 from hypothesis import HealthCheck, given, settings
 from servers import Database
-from workshop import Workshop
+from tool_world import Workshop
 
 #: where a value can stand in PostgreSQL alone
 POSITIONS = EVERYWHERE | {

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from databases import Db, Proxy
 from servers import QUICK, Database
-from workshop import Workshop, until
+from tool_world import Workshop, until
 
 from noetl.services.servers import PostgresServer
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from trying import Bench
+from suite_folder import Bench
 
 
 @pytest.fixture

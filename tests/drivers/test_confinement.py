@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workshop import Workshop
+from tool_world import Workshop
 
 from noetl.drivers.confinement import landlock, seccomp
 from noetl.drivers.confinement.bounds import Bounds, bounds_of, enforcement_failure

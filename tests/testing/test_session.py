@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from trying import Bench, said
+from suite_folder import Bench, said
 
 from noetl.testing import crash_check
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_wiring import HEAD, Site, run
+from test_local_node import HEAD, Site, run
 
 from noetl.model.state import Execution
 

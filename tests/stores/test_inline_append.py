@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from contract import events
+from log_contract import events
 from servers import Database
 from waiting import until
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from contract import EventLogContract
+from log_contract import EventLogContract
 
 from noetl.stores.memory import MemoryLog
 

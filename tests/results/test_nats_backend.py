@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from result_stores import InNats
 from servers import Subjects
-from shelves import InNats
 
 from noetl.config import Settings
 from noetl.drivers.nats import address_of
