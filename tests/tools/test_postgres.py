@@ -319,7 +319,8 @@ async def test_only_hosts_that_are_allowed_are_connected_to(db: Db, spec: dict[s
 async def test_without_the_extra_the_error_names_it(db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    for name in [name for name in sys.modules if name.startswith(("psycopg", "noetl.drivers.postgres"))]:
+    parts = ("psycopg", "noetl.drivers.postgres", "noetl.tools.postgres.")
+    for name in [name for name in sys.modules if name.startswith(parts) and not name.endswith(".kind")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     assert "noetl[postgres]" in (await db.error("SELECT 1"))["message"]
