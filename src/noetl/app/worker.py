@@ -55,19 +55,19 @@ class WorkerNode:
         bus: Bus | None = None,
         polls: bool = True,
     ) -> None:
-        self._settings, self._nature, self._kinds = settings, Effects(), ToolKinds()
+        self._settings, self._effects, self._kinds = settings, Effects(), ToolKinds()
         self._urls, self._token = list(urls), token
-        clock, new_id = self._nature.clock, self._nature.new_id
+        clock, new_id = self._effects.clock, self._effects.new_id
         credentials = open_store(settings, clock)
         self._results = open_payloads(settings, lambda name: read_credential(credentials, name), clock)
         self._keychains = Keychains(settings, clock=clock, new_id=new_id)
         self._catalog = Catalog(self._kinds)
-        self.shop = PipelineRunners(self._kinds, self._world, clock=clock, moment=self._moment)
+        self.runners = PipelineRunners(self._kinds, self._world, clock=clock, moment=self._moment)
         links = [ServerLink(url, token) for url in urls]
         self.agent = WorkerAgent(
-            links, self.shop, self._net, self._child_id, name=_new_name(), pools=pools, slots=slots
+            links, self.runners, self._net, self._child_id, name=_new_name(), pools=pools, slots=slots
         )  # fmt: skip
-        self.shop.office = self.agent
+        self.runners.receiver = self.agent
         self.agent.on_lost = self._doubt
         self.agent.answer = self._answer
         self._bus, self._polls = bus, polls
@@ -112,7 +112,7 @@ class WorkerNode:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.shop.close()
+        await self.runners.close()
         if self._pulse is not None:
             # What it did not finish is handed out when it is missed: who is in a hurry may have left tools behind.
             self._leaving = self.agent.draining and not self.agent.held
@@ -126,7 +126,7 @@ class WorkerNode:
 
     def kill(self) -> None:
         """End the processes that tools started, at once."""
-        for world in self.shop.worlds.values():
+        for world in self.runners.worlds.values():
             world.kill()
 
     # --- hints -------------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class WorkerNode:
     # --- what the workshop needs -------------------------------------------------------------------------------------
 
     def _child_id(self) -> str:
-        return self._nature.new_execution_id(self._nature.clock())
+        return self._effects.new_execution_id(self._effects.clock())
 
     def _net(self, source: PlaybookSource, plans: Sequence[dict[str, Any]]) -> Net:
         net = self._catalog.net(source)
@@ -242,11 +242,11 @@ class WorkerNode:
         )  # fmt: skip
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
-        stamp = datetime.fromtimestamp(self._nature.clock(), UTC).isoformat(timespec="milliseconds")
+        stamp = datetime.fromtimestamp(self._effects.clock(), UTC).isoformat(timespec="milliseconds")
         self.agent.write(call.execution_id, LogLine(stamp, call.step, call.task, call.iteration, stream, text))
 
     def _moment(self) -> Moment:
-        return Moment(self._nature.clock(), self._nature.new_id, self._nature.chance())
+        return Moment(self._effects.clock(), self._effects.new_id, self._effects.chance())
 
 
 def _new_name() -> str:

@@ -41,8 +41,8 @@ class Decision(msgspec.Struct, frozen=True):
 class DecisionBuilder:
     """The state, what is known of its net, the time, and what has been decided so far."""
 
-    def __init__(self, outlook: NetIndex, state: Execution, now: float, new_id: Callable[[], str]) -> None:
-        self.net_index = outlook
+    def __init__(self, net_index: NetIndex, state: Execution, now: float, new_id: Callable[[], str]) -> None:
+        self.net_index = net_index
         self.state = state
         self.now = now
         self.new_id = new_id

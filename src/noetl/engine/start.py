@@ -12,9 +12,9 @@ from noetl.model.scope import merge_maps
 from noetl.model.state import BEGINNING, Token
 
 
-def open_execution(turn: DecisionBuilder, request: OpenExecution) -> None:
+def open_execution(builder: DecisionBuilder, request: OpenExecution) -> None:
     """Record a request, and start the workflow unless something forbids it."""
-    playbook = turn.net_index.net.playbook
+    playbook = builder.net_index.net.playbook
     payload: dict[str, Any] = {
         "workload": merge_maps(playbook.workload, request.payload),
         "playbook": request.playbook,
@@ -23,32 +23,32 @@ def open_execution(turn: DecisionBuilder, request: OpenExecution) -> None:
     for key in ("entry_step", "return_step", "parent", "depth", "file", "rerun", "restrict", "calls", "asked"):
         if getattr(request, key):
             payload[key] = getattr(request, key)
-    turn.emit("playbook.execution.requested", playbook.path, payload)
-    problem = request.problem or _problem(turn, request)
+    builder.emit("playbook.execution.requested", playbook.path, payload)
+    problem = request.problem or _problem(builder, request)
     if problem is not None:
-        endings.refuse(turn, problem)
+        endings.refuse(builder, problem)
         return
-    turn.emit("playbook.request.evaluated", playbook.path, {}, parent=turn.last)
-    start = request.entry_step or turn.net_index.net.start
-    turn.emit("workflow.started", playbook.path, {"step": start}, parent=turn.last)
-    routing.arrive(turn, start, Token(None, BEGINNING))
+    builder.emit("playbook.request.evaluated", playbook.path, {}, parent=builder.last)
+    start = request.entry_step or builder.net_index.net.start
+    builder.emit("workflow.started", playbook.path, {"step": start}, parent=builder.last)
+    routing.arrive(builder, start, Token(None, BEGINNING))
 
 
-def _problem(turn: DecisionBuilder, request: OpenExecution) -> dict[str, Any] | None:
-    if request.depth > turn.net_index.max_depth:
-        limit = turn.net_index.max_depth
+def _problem(builder: DecisionBuilder, request: OpenExecution) -> dict[str, Any] | None:
+    if request.depth > builder.net_index.max_depth:
+        limit = builder.net_index.max_depth
         return failure("limit", f"playbooks call each other more than {limit} deep (`limits.max_depth`)")
     for name in (request.entry_step, request.return_step):
-        if name is not None and name not in turn.net_index.steps:
-            return failure("playbook", f"playbook `{turn.state.path}` has no step `{name}`")
-    schema = turn.net_index.net.playbook.metadata.get("schema")
-    return None if schema is None else _workload_failure(turn, schema)
+        if name is not None and name not in builder.net_index.steps:
+            return failure("playbook", f"playbook `{builder.state.path}` has no step `{name}`")
+    schema = builder.net_index.net.playbook.metadata.get("schema")
+    return None if schema is None else _workload_failure(builder, schema)
 
 
-def _workload_failure(turn: DecisionBuilder, schema: Any) -> dict[str, Any] | None:
+def _workload_failure(builder: DecisionBuilder, schema: Any) -> dict[str, Any] | None:
     from noetl.lang import workload_violations
 
-    wrong = workload_violations(turn.state.workload, schema)
+    wrong = workload_violations(builder.state.workload, schema)
     if not wrong:
         return None
     return failure("payload-schema", "; ".join(f"{one.name}: {one.said}" for one in wrong[:10]))

@@ -50,7 +50,7 @@ class WorkerAgent:
     def __init__(
         self,
         links: Sequence[ServerLink],
-        shop: PipelineRunners,
+        runners: PipelineRunners,
         net_of: Callable[[PlaybookSource, Sequence[dict[str, Any]]], Net],
         child_id: Callable[[], str],
         *,
@@ -58,7 +58,7 @@ class WorkerAgent:
         pools: Sequence[str],
         slots: int,
     ) -> None:
-        self.links, self.shop = list(links), shop
+        self.links, self.runners = list(links), runners
         self._net_of, self.child_id = net_of, child_id
         self.name, self.pools, self.slots = name, list(pools), slots
         self.outboxes = {link: Outbox(link, partial(self._message, link), self.heard) for link in links}
@@ -96,7 +96,7 @@ class WorkerAgent:
                 case SayLast(held):
                     self.spawn(self._say_last(held))
                 case StopRun(key):
-                    self.shop.stop(key)
+                    self.runners.stop(key)
                 case RunAlone(held):
                     self.spawn(self._run_alone(held))
                 case AskAll():
@@ -216,7 +216,7 @@ class WorkerAgent:
     def _run(self, held: HeldAssignment, remote: RemoteExecution) -> None:
         order = held.assignment.order
         if may_begin(order, paused=remote.state.paused):
-            self.shop.run(remote, restore_shared(order, held.shared, remote.brief.workload))
+            self.runners.run(remote, restore_shared(order, held.shared, remote.brief.workload))
         else:
             self._give_back(held)
             self._pump()
@@ -225,9 +225,9 @@ class WorkerAgent:
         if any(key[0] == execution_id and (one.following or one.open) for key, one in self.held.items()):
             return  # another server goes on with it, and has given more of it meanwhile
         if self.remotes.forget(execution_id) is not None:
-            for key in list(self.shop.tasks.get(execution_id, ())):
-                self.shop.stop(key)
-            self.shop.forget(execution_id)
+            for key in list(self.runners.tasks.get(execution_id, ())):
+                self.runners.stop(key)
+            self.runners.forget(execution_id)
 
     # --- letting go --------------------------------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class WorkerAgent:
         self._pump()
 
     def _drop(self, key: Key, *, refused: bool = False) -> None:
-        runs = self.shop.is_running(key)
+        runs = self.runners.is_running(key)
         self._carry_out(self.queue.drop(key, runs=runs, now=self._now(), refused=refused))
 
     def lose(self, name: str) -> None:
@@ -258,8 +258,8 @@ class WorkerAgent:
             await asyncio.wait_for(self.quiet.wait(), grace_s)
         for held in list(self.held.values()):
             self.queue.said_last(held)  # else its end here would be told as that of the pipeline
-            self.shop.stop(held.key)
-            await self.shop.stopped(held.key)
+            self.runners.stop(held.key)
+            await self.runners.stopped(held.key)
             self._give_back(held)
         await self._said_all(max(grace_s, _FAREWELL_S))
 

@@ -71,7 +71,7 @@ class PipelineRunners:
         self.make_world = world
         self.clock = clock
         self.moment = moment
-        self.office: ReportReceiver
+        self.receiver: ReportReceiver
         #: by execution
         self.tasks: dict[str, dict[Key, asyncio.Task[None]]] = {}
         self.worlds: dict[str, LocalWorld] = {}
@@ -102,18 +102,18 @@ class PipelineRunners:
 
     # --- pipelines ---------------------------------------------------------------------------------------------------
 
-    def run(self, hot: RunningExecution, order: RunPipeline) -> None:
+    def run(self, execution: RunningExecution, order: RunPipeline) -> None:
         """Run a pipeline that is not under way here; `dispatch` sees to that."""
-        execution_id, net = hot.id, hot.net
+        execution_id, net = execution.id, execution.net
         key = (execution_id, order.step_run_id, order.iteration)
         world = self.worlds.get(execution_id)
         if world is None:
-            world = self.worlds[execution_id] = self.make_world(hot)
-        around = _Around(self, hot, execution_id, world.keychain.redactor)
+            world = self.worlds[execution_id] = self.make_world(execution)
+        around = _Around(self, execution, execution_id, world.keychain.redactor)
         runner = PipelineRunner(order, net.steps[order.step], net.playbook, around, world)
         try:
             if runner.run_sync():
-                self.office.done(key)
+                self.receiver.done(key)
                 return
         except Exception as error:  # noqa: BLE001  as of a pipeline that breaks later: nobody may wait for ever
             self._broken(key, error)
@@ -131,14 +131,14 @@ class PipelineRunners:
         if not done.cancelled() and (error := done.exception()) is not None:
             self._broken(key, error)
         else:
-            self.office.done(key)
+            self.receiver.done(key)
 
     def _broken(self, key: Key, error: BaseException) -> None:
         """Tell of a pipeline that broke; not in the words of an exception that knows a secret."""
         world, said = self.worlds.get(key[0]), str(error)
         if world is not None and world.keychain.redactor.text(said) != said:
             error = NoetlError(world.keychain.redactor.text(describe_error(error)))
-        self.office.broken(key, error)
+        self.receiver.broken(key, error)
 
     def stop(self, key: Key) -> None:
         """End a pipeline, and the processes it started."""
@@ -172,32 +172,34 @@ async def _closed(world: LocalWorld, tasks: list[asyncio.Task[None]]) -> None:
 class _Around:
     """What a runner sees of the workshop."""
 
-    def __init__(self, shop: PipelineRunners, hot: RunningExecution, execution_id: str, redactor: Redactor) -> None:
-        self.shop = shop
-        self.hot = hot
+    def __init__(
+        self, runners: PipelineRunners, execution: RunningExecution, execution_id: str, redactor: Redactor
+    ) -> None:
+        self.runners = runners
+        self.execution = execution
         self.redactor = redactor
         self.execution_id = execution_id
-        self.tools = shop.tools
-        self.moment = shop.moment
+        self.tools = runners.tools
+        self.moment = runners.moment
 
     def child_id(self) -> str:
-        return self.shop.office.child_id()
+        return self.runners.receiver.child_id()
 
     def paused(self) -> bool:
-        return self.hot.state.paused
+        return self.execution.state.paused
 
     async def sleep_until(self, when: float) -> None:
-        await asyncio.sleep(max(0.0, when - self.shop.clock()))
+        await asyncio.sleep(max(0.0, when - self.runners.clock()))
 
     async def report(self, facts: list[Fact], *, last: bool) -> None:
-        await self.shop.office.report(self.execution_id, self._clean(facts), last=last)
+        await self.runners.receiver.report(self.execution_id, self._clean(facts), last=last)
 
     def post(self, facts: list[Fact]) -> None:
-        self.shop.office.post(self.execution_id, self._clean(facts))
+        self.runners.receiver.post(self.execution_id, self._clean(facts))
 
     def _clean(self, facts: list[Fact]) -> list[Fact]:
         """The one place where facts leave: nothing secret leaves with them."""
         return redact_facts(facts, self.redactor)
 
     def recorded(self, order: RunPipeline) -> list[Event]:
-        return self.shop.office.recorded(self.execution_id, order)
+        return self.runners.receiver.recorded(self.execution_id, order)
