@@ -95,7 +95,7 @@ def test_a_worker_fetches_again_what_it_has_forgotten_or_could_not_have() -> Non
         sources, link = assignments.PlaybookCache(), Fetching()
 
         async def fetched(wanted: str) -> Any:
-            return await sources.fetched(cast("Any", link), wanted)
+            return await sources.fetch(cast("Any", link), wanted)
 
         with pytest.raises(NoetlError):
             await fetched("a")

@@ -77,5 +77,5 @@ async def working(urls: Sequence[str], home: Path, *, beat_s: float = 0.7, **mor
 async def _beat(outpost: WorkerNode, every_s: float) -> None:
     while True:
         await asyncio.sleep(every_s)
-        if outpost._pulse is not None:
-            outpost._pulse.beat()
+        if outpost._heartbeats is not None:
+            outpost._heartbeats.beat()

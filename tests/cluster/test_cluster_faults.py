@@ -249,7 +249,7 @@ async def test_what_a_worker_had_that_was_given_up_long_ago_is_nobodys(database:
             connection.execute(
                 "UPDATE noetl.worker SET given_up = true, until = now() - '9 hours'::interval WHERE worker = 'old'"
             )
-        found = {one.step_run_id: (one.worker, one.tries) for one in registry.held("e")}
+        found = {one.step_run_id: (one.worker, one.tries) for one in registry.read_held("e")}
         assert found == {"s-1": (None, 1), "s-2": ("new", 0), "s-3": (None, 2)}
     finally:
         registry.close()

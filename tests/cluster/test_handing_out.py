@@ -59,8 +59,8 @@ def lose(server: Server, entry: Entry) -> None:
 
 async def vanish(outpost: WorkerNode) -> None:
     """Be gone without a word, as a process that was killed: its tools die with it, and nobody hears from it."""
-    assert outpost._pulse is not None
-    await asyncio.to_thread(outpost._pulse.stop)
+    assert outpost._heartbeats is not None
+    await asyncio.to_thread(outpost._heartbeats.stop)
     for task in outpost._tasks:
         task.cancel()
     outpost.kill()
@@ -93,7 +93,7 @@ async def test_what_a_worker_says_that_was_given_up_is_refused_and_recorded(tmp_
     ):
         live = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
-        (entry,) = server.station.dispatcher.held()
+        (entry,) = server.station.dispatcher.list_held()
         entry.fence = "another's"
         (tmp_path / "go").touch()
         await until(lambda: any("refused" in line.text for _, line in log.lines(live.id)))
@@ -112,7 +112,7 @@ async def test_what_is_given_anew_to_the_worker_that_has_it_is_run_when_that_was
     ):
         live = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
-        (entry,) = server.station.dispatcher.held()
+        (entry,) = server.station.dispatcher.list_held()
         lose(server, entry)
         await until(lambda: any(one.following is not None for one in outpost.agent.held.values()))
         (tmp_path / "go").touch()
@@ -477,7 +477,7 @@ async def test_a_server_that_lays_an_execution_down_ends_nothing_that_another_ha
     ):
         live = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
-        outpost.agent.heard(outpost.agent.links[0], ServerReply(ended=[live.id]))
+        outpost.agent.handle_reply(outpost.agent.links[0], ServerReply(ended=[live.id]))
         (tmp_path / "go").touch()
         await live.finished
         await until(lambda: not outpost.agent.remotes and not outpost.runners.worlds)

@@ -180,7 +180,7 @@ async def test_what_ended_while_it_was_looked_for_is_not_told_as_taken_over() ->
     said_of: list[int] = []
     async with station(MemoryLog(), "worker") as server:
         live = await start(server, "- {step: a, tool: {kind: noop}}\n")
-        server._left = lambda: [live.id]  # type: ignore[method-assign]  as it was a moment ago
+        server._find_left = lambda: [live.id]  # type: ignore[method-assign]  as it was a moment ago
         server.worker_api.roster.note_takeover = said_of.append  # type: ignore[method-assign]
         await server.service.record(live.id, [Cancel()])
         await server._sweep()
@@ -224,7 +224,7 @@ async def test_a_report_that_comes_twice_takes_nothing_from_who_went_on_behind_t
         assert not twice.done()
         log.may.release()
         await twice
-        assert [(one.worker, one.fence) for one in server.dispatcher.held()] == [("second", going_on.fence)]
+        assert [(one.worker, one.fence) for one in server.dispatcher.list_held()] == [("second", going_on.fence)]
 
 
 async def test_what_a_worker_ended_is_not_run_again_though_it_was_given_up_before_that_was_written() -> None:
@@ -275,6 +275,6 @@ async def test_who_had_what_of_an_execution_that_has_ended_elsewhere_is_forgotte
         )
         await server._sweep()
         assert not server.dispatcher.orphans
-        assert [one.fence for one in server.dispatcher.held()] == [
+        assert [one.fence for one in server.dispatcher.list_held()] == [
             one.fence for one in given if one.execution_id == back.id
         ]

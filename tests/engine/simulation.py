@@ -100,7 +100,7 @@ class FaultyLog(MemoryLog):
         self.luck = luck
         self.writes: int = beside.writes if beside is not None else 0
         self.died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.heard: Callable[[str], None] = lambda _what: None
+        self.on_notification: Callable[[str], None] = lambda _what: None
 
     async def append(self, events: Sequence[Event], *, status: str, snapshot: bytes | None = None) -> None:
         """Block, then write, or not."""
@@ -134,12 +134,12 @@ class FaultyLog(MemoryLog):
 
     def listen(self, heard: Callable[[str], None]) -> None:
         """See `ports.Listens`."""
-        self.heard = heard
+        self.on_notification = heard
 
     def post(self, execution_id: str, body: bytes) -> None:
         """Leave a request, and say so."""
         super().post(execution_id, body)
-        self.heard("asked")
+        self.on_notification("asked")
 
 
 class SimulatedKinds(ToolKinds):
@@ -239,7 +239,7 @@ class Simulation:
         clock = self.loop.time
         effects = Effects(clock, self._new_id, lambda _now: f"child-{next(self.ids)}", lambda: 0.5)
         node = LocalNode(self.settings, self.log, kinds=self.kinds, catalog=CATALOG, effects=effects)
-        node.say = self.wrong.append
+        node.print_line = self.wrong.append
         node.service.watchers.append(lambda live, _events: self._check_durable(live))
         node.service.dispatch = WatchedDispatch(node.service.dispatch, self._check_durable)
         node.service.record = self._delivered_twice(node)  # type: ignore[method-assign]

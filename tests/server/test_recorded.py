@@ -70,7 +70,7 @@ Told = list[tuple[list[Event], list[Event]]]
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     """What pipelines were told, each beside what a look through the whole log finds of their tasks."""
     found: Told = []
-    real: Callable[[ExecutionService, str, RunPipeline], list[Event]] = ExecutionService.recorded
+    real: Callable[[ExecutionService, str, RunPipeline], list[Event]] = ExecutionService.read_recorded
 
     def recorded(self: ExecutionService, execution_id: str, order: RunPipeline) -> list[Event]:
         got = real(self, execution_id, order)
@@ -78,7 +78,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
         found.append((got, [e for e in mine if e.iteration == order.iteration and e.entity_type == "task"]))
         return got
 
-    monkeypatch.setattr(ExecutionService, "recorded", recorded)
+    monkeypatch.setattr(ExecutionService, "read_recorded", recorded)
     return found
 
 

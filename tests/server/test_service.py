@@ -55,7 +55,7 @@ class Hands:
             raise RuntimeError("a mistake of ours")
         self.given += orders
 
-    def ended(self, live: LiveExecution) -> None:
+    def on_end(self, live: LiveExecution) -> None:
         pass
 
 

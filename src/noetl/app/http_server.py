@@ -1,4 +1,4 @@
-"""Serving: an ASGI application under uvicorn, in the loop that runs, until somebody wants it to end."""
+"""An ASGI application under uvicorn, served in the running event loop until it is told to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""House: everything put together for one process. The only module that knows every adapter."""
+"""The composition of one process that runs executions itself: log, control plane, tools and results."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def open_catalog() -> Catalog:
 
 
 def open_local_node() -> LocalNode:
-    """A house as the environment describes it."""
+    """A node as the environment describes it."""
     found = settings()
     return LocalNode(found, open_log(found))
 
@@ -70,7 +70,7 @@ LOCAL = "local"
 
 
 class LocalWorker:
-    """A workshop in this process as the worker behind a direct call: the only one of a house's dispatcher."""
+    """The runners of this process as a worker behind a direct call: the only worker of a local node's dispatcher."""
 
     def __init__(self, runners: PipelineRunners) -> None:
         self._runners = runners
@@ -98,7 +98,7 @@ class LocalWorker:
 
 
 class LocalNode(ControlPlane):
-    """An office whose only worker is a workshop in the same process."""
+    """A control plane whose only worker is in the same process."""
 
     def __init__(
         self,
@@ -192,15 +192,15 @@ class LocalNode(ControlPlane):
         restrict = live.state.restrict
         return LocalWorld(folder, seen, self._log_line, self.results, keychain, hidden=hidden, restrict=restrict)
 
-    def done(self, key: Key) -> None:
+    def on_done(self, key: Key) -> None:
         """Hear that a pipeline has ended, with its tools put away."""
         if moves := self.dispatcher.finish(key):
             self.pipelines.carry_out(moves)
 
-    def broken(self, key: Key, error: BaseException) -> None:
+    def on_broken(self, key: Key, error: BaseException) -> None:
         """Hear that a pipeline broke: the execution stops here, and can be resumed."""
-        super().broken(key, error)
-        self.done(key)
+        super().on_broken(key, error)
+        self.on_done(key)
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
         stamp = datetime.fromtimestamp(self.effects.clock(), UTC).isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""Retelling: a log that ends in the middle of a decision is brought to the end of it.
+"""Completion of a log that ends in the middle of a decision.
 
 A decision is written as a whole, so whoever resumes finds nothing half decided. Who goes on from an earlier event of a
 log may cut a decision in two. Then what caused it happens once more: as far as events are recorded they hold, whatever
@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
+from noetl.engine.control import open_execution
 from noetl.engine.decision import DecisionBuilder
 from noetl.engine.lookup import find_pipeline
 from noetl.engine.net_index import NetIndex
 from noetl.engine.reaction import apply_input, settle
-from noetl.engine.start import open_execution
 from noetl.errors import NoetlError
 from noetl.model.events import Event, Fact, epoch_seconds
 from noetl.model.requests import Cancel, Due, OpenExecution, Pause, Request, Resume, Signal

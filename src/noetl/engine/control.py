@@ -1,17 +1,30 @@
-"""What comes from outside: signals, time, the ends of children, pause and cancel."""
+"""Requests from outside: the start of an execution, signals, times, ends of children, pause and cancel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from noetl.engine import loops, routing, runs, scopes
+from noetl.engine import endings, loops, routing, runs, scopes
 from noetl.engine.decision import DecisionBuilder
 from noetl.engine.lookup import find_pipeline, loop_at, pipeline_runs
 from noetl.model.orders import PauseChild, RunPipeline, StopChild
 from noetl.model.output import failed, failure, ok
-from noetl.model.requests import Cancel, ChildEnded, Denied, Due, Pause, PipelineFailed, Posted, Request, Resume, Signal
-from noetl.model.state import Path, PipelineRun, StepRun, label_of, parse_label
+from noetl.model.requests import (
+    Cancel,
+    ChildEnded,
+    Denied,
+    Due,
+    OpenExecution,
+    Pause,
+    PipelineFailed,
+    Posted,
+    Request,
+    Resume,
+    Signal,
+)
+from noetl.model.scope import merge_maps
+from noetl.model.state import BEGINNING, Path, PipelineRun, StepRun, Token, label_of, parse_label
 
 
 def handle(builder: DecisionBuilder, request: Request) -> None:
@@ -186,3 +199,48 @@ HANDLERS: dict[type, Callable[[DecisionBuilder, Any], None]] = {
     PipelineFailed: _on_pipeline_failed,
     Denied: _on_denied,
 }
+
+
+# --- the first request -------------------------------------------------------------------------------------------------
+
+
+def open_execution(builder: DecisionBuilder, request: OpenExecution) -> None:
+    """Record a request, and start the workflow unless something forbids it."""
+    playbook = builder.net_index.net.playbook
+    payload: dict[str, Any] = {
+        "workload": merge_maps(playbook.workload, request.payload),
+        "playbook": request.playbook,
+        "name": playbook.name,
+    }
+    for key in ("entry_step", "return_step", "parent", "depth", "file", "rerun", "restrict", "calls", "asked"):
+        if getattr(request, key):
+            payload[key] = getattr(request, key)
+    builder.emit("playbook.execution.requested", playbook.path, payload)
+    problem = request.problem or _find_problem(builder, request)
+    if problem is not None:
+        endings.refuse(builder, problem)
+        return
+    builder.emit("playbook.request.evaluated", playbook.path, {}, parent=builder.last)
+    start = request.entry_step or builder.net_index.net.start
+    builder.emit("workflow.started", playbook.path, {"step": start}, parent=builder.last)
+    routing.arrive(builder, start, Token(None, BEGINNING))
+
+
+def _find_problem(builder: DecisionBuilder, request: OpenExecution) -> dict[str, Any] | None:
+    if request.depth > builder.net_index.max_depth:
+        limit = builder.net_index.max_depth
+        return failure("limit", f"playbooks call each other more than {limit} deep (`limits.max_depth`)")
+    for name in (request.entry_step, request.return_step):
+        if name is not None and name not in builder.net_index.steps:
+            return failure("playbook", f"playbook `{builder.state.path}` has no step `{name}`")
+    schema = builder.net_index.net.playbook.metadata.get("schema")
+    return None if schema is None else _check_workload(builder, schema)
+
+
+def _check_workload(builder: DecisionBuilder, schema: Any) -> dict[str, Any] | None:
+    from noetl.lang import workload_violations
+
+    wrong = workload_violations(builder.state.workload, schema)
+    if not wrong:
+        return None
+    return failure("payload-schema", "; ".join(f"{one.name}: {one.said}" for one in wrong[:10]))

@@ -1,4 +1,4 @@
-"""Turn: one decision in the making. Whatever is decided is emitted, takes effect at once, and is recorded with the rest."""
+"""One decision in the making. Each event that it emits takes effect at once and is recorded with the rest."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """react(): something happened; what follows from it, to the last consequence, as one decision.
 
-    facts of workers, requests from outside ──► Turn ──► Decision(events, orders)
+    facts of workers, requests from outside ──► DecisionBuilder ──► Decision(events, orders)
 
 A fact about a pipeline that is not under way, or about an attempt that has been answered already, is stale: nothing
 follows from it, and it is not recorded.
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from noetl.engine import control, endings, loops, routing, runs
+from noetl.engine.control import open_execution
 from noetl.engine.decision import Decision, DecisionBuilder
 from noetl.engine.lookup import find_pipeline, pipeline_runs
 from noetl.engine.net_index import NetIndex
-from noetl.engine.start import open_execution
 from noetl.model.events import Fact
 from noetl.model.orders import RunPipeline, StartChild, WakeAt
 from noetl.model.requests import OpenExecution, Request

@@ -31,7 +31,7 @@ class ForkTarget(msgspec.Struct, frozen=True):
     file: str | None
     #: the time now, as events write it
     at: str
-    #: the defaults of the playbook that ran, where the heir's is another one
+    #: the defaults of the playbook that ran, where the fork's is another one
     defaults: Mapping[str, Any] | None = None
 
 
@@ -76,7 +76,7 @@ def build_fork(
 ) -> Fork:
     """The log of an execution that begins with these events; `ended` are the children that were over by then.
 
-    `Unfit` where they make no sense under the heir's playbook, `ReplayDiverged` where a decision is cut that it would take
+    `Unfit` where they make no sense under the fork's playbook, `ReplayDiverged` where a decision is cut that it would take
     otherwise.
     """
     origin, seq = kept[0].execution_id, kept[-1].seq
@@ -141,7 +141,7 @@ def _copy_event(event: Event, target: ForkTarget, seq: int, children: dict[str, 
 
 
 def _request(event: Event, target: ForkTarget, seq: int) -> dict[str, Any]:
-    """The request of a rerun: nobody waits for it, and it runs the heir's playbook."""
+    """The request of a rerun: nobody waits for it, and it runs the fork's playbook."""
     # Whoever had called the execution has its answer, or waits for that one.
     payload = {key: value for key, value in event.payload.items() if key not in ("parent", "depth", "asked")}
     payload["playbook"] = target.playbook

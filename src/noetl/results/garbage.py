@@ -29,7 +29,7 @@ def removable_file(path: Path, folder: Path) -> Removable:
 
 
 def removable_payload(backend: PayloadBackend, one: BackendEntry) -> Removable:
-    """A payload that lies on a shelf."""
+    """A payload in a backend."""
     name = str(one.place).partition("/")[2]
     return Removable(name, backend.display_name(one.place), one.bytes, lambda: backend.remove(one.place))
 

@@ -1,4 +1,4 @@
-"""The result store that an installation names: addresses of places to shelves. The first is the one that is usual."""
+"""The result store that the settings name: addresses become backends. The first one is the default."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """PayloadStore: what is too large for the log, written down once and given back whole or by range.
 
-A payload becomes a file, by the same rules wherever it is to lie; a shelf keeps it, and brings it back as a file. Of
+A payload becomes a file, by the same rules wherever it is to lie; a backend keeps it, and brings it back as a file. Of
 several shelves the first is the one that is taken when nobody asks for another.
 """
 
@@ -68,7 +68,7 @@ class StoredPayload(msgspec.Struct, frozen=True):
 
 
 class PayloadStore:
-    """The result store of one process. `folder` is of this machine; `also` are shelves that are only read from."""
+    """The result store of one process. `folder` is of this machine; `also` are backends that are only read from."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ _line = msgspec.json.Decoder(LogLine)
 
 
 class SqlLog(EventLog):
-    """An `EventLog` over a desk that writes and queries that read."""
+    """An `EventLog` over a commit queue that writes and queries that read."""
 
     def __init__(self, queue: CommitQueue) -> None:
         self._queue = queue

@@ -1,4 +1,4 @@
-"""Perform: one case, run from its start to its end in a house of its own, killed on the way if somebody wants that."""
+"""One test case, run from start to end on a node of its own, and killed on the way where the case asks for it."""
 
 from __future__ import annotations
 

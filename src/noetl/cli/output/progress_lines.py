@@ -8,7 +8,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.cli.output.printing import duration, items, rate, seconds_of
-from noetl.cli.output.state_lines import error_words, parked_tokens, place, signal_hint, wait_words, warning_words
+from noetl.cli.output.state_lines import (
+    describe_warnings,
+    error_words,
+    find_parked_tokens,
+    place,
+    signal_hint,
+    wait_words,
+)
 
 if TYPE_CHECKING:
     from noetl.model.events import Event
@@ -185,7 +192,7 @@ class ProgressLines:
         counts = f", {loop['succeeded']:,} of {loop['total']:,} went well" if loop else ""
         if event.name == "step.done":
             info = live.state.steps[event.entity_id]
-            but = f", but {warning_words(info)}" if info.warning is not None else ""
+            but = f", but {describe_warnings(info)}" if info.warning is not None else ""
             return f"{event.entity_id} done{took}{counts}{but}"
         return f"{event.entity_id} failed{took}{counts}: {error_words(output['error'])}"
 
@@ -229,7 +236,7 @@ class ProgressLines:
 
     def _on_parked(self, live: LiveExecution, event: Event) -> str | None:
         step, source = event.entity_id, event.payload["from"] or "the start"
-        if step not in parked_tokens(live.state):
+        if step not in find_parked_tokens(live.state):
             return None  # it went on at once
         if event.payload.get("join"):
             return f"{step} has a token from {source} and waits for the others"

@@ -1,4 +1,4 @@
-"""Dormitory: executions that wait for nothing but a time or a word from outside leave the memory, and come back for it."""
+"""Eviction: executions that only wait for a time or a request leave memory, and are loaded again when due."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from noetl.model.events import Event
 from noetl.ports import Conflict, LogDamaged, StoreFailed
 from noetl.server.core import ControlPlane, LiveExecution, OwnedElsewhere
 
-# Refusals: executions that cannot be gone on with. They are tried again now and then, and told of once for each reason.
+# Executions that cannot be resumed now: retried after a while, and reported once for each reason.
 
 
 #: seconds until one that could not be gone on with is tried again
@@ -74,16 +74,16 @@ class EvictionStore(Protocol):
 
 
 class Eviction:
-    """Lays executions of an office down, and wakes any that are due."""
+    """Evicts idle executions of a control plane, and loads those that are due."""
 
     def __init__(self, control_plane: ControlPlane, store: EvictionStore, retry_later: RetryLater) -> None:
         self._control_plane, self._store, self._retry_later = control_plane, store, retry_later
         #: executions of which something was heard → when
         self._touched: dict[str, float] = {}
         self._is_registered = False
-        control_plane.service.watchers.append(self.heard)
+        control_plane.service.watchers.append(self.on_events)
 
-    def heard(self, live: LiveExecution, _events: tuple[Event, ...]) -> None:
+    def on_events(self, live: LiveExecution, _events: tuple[Event, ...]) -> None:
         """Something happened to an execution."""
         self._touched[live.id] = self._control_plane.effects.clock()
 

@@ -172,7 +172,7 @@ class RemoteWorkers:
 
     def assignment(self, give: Give) -> WorkAssignment:
         """A pipeline as its worker gets it."""
-        recorded = self.service.recorded(give.execution.id, give.order) if give.order.begun else []
+        recorded = self.service.read_recorded(give.execution.id, give.order) if give.order.begun else []
         return WorkAssignment(give.execution.id, give.order, give.fence, recorded, give.alone)
 
     def brief(self, live: LiveExecution, file: str) -> ExecutionBrief:

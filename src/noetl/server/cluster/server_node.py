@@ -1,4 +1,4 @@
-"""Station: an office whose crew is workers elsewhere. Any number of them may share one database.
+"""A control plane whose workers are other processes. Any number of servers may share one database.
 
 Each minds the executions that it owns. Those of a server that is gone are taken over by whoever notices first.
 """
@@ -127,9 +127,9 @@ class ServerNode(ControlPlane):
         self.worker_api.drain()
         await self.service.settle()
 
-    def heard(self, what: str) -> None:
+    def on_notification(self, what: str) -> None:
         """Somebody says through the store that there is something; what a server has left is taken over at once."""
-        super().heard(what)
+        super().on_notification(what)
         if what == "left":
             self.spawn(self._in_peace(self._sweep))
 
@@ -169,7 +169,7 @@ class ServerNode(ControlPlane):
         for pool in self.dispatcher.ready.pools():
             self.remote.hint(pool)  # a hint may have been lost
         await self._let_go()
-        left = await asyncio.to_thread(self._left)
+        left = await asyncio.to_thread(self._find_left)
         refused = self._retry_later.now()
         gate = asyncio.Semaphore(_AT_ONCE)
         free = [one for one in left if one not in refused and self._is_free(one)]
@@ -195,7 +195,7 @@ class ServerNode(ControlPlane):
             if execution_id not in self._coming:
                 self.service.give_up(execution_id, OwnedElsewhere(f"{execution_id} is no longer this server's"))
 
-    def _left(self) -> list[str]:
+    def _find_left(self) -> list[str]:
         """Executions that nobody minds, the oldest first; or that this server did, until it could not write."""
         if self._cluster_store is not None:
             return self._cluster_store.find_unowned(_MOST)
@@ -218,7 +218,7 @@ class ServerNode(ControlPlane):
 
     def inherit(self, execution_id: str) -> None:
         """Know what workers have of an execution that is being taken over."""
-        kept = self.registry.held(execution_id)
+        kept = self.registry.read_held(execution_id)
         self.pipelines.carry_out(self.dispatcher.inherit(execution_id, kept))
         self._kept.update({(held.key, held.fence): held for held in kept})
 
@@ -233,19 +233,19 @@ class ServerNode(ControlPlane):
     async def _keep_held(self, after: float = _KEEP_AFTER_S) -> None:
         """Keep who has what, of that which lasts."""
         ripe = self.remote.now() - after
-        held = {(entry.key, entry.fence): entry for entry in self.dispatcher.held()}
+        held = {(entry.key, entry.fence): entry for entry in self.dispatcher.list_held()}
         begun = {
             at: HeldPipeline(*at[0], at[1], entry.worker, entry.tries)
             for at, entry in held.items()
             if at not in self._kept and entry.since <= ripe
         }
-        lost = self._lost_here()
+        lost = self._find_lost()
         over = [one for at, one in self._kept.items() if at not in held and at[0][0] not in lost]
         if not begun and not over:
             return
         await self.registry.keep(list(begun.values()), over)
         self._kept = {at: one for at, one in self._kept.items() if at in held} | begun
 
-    def _lost_here(self) -> set[str]:
+    def _find_lost(self) -> set[str]:
         """Executions that others mind, or will: what is kept of them is theirs."""
         return {at[0][0] for at in self._kept if at[0][0] not in self.service.live}

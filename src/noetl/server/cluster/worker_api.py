@@ -1,4 +1,4 @@
-"""Counter: where workers come to. They report, are told what became of it, and go with more to do."""
+"""The server's side of the worker protocol: takes reports, answers what became of them, and assigns work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def _never() -> bool:
 
 
 class WorkerApi:
-    """Serves workers with the executions of one office."""
+    """Serves workers with the executions of one control plane."""
 
     def __init__(self, control_plane: ControlPlane, remote: RemoteWorkers, registry: WorkerRegistry) -> None:
         self._control_plane, self._remote, self._registry = control_plane, remote, registry
@@ -52,19 +52,19 @@ class WorkerApi:
             return ServerReply(lost=True)
         worker = self._dispatcher.greet(message.worker, message.pools, message.room)
         try:
-            return await self._served(worker, message, gone)
+            return await self._serve(worker, message, gone)
         finally:  # however it ends: another worker may be needed for what is left
-            came = not message.reports
-            self._carry_out(self._dispatcher.leave(worker, came_for_work=came, now=self._remote.now()))
+            came_for_work = not message.reports
+            self._carry_out(self._dispatcher.leave(worker, came_for_work=came_for_work, now=self._remote.now()))
 
-    async def _served(self, worker: Worker, message: WorkerMessage, gone: Callable[[], Awaitable[bool]]) -> ServerReply:
+    async def _serve(self, worker: Worker, message: WorkerMessage, gone: Callable[[], Awaitable[bool]]) -> ServerReply:
         self._write_lines(message)
         for answer in message.answers:
             self._remote.questions.on_answer(answer)
         refused: list[int] = []
         again: list[int] = []
         if message.reports:
-            with self._attended({report.execution_id for report in message.reports} if message.room else ()):
+            with self._suppress_hints({report.execution_id for report in message.reports} if message.room else ()):
                 refused, again = await self._hear(worker, message.reports)
                 given = self._take(worker)
         else:
@@ -82,7 +82,7 @@ class WorkerApi:
         return msgspec.structs.replace(reply, questions=questions) if questions else reply
 
     @contextlib.contextmanager
-    def _attended(self, execution_ids: Iterable[str]) -> Iterator[None]:
+    def _suppress_hints(self, execution_ids: Iterable[str]) -> Iterator[None]:
         """Inside of this, a worker reports on executions, and takes what follows if it can: nobody else is called."""
         attended, ids = self._dispatcher.attended, list(execution_ids)
         attended.update(ids)
@@ -137,7 +137,7 @@ class WorkerApi:
             found = await asyncio.gather(*(self._take_in(worker, *one) for one in taken.items()))
             again = [at for one in found for at in one]
         # An execution that is not here may be elsewhere, or on its way.
-        going = await self._going(set(elsewhere.values()))
+        going = await self._find_unfinished(set(elsewhere.values()))
         for at, execution_id in elsewhere.items():
             (again if execution_id in going else refused).append(at)
         for at in refused:
@@ -171,7 +171,7 @@ class WorkerApi:
             self._remote.box(worker.name).knows.discard(report.execution_id)
         self._carry_out(self._dispatcher.report(worker.name, report, now=self._remote.now()))
 
-    async def _going(self, execution_ids: set[str]) -> set[str]:
+    async def _find_unfinished(self, execution_ids: set[str]) -> set[str]:
         """Those that are not over; of all at once, for a worker takes a server that does not answer in time for gone."""
         return await asyncio.to_thread(self._control_plane.log.under_way, execution_ids) if execution_ids else set()
 
@@ -192,25 +192,25 @@ class WorkerApi:
 
     # --- signs of life -----------------------------------------------------------------------------------------------
 
-    async def alive(self, holding: Heartbeat) -> ServerReply:
+    async def alive(self, heartbeat: Heartbeat) -> ServerReply:
         """A worker lives: what it has and what it should have are brought together."""
-        if holding.leaving:
-            await self._registry.leave(holding.worker)
-            self.roster.left(holding.worker)
-            self.give_up(holding.worker)
+        if heartbeat.leaving:
+            await self._registry.leave(heartbeat.worker)
+            self.roster.report_left(heartbeat.worker)
+            self.give_up(heartbeat.worker)
             return ServerReply()
-        if not await self._registry.renew(holding.worker, holding.about):
-            self.give_up(holding.worker)
+        if not await self._registry.renew(heartbeat.worker, heartbeat.about):
+            self.give_up(heartbeat.worker)
             return ServerReply(lost=True)
-        self.roster.came(holding.worker, holding.about)
-        worker = self._dispatcher.workers.get(holding.worker)
+        self.roster.report_joined(heartbeat.worker, heartbeat.about)
+        worker = self._dispatcher.workers.get(heartbeat.worker)
         if worker is None:
             return ServerReply()
-        has = {(one.key, one.fence) for one in holding.held}
+        has = {(one.key, one.fence) for one in heartbeat.held}
         known = {(key, entry.fence) for key, entry in worker.held.items()}
-        worker.slots = int(holding.about.get("slots", worker.slots))
+        worker.slots = int(heartbeat.about.get("slots", worker.slots))
         now = self._remote.now()
-        before = now - max(_LOST_AFTER_S, holding.every)
+        before = now - max(_LOST_AFTER_S, heartbeat.every)
         self._carry_out(self._dispatcher.compare(worker, has, before=before, now=now))
         return ServerReply(stops=await self._over(has - known))
 
@@ -225,9 +225,9 @@ class WorkerApi:
     async def _over(self, unknown: set[tuple[Key, str]]) -> list[Key]:
         """What nobody wants any more of that which a worker has and is not known here; of executions that are elsewhere, others know."""
         elsewhere = {key[0] for key, _ in unknown} - self._control_plane.service.live.keys()
-        going = await self._going(elsewhere)
+        going = await self._find_unfinished(elsewhere)
         return [
             key
             for key, fence in unknown
-            if (key[0] not in going if key[0] in elsewhere else self._dispatcher.issued(fence))
+            if (key[0] not in going if key[0] in elsewhere else self._dispatcher.is_own_fence(fence))
         ]

@@ -54,7 +54,7 @@ class ChildHost(Protocol):
 
 
 class Children:
-    """The children of an office's executions."""
+    """The children of a control plane's executions."""
 
     def __init__(self, control_plane: ChildHost) -> None:
         self._host = control_plane

@@ -1,6 +1,6 @@
-"""Office: the control plane of one process. Executions are started, gone on with and given up here, and have children.
+"""The control plane of one process: starts, resumes and gives up executions, and runs their children.
 
-What it decides is carried out by workers: in this process (`wiring.House`), or elsewhere (`server.cluster.server_node`).
+Workers carry out what it decides: in this process (`app.local`), or in others (`server.cluster.server_node`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def id_from_key(key: str) -> str:
 
 
 class Effects(msgspec.Struct, frozen=True):
-    """Time, ids and chance as a process gets them; trials bring their own."""
+    """Time, ids and chance as a process gets them; tests bring their own."""
 
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = lambda: str(uuid.uuid4())
@@ -95,7 +95,7 @@ class ControlPlane:
         children = Children(self)
         slots = log.slots(clock) if isinstance(log, HasSlots) else None
         self.dispatcher = Dispatcher(
-            self._again, name=secrets.token_hex(4), local=local, keeps_slots=slots is not None
+            self._reissue, name=secrets.token_hex(4), local=local, keeps_slots=slots is not None
         )  # fmt: skip
         self.pipelines = Pipelines(self.dispatcher, side, slots, children.ask)
         self.service = ExecutionService(
@@ -104,7 +104,9 @@ class ControlPlane:
         #: hears what whoever looks after the process should know
         self.print_line: Callable[[str], None] = write_stderr
         self.notices = FailureNotices(clock, new_id, self.warn)
-        self.service.watchers += [self.pipelines.heard] if alone else [self.pipelines.heard, self.notices.heard]
+        self.service.watchers += (
+            [self.pipelines.on_events] if alone else [self.pipelines.on_events, self.notices.on_events]
+        )
         #: nobody outside asks for anything, so nobody looks for it, or is told of anything
         self._alone = alone
         #: the playbooks that were run here lately, by their hash; the log has them all
@@ -130,14 +132,14 @@ class ControlPlane:
         if isinstance(self.log, ListenableLog):
             loop = asyncio.get_running_loop()
 
-            def heard(what: str) -> None:
+            def forward(what: str) -> None:
                 with contextlib.suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(self.heard, what)
+                    loop.call_soon_threadsafe(self.on_notification, what)
 
-            self.log.listen(heard)
+            self.log.listen(forward)
         self._poller = asyncio.create_task(self._poll())
 
-    def heard(self, what: str) -> None:  # noqa: ARG002
+    def on_notification(self, what: str) -> None:  # noqa: ARG002
         """Somebody says through the store that there is something."""
         self._news.set()
 
@@ -240,8 +242,8 @@ class ControlPlane:
 
     # --- what workers ask for ------------------------------------------------------------------------------------------
 
-    def _again(self, live: LiveExecution, order: RunPipeline) -> RunPipeline | None:
-        return self.service.again(live, order)
+    def _reissue(self, live: LiveExecution, order: RunPipeline) -> RunPipeline | None:
+        return self.service.reissue(live, order)
 
     async def report(self, execution_id: str, facts: list[Fact], *, last: bool) -> None:  # noqa: ARG002
         """Hear facts of a pipeline."""
@@ -251,18 +253,18 @@ class ControlPlane:
         """The same, without waiting."""
         self.service.post(execution_id, facts)
 
-    def recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
+    def read_recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
         """What the log has of an order's pipeline."""
-        return self.service.recorded(execution_id, order)
+        return self.service.read_recorded(execution_id, order)
 
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
         return self.effects.new_execution_id(self.effects.clock())
 
-    def done(self, key: Key) -> None:
+    def on_done(self, key: Key) -> None:
         """Hear that a pipeline has ended; what it had to say was said."""
 
-    def broken(self, key: Key, error: BaseException) -> None:
+    def on_broken(self, key: Key, error: BaseException) -> None:
         """Hear that a pipeline broke: a mistake of ours, or a store that does not write."""
         self.service.give_up(key[0], error)
 

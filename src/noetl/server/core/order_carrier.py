@@ -23,7 +23,7 @@ class PipelineExecutor(Protocol):
     def stop(self, execution_id: str, order: StopPipelines) -> None:
         """End pipelines, and the processes they started."""
 
-    def ended(self, live: LiveExecution) -> None:
+    def on_end(self, live: LiveExecution) -> None:
         """An execution is over, or has been given up: nothing of it may go on here."""
 
 
@@ -70,9 +70,9 @@ class OrderCarrier:
             elif isinstance(order, PauseChild):
                 self._host.hold_child(order.execution_id, paused=order.paused)
 
-    def ended(self, live: LiveExecution) -> None:
+    def on_end(self, live: LiveExecution) -> None:
         """Let go of what was kept for an execution."""
-        self._executor.ended(live)
+        self._executor.on_end(live)
         minded = self._minded.get(live.id)
         if minded is None or minded[0] is not live:  # it may have come back already
             return
@@ -105,21 +105,21 @@ class OrderCarrier:
             self._alarm = None
         if self._times:
             delay = max(0.0, self._times[0][0] - self._clock())
-            self._alarm = asyncio.get_running_loop().call_later(delay, self._ring)
+            self._alarm = asyncio.get_running_loop().call_later(delay, self._on_alarm)
 
-    def _ring(self) -> None:
+    def _on_alarm(self) -> None:
         self._alarm = None
         now = self._clock()
-        rung: set[str] = set()
+        due: set[str] = set()
         while self._times and self._times[0][0] <= now:
             at, execution_id = heapq.heappop(self._times)
-            if self._is_told(at, execution_id):
-                rung.add(execution_id)
-        for execution_id in rung:
+            if self._take_time(at, execution_id):
+                due.add(execution_id)
+        for execution_id in due:
             self._host.due(execution_id)
         self._set_alarm()
 
-    def _is_told(self, at: float, execution_id: str) -> bool:
+    def _take_time(self, at: float, execution_id: str) -> bool:
         _, times = self._minded.get(execution_id, (None, set[float]()))
         if at not in times:
             self._stale -= 1

@@ -1,4 +1,4 @@
-"""Pipelines: what an office does with orders to run pipelines. It asks `dispatch`, and carries out the moves."""
+"""Orders to run pipelines: the control plane asks `dispatch`, and carries out its moves."""
 
 from __future__ import annotations
 
@@ -164,14 +164,14 @@ class Pipelines:
         """End pipelines, wherever they are."""
         self.carry_out(self.dispatcher.stop(execution_id, order))
 
-    def ended(self, live: LiveExecution) -> None:
+    def on_end(self, live: LiveExecution) -> None:
         """An execution has ended, or leaves the memory."""
         self._seen.discard(live.id)
         self.carry_out(self.dispatcher.end(live.id, released=live.lost))
         if live.lost and self._loop is not None:
             self._loop.forget(live.id)
 
-    def heard(self, live: LiveExecution, events: tuple[Event, ...]) -> None:
+    def on_events(self, live: LiveExecution, events: tuple[Event, ...]) -> None:
         """Events of an execution are durable."""
         if live.id not in self._seen:
             self._seen.add(live.id)

@@ -1,4 +1,4 @@
-"""Service: facts and requests in, decisions out. Load, react, append, then give the orders; nothing after.
+"""The execution service: facts and requests in, decisions out. Load, react, append, then give the orders.
 
 Each execution has one mailbox. Whatever has come while the last decision was being written is decided together, so
 that many small reports become few commits.
@@ -45,7 +45,7 @@ class Dispatch(Protocol):
     def give(self, live: LiveExecution, orders: Iterable[Order]) -> None:
         """Carry out orders of an execution, each at least once."""
 
-    def ended(self, live: LiveExecution) -> None:
+    def on_end(self, live: LiveExecution) -> None:
         """An execution is over."""
 
 
@@ -142,11 +142,11 @@ class ExecutionService:
         """The state that the log yields, at its end or at an earlier event."""
         return state_at(self.log, execution_id, upto=upto)
 
-    def again(self, live: LiveExecution, order: RunPipeline) -> RunPipeline | None:
+    def reissue(self, live: LiveExecution, order: RunPipeline) -> RunPipeline | None:
         """An order that a worker has left undone, as it is to be given to another; None: it is no longer wanted."""
         return reissue_order(live.net_index, live.state, order, self.clock())
 
-    def recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
+    def read_recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
         """What the log has of the tasks of the order's pipeline."""
         live = self.live.get(execution_id)
         pipe = find_pipeline(live.state, order.step_run_id, parse_label(order.iteration)) if live is not None else None
@@ -232,7 +232,7 @@ class ExecutionService:
 
     def _end(self, live: LiveExecution) -> None:
         self.live.pop(live.id, None)
-        self.dispatch.ended(live)
+        self.dispatch.on_end(live)
         if not live.finished.done():
             live.finished.set_result(None)
 
@@ -257,7 +257,7 @@ class ExecutionService:
         if self.live.get(live.id) is not live:
             return False
         del self.live[live.id]
-        self.dispatch.ended(live)
+        self.dispatch.on_end(live)
         return True
 
     def _lose(

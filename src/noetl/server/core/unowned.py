@@ -25,7 +25,7 @@ class _NullDispatch:
     def give(self, _live: LiveExecution, orders: Iterable[Order]) -> None:
         self.children += [order.execution_id for order in orders if isinstance(order, StopChild)]
 
-    def ended(self, _live: LiveExecution) -> None:
+    def on_end(self, _live: LiveExecution) -> None:
         """Nothing was kept."""
 
 

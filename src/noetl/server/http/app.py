@@ -1,4 +1,4 @@
-"""app(): the API as one ASGI application, over any office."""
+"""The API as one ASGI application, over any control plane."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def build_app(
     results: PayloadReader | None = None,
     more: Sequence[Route] = (),
 ) -> Starlette:
-    """The API of an office; `app.state.desk` is its desk. `host` is what is bound, `hosts` other names it goes by.
+    """The API of a control plane; `app.state.context` is its context. `host` is what is bound, `hosts` other names it goes by.
 
     NoetlError: a route says not who may call it. UsageError: the server would be open to others.
     """
@@ -85,8 +85,8 @@ async def _handle_http_error(_request: Request, error: Exception) -> Response:
 
 
 def _description(routes: list[Route]) -> Route:
-    async def described_here(_context: ApiContext, _request: Request) -> Response:
+    async def serve_description(_context: ApiContext, _request: Request) -> Response:
         return json(describe_api(routes))
 
     about_it = "This description."
-    return Route("GET", "/api/openapi.json", "open", described_here, about_it, gives="application/openapi+json")
+    return Route("GET", "/api/openapi.json", "open", serve_description, about_it, gives="application/openapi+json")

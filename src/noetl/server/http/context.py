@@ -1,4 +1,4 @@
-"""Desk: what the routes have in common: the office, who may come in, threads for what takes its time, and a bell for events."""
+"""What the routes share: the control plane, API tokens, threads for slow reads, and wakeups for new events."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class ApiContext:
 
     @contextmanager
     def subscribe(self, execution_id: str) -> Iterator[asyncio.Event]:
-        """A bell that rings when something of the execution has become durable in this process."""
+        """An event that is set whenever this process has made something of the execution durable."""
         wakeup = asyncio.Event()
         self._wakeups.setdefault(execution_id, set()).add(wakeup)
         try:

@@ -1,4 +1,4 @@
-"""Guard: what stands before every route. Which hosts are meant, who calls, whether they may, and what becomes of errors."""
+"""The checks before every route: the host, the caller, its permissions, and how errors are answered."""
 
 from __future__ import annotations
 

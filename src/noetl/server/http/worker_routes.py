@@ -1,4 +1,4 @@
-"""Work: where workers come to. They speak `model.wire`, with bodies that only they may send at such length."""
+"""The routes for workers. Their bodies are those of `model.wire`, with larger limits than other routes have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 256 << 20
 
 
 def build_worker_routes(worker_api: WorkerApi) -> list[Route]:
-    """The routes of workers, to one counter."""
+    """The routes for workers, over one worker API."""
 
     async def work(_context: ApiContext, request: Request) -> Response:
         """POST /api/work."""

@@ -55,7 +55,7 @@ class _SqliteSlotLedger(SqlSlotLedger):
 
 
 class SqliteSlots(Slots):
-    """`Slots` over the desk that writes the file."""
+    """`Slots` over the commit queue that writes the file."""
 
     def __init__(self, queue: CommitQueue, me: str, alive: Callable[[str], bool], clock: Callable[[], float]) -> None:
         self._queue, self._me, self._alive, self._clock = queue, me, alive, clock

@@ -224,8 +224,10 @@ def _plan(
         near(source.file),
         changed,
         rerun_plan.results(events[:seq]),
-        rerun_plan.finished_steps(state) if seq else [],
-        rerun_plan.pending_work(state) if seq else [rerun_plan.PendingWork(state.entry_step or net.start, "starts")],
+        rerun_plan.find_finished_steps(state) if seq else [],
+        rerun_plan.find_pending_work(state)
+        if seq
+        else [rerun_plan.PendingWork(state.entry_step or net.start, "starts")],
         rerun_plan.effects(events, seq, kinds.of, kinds.effect_free),
         list(diff_values("workload", events[0].payload["workload"], state.workload)) if changed else [],
         [*rerun_plan.notes(state, alive=summary.is_attended), *_edit_hint(source, changed=changed)],

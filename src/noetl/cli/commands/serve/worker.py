@@ -37,10 +37,10 @@ def command(context: click.Context, *, pools: tuple[str, ...], slots: int, grace
     It has no port and needs no database; credentials are looked up where it runs. Ctrl-C or SIGTERM: it takes nothing more,
     finishes what it has or gives it back, and ends.
     """
-    from noetl.cli.target import named_servers, servers
+    from noetl.cli.target import read_server_names, servers
 
     if context.invoked_subcommand is not None:
-        named = ["--server", ",".join(named_servers())] if named_servers() else []
+        named = ["--server", ",".join(read_server_names())] if read_server_names() else []
         chosen = [word for pool in pools for word in ("--pool", pool)]
         context.obj = [*named, *chosen, "--slots", str(slots), "--grace", str(grace)]
         return
