@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,14 @@ MODULES = sorted((ROOT / "src").rglob("*.py"))
 PACKAGES = sorted(path.parent.name for path in (ROOT / "src" / "noetl").glob("*/__init__.py"))
 MOST_LINES = 500
 MOST_LINES_IN_A_FUNCTION = 60
+MOST_MODULES = 15
+#: the bodies of the HTTP API have one name at both ends: the client's are its public interface, the server's name the
+#: schemas of openapi.json
+SAME_AT_BOTH_ENDS = {"CalledPlaybook", "EventPage", "ExecutionPage", "NumberedLine", "RequestEffect"}
+#: module names that one package may repeat
+REPEATED_MODULES = {
+    ("tools", "kind"),  # the declaration of each tool kind that is a package of its own
+}
 #: slow to import, and not needed to answer `--version` and `--help`
 HEAVY = {"jinja2", "yaml", "rich", "jsonschema", "asyncio", "jsonpath", "importlib.metadata"}
 #: places of somebody's machine, spelled so that this file does not name one
@@ -48,6 +57,41 @@ def test_a_module_says_what_it_is_and_fits_in_the_head(path: Path) -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_has_a_folder_of_tests(package: str) -> None:
     assert list((ROOT / "tests" / package).rglob("test_*.py")) != []
+
+
+def public_classes(path: Path) -> Iterator[str]:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+
+
+def test_a_public_class_name_is_defined_once() -> None:
+    places = defaultdict(list)
+    for path in MODULES:
+        for name in public_classes(path):
+            places[name].append(module_id(path))
+    repeated = {name: found for name, found in places.items() if len(found) > 1}
+    assert {name: found for name, found in repeated.items() if name not in SAME_AT_BOTH_ENDS} == {}
+    assert set(repeated) == SAME_AT_BOTH_ENDS, "an exception that is not needed any more"
+
+
+def test_a_package_holds_few_modules() -> None:
+    sizes: dict[str, int] = defaultdict(int)
+    for path in MODULES:
+        if path.name != "__init__.py":
+            sizes[module_id(path.parent)] += 1
+    assert {name: size for name, size in sizes.items() if size > MOST_MODULES} == {}
+
+
+def test_a_module_name_occurs_once_in_a_top_level_package() -> None:
+    places = defaultdict(list)
+    for path in MODULES:
+        _, package, *rest = path.relative_to(ROOT / "src").parts
+        if rest and path.stem not in {"__init__", "__main__"}:
+            places[package, path.stem].append(module_id(path))
+    repeated = {name: found for name, found in places.items() if len(found) > 1}
+    assert {name: found for name, found in repeated.items() if name not in REPEATED_MODULES} == {}
+    assert set(repeated) == REPEATED_MODULES, "an exception that is not needed any more"
 
 
 def tracked_files() -> Iterator[Path]:

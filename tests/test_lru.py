@@ -46,7 +46,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every place remembers next to nothing."""
     for module in (catalog, control_plane, assignments):
         monkeypatch.setattr(module, "TEXT", 1)
-    monkeypatch.setattr(service, "_OUTLOOKS", 1)
+    monkeypatch.setattr(service, "_NET_INDEXES", 1)
 
 
 @pytest.mark.usefixtures("forgetful")
@@ -57,20 +57,20 @@ def test_executions_go_on_whose_playbooks_were_forgotten(tmp_path: Path) -> None
     )
 
     async def scenario() -> None:
-        async with LocalNode(Settings(home=tmp_path, environment={}), MemoryLog()) as house:
+        async with LocalNode(Settings(home=tmp_path, environment={}), MemoryLog()) as node:
             going = []
             for at in range(5):
                 text = f"{HEAD}# {at}\n{calls}".encode()
-                source, loaded = house.catalog.read(tmp_path / "it.yaml", text)
+                source, loaded = node.catalog.read(tmp_path / "it.yaml", text)
                 assert loaded.net is not None, loaded.diagnostics
-                going.append(await house.start(source, loaded.net, {}))
-            for hot in going:
-                await hot.finished
-                assert hot.state.status == "completed", hot.state.error
-                assert house.source(hot.state.playbook).hash == hot.state.playbook
-            assert len(house.catalog._loaded) == len(house._sources) == len(house.service._net_indexes) == 1
+                going.append(await node.start(source, loaded.net, {}))
+            for live in going:
+                await live.finished
+                assert live.state.status == "completed", live.state.error
+                assert node.source(live.state.playbook).hash == live.state.playbook
+            assert len(node.catalog._loaded) == len(node._sources) == len(node.service._net_indexes) == 1
             with pytest.raises(NoetlError, match="no playbook"):
-                house.source("nowhere")
+                node.source("nowhere")
 
     asyncio.run(scenario())
 
@@ -95,7 +95,7 @@ def test_a_worker_fetches_again_what_it_has_forgotten_or_could_not_have() -> Non
         sources, link = assignments.PlaybookCache(), Fetching()
 
         async def fetched(wanted: str) -> Any:
-            return await sources.fetched(cast("Any", link), wanted)
+            return await sources.fetch(cast("Any", link), wanted)
 
         with pytest.raises(NoetlError):
             await fetched("a")

@@ -74,7 +74,7 @@ class Workshop:
     def open_unnamed(self) -> IO[bytes]:
         return open_unnamed_file(self.draft("").parent)
 
-    async def spilled(
+    async def adopt_spill(
         self,
         file: IO[bytes],
         content_type: str = JSON,

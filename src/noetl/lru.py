@@ -1,4 +1,4 @@
-"""Lately: what was used lately is at hand. For what can be made again, in processes that live for long."""
+"""A cache that evicts the least recently used entries, for values that can be computed again."""
 
 from __future__ import annotations
 

@@ -239,13 +239,13 @@ def test_no_template_reaches_out_of_its_scopes(site: Site, text: str) -> None:
     file = site.write("main", f"- {{step: a, tool: {{kind: noop, output: '{quoted}'}}}}\n")
 
     async def attempt() -> Execution | None:
-        async with site.house() as house:
-            source, loaded = house.catalog.read(file)
+        async with site.node() as node:
+            source, loaded = node.catalog.read(file)
             if loaded.net is None:
                 return None  # refused before it ran
-            hot = await house.start(source, loaded.net, {"n": 1})
-            await hot.finished
-            return hot.state
+            live = await node.start(source, loaded.net, {"n": 1})
+            await live.finished
+            return live.state
 
     state = run(attempt())
     refused = state is None or state.status == "failed"

@@ -36,23 +36,23 @@ class Site:
         file.write_text(HEAD % name + steps)
         return file
 
-    def house(self) -> LocalNode:
+    def node(self) -> LocalNode:
         return LocalNode(self.settings, SqliteLog(self.settings.home / "noetl.db"))
 
-    async def start(self, house: LocalNode, file: Path, **payload: Any) -> LiveExecution:
-        source, loaded = house.catalog.read(file)
+    async def start(self, node: LocalNode, file: Path, **payload: Any) -> LiveExecution:
+        source, loaded = node.catalog.read(file)
         assert loaded.net is not None, loaded.diagnostics
-        return await house.start(source, loaded.net, payload)
+        return await node.start(source, loaded.net, payload)
 
     async def run(self, steps: str, **payload: Any) -> Execution:
-        async with self.house() as house:
-            return await self.run_in(house, self.write("main", steps), **payload)
+        async with self.node() as node:
+            return await self.run_in(node, self.write("main", steps), **payload)
 
-    async def run_in(self, house: LocalNode, file: Path, **payload: Any) -> Execution:
-        hot = await self.start(house, file, **payload)
-        await asyncio.wait_for(asyncio.shield(hot.finished), 60)
-        assert replay(hot.id, house.log.read(hot.id)) == hot.state
-        return hot.state
+    async def run_in(self, node: LocalNode, file: Path, **payload: Any) -> Execution:
+        live = await self.start(node, file, **payload)
+        await asyncio.wait_for(asyncio.shield(live.finished), 60)
+        assert replay(live.id, node.log.read(live.id)) == live.state
+        return live.state
 
 
 @pytest.fixture
@@ -117,24 +117,24 @@ def test_a_store_that_fails_ends_the_run_and_keeps_what_was_written(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        async with site.house() as house:
+        async with site.node() as node:
             file = site.write(
                 "main", "- {step: a, tool: {kind: wait, signal: go}, next: {arcs: [{step: end}]}}\n- {step: end}\n"
             )
-            hot = await site.start(house, file)
-            written = len(house.log.read(hot.id))
+            live = await site.start(node, file)
+            written = len(node.log.read(live.id))
 
             async def full(*_arguments: Any, **_more: Any) -> None:
                 raise StoreFailed("the disk is full")
 
             with monkeypatch.context() as patch:
-                patch.setattr(house.log, "append", full)
-                house.service.post(hot.id, [Signal("go")])
+                patch.setattr(node.log, "append", full)
+                node.service.post(live.id, [Signal("go")])
                 with pytest.raises(StoreFailed, match="disk is full"):
-                    await asyncio.wait_for(hot.finished, 60)
-            assert len(house.log.read(hot.id)) >= written
-            again = await house.resume(hot.id)
-            house.service.post(hot.id, [Signal("go")])
+                    await asyncio.wait_for(live.finished, 60)
+            assert len(node.log.read(live.id)) >= written
+            again = await node.resume(live.id)
+            node.service.post(live.id, [Signal("go")])
             await asyncio.wait_for(again.finished, 60)
             assert again.state.status == "completed"
 
@@ -147,17 +147,17 @@ def test_a_request_that_was_not_settled_takes_effect_once(site: Site) -> None:
             "main",
             "- {step: a, tool: {kind: wait, signal: go}, next: {arcs: [{step: b}]}}\n- {step: b, tool: {kind: wait, signal: go, timeout: 0.3}}\n",
         )
-        async with site.house() as house:
-            hot = await site.start(house, file)
-            house.log.settle = lambda _number: None  # type: ignore[method-assign]  # the process dies just before
-            house.log.post(hot.id, encode_request(Signal("go", 1)))
-            while "b-1" not in hot.state.runs:
+        async with site.node() as node:
+            live = await site.start(node, file)
+            node.log.settle = lambda _number: None  # type: ignore[method-assign]  # the process dies just before
+            node.log.post(live.id, encode_request(Signal("go", 1)))
+            while "b-1" not in live.state.runs:
                 await asyncio.sleep(0.01)
-            house.service.give_up(hot.id, NoetlError("it dies here"))
-        async with site.house() as house:
-            again = await house.resume(hot.id)
+            node.service.give_up(live.id, NoetlError("it dies here"))
+        async with site.node() as node:
+            again = await node.resume(live.id)
             await asyncio.wait_for(asyncio.shield(again.finished), 60)
-            names = [event.name for event in house.log.read(hot.id)]
+            names = [event.name for event in node.log.read(live.id)]
             assert names.count("signal.received") == 1
             assert again.state.error is not None
             assert again.state.error["kind"] == "timeout"
@@ -167,21 +167,21 @@ def test_a_request_that_was_not_settled_takes_effect_once(site: Site) -> None:
 
 def test_a_paused_run_starts_nothing_new_until_it_is_resumed(site: Site) -> None:
     async def main() -> None:
-        async with site.house() as house:
+        async with site.node() as node:
             file = site.write(
                 "main",
                 "- {step: a, loop: {in: '{{ range(9) | list }}', iterator: i}, tool: {kind: wait, seconds: 0.05}, next: {arcs: [{step: b}]}}\n- {step: b, tool: {kind: noop}}\n",
             )
-            hot = await site.start(house, file)
-            await house.service.record(hot.id, [Pause()])
-            loop = hot.state.runs["a-1"].loop
+            live = await site.start(node, file)
+            await node.service.record(live.id, [Pause()])
+            loop = live.state.runs["a-1"].loop
             assert loop is not None
             started = loop.started
             await asyncio.sleep(0.3)
             assert loop.started == started < 9
-            await house.service.record(hot.id, [Resume()])
-            await asyncio.wait_for(hot.finished, 60)
-            assert hot.state.status == "completed"
+            await node.service.record(live.id, [Resume()])
+            await asyncio.wait_for(live.finished, 60)
+            assert live.state.status == "completed"
 
     run(main())
 
@@ -191,11 +191,11 @@ def test_a_pause_that_ends_before_a_pipeline_has_said_anything_makes_it_run_once
     file = site.write("main", steps + "- {step: b, tool: {kind: shell, cmd: 'sleep 0.3'}}\n")
 
     async def go() -> None:
-        async with site.house() as house:
-            hot = await site.start(house, file)
-            await house.service.record(hot.id, [Pause(), Resume()])
-            await asyncio.wait_for(hot.finished, 60)
-            assert hot.state.status == "completed"
+        async with site.node() as node:
+            live = await site.start(node, file)
+            await node.service.record(live.id, [Pause(), Resume()])
+            await asyncio.wait_for(live.finished, 60)
+            assert live.state.status == "completed"
 
     asyncio.run(go())
     assert (site.folder / "marks").read_text() == "once\n"
@@ -222,22 +222,22 @@ def test_a_pipeline_stops_between_two_tasks_when_it_is_paused_and_goes_on_behind
     hold.touch()
 
     async def go() -> None:
-        async with site.house() as house:
-            hot = await site.start(house, file)
+        async with site.node() as node:
+            live = await site.start(node, file)
             while not pages.exists():
                 await asyncio.sleep(0.01)
-            await house.service.record(hot.id, [Pause()])
+            await node.service.record(live.id, [Pause()])
             hold.unlink()
-            await house.shop.settle()
+            await node.runners.settle()
             await asyncio.sleep(0.2)
             assert pages.read_text() == "page\n"
-        async with site.house() as house:  # another process takes it over while it is paused
-            hot = await house.resume(hot.id)
+        async with site.node() as node:  # another process takes it over while it is paused
+            live = await node.resume(live.id)
             await asyncio.sleep(0.2)
             assert pages.read_text() == "page\n"
-            await house.service.record(hot.id, [Resume()])
-            await asyncio.wait_for(hot.finished, 60)
-            assert (hot.state.status, hot.state.ctx) == ("completed", {"pages": 7})
+            await node.service.record(live.id, [Resume()])
+            await asyncio.wait_for(live.finished, 60)
+            assert (live.state.status, live.state.ctx) == ("completed", {"pages": 7})
         assert pages.read_text() == "page\n" * 8
 
     asyncio.run(go())
@@ -282,28 +282,28 @@ def test_a_playbook_that_calls_itself_several_times_over_is_stopped(
 def test_children_pause_with_their_parent_and_go_on_with_it(site: Site) -> None:
     async def main() -> None:
         site.write("child", "- {step: x, tool: {kind: wait, signal: go}, next: {arcs: [{step: end}]}}\n- {step: end}\n")
-        async with site.house() as house:
+        async with site.node() as node:
             loop = "loop: {in: [1, 2], iterator: i, spec: {mode: parallel}}"
             file = site.write("main", f"- {{step: a, {loop}, tool: {{kind: playbook, path: child}}}}\n")
-            source, loaded = house.catalog.read(file)
+            source, loaded = node.catalog.read(file)
             assert loaded.net is not None
-            hot = await house.start(source, loaded.net, {})
-            await house.service.record(hot.id, [Pause()])  # the children are still on their way
-            while len(house.service.hot) < 3:
+            live = await node.start(source, loaded.net, {})
+            await node.service.record(live.id, [Pause()])  # the children are still on their way
+            while len(node.service.live) < 3:
                 await asyncio.sleep(0.01)
-            children = [one.state for one in house.service.hot.values() if one is not hot]
+            children = [one.state for one in node.service.live.values() if one is not live]
             await until(lambda: all(one.paused for one in children))
             for one in children:
-                house.service.post(one.execution_id, [Signal("go")])
+                node.service.post(one.execution_id, [Signal("go")])
             await asyncio.sleep(0.3)
             assert [(one.paused, "end" in one.steps) for one in children] == [(True, False)] * 2
-            await house.service.record(children[0].execution_id, [Pause()])
-            await house.service.record(hot.id, [Resume()])
+            await node.service.record(children[0].execution_id, [Pause()])
+            await node.service.record(live.id, [Resume()])
             await until(lambda: children[1].status == "completed")
             assert children[0].status == "running", "it was paused for itself"
-            await house.service.record(children[0].execution_id, [Resume()])
-            await asyncio.wait_for(asyncio.shield(hot.finished), 60)
-            assert hot.state.status == "completed"
+            await node.service.record(children[0].execution_id, [Resume()])
+            await asyncio.wait_for(asyncio.shield(live.finished), 60)
+            assert live.state.status == "completed"
 
     run(main())
 
@@ -314,17 +314,17 @@ def test_cancelling_kills_the_tools_and_the_children(site: Site) -> None:
             "child",
             "- {step: x, tool: {kind: shell, cmd: 'echo $$ > begun; sleep 600; touch late'}}\n",
         )
-        async with site.house() as house:
+        async with site.node() as node:
             file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
-            hot = await site.start(house, file)
-            while len(house.service.hot) < 2:
+            live = await site.start(node, file)
+            while len(node.service.live) < 2:
                 await asyncio.sleep(0.01)
-            child = next(one for one in house.service.hot.values() if one is not hot)
+            child = next(one for one in node.service.live.values() if one is not live)
             begun = site.folder / "begun"
             await until(lambda: begun.exists() and begun.read_text())
-            await house.service.record(hot.id, [Cancel()])
+            await node.service.record(live.id, [Cancel()])
             await asyncio.wait_for(asyncio.shield(child.finished), 60)
-            assert (hot.state.status, child.state.status) == ("cancelled", "cancelled")
+            assert (live.state.status, child.state.status) == ("cancelled", "cancelled")
             await until(lambda: not Path(f"/proc/{begun.read_text().strip()}").exists())
             assert not (site.folder / "late").exists()
 
@@ -338,10 +338,10 @@ def test_a_child_that_is_called_often_is_compiled_once(site: Site) -> None:
             "main",
             "- {step: a, loop: {in: [1, 2, 3, 4], iterator: i, spec: {mode: parallel}}, tool: {kind: playbook, path: child}}\n",
         )
-        async with site.house() as house:
+        async with site.node() as node:
             nets = []
-            house.service.watchers.append(lambda hot, _: nets.append(hot.net) if hot.state.depth else None)
-            assert (await site.run_in(house, file)).status == "completed"
+            node.service.watchers.append(lambda live, _: nets.append(live.net) if live.state.depth else None)
+            assert (await site.run_in(node, file)).status == "completed"
             assert nets
             assert len({id(net) for net in nets}) == 1
 
@@ -363,8 +363,8 @@ def test_many_runs_go_on_side_by_side_in_one_file(site: Site) -> None:
             "main",
             "- {step: a, tool: {kind: python, input: {n: '{{ workload.n }}'}, code: 'def main(n): return n * 2'}}\n",
         )
-        async with site.house() as house:
-            states = await asyncio.gather(*[site.run_in(house, file, n=n) for n in range(12)])
+        async with site.node() as node:
+            states = await asyncio.gather(*[site.run_in(node, file, n=n) for n in range(12)])
             assert [state.output for state in states] == [n * 2 for n in range(12)]
 
     run(main())
@@ -390,21 +390,21 @@ def test_a_limit_of_a_loop_that_is_no_number_fails_the_step(site: Site) -> None:
 def test_a_child_that_is_still_on_its_way_is_cancelled_with_its_parent(site: Site) -> None:
     async def main() -> None:
         site.write("child", "- {step: x, tool: {kind: wait, signal: never}}\n")
-        async with site.house() as house:
+        async with site.node() as node:
             file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
-            claim, on_its_way, go_on = house.log.claim, asyncio.Event(), asyncio.Event()
-            hot = await site.start(house, file)
+            claim, on_its_way, go_on = node.log.claim, asyncio.Event(), asyncio.Event()
+            live = await site.start(node, file)
 
             async def slow(execution_id: str) -> bool:
                 on_its_way.set()
                 await go_on.wait()
                 return await claim(execution_id)
 
-            house.log.claim = slow  # type: ignore[method-assign]
+            node.log.claim = slow  # type: ignore[method-assign]
             await asyncio.wait_for(on_its_way.wait(), 60)
-            await house.service.record(hot.id, [Cancel()])
+            await node.service.record(live.id, [Cancel()])
             go_on.set()
-            while not (found := house.log.summaries(parent=hot.id)) or found[0].status == "running":
+            while not (found := node.log.summaries(parent=live.id)) or found[0].status == "running":
                 await asyncio.sleep(0.01)
             assert found[0].status == "cancelled"
 
@@ -413,7 +413,7 @@ def test_a_child_that_is_still_on_its_way_is_cancelled_with_its_parent(site: Sit
 
 def test_a_playbook_whose_folder_has_gone_calls_no_other_and_says_so(site: Site, tmp_path: Path) -> None:
     async def main() -> Execution:
-        async with site.house() as house:
+        async with site.node() as node:
             folder = tmp_path / "books"
             folder.mkdir()
             file = folder / "main.yaml"
@@ -421,11 +421,11 @@ def test_a_playbook_whose_folder_has_gone_calls_no_other_and_says_so(site: Site,
             data = file.read_bytes()
             file.unlink()
             folder.rmdir()
-            source, loaded = house.catalog.read(file, data)
+            source, loaded = node.catalog.read(file, data)
             assert loaded.net is not None
-            hot = await house.start(source, loaded.net, {})
-            await asyncio.wait_for(hot.finished, 60)
-            return hot.state
+            live = await node.start(source, loaded.net, {})
+            await asyncio.wait_for(live.finished, 60)
+            return live.state
 
     state = run(main())
     assert state.error["message"].startswith("there is no playbook `child` in")
@@ -435,20 +435,20 @@ def test_a_child_that_cannot_be_written_fails_nobody_and_both_can_be_resumed(sit
     async def main() -> None:
         site.write("child", "- {step: x, tool: {kind: wait, seconds: 0.2}}\n")
         file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
-        async with site.house() as house:
-            hot = await site.start(house, file)
-            append = house.log.append
+        async with site.node() as node:
+            live = await site.start(node, file)
+            append = node.log.append
 
             async def full(events: Any, **more: Any) -> None:
-                if events[0].execution_id != hot.id:
+                if events[0].execution_id != live.id:
                     raise StoreFailed("the disk is full")
                 await append(events, **more)
 
-            house.log.append = full  # type: ignore[method-assign]
+            node.log.append = full  # type: ignore[method-assign]
             with pytest.raises(StoreFailed, match="disk is full"):
-                await asyncio.wait_for(hot.finished, 60)
-        async with site.house() as house:
-            again = await house.resume(hot.id)
+                await asyncio.wait_for(live.finished, 60)
+        async with site.node() as node:
+            again = await node.resume(live.id)
             await asyncio.wait_for(again.finished, 60)
             assert again.state.status == "completed"
 
@@ -460,9 +460,9 @@ def test_what_is_remembered_of_runs_does_not_grow_with_them(site: Site) -> None:
         site.write("child", "- {step: x, tool: {kind: noop}}\n")
         loop = "{in: '{{ range(20) | list }}', iterator: i, spec: {mode: parallel}}"
         file = site.write("main", f"- {{step: a, loop: {loop}, tool: {{kind: playbook, path: child}}}}\n")
-        async with site.house() as house:
-            assert (await site.run_in(house, file)).status == "completed"
-            kept = {name: len(value) for name, value in vars(house).items() if isinstance(value, (dict, set, list))}
+        async with site.node() as node:
+            assert (await site.run_in(node, file)).status == "completed"
+            kept = {name: len(value) for name, value in vars(node).items() if isinstance(value, (dict, set, list))}
             assert max(kept.values()) <= 2  # the two playbooks
 
     run(main())
@@ -472,14 +472,14 @@ def test_a_child_whose_parent_ended_without_it_is_cancelled_when_it_is_resumed(s
     async def main() -> None:
         site.write("child", "- {step: x, tool: {kind: wait, signal: never}}\n")
         file = site.write("main", "- {step: a, tool: {kind: playbook, path: child}}\n")
-        async with site.house() as house:
-            hot = await site.start(house, file)
-            while not (found := house.log.summaries(parent=hot.id)):
+        async with site.node() as node:
+            live = await site.start(node, file)
+            while not (found := node.log.summaries(parent=live.id)):
                 await asyncio.sleep(0.01)
-            house.stop_child = lambda _child: None  # type: ignore[method-assign]  # the process dies just before
-            await house.service.record(hot.id, [Cancel()])
-        async with site.house() as house:
-            child = await house.resume(found[0].execution_id)
+            node.stop_child = lambda _child: None  # type: ignore[method-assign]  # the process dies just before
+            await node.service.record(live.id, [Cancel()])
+        async with site.node() as node:
+            child = await node.resume(found[0].execution_id)
             await asyncio.wait_for(child.finished, 60)
             assert child.state.status == "cancelled"
 
@@ -489,10 +489,10 @@ def test_a_child_whose_parent_ended_without_it_is_cancelled_when_it_is_resumed(s
 def test_another_process_that_holds_the_store_does_not_stop_what_runs_here(site: Site) -> None:
     async def main() -> None:
         file = site.write("main", "- {step: a, tool: {kind: noop}}\n")
-        async with site.house() as house:
+        async with site.node() as node:
             lock = WriteLock(site.settings.home / "noetl.db.lock")
             assert lock.try_acquire()
-            starting = asyncio.ensure_future(site.start(house, file))
+            starting = asyncio.ensure_future(site.start(node, file))
             await asyncio.sleep(0.1)
             assert not starting.done()
             lock.close()

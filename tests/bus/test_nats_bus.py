@@ -17,7 +17,7 @@ from noetl.bus import nats_bus as bus_module
 from noetl.bus.nats_bus import MOST_WAITING, NatsBus
 from noetl.drivers import nats
 from noetl.drivers.nats import NatsFailed, address_of
-from noetl.ports.cluster import HINT_BYTES, Hint
+from noetl.ports.cluster import HINT_BYTES, ReceivedHint
 from noetl.services.nats_server import NatsServer
 
 Scenario = Callable[[Callable[[], Awaitable[NatsBus]]], Coroutine[Any, Any, None]]
@@ -145,7 +145,7 @@ def test_a_hint_that_is_not_acknowledged_comes_again(nats: Subjects, monkeypatch
     async def scenario(opened: Callable[[], Awaitable[NatsBus]]) -> None:
         server, dying, other = await opened(), await opened(), await opened()
         await server.wake("p", b"1")
-        hints: list[Hint] = await dying.next(["p"], 1, 10)
+        hints: list[ReceivedHint] = await dying.next(["p"], 1, 10)
         assert [hint.body for hint in hints] == [b"1"]
         assert await taken(other) == [b"1"]
         for hint in hints:  # late, and twice, does no harm

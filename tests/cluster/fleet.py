@@ -37,13 +37,15 @@ async def serving(
     folder: Path,
     *,
     lease_s: float = 2.0,
-    beds: ClusterStore | None = None,
-    nature: Effects | None = None,
+    cluster_store: ClusterStore | None = None,
+    effects: Effects | None = None,
 ) -> AsyncIterator[Server]:
     """A server that listens."""
-    async with ServerNode(log, Catalog(ToolKinds()), registry, lease_s=lease_s, beds=beds, nature=nature) as station:
+    async with ServerNode(
+        log, Catalog(ToolKinds()), registry, lease_s=lease_s, cluster_store=cluster_store, effects=effects
+    ) as station:
         made = build_app(
-            station, tokens=ApiTokens(folder / "tokens.json", time.time), more=build_worker_routes(station.counter)
+            station, tokens=ApiTokens(folder / "tokens.json", time.time), more=build_worker_routes(station.worker_api)
         )
         config = uvicorn.Config(made, port=0, log_level="warning", lifespan="off", http="httptools")
         web = uvicorn.Server(config)
@@ -55,7 +57,7 @@ async def serving(
         try:
             yield Server(station, f"http://127.0.0.1:{port}")
         finally:
-            station.counter.drain()
+            station.worker_api.drain()
             web.should_exit = web.force_exit = True
             await task
 
@@ -75,5 +77,5 @@ async def working(urls: Sequence[str], home: Path, *, beat_s: float = 0.7, **mor
 async def _beat(outpost: WorkerNode, every_s: float) -> None:
     while True:
         await asyncio.sleep(every_s)
-        if outpost._pulse is not None:
-            outpost._pulse.beat()
+        if outpost._heartbeats is not None:
+            outpost._heartbeats.beat()

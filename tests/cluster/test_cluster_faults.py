@@ -103,10 +103,12 @@ async def test_messages_that_are_lost_doubled_late_and_out_of_order_change_nothi
         for link in worker.agent.links:
             link.exchange = faulty(link.exchange, chance)  # type: ignore[method-assign]
         started = [await begun(server.station, tmp_path, CHAIN) for _ in range(8)]
-        await asyncio.gather(*(hot.finished for hot in started))
-        for hot in started:
-            assert (hot.state.status, hot.state.output) == ("completed", 132), hot.state.error
-            ends = Count((e.step_run_id, e.iteration, e.task_run_id) for e in log.read(hot.id) if e.name == "task.done")
+        await asyncio.gather(*(live.finished for live in started))
+        for live in started:
+            assert (live.state.status, live.state.output) == ("completed", 132), live.state.error
+            ends = Count(
+                (e.step_run_id, e.iteration, e.task_run_id) for e in log.read(live.id) if e.name == "task.done"
+            )
             assert set(ends.values()) == {1}, "an end was taken twice"
             assert len(ends) == 1 + 24 + 1
 
@@ -121,18 +123,18 @@ async def test_clocks_that_jump_by_years_take_nothing_from_those_who_have_it(tmp
             await asyncio.sleep(0.5)
             ahead = year * 31_557_600.0
 
-    nature = Effects(clock=lambda: time.time() + ahead)
+    effects = Effects(clock=lambda: time.time() + ahead)
     async with (
-        serving(log, MemoryRegistry(60.0), tmp_path, nature=nature) as server,
+        serving(log, MemoryRegistry(60.0), tmp_path, effects=effects) as server,
         working([server.url], tmp_path / "w") as worker,
     ):
-        hot = await begun(server.station, tmp_path, LONG)
+        live = await begun(server.station, tmp_path, LONG)
         name = worker.agent.name
-        await asyncio.gather(hot.finished, jump())
-        assert hot.state.status == "completed"
+        await asyncio.gather(live.finished, jump())
+        assert live.state.status == "completed"
         assert worker.agent.name == name, "it was taken for dead"
-        assert [line for _, line in log.lines(hot.id) if "refused" in line.text] == []
-        stamps = [event.timestamp for event in log.read(hot.id)]
+        assert [line for _, line in log.lines(live.id) if "refused" in line.text] == []
+        stamps = [event.timestamp for event in log.read(live.id)]
         assert stamps == sorted(stamps), "recorded times go back"
 
 
@@ -140,15 +142,17 @@ async def test_a_worker_that_dies_while_it_waits_for_work_is_given_none(tmp_path
     async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server:
         station = server.station
         await station.registry.renew("gone", {})
-        asking = asyncio.create_task(station.counter.serve(WorkerMessage("gone", pools=["default"], room=5, wait=20)))
+        asking = asyncio.create_task(
+            station.worker_api.serve(WorkerMessage("gone", pools=["default"], room=5, wait=20))
+        )
         await asyncio.sleep(0.05)
-        station.counter.give_up("gone")
+        station.worker_api.give_up("gone")
         await begun(station, tmp_path, CHAIN)
         reply = await asking
         assert reply.lost
         assert reply.assignments == []
         await station.registry.renew("here", {})
-        found = await station.counter.serve(WorkerMessage("here", pools=["default"], room=5, wait=20))
+        found = await station.worker_api.serve(WorkerMessage("here", pools=["default"], room=5, wait=20))
         assert [one.order.step for one in found.assignments] == ["first"]
 
 
@@ -160,20 +164,22 @@ async def test_a_late_report_is_refused_and_recorded_whatever_its_worker_calls_i
     async with serving(log, registry, tmp_path) as server:
         station = server.station
         await station.registry.renew("old", {})
-        hot = await begun(station, tmp_path, CHAIN)
-        given = (await station.counter.serve(WorkerMessage("old", pools=["default"], room=5, wait=20))).assignments[0]
+        live = await begun(station, tmp_path, CHAIN)
+        given = (await station.worker_api.serve(WorkerMessage("old", pools=["default"], room=5, wait=20))).assignments[
+            0
+        ]
         registry._until["old"] = 0.0
         for worker in await station.registry.give_up():
-            station.counter.give_up(worker)
+            station.worker_api.give_up(worker)
         if name == "new":
             await station.registry.renew("new", {})
         fact = Fact("step.started", given.order.step_run_id, {}, "in_progress")
-        late = PipelineReport(hot.id, given.order.step_run_id, given.order.iteration, given.fence, [fact])
-        seq = hot.state.seq
-        reply = await station.counter.serve(WorkerMessage(name, [late], pools=["default"]))
+        late = PipelineReport(live.id, given.order.step_run_id, given.order.iteration, given.fence, [fact])
+        seq = live.state.seq
+        reply = await station.worker_api.serve(WorkerMessage(name, [late], pools=["default"]))
         assert reply.lost or reply.refused == [0]
-        assert hot.state.seq == seq
-        assert any("refused: step.started" in line.text for _, line in log.lines(hot.id))
+        assert live.state.seq == seq
+        assert any("refused: step.started" in line.text for _, line in log.lines(live.id))
 
 
 async def test_an_answer_that_is_none_is_asked_for_again() -> None:
@@ -191,27 +197,29 @@ async def test_of_two_servers_that_go_on_with_the_same_execution_the_log_lets_on
 ) -> None:
     logs = [PostgresLog(database.url, lease_s=LEASE_S) for _ in range(2)]
     catalog = Catalog(ToolKinds())
-    stations = [ServerNode(log, catalog, PgRegistry(database.url, LEASE_S), lease_s=2.0, beds=None) for log in logs]
+    stations = [
+        ServerNode(log, catalog, PgRegistry(database.url, LEASE_S), lease_s=2.0, cluster_store=None) for log in logs
+    ]
     async with stations[0] as one, stations[1] as two:
         started = [await begun(one, tmp_path, WAITS) for _ in range(20)]
         net = started[0].net
-        others = [await two.service.take_over(hot.id, net) for hot in started]  # as if nobody owned it
+        others = [await two.service.take_over(live.id, net) for live in started]  # as if nobody owned it
         told = await asyncio.gather(
             *(
-                station.service.record(hot.id, [Signal("go", {"by": number})])
-                for hot in started
+                station.service.record(live.id, [Signal("go", {"by": number})])
+                for live in started
                 for number, station in enumerate((one, two))
             ),
             return_exceptions=True,
         )
         assert sum(isinstance(one, BaseException) for one in told) == len(started), "one of two loses"
-        assert sum(hot.lost for hot in (*started, *others)) == len(started)
-        for hot in started:
-            assert [event.name for event in logs[0].read(hot.id)].count("signal.received") == 1
+        assert sum(live.lost for live in (*started, *others)) == len(started)
+        for live in started:
+            assert [event.name for event in logs[0].read(live.id)].count("signal.received") == 1
 
-        def knows(hot: LiveExecution) -> bool:
+        def knows(live: LiveExecution) -> bool:
             """Whether its owner, which may have lost, has come to know what the other one wrote."""
-            now, summary = one.service.hot.get(hot.id), logs[0].summary(hot.id)
+            now, summary = one.service.live.get(live.id), logs[0].summary(live.id)
             return now is not None and summary is not None and now.state.seq == summary.seq
 
         await until(lambda: all(map(knows, started)))
@@ -223,9 +231,9 @@ async def test_an_execution_is_taken_over_once_however_many_want_it_at_the_same_
 ) -> None:
     log = PostgresLog(database.url, lease_s=LEASE_S)
     async with ServerNode(log, Catalog(ToolKinds()), PgRegistry(database.url, LEASE_S), lease_s=2.0) as station:
-        hot = await begun(station, tmp_path, WAITS)
-        station.service.release(hot)
-        found = await asyncio.gather(*(station.resume(hot.id) for _ in range(5)))
+        live = await begun(station, tmp_path, WAITS)
+        station.service.release(live)
+        found = await asyncio.gather(*(station.resume(live.id) for _ in range(5)))
         assert len({id(one) for one in found}) == 1
 
 
@@ -241,7 +249,7 @@ async def test_what_a_worker_had_that_was_given_up_long_ago_is_nobodys(database:
             connection.execute(
                 "UPDATE noetl.worker SET given_up = true, until = now() - '9 hours'::interval WHERE worker = 'old'"
             )
-        found = {one.step_run_id: (one.worker, one.tries) for one in registry.held("e")}
+        found = {one.step_run_id: (one.worker, one.tries) for one in registry.read_held("e")}
         assert found == {"s-1": (None, 1), "s-2": ("new", 0), "s-3": (None, 2)}
     finally:
         registry.close()
@@ -253,12 +261,12 @@ async def test_a_worker_that_died_once_is_not_counted_at_each_take_over(tmp_path
     log = PostgresLog(database.url, lease_s=LEASE_S)
     registry = PgRegistry(database.url, LEASE_S)
     async with ServerNode(log, Catalog(ToolKinds()), registry, lease_s=2.0) as station:
-        hot = await begun(station, tmp_path, CHAIN)
-        await registry.keep([HeldPipeline(hot.id, "first-1", None, "f", "dead", 1)], [])
+        live = await begun(station, tmp_path, CHAIN)
+        await registry.keep([HeldPipeline(live.id, "first-1", None, "f", "dead", 1)], [])
         for _ in range(8):
-            station.service.release(station.service.hot[hot.id])
-            hot = await station.resume(hot.id)
+            station.service.release(station.service.live[live.id])
+            live = await station.resume(live.id)
         await registry.renew("here", {})
-        found = await station.counter.serve(WorkerMessage("here", pools=["default"], room=5, wait=20))
+        found = await station.worker_api.serve(WorkerMessage("here", pools=["default"], room=5, wait=20))
         assert [one.order.step for one in found.assignments] == ["first"]
-        assert hot.state.status == "running"
+        assert live.state.status == "running"

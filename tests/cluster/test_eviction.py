@@ -55,52 +55,52 @@ class Claims(MemoryLog):
 
 async def going_to_bed(server: ServerNode) -> tuple[list[LiveExecution], asyncio.Task[None]]:
     """Two executions that wait for a signal, while they are being laid down."""
-    dormitory = server._dormitory
-    assert dormitory is not None
-    hots = [await start(server, WAITS), await start(server, WAITS)]
-    for hot, given in zip(hots, await take(server, "worker"), strict=True):
-        await report(server, "worker", given, said(hot, given, waits="go"))
-        dormitory._touched[hot.id] = 0.0
-    laying = asyncio.create_task(dormitory.evict())
+    eviction = server._eviction
+    assert eviction is not None
+    executions = [await start(server, WAITS), await start(server, WAITS)]
+    for live, given in zip(executions, await take(server, "worker"), strict=True):
+        await report(server, "worker", given, said(live, given, waits="go"))
+        eviction._touched[live.id] = 0.0
+    laying = asyncio.create_task(eviction.evict())
     await asyncio.sleep(0)
-    return hots, laying
+    return executions, laying
 
 
 async def test_who_was_given_work_while_its_bed_was_made_stays_up() -> None:
-    log, beds = Claims(), Beds()
-    async with station(log, "worker", beds=beds) as server:
+    log, cluster_store = Claims(), Beds()
+    async with station(log, "worker", cluster_store=cluster_store) as server:
         (still, stirred), laying = await going_to_bed(server)
         await server.service.record(stirred.id, [Signal("go")])
         assert not stirred.busy  # all is decided and written, and a worker may come for it
         log.claimed.clear()
-        beds.made.set()
+        cluster_store.made.set()
         await laying
-        assert (list(server.service.hot), log.claimed) == ([stirred.id], [stirred.id])
+        assert (list(server.service.live), log.claimed) == ([stirred.id], [stirred.id])
         assert [one.execution_id for one in await take(server, "worker")] == [stirred.id]
         assert still.lost
 
 
 async def test_who_is_still_sleeps_before_another_is_claimed_again() -> None:
-    log, beds = Claims(), Beds()
-    async with station(log, "worker", beds=beds) as server:
+    log, cluster_store = Claims(), Beds()
+    async with station(log, "worker", cluster_store=cluster_store) as server:
         (stirred, still), laying = await going_to_bed(server)
         log.asked.clear()
         log.may.clear()
         server.service.post(stirred.id, [Signal("go")])
-        beds.made.set()
+        cluster_store.made.set()
         await log.asked.wait()
-        assert list(server.service.hot) == [stirred.id]  # who asks for the other now finds it asleep, and wakes it
+        assert list(server.service.live) == [stirred.id]  # who asks for the other now finds it asleep, and wakes it
         assert still.lost
         log.may.set()
         await laying
-        assert list(server.service.hot) == [stirred.id]
+        assert list(server.service.live) == [stirred.id]
 
 
 async def test_a_server_is_known_as_one_who_wakes_others_before_it_runs_anything() -> None:
-    beds = Beds()
-    async with station(MemoryLog(), "worker", beds=beds) as server:
-        dormitory = server._dormitory
-        assert dormitory is not None
-        await dormitory.wake()
-        await dormitory.wake()
-        assert beds.attended == 1
+    cluster_store = Beds()
+    async with station(MemoryLog(), "worker", cluster_store=cluster_store) as server:
+        eviction = server._eviction
+        assert eviction is not None
+        await eviction.wake()
+        await eviction.wake()
+        assert cluster_store.attended == 1

@@ -59,8 +59,8 @@ def lose(server: Server, entry: Entry) -> None:
 
 async def vanish(outpost: WorkerNode) -> None:
     """Be gone without a word, as a process that was killed: its tools die with it, and nobody hears from it."""
-    assert outpost._pulse is not None
-    await asyncio.to_thread(outpost._pulse.stop)
+    assert outpost._heartbeats is not None
+    await asyncio.to_thread(outpost._heartbeats.stop)
     for task in outpost._tasks:
         task.cancel()
     outpost.kill()
@@ -72,15 +72,15 @@ async def test_what_a_dead_worker_had_is_run_by_another(tmp_path: Path) -> None:
         serving(MemoryLog(), registry, tmp_path, lease_s=0.6) as server,
         working([server.url], tmp_path / "a") as first,
     ):
-        hot = await start(server, tmp_path, gated(tmp_path))
+        live = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
         await vanish(first)
         registry._until[first.agent.name] = 0.0
         async with working([server.url], tmp_path / "b"):
             await until(lambda: marks(tmp_path) == ["begun"] * 2)
             (tmp_path / "go").touch()
-            await hot.finished
-    assert hot.state.status == "completed"
+            await live.finished
+    assert live.state.status == "completed"
     assert marks(tmp_path) == ["begun", "begun", "ended"]
 
 
@@ -91,18 +91,18 @@ async def test_what_a_worker_says_that_was_given_up_is_refused_and_recorded(tmp_
         # It sends heartbeats so seldom that it hears of nothing before it says anything.
         working([server.url], tmp_path / "w", beat_s=600) as outpost,
     ):
-        hot = await start(server, tmp_path, gated(tmp_path))
+        live = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
-        (entry,) = server.station.dispatcher.held()
+        (entry,) = server.station.dispatcher.list_held()
         entry.fence = "another's"
         (tmp_path / "go").touch()
-        await until(lambda: any("refused" in line.text for _, line in log.lines(hot.id)))
+        await until(lambda: any("refused" in line.text for _, line in log.lines(live.id)))
         await until(lambda: not outpost.agent.held)
-        assert [event.name for event in log.read(hot.id)].count("task.done") == 0
+        assert [event.name for event in log.read(live.id)].count("task.done") == 0
         # It was never told what became of it, so it is offered again as soon as the two compare what they have.
         lose(server, entry)
-        await hot.finished
-    assert hot.state.status == "completed"
+        await live.finished
+    assert live.state.status == "completed"
 
 
 async def test_what_is_given_anew_to_the_worker_that_has_it_is_run_when_that_was_refused(tmp_path: Path) -> None:
@@ -110,13 +110,13 @@ async def test_what_is_given_anew_to_the_worker_that_has_it_is_run_when_that_was
         serving(MemoryLog(), MemoryRegistry(30.0), tmp_path) as server,
         working([server.url], tmp_path / "w") as outpost,
     ):
-        hot = await start(server, tmp_path, gated(tmp_path))
+        live = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
-        (entry,) = server.station.dispatcher.held()
+        (entry,) = server.station.dispatcher.list_held()
         lose(server, entry)
         await until(lambda: any(one.following is not None for one in outpost.agent.held.values()))
         (tmp_path / "go").touch()
-        await hot.finished
+        await live.finished
         assert entry.astray == 0  # it was not taken for lost on its way
     assert marks(tmp_path) == ["begun", "ended"] * 2
 
@@ -124,12 +124,12 @@ async def test_what_is_given_anew_to_the_worker_that_has_it_is_run_when_that_was
 async def test_a_worker_that_was_given_up_must_begin_anew(tmp_path: Path) -> None:
     registry = MemoryRegistry(30.0)
     async with serving(MemoryLog(), registry, tmp_path) as server:
-        assert not (await server.station.counter.alive(Heartbeat("w"))).lost
+        assert not (await server.station.worker_api.alive(Heartbeat("w"))).lost
         registry._until["w"] = 0.0
         assert await registry.give_up() == ["w"]
-        assert (await server.station.counter.alive(Heartbeat("w"))).lost
-        assert (await server.station.counter.serve(WorkerMessage("w", room=1))).lost
-        assert not (await server.station.counter.alive(Heartbeat("w-again"))).lost
+        assert (await server.station.worker_api.alive(Heartbeat("w"))).lost
+        assert (await server.station.worker_api.serve(WorkerMessage("w", room=1))).lost
+        assert not (await server.station.worker_api.alive(Heartbeat("w-again"))).lost
 
 
 class Asked(MemoryLog):
@@ -160,11 +160,11 @@ async def test_a_server_asks_once_for_all_that_a_worker_has_from_others(tmp_path
         has = [
             HeldPipeline(name, "a-1", index, "1-1") for name in (going.id, over.id, "nobody") for index in range(100)
         ]
-        await other.station.counter.serve(WorkerMessage("w", room=0))
-        await other.station.counter.alive(Heartbeat("w"))
-        await other.station.counter.serve(WorkerMessage("w", room=0))
+        await other.station.worker_api.serve(WorkerMessage("w", room=0))
+        await other.station.worker_api.alive(Heartbeat("w"))
+        await other.station.worker_api.serve(WorkerMessage("w", room=0))
         asked.questions = 0
-        reply = await other.station.counter.alive(Heartbeat("w", held=has))
+        reply = await other.station.worker_api.alive(Heartbeat("w", held=has))
         assert {key[0] for key in reply.stops} == {over.id, "nobody"}
         assert len(reply.stops) == 200
         assert asked.questions == 1
@@ -173,15 +173,15 @@ async def test_a_server_asks_once_for_all_that_a_worker_has_from_others(tmp_path
 async def test_a_step_runs_in_its_pool_alone(tmp_path: Path) -> None:
     workflow = "workflow:\n- step: heavy\n  spec: {pool: gpu}\n  tool: {kind: noop}\n"
     async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "a"):
-        hot = await start(server, tmp_path, workflow)
-        await until(lambda: server.station.waits(hot.id))
+        live = await start(server, tmp_path, workflow)
+        await until(lambda: server.station.waits(live.id))
         await asyncio.sleep(0.3)
-        assert not hot.finished.done()
-        (said,) = server.station.waits(hot.id)
+        assert not live.finished.done()
+        (said,) = server.station.waits(live.id)
         assert said.startswith("1 pipeline waits for a worker of pool `gpu`: none is there")
         async with working([server.url], tmp_path / "b", pools=["gpu"]):
-            await hot.finished
-    assert hot.state.status == "completed"
+            await live.finished
+    assert live.state.status == "completed"
 
 
 async def test_what_is_urgent_goes_first(tmp_path: Path) -> None:
@@ -193,10 +193,10 @@ async def test_what_is_urgent_goes_first(tmp_path: Path) -> None:
     )
     log = MemoryLog()
     async with serving(log, MemoryRegistry(60.0), tmp_path) as server:
-        hot = await start(server, tmp_path, workflow)
+        live = await start(server, tmp_path, workflow)
         async with working([server.url], tmp_path / "a", slots=1):
-            await hot.finished
-    began = [event.entity_id for event in log.read(hot.id) if event.name == "task.started"]
+            await live.finished
+    began = [event.entity_id for event in log.read(live.id) if event.name == "task.started"]
     assert began == ["high.high", "low.low"]
 
 
@@ -205,28 +205,28 @@ async def test_a_cancelled_execution_ends_its_tools_at_the_worker(tmp_path: Path
         serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server,
         working([server.url], tmp_path / "a") as outpost,
     ):
-        hot = await start(server, tmp_path, marking(tmp_path, 600))
+        live = await start(server, tmp_path, marking(tmp_path, 600))
         await until(lambda: marks(tmp_path) == ["begun"])
-        server.station.service.post(hot.id, [Cancel()])
-        await hot.finished
-        await until(lambda: not outpost.agent.held and not outpost.shop.tasks)
-    assert hot.state.status == "cancelled"
+        server.station.service.post(live.id, [Cancel()])
+        await live.finished
+        await until(lambda: not outpost.agent.held and not outpost.runners.tasks)
+    assert live.state.status == "cancelled"
     assert marks(tmp_path) == ["begun"]
 
 
 async def test_a_paused_execution_begins_nothing_until_it_goes_on(tmp_path: Path) -> None:
     workflow = gated(tmp_path) + "  next: {arcs: [{step: after}]}\n- {step: after, tool: {kind: noop}}\n"
     async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "a"):
-        hot = await start(server, tmp_path, workflow)
+        live = await start(server, tmp_path, workflow)
         await until(lambda: marks(tmp_path) == ["begun"])
-        await server.station.service.record(hot.id, [Pause()])
+        await server.station.service.record(live.id, [Pause()])
         (tmp_path / "go").touch()
         await until(lambda: marks(tmp_path) == ["begun", "ended"])
         await asyncio.sleep(0.3)
-        assert "after" not in {name for name, info in hot.state.steps.items() if info.status}
-        await server.station.service.record(hot.id, [Resume()])
-        await hot.finished
-    assert hot.state.status == "completed"
+        assert "after" not in {name for name, info in live.state.steps.items() if info.status}
+        await server.station.service.record(live.id, [Resume()])
+        await live.finished
+    assert live.state.status == "completed"
 
 
 def four(folder: Path) -> str:
@@ -243,10 +243,10 @@ def let_go(folder: Path, tasks: str) -> None:
         (folder / f"go.{task}").touch()
 
 
-async def come_to_rest(folder: Path, outpost: WorkerNode, hot: LiveExecution) -> None:
+async def come_to_rest(folder: Path, outpost: WorkerNode, live: LiveExecution) -> None:
     """A worker hears of a pause with the end of a task, when the next one may have begun already; and of no more."""
     let_go(folder, "a")
-    await until(lambda: outpost.agent.remotes[hot.id].state.paused)
+    await until(lambda: outpost.agent.remotes[live.id].state.paused)
     let_go(folder, "b")
     await until(lambda: not outpost.agent.held)
     assert not {"c", "d"} & {*marks(folder)}
@@ -262,13 +262,13 @@ async def test_a_pause_is_heard_by_all_pipelines_that_came_with_a_new_execution(
         serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server,
         working([server.url], tmp_path / "a") as outpost,
     ):
-        hot = await start(server, tmp_path, workflow)
+        live = await start(server, tmp_path, workflow)
         await until(lambda: marks(tmp_path) == ["a"] * 4)
-        await server.station.service.record(hot.id, [Pause()])
-        await come_to_rest(tmp_path, outpost, hot)
-        await server.station.service.record(hot.id, [Resume()])
-        await hot.finished
-    assert hot.state.status == "completed"
+        await server.station.service.record(live.id, [Pause()])
+        await come_to_rest(tmp_path, outpost, live)
+        await server.station.service.record(live.id, [Resume()])
+        await live.finished
+    assert live.state.status == "completed"
     assert sorted(marks(tmp_path)) == sorted("abcd" * 4)
 
 
@@ -283,21 +283,21 @@ async def test_an_answer_to_a_paused_execution_lets_nothing_else_of_it_go_on(tmp
         serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server,
         working([server.url], tmp_path / "a") as outpost,
     ):
-        hot = await start(server, tmp_path, workflow)
-        await until(lambda: marks(tmp_path) == ["a"] and hot.state.listeners.get("ok"))
-        await server.station.service.record(hot.id, [Pause()])
+        live = await start(server, tmp_path, workflow)
+        await until(lambda: marks(tmp_path) == ["a"] and live.state.listeners.get("ok"))
+        await server.station.service.record(live.id, [Pause()])
         let_go(tmp_path, "a")
-        await until(lambda: outpost.agent.remotes[hot.id].state.paused)
-        run, paused = outpost.shop.run, []
+        await until(lambda: outpost.agent.remotes[live.id].state.paused)
+        run, paused = outpost.runners.run, []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(outpost.shop, "run", lambda it, order: (paused.append(it.state.paused), run(it, order)))
-            await server.station.service.record(hot.id, [Signal("ok")])
+            patch.setattr(outpost.runners, "run", lambda it, order: (paused.append(it.state.paused), run(it, order)))
+            await server.station.service.record(live.id, [Signal("ok")])
             await until(lambda: paused)
-            await come_to_rest(tmp_path, outpost, hot)
+            await come_to_rest(tmp_path, outpost, live)
         assert paused == [True]
-        await server.station.service.record(hot.id, [Resume()])
-        await hot.finished
-    assert hot.state.status == "completed"
+        await server.station.service.record(live.id, [Resume()])
+        await live.finished
+    assert live.state.status == "completed"
     assert marks(tmp_path) == [*"abcd"]
 
 
@@ -311,15 +311,15 @@ async def test_what_was_handed_out_and_has_not_begun_is_given_back_while_it_is_p
         working([server.url], tmp_path / "a", slots=2) as outpost,
     ):
         outpost.agent.queue.pace.ahead = lambda _slots: 4  # type: ignore[method-assign]
-        hot = await start(server, tmp_path, workflow)
+        live = await start(server, tmp_path, workflow)
         await until(lambda: len(outpost.agent.held) == 6 and marks(tmp_path) == ["a"] * 2)
-        await server.station.service.record(hot.id, [Pause()])
-        await come_to_rest(tmp_path, outpost, hot)
+        await server.station.service.record(live.id, [Pause()])
+        await come_to_rest(tmp_path, outpost, live)
         assert marks(tmp_path).count("a") == 2
         assert outpost.agent.queue.running == 0
-        await server.station.service.record(hot.id, [Resume()])
-        await hot.finished
-    assert hot.state.status == "completed"
+        await server.station.service.record(live.id, [Resume()])
+        await live.finished
+    assert live.state.status == "completed"
     assert sorted(marks(tmp_path)) == sorted("abcd" * 6)
 
 
@@ -331,7 +331,7 @@ async def test_a_worker_that_drains_finishes_what_it_has_and_gives_back_the_rest
     )
     async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server:
         async with working([server.url], tmp_path / "a", slots=2) as first:
-            hot = await start(server, tmp_path, workflow)
+            live = await start(server, tmp_path, workflow)
             await until(lambda: marks(tmp_path) == ["begun"] * 2)
             draining = asyncio.create_task(first.drain(60))
             await until(lambda: first.agent.draining)
@@ -339,8 +339,8 @@ async def test_a_worker_that_drains_finishes_what_it_has_and_gives_back_the_rest
             await draining
             assert marks(tmp_path) == ["begun"] * 2 + ["ended"] * 2
         async with working([server.url], tmp_path / "b"):
-            await hot.finished
-    assert hot.state.status == "completed"
+            await live.finished
+    assert live.state.status == "completed"
     assert sorted(marks(tmp_path)) == ["begun"] * 6 + ["ended"] * 6
 
 
@@ -355,15 +355,15 @@ async def test_a_pipeline_that_nobody_brings_to_an_end_is_put_away_with_its_reas
     monkeypatch.setattr(PipelineRunner, "run_sync", breaks)
     workflow = "workflow:\n- {step: bad, tool: {kind: noop}}\n"
     async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "a"):
-        hot = await start(server, tmp_path, workflow)
-        await hot.finished
-    assert hot.state.status == "failed"
-    assert hot.state.error is not None
-    assert hot.state.error["kind"] == "dead_letter"
-    assert "5 times" in hot.state.error["message"]
-    assert "it cannot be run" in hot.state.error["message"]
+        live = await start(server, tmp_path, workflow)
+        await live.finished
+    assert live.state.status == "failed"
+    assert live.state.error is not None
+    assert live.state.error["kind"] == "dead_letter"
+    assert "5 times" in live.state.error["message"]
+    assert "it cannot be run" in live.state.error["message"]
     (letter,) = server.station.dead_letters()
-    assert (letter["execution_id"], letter["step_run_id"], letter["tries"]) == (hot.id, "bad-1", 5)
+    assert (letter["execution_id"], letter["step_run_id"], letter["tries"]) == (live.id, "bad-1", 5)
     assert "it cannot be run" in letter["why"]
 
 
@@ -371,11 +371,11 @@ async def test_workers_say_whether_credentials_are_there(tmp_path: Path) -> None
     workflow = "keychain: [{name: api, kind: bearer, from: {env: SURELY_NOT_SET}}]\nworkflow:\n- {step: a, tool: {kind: noop}}\n"
     log = MemoryLog()
     async with serving(log, MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "a"):
-        hot = await start(server, tmp_path, workflow)
-        await hot.finished
-    assert hot.state.error is not None
-    assert hot.state.error["kind"] == "credential"
-    assert "workflow.started" not in [event.name for event in log.read(hot.id)]
+        live = await start(server, tmp_path, workflow)
+        await live.finished
+    assert live.state.error is not None
+    assert live.state.error["kind"] == "credential"
+    assert "workflow.started" not in [event.name for event in log.read(live.id)]
 
 
 async def test_a_step_in_another_pool_is_announced_when_the_one_before_it_ends(
@@ -393,18 +393,18 @@ async def test_a_step_in_another_pool_is_announced_when_the_one_before_it_ends(
         working([server.url], tmp_path / "b", pools=["gpu"]),
     ):
         await until(lambda: len(server.station.dispatcher.workers) == 2)
-        hot = await start(server, tmp_path, workflow)
+        live = await start(server, tmp_path, workflow)
         async with asyncio.timeout(60):
-            await hot.finished
-    assert hot.state.status == "completed"
+            await live.finished
+    assert live.state.status == "completed"
 
 
 async def test_a_priority_that_is_none_is_not_heeded(tmp_path: Path) -> None:
     workflow = "workflow:\n- {step: a, spec: {priority: '{{ \"high\" }}'}, tool: {kind: noop}}\n"
     async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "a"):
-        hot = await start(server, tmp_path, workflow)
-        await hot.finished
-    assert hot.state.status == "completed"
+        live = await start(server, tmp_path, workflow)
+        await live.finished
+    assert live.state.status == "completed"
 
 
 async def test_slots_are_counted_right_after_a_report_had_to_be_told_again(tmp_path: Path) -> None:
@@ -425,8 +425,8 @@ async def test_slots_are_counted_right_after_a_report_had_to_be_told_again(tmp_p
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ServerLink, "exchange", once)
             async with working([server.url], tmp_path / "a") as outpost:
-                hot = await start(server, tmp_path, workflow)
-                await hot.finished
+                live = await start(server, tmp_path, workflow)
+                await live.finished
                 await until(lambda: not outpost.agent.held)
                 assert outpost.agent.queue.running == 0
     assert not failing
@@ -442,11 +442,11 @@ async def test_a_request_for_an_execution_that_was_lost_is_heard_when_it_is_back
         serving(log, MemoryRegistry(60.0), tmp_path, lease_s=0.6) as server,
         working([server.url], tmp_path / "a"),
     ):
-        hot = await start(server, tmp_path, workflow)
-        await until(lambda: hot.state.listeners.get("ok"))
-        server.station.service.give_up(hot.id, StoreFailed("the store was away"))
-        log.post(hot.id, encode_request(Signal("ok")))
-        await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
+        live = await start(server, tmp_path, workflow)
+        await until(lambda: live.state.listeners.get("ok"))
+        server.station.service.give_up(live.id, StoreFailed("the store was away"))
+        log.post(live.id, encode_request(Signal("ok")))
+        await until(lambda: log.summary(live.id).status == "completed")  # type: ignore[union-attr]
 
 
 async def test_workers_keep_nothing_of_an_execution_that_sleeps(tmp_path: Path) -> None:
@@ -458,16 +458,16 @@ async def test_workers_keep_nothing_of_an_execution_that_sleeps(tmp_path: Path) 
         serving(log, MemoryRegistry(60.0), tmp_path, lease_s=0.6) as server,
         working([server.url], tmp_path / "a") as outpost,
     ):
-        hot = await start(server, tmp_path, workflow)
-        await until(lambda: hot.state.listeners.get("ok") and not outpost.agent.held)
-        assert hot.id in outpost.shop.worlds
-        server.station.service.release(hot)
-        await until(lambda: not outpost.agent.remotes and not outpost.shop.worlds)
-        assert hot.id not in server.station.dispatcher.executions
-        assert not any(hot.id in box.knows for box in server.station.remote._boxes.values())
-        log.post(hot.id, encode_request(Signal("ok")))
-        await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
-        await until(lambda: not outpost.agent.remotes and not outpost.shop.worlds)
+        live = await start(server, tmp_path, workflow)
+        await until(lambda: live.state.listeners.get("ok") and not outpost.agent.held)
+        assert live.id in outpost.runners.worlds
+        server.station.service.release(live)
+        await until(lambda: not outpost.agent.remotes and not outpost.runners.worlds)
+        assert live.id not in server.station.dispatcher.executions
+        assert not any(live.id in box.knows for box in server.station.remote._boxes.values())
+        log.post(live.id, encode_request(Signal("ok")))
+        await until(lambda: log.summary(live.id).status == "completed")  # type: ignore[union-attr]
+        await until(lambda: not outpost.agent.remotes and not outpost.runners.worlds)
 
 
 async def test_a_server_that_lays_an_execution_down_ends_nothing_that_another_has_given(tmp_path: Path) -> None:
@@ -475,12 +475,12 @@ async def test_a_server_that_lays_an_execution_down_ends_nothing_that_another_ha
         serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server,
         working([server.url], tmp_path / "a") as outpost,
     ):
-        hot = await start(server, tmp_path, gated(tmp_path))
+        live = await start(server, tmp_path, gated(tmp_path))
         await until(lambda: marks(tmp_path) == ["begun"])
-        outpost.agent.heard(outpost.agent.links[0], ServerReply(ended=[hot.id]))
+        outpost.agent.handle_reply(outpost.agent.links[0], ServerReply(ended=[live.id]))
         (tmp_path / "go").touch()
-        await hot.finished
-        await until(lambda: not outpost.agent.remotes and not outpost.shop.worlds)
+        await live.finished
+        await until(lambda: not outpost.agent.remotes and not outpost.runners.worlds)
     assert marks(tmp_path) == ["begun", "ended"]
 
 
@@ -503,9 +503,9 @@ async def test_a_message_that_a_server_cannot_take_holds_up_no_other(tmp_path: P
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ServerLink, "exchange", picky)
             async with working([server.url], tmp_path / "a"):
-                hot = await start(server, tmp_path, workflow)
-                await hot.finished
-    assert hot.state.steps["good"].status == "done"
-    assert hot.state.error is not None
-    assert hot.state.error["kind"] == "dead_letter"
-    assert "too large" in hot.state.error["message"]
+                live = await start(server, tmp_path, workflow)
+                await live.finished
+    assert live.state.steps["good"].status == "done"
+    assert live.state.error is not None
+    assert live.state.error["kind"] == "dead_letter"
+    assert "too large" in live.state.error["message"]

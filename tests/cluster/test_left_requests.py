@@ -47,37 +47,37 @@ async def gone(log: Fickle) -> AsyncIterator[tuple[ServerNode, LiveExecution]]:
     async with ServerNode(log, Catalog(ToolKinds()), MemoryRegistry(30.0), lease_s=30.0) as station:
         source, loaded = station.catalog.read(Path("it.yaml"), (HEAD + WAITS).encode())
         assert loaded.net is not None
-        hot = await station.start(source, loaded.net, {})
+        live = await station.start(source, loaded.net, {})
         await asyncio.sleep(0.1)
-        station.service.give_up(hot.id, NoetlError("it could not be written"))
-        yield station, hot
+        station.service.give_up(live.id, NoetlError("it could not be written"))
+        yield station, live
 
 
 async def test_what_was_collected_outlasts_a_store_that_fails_behind_it() -> None:
     log = Fickle()
-    async with gone(log) as (station, hot):
+    async with gone(log) as (station, live):
         log.away = True
-        log.post(hot.id, encode_request(Signal("one")))
-        log.post(hot.id, encode_request(Signal("two")))
+        log.post(live.id, encode_request(Signal("one")))
+        log.post(live.id, encode_request(Signal("two")))
         await asyncio.sleep(0.3)
         log.away = False
-        await station.resume(hot.id)
-        await until(lambda: log.signals(hot.id) == ["one", "two"])
+        await station.resume(live.id)
+        await until(lambda: log.signals(live.id) == ["one", "two"])
 
 
 async def test_requests_that_came_back_out_of_order_are_handed_on_in_order() -> None:
     log = Fickle()
-    async with gone(log) as (station, hot):
+    async with gone(log) as (station, live):
         bodies = [encode_request(Signal(name)) for name in ("one", "two")]
-        station._requests += [(6, hot.id, bodies[1]), (5, hot.id, bodies[0])]
-        await station.resume(hot.id)
-        await until(lambda: log.signals(hot.id) == ["one", "two"])
+        station._requests += [(6, live.id, bodies[1]), (5, live.id, bodies[0])]
+        await station.resume(live.id)
+        await until(lambda: log.signals(live.id) == ["one", "two"])
 
 
 async def test_a_store_is_not_asked_all_the_time_for_an_execution_that_is_elsewhere() -> None:
     log = Fickle()
-    async with gone(log) as (station, hot):
-        log.post(hot.id, encode_request(Signal("one")))
+    async with gone(log) as (station, live):
+        log.post(live.id, encode_request(Signal("one")))
         await until(lambda: bool(station._requests))
         log.asked, since = 0, time.monotonic()
         await asyncio.sleep(0.8)

@@ -53,7 +53,7 @@ class Log(MemoryLog):
 
 
 def station_of(log: Log, clock: Time) -> ServerNode:
-    return ServerNode(log, Catalog(ToolKinds()), MemoryRegistry(30.0), lease_s=0.15, nature=Effects(clock=clock))
+    return ServerNode(log, Catalog(ToolKinds()), MemoryRegistry(30.0), lease_s=0.15, effects=Effects(clock=clock))
 
 
 async def start(station: ServerNode) -> LiveExecution:
@@ -67,17 +67,17 @@ async def test_a_damaged_log_is_told_once_and_tried_again_after_a_while(capsys: 
     async with station_of(log, clock) as station:
         damaged, well = await start(station), await start(station)
         log.wrong[damaged.id] = LogDamaged("it is damaged at event 3")
-        for hot in (damaged, well):
-            station.service.give_up(hot.id, StoreFailed("it could not be written"))
+        for live in (damaged, well):
+            station.service.give_up(live.id, StoreFailed("it could not be written"))
         log.tried.clear()
-        await until(lambda: well.id in station.service.hot)
+        await until(lambda: well.id in station.service.live)
         await asyncio.sleep(0.5)
         assert log.tried.count(damaged.id) == 1
         clock.ahead += LATER_S
         await until(lambda: log.tried.count(damaged.id) == 2)
         del log.wrong[damaged.id]
         clock.ahead += LATER_S
-        await until(lambda: damaged.id in station.service.hot)
+        await until(lambda: damaged.id in station.service.live)
     said = [line for line in capsys.readouterr().err.splitlines() if damaged.id in line]
     assert said == [
         f"warning: {damaged.id} cannot be gone on with, and is tried again every 60 s: it is damaged at event 3"
@@ -89,25 +89,25 @@ async def test_what_is_lost_by_a_mistake_of_ours_is_told_once_and_left_alone_for
 ) -> None:
     react, mistakes = service.react, []
 
-    def mistaken(outlook: Any, state: Any, happened: list[Any], *more: Any) -> Any:
+    def mistaken(net_index: Any, state: Any, happened: list[Any], *more: Any) -> Any:
         if any(isinstance(one, Signal) for one in happened):
             mistakes.append(1)
             raise RuntimeError("a mistake")
-        return react(outlook, state, happened, *more)
+        return react(net_index, state, happened, *more)
 
     monkeypatch.setattr(service, "react", mistaken)
     log, clock = Log(), Time()
     async with station_of(log, clock) as station:
-        hot = await start(station)
+        live = await start(station)
         for _ in range(2):  # whoever reports it does so again
             with pytest.raises(Exception, match="a mistake"):
-                await station.service.record(hot.id, [Signal("one")])
+                await station.service.record(live.id, [Signal("one")])
             await asyncio.sleep(0.5)
-            assert hot.id not in station.service.hot
+            assert live.id not in station.service.live
             clock.ahead += LATER_S
-            await until(lambda: hot.id in station.service.hot)
+            await until(lambda: live.id in station.service.live)
     assert len(mistakes) == 2
-    said = [line for line in capsys.readouterr().err.splitlines() if hot.id in line]
+    said = [line for line in capsys.readouterr().err.splitlines() if live.id in line]
     assert len(said) == 1
     assert said[0].endswith("RuntimeError: a mistake")
 
@@ -115,13 +115,13 @@ async def test_what_is_lost_by_a_mistake_of_ours_is_told_once_and_left_alone_for
 async def test_an_execution_is_not_left_alone_for_a_store_that_was_away(capsys: pytest.CaptureFixture[str]) -> None:
     log = Log()
     async with station_of(log, Time()) as station:
-        hot = await start(station)
-        log.wrong[hot.id] = StoreFailed("it is away")
-        station.service.give_up(hot.id, StoreFailed("it is away"))
+        live = await start(station)
+        log.wrong[live.id] = StoreFailed("it is away")
+        station.service.give_up(live.id, StoreFailed("it is away"))
         log.tried.clear()
-        await until(lambda: log.tried.count(hot.id) > 2)
+        await until(lambda: log.tried.count(live.id) > 2)
         log.wrong.clear()
-        await until(lambda: hot.id in station.service.hot)
+        await until(lambda: live.id in station.service.live)
     assert capsys.readouterr().err == ""
 
 

@@ -23,7 +23,7 @@ from noetl.stores.postgres.worker_registry import PgRegistry
 def hearing(server: Server) -> list[str]:
     """The lines that a server says from now on."""
     said: list[str] = []
-    server.station.counter.roll.print_line = said.append
+    server.station.worker_api.roster.print_line = said.append
     return said
 
 
@@ -78,9 +78,11 @@ async def test_executions_that_are_taken_over_are_counted(tmp_path: Path) -> Non
     async with serving(log, registry, tmp_path, lease_s=0.3) as server:
         said = hearing(server)
         for _ in range(2):
-            hot = await start(server, tmp_path, "workflow:\n- step: heavy\n  spec: {pool: gpu}\n  tool: {kind: noop}\n")
-            server.station.service.give_up(hot.id, RuntimeError("it was somebody else's"))
-        server.station._refusals._until.clear()
+            live = await start(
+                server, tmp_path, "workflow:\n- step: heavy\n  spec: {pool: gpu}\n  tool: {kind: noop}\n"
+            )
+            server.station.service.give_up(live.id, RuntimeError("it was somebody else's"))
+        server.station._retry_later._until.clear()
         await until(lambda: "2 executions were taken over: nobody ran them any more" in said)
 
 

@@ -18,7 +18,7 @@ STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 async def test_all_that_a_server_says_has_the_time_in_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with prepare_server(Settings(home=tmp_path), "127.0.0.1", 0, print_line=note_with_time) as made:
         station = made.node
-        station.counter.roll.came("w", {"slots": 2, "pools": ["default"]})
+        station.worker_api.roster.report_joined("w", {"slots": 2, "pools": ["default"]})
         assert station.service.lost is not None
         station.service.lost("x1", LogDamaged("it is damaged at event 3"))
         station.notices._warn("x2: `metadata.on_failure` reached nobody: the answer was 500")

@@ -34,7 +34,7 @@ async def test_a_playbook_runs_on_workers_elsewhere(tmp_path: Path) -> None:
         station = server.station
         source, loaded = station.catalog.read(tmp_path / "chain.yaml", CHAIN)
         assert loaded.net is not None, loaded.diagnostics
-        hot = await station.start(source, loaded.net, {})
-        await hot.finished
-        assert hot.state.status == "completed", hot.state.error
-        assert hot.state.output == {"total": 380}
+        live = await station.start(source, loaded.net, {})
+        await live.finished
+        assert live.state.status == "completed", live.state.error
+        assert live.state.output == {"total": 380}

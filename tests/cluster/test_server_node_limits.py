@@ -61,9 +61,9 @@ async def test_servers_on_one_database_share_a_limit_whichever_worker_runs_it(
         serving(logs[1], registries[1], tmp_path) as other,
         working([one.url, other.url], tmp_path / "w"),
     ):
-        hots = [await start(server.station, tmp_path) for _ in range(4) for server in (one, other)]
-        await asyncio.gather(*(hot.finished for hot in hots))
-        assert [hot.state.status for hot in hots] == ["completed"] * 8
+        executions = [await start(server.station, tmp_path) for _ in range(4) for server in (one, other)]
+        await asyncio.gather(*(live.finished for live in executions))
+        assert [live.state.status for live in executions] == ["completed"] * 8
     assert len(notes(tmp_path)) == 16
     assert most_at_once(tmp_path) == 2
 
@@ -72,13 +72,13 @@ async def test_what_a_worker_runs_goes_on_when_its_execution_comes_back_to_the_s
     log = MemoryLog()
     async with serving(log, MemoryRegistry(60.0), tmp_path) as server, working([server.url], tmp_path / "w"):
         station = server.station
-        hots = [await start(station, tmp_path, held=True) for _ in range(3)]
+        executions = [await start(station, tmp_path, held=True) for _ in range(3)]
         while not (tmp_path / "notes").exists() or len(notes(tmp_path)) < 2:
             await asyncio.sleep(0.02)
-        station.service.release(hots[0])
-        again = await station.resume(hots[0].id)
+        station.service.release(executions[0])
+        again = await station.resume(executions[0].id)
         (tmp_path / "go").touch()
-        await asyncio.gather(again.finished, *(hot.finished for hot in hots[1:]))
+        await asyncio.gather(again.finished, *(live.finished for live in executions[1:]))
         assert again.state.status == "completed", again.state.error
     assert notes(tmp_path).count("+") == 3
     assert most_at_once(tmp_path) == 2

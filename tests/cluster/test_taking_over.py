@@ -35,12 +35,12 @@ async def test_a_worker_goes_on_with_what_it_has_when_its_server_leaves(tmp_path
             urls = [first.url, second.url]
             outpost = working(urls, tmp_path / "w")
             await outpost.__aenter__()
-            hot = await start(first, tmp_path, marking(tmp_path, 4))
+            live = await start(first, tmp_path, marking(tmp_path, 4))
             await until(lambda: marks(tmp_path) == ["begun"])
             await asyncio.sleep(1)
-        await until(lambda: hot.id in second.station.service.hot or marks(tmp_path) == ["begun", "ended"])
+        await until(lambda: live.id in second.station.service.live or marks(tmp_path) == ["begun", "ended"])
         log = second.station.log
-        await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
+        await until(lambda: log.summary(live.id).status == "completed")  # type: ignore[union-attr]
         await outpost.__aexit__(None, None, None)
     assert marks(tmp_path) == ["begun", "ended"]
 
@@ -50,33 +50,33 @@ async def test_what_only_waits_leaves_the_memory_and_comes_back_for_a_signal(
 ) -> None:
     log = log_of(database)
     async with (
-        serving(log, registry_of(database), tmp_path, lease_s=1.0, beds=log) as server,
+        serving(log, registry_of(database), tmp_path, lease_s=1.0, cluster_store=log) as server,
         working([server.url], tmp_path / "w"),
     ):
-        hot = await start(server, tmp_path, WAITS)
-        await until(lambda: hot.id not in server.station.service.hot)
-        assert log.summary(hot.id).status == "running"  # type: ignore[union-attr]
+        live = await start(server, tmp_path, WAITS)
+        await until(lambda: live.id not in server.station.service.live)
+        assert log.summary(live.id).status == "running"  # type: ignore[union-attr]
         assert log.find_unowned(10) == []
-        log.post(hot.id, encode_request(Signal("ok")))
-        await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
+        log.post(live.id, encode_request(Signal("ok")))
+        await until(lambda: log.summary(live.id).status == "completed")  # type: ignore[union-attr]
 
 
 async def test_what_only_waits_is_woken_in_time_by_any_server(tmp_path: Path, database: Database) -> None:
     workflow = "workflow:\n- {step: nap, tool: {kind: wait, seconds: 7}}\n"
     log = log_of(database)
     async with (
-        serving(log, registry_of(database), tmp_path, lease_s=1.0, beds=log) as server,
+        serving(log, registry_of(database), tmp_path, lease_s=1.0, cluster_store=log) as server,
         working([server.url], tmp_path / "w"),
     ):
-        hot = await start(server, tmp_path, workflow)
-        await until(lambda: hot.id not in server.station.service.hot)
+        live = await start(server, tmp_path, workflow)
+        await until(lambda: live.id not in server.station.service.live)
     log = log_of(database)
     async with (
-        serving(log, registry_of(database), tmp_path, lease_s=1.0, beds=log) as other,
+        serving(log, registry_of(database), tmp_path, lease_s=1.0, cluster_store=log) as other,
         working([other.url], tmp_path / "w"),
     ):
-        await until(lambda: log.summary(hot.id).status == "completed")  # type: ignore[union-attr]
-        events = {event.name: event.timestamp for event in log.read(hot.id)}
+        await until(lambda: log.summary(live.id).status == "completed")  # type: ignore[union-attr]
+        events = {event.name: event.timestamp for event in log.read(live.id)}
     assert _between(events["task.started"], events["task.done"]) > 6.5
 
 

@@ -42,23 +42,29 @@ async def test_one_that_was_laid_down_unheard_is_woken_by_a_signal(
 ) -> None:
     log, registry = Unheard(database.url, lease_s=LEASE_S), PgRegistry(database.url, LEASE_S)
     log.written = written
-    async with serving(log, registry, tmp_path, lease_s=SWEEP_S, beds=log) as server, working([server.url], tmp_path):
-        hot = await start(server, tmp_path, "workflow:\n- {step: ask, tool: {kind: wait, signal: go}}\n")
+    async with (
+        serving(log, registry, tmp_path, lease_s=SWEEP_S, cluster_store=log) as server,
+        working([server.url], tmp_path),
+    ):
+        live = await start(server, tmp_path, "workflow:\n- {step: ask, tool: {kind: wait, signal: go}}\n")
         await until(lambda: log.asked > 0)
-        await until(lambda: hot.id not in server.station.service.hot)
-        await asyncio.to_thread(log.post, hot.id, encode_request(Signal("go")))
-        await until(lambda: (found := log.summary(hot.id)) is not None and found.status == "completed")
+        await until(lambda: live.id not in server.station.service.live)
+        await asyncio.to_thread(log.post, live.id, encode_request(Signal("go")))
+        await until(lambda: (found := log.summary(live.id)) is not None and found.status == "completed")
 
 
 async def test_one_whose_claim_a_crashed_database_has_lost_is_still_cancelled(
     database: Database, tmp_path: Path
 ) -> None:
     log, registry = PostgresLog(database.url, lease_s=LEASE_S), PgRegistry(database.url, LEASE_S)
-    async with serving(log, registry, tmp_path, lease_s=SWEEP_S, beds=log) as server, working([server.url], tmp_path):
-        hot = await start(server, tmp_path, marking(tmp_path, 60))
+    async with (
+        serving(log, registry, tmp_path, lease_s=SWEEP_S, cluster_store=log) as server,
+        working([server.url], tmp_path),
+    ):
+        live = await start(server, tmp_path, marking(tmp_path, 60))
         await until(lambda: marks(tmp_path) == ["begun"])
         with psycopg.connect(database.url, autocommit=True) as connection:
-            connection.execute("DELETE FROM noetl.ownership WHERE execution_id = %s", (hot.id,))
-        await asyncio.to_thread(log.post, hot.id, encode_request(Cancel("stop")))
-        await until(lambda: (found := log.summary(hot.id)) is not None and found.status == "cancelled")
+            connection.execute("DELETE FROM noetl.ownership WHERE execution_id = %s", (live.id,))
+        await asyncio.to_thread(log.post, live.id, encode_request(Cancel("stop")))
+        await until(lambda: (found := log.summary(live.id)) is not None and found.status == "cancelled")
     assert marks(tmp_path) == ["begun"]

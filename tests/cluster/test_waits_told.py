@@ -33,22 +33,22 @@ async def noetl(home: Path, server: str, *arguments: str) -> list[str]:
 
 async def test_a_step_that_no_worker_has_taken_is_not_said_to_have_run(tmp_path: Path) -> None:
     async with serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server:
-        hot = await start(server, tmp_path, ELSEWHERE)
-        await until(lambda: server.station.waits(hot.id))
-        told = await noetl(tmp_path, server.url, "why", hot.id, "heavy")
+        live = await start(server, tmp_path, ELSEWHERE)
+        await until(lambda: server.station.waits(live.id))
+        told = await noetl(tmp_path, server.url, "why", live.id, "heavy")
         assert told[0] == "heavy has not begun; it is scheduled"
         assert told[-2].endswith("it was admitted, and waits for a worker")
         assert told[-1] == f"now  {NONE_THERE}"
-        assert NONE_THERE in await noetl(tmp_path, server.url, "why", hot.id)
-        assert NONE_THERE in await noetl(tmp_path, server.url, "show", hot.id)
+        assert NONE_THERE in await noetl(tmp_path, server.url, "why", live.id)
+        assert NONE_THERE in await noetl(tmp_path, server.url, "show", live.id)
 
 
 async def test_of_several_servers_the_one_that_runs_it_is_found(tmp_path: Path) -> None:
     log, registry = MemoryLog(), MemoryRegistry(60.0)
     async with serving(log, registry, tmp_path) as server, serving(log, registry, tmp_path) as other:
-        hot = await start(server, tmp_path, ELSEWHERE)
-        await until(lambda: server.station.waits(hot.id))
-        assert NONE_THERE in await noetl(tmp_path, f"{other.url},{server.url}", "show", hot.id)
+        live = await start(server, tmp_path, ELSEWHERE)
+        await until(lambda: server.station.waits(live.id))
+        assert NONE_THERE in await noetl(tmp_path, f"{other.url},{server.url}", "show", live.id)
 
 
 async def test_a_queue_before_a_limit_is_told(tmp_path: Path) -> None:

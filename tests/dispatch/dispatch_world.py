@@ -393,7 +393,7 @@ class World:
             assert entry is not None, "a worker has lost what it holds"
             assert entry.fence == held[key], "a worker has lost what it holds"
         self.carry_out(server, dispatcher.drop_orphans(execution.id))
-        self.given.update((entry.key, entry.fence) for entry in dispatcher.held() if entry.key[0] == execution.id)
+        self.given.update((entry.key, entry.fence) for entry in dispatcher.list_held() if entry.key[0] == execution.id)
         if execution.owner is server:
             found = [key for keys in self.slots.values() for key in keys if key[0] == execution.id]
             found = [key for key in found if key not in server.to_release]
@@ -587,7 +587,7 @@ class World:
         self.carry_out(server, dispatcher.compare(here, has, before=self.now, now=self.now))
         for key, fence in has - known:
             owner = self.executions[key[0]].owner
-            if self.executions[key[0]].over or (owner is server and dispatcher.issued(fence)):
+            if self.executions[key[0]].over or (owner is server and dispatcher.is_own_fence(fence)):
                 worker.jobs = [job for job in worker.jobs if job.fence != fence]
 
     def keep(self) -> None:
@@ -596,7 +596,7 @@ class World:
         for at, held in list(self.registry.items()):
             if self.executions[held.execution_id].owner is server:
                 del self.registry[at]
-        for entry in server.dispatcher.held():
+        for entry in server.dispatcher.list_held():
             held = HeldPipeline(*entry.key, entry.fence, entry.worker, entry.tries)
             self.registry[entry.key, entry.fence] = held
 
@@ -670,7 +670,7 @@ class World:
 
     def check_books(self, dispatcher: Dispatcher) -> None:
         """Every table says the same."""
-        held = {id(entry) for entry in dispatcher.held()}
+        held = {id(entry) for entry in dispatcher.list_held()}
         for record in dispatcher.executions.values():
             for key, entry in record.entries.items():
                 assert (entry.key, entry.record) == (key, record)

@@ -78,9 +78,9 @@ class Bench:
         if fate < 0.15:
             self.carry_out(self.queue.give_back(held, self.now))
         elif fate < 0.3:  # it ends at once, and its last report is on its way
-            self.queue.said_last(held)
+            self.queue.on_last_report(held)
             self.posted.append(held)
-            self.carry_out(self.queue.ended(held.key, self.now))
+            self.carry_out(self.queue.on_runner_end(held.key, self.now))
         else:
             self.runners[held.key] = (held, False)
 
@@ -101,9 +101,9 @@ class Bench:
             self.carry_out(self.queue.break_off(key, "it broke", self.now))
             return
         if fate < 0.8:
-            self.queue.said_last(held)
+            self.queue.on_last_report(held)
             self.owed.discard(held.fence)
-        self.carry_out(self.queue.ended(key, self.now))
+        self.carry_out(self.queue.on_runner_end(key, self.now))
 
     def drop(self) -> None:
         if self.queue.held:
@@ -119,14 +119,14 @@ class Bench:
         if self.unsaid:
             held = self.unsaid.pop(self.chance.randrange(len(self.unsaid)))
             self.owed.discard(held.fence)
-            self.carry_out(self.queue.told(held, self.now))
+            self.carry_out(self.queue.on_end_reported(held, self.now))
 
     def hear(self) -> None:
         """What became of a last report that nobody waited for: it is durable, or has to be sent again."""
         if self.posted:
             held = self.posted.pop(self.chance.randrange(len(self.posted)))
             if self.chance.random() < 0.3 and self.queue.reclaim(held):
-                self.carry_out(self.queue.told(held, self.now))
+                self.carry_out(self.queue.on_end_reported(held, self.now))
             self.owed.discard(held.fence)
 
     def drain(self) -> None:

@@ -97,11 +97,11 @@ def test_the_pages_of_the_page_about_pages(tmp_path: Path) -> None:
     found = FENCE.search((PAGES / "read-pages.md").read_text(encoding="utf-8"))
     assert found is not None
     (tmp_path / "orders.yaml").write_text(found[1])
-    shop = str(PAGES.parents[1] / "examples" / "shop.py")
+    runners = str(PAGES.parents[1] / "examples" / "shop.py")
     run = [sys.executable, "-m", "noetl", "run", "orders.yaml", "--json", "--set", "api_url={url}"]
     environment = {**os.environ, "NOETL_HOME": str(tmp_path / "home")}
     done = subprocess.run(
-        [sys.executable, shop, *run], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, runners, *run], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     document = json.loads(done.stdout)
     assert document["status"] == "completed", document["error"]

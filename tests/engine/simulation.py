@@ -100,7 +100,7 @@ class FaultyLog(MemoryLog):
         self.luck = luck
         self.writes: int = beside.writes if beside is not None else 0
         self.died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.heard: Callable[[str], None] = lambda _what: None
+        self.on_notification: Callable[[str], None] = lambda _what: None
 
     async def append(self, events: Sequence[Event], *, status: str, snapshot: bytes | None = None) -> None:
         """Block, then write, or not."""
@@ -134,12 +134,12 @@ class FaultyLog(MemoryLog):
 
     def listen(self, heard: Callable[[str], None]) -> None:
         """See `ports.Listens`."""
-        self.heard = heard
+        self.on_notification = heard
 
     def post(self, execution_id: str, body: bytes) -> None:
         """Leave a request, and say so."""
         super().post(execution_id, body)
-        self.heard("asked")
+        self.on_notification("asked")
 
 
 class SimulatedKinds(ToolKinds):
@@ -163,10 +163,10 @@ class WatchedDispatch:
         self._dispatch = dispatch
         self._check_durable = check_durable
 
-    def give(self, hot: LiveExecution, orders: Iterable[Order]) -> None:
+    def give(self, live: LiveExecution, orders: Iterable[Order]) -> None:
         """Check, and hand on."""
-        self._check_durable(hot)
-        self._dispatch.give(hot, orders)
+        self._check_durable(live)
+        self._dispatch.give(live, orders)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dispatch, name)
@@ -237,10 +237,10 @@ class Simulation:
         """Run a node until the execution is over or the node dies; whether it is over."""
         self.lives += 1
         clock = self.loop.time
-        nature = Effects(clock, self._new_id, lambda _now: f"child-{next(self.ids)}", lambda: 0.5)
-        node = LocalNode(self.settings, self.log, kinds=self.kinds, catalog=CATALOG, nature=nature)
-        node.say = self.wrong.append
-        node.service.watchers.append(lambda hot, _events: self._check_durable(hot))
+        effects = Effects(clock, self._new_id, lambda _now: f"child-{next(self.ids)}", lambda: 0.5)
+        node = LocalNode(self.settings, self.log, kinds=self.kinds, catalog=CATALOG, effects=effects)
+        node.print_line = self.wrong.append
+        node.service.watchers.append(lambda live, _events: self._check_durable(live))
         node.service.dispatch = WatchedDispatch(node.service.dispatch, self._check_durable)
         node.service.record = self._delivered_twice(node)  # type: ignore[method-assign]
         async with node:
@@ -253,28 +253,28 @@ class Simulation:
     async def _run_in(self, node: LocalNode) -> bool:
         """Start or resume the execution in a node, and wait for its end; False: it was lost there, or the node died."""
         try:
-            hot = await self._begin(node)
-            await self._is_over(hot)
-            self.state = hot.state
+            live = await self._begin(node)
+            await self._is_over(live)
+            self.state = live.state
         except StoreFailed:
             return False
         with contextlib.suppress(StoreFailed):
-            for child in list(node.service.hot.values()):
+            for child in list(node.service.live.values()):
                 await self._is_over(child)
         return True
 
-    async def _is_over(self, hot: LiveExecution) -> None:
+    async def _is_over(self, live: LiveExecution) -> None:
         """Wait for the end of an execution; StoreFailed: it was lost, or the node died."""
-        await asyncio.wait([hot.finished, self.log.died], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([live.finished, self.log.died], return_when=asyncio.FIRST_COMPLETED)
         if self.log.died.done():
             raise StoreFailed("dead")
-        hot.finished.result()
+        live.finished.result()
 
     async def _begin(self, node: LocalNode) -> LiveExecution:
         if self.log.summary(ROOT) is not None:
-            hot = await node.resume(ROOT)
+            live = await node.resume(ROOT)
             await resume_unowned(node)
-            return hot
+            return live
         child, _ = CATALOG.read(Path("other.yaml"), self.child)
         await node.keep(child)
         return await node.start(self.source, self.net, {}, execution_id=ROOT, calls={"other": child.hash})
@@ -304,12 +304,12 @@ class Simulation:
 
     # --- what must hold ----------------------------------------------------------------------------------------------
 
-    def _check_durable(self, hot: LiveExecution) -> None:
+    def _check_durable(self, live: LiveExecution) -> None:
         """Nobody hears of a decision, and nothing is ordered, before its events are in the log."""
         self.orders_checked += 1
-        durable = self.log.summary(hot.id)
-        if durable is None or durable.seq != hot.state.seq:
-            self.wrong.append(f"{hot.id} is at {hot.state.seq}, its log at {durable.seq if durable else 0}")
+        durable = self.log.summary(live.id)
+        if durable is None or durable.seq != live.state.seq:
+            self.wrong.append(f"{live.id} is at {live.state.seq}, its log at {durable.seq if durable else 0}")
 
     def _check_started(self, call: Call) -> None:
         """No effect comes before the record that it was started."""

@@ -53,7 +53,7 @@ def settled(call: Any) -> Output:
     return ok({"n": number % 7}, http={"status": 200, "headers": {}})
 
 
-def house(name: str, **settings: Any) -> House:
+def node(name: str, **settings: Any) -> House:
     made = House(NETS[name], tool=settled, **settings)
     made.signals = [Signal("go", {"n": 7}, number=1), Signal("go", {"n": 8}, number=2)] if "signal" in name else []
     return made
@@ -63,11 +63,11 @@ def later(event: Event) -> str:
     return datetime.fromtimestamp(epoch_seconds(event.timestamp) + PAUSE, UTC).isoformat(timespec="microseconds")
 
 
-def cut(name: str, events: list[Event], seq: int, heir: str = "y") -> Fork:
-    ids = (f"{heir}-id-{number}" for number in itertools.count(1))
+def cut(name: str, events: list[Event], seq: int, target: str = "y") -> Fork:
+    ids = (f"{target}-id-{number}" for number in itertools.count(1))
     return build_fork(
         events[:seq],
-        ForkTarget(heir, NETS[name], "hash", None, later(events[seq - 1])),
+        ForkTarget(target, NETS[name], "hash", None, later(events[seq - 1])),
         CATALOG,
         ended=frozenset(),
         new_child=lambda: next(ids),
@@ -77,7 +77,7 @@ def cut(name: str, events: list[Event], seq: int, heir: str = "y") -> Fork:
 
 def gone_on(name: str, made: Fork, **settings: Any) -> House:
     """The execution that a fork begins, run to its end."""
-    follower = house(name, **settings)
+    follower = node(name, **settings)
     follower.now = epoch_seconds(made.events[made.seq].timestamp)
     heard = sum(event.name == "signal.received" for event in made.events)
     del follower.signals[:heard]
@@ -92,7 +92,7 @@ def ended_tasks(events: list[Event]) -> set[str]:
 
 @pytest.mark.parametrize("name", CONFLUENT)
 def test_forked_at_any_event_a_run_ends_as_the_original_did(name: str) -> None:
-    original = house(name)
+    original = node(name)
     expected = outcome(original.run())
     events = original.events()
     for seq in range(1, len(events) - 1):
@@ -106,7 +106,7 @@ def test_forked_at_any_event_a_run_ends_as_the_original_did(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONFLUENT | RACES)
 def test_what_is_kept_stands_in_the_new_log_as_it_was(name: str) -> None:
-    original = house(name, seed=3)
+    original = node(name, seed=3)
     original.run()
     events = original.events()
     for seq in range(1, len(events) - 1):
@@ -121,7 +121,7 @@ def test_what_is_kept_stands_in_the_new_log_as_it_was(name: str) -> None:
 
 
 def test_a_pause_that_is_kept_ends_with_the_fork() -> None:
-    original = house("parallel loop")
+    original = node("parallel loop")
     original.start()
     for _ in range(4):
         original.tick()
@@ -138,7 +138,7 @@ def test_a_pause_that_is_kept_ends_with_the_fork() -> None:
 
 def test_a_date_that_is_waited_for_does_not_move() -> None:
     NETS["date"] = net_of(HEAD + "- {step: a, tool: {kind: wait, until: '1980-01-01T00:00:00Z'}}")
-    original = house("date")
+    original = node("date")
     original.start()
     original.tick()
     made = cut("date", original.events(), len(original.log))
@@ -151,7 +151,7 @@ def test_a_date_that_is_waited_for_does_not_move() -> None:
 @pytest.mark.parametrize("name", RACES)
 def test_a_race_that_is_forked_in_its_middle_ends_soundly(name: str) -> None:
     for seed in range(4):
-        original = house(name, seed=seed)
+        original = node(name, seed=seed)
         original.run()
         events = original.events()
         for seq in range(1, len(events) - 1):
@@ -161,11 +161,11 @@ def test_a_race_that_is_forked_in_its_middle_ends_soundly(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["nested loops", "gate", "signal", "timeout", "cycle", "stalled"])
 def test_a_fork_can_be_forked_again_at_any_of_its_events(name: str) -> None:
-    original = house(name)
+    original = node(name)
     expected = outcome(original.run())
     for first in range(2, len(original.log), 3):
         follower = gone_on(name, cut(name, original.events(), first))
         events = follower.events()
         for second in range(2, len(events), 2):
-            again = gone_on(name, cut(name, events, second, heir="z"))
+            again = gone_on(name, cut(name, events, second, target="z"))
             assert outcome(again.state) == expected, f"event {first}, then {second}"

@@ -56,7 +56,7 @@ def _shop_module() -> Any:
 
 
 @pytest.fixture
-def shop() -> Iterator[Any]:
+def runners() -> Iterator[Any]:
     """The shop, open."""
     opened = _shop_module().Shop()
     serving = threading.Thread(target=opened.serve_forever, kwargs={"poll_interval": 0.02})
@@ -117,12 +117,12 @@ def test_a_child_playbook_and_a_workbook_task(home: Home) -> None:
 
 
 def test_the_nightly_sync_gets_every_page_once_and_asks_again_for_those_it_did_not_get(
-    home: Home, shop: Any, tmp_path: Path
+    home: Home, runners: Any, tmp_path: Path
 ) -> None:
-    found = output(home.run("nightly-sync", api_url=shop.url, folder=tmp_path / "out"))
+    found = output(home.run("nightly-sync", api_url=runners.url, folder=tmp_path / "out"))
     assert (found["rows"], found["pages"]) == (300, 15)
     assert found["resources"][0] == {"resource": "orders", "pages": 5, "rows": 100}
-    asked = [path for _, path, _, _ in shop.requests]
+    asked = [path for _, path, _, _ in runners.requests]
     assert asked.count("/orders?page=2") == 2  # the first answer was 503
     assert len(asked) == 18
     files = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.ndjson"))
@@ -130,17 +130,17 @@ def test_the_nightly_sync_gets_every_page_once_and_asks_again_for_those_it_did_n
     assert "orders/page_5.ndjson" in files
 
 
-def test_the_nightly_sync_tells_somebody_when_it_fails(home: Home, shop: Any, tmp_path: Path) -> None:
+def test_the_nightly_sync_tells_somebody_when_it_fails(home: Home, runners: Any, tmp_path: Path) -> None:
     resources = '["orders", "invoices"]'
-    found = home.run("nightly-sync", api_url=shop.url, folder=tmp_path / "out", resources=resources)
+    found = home.run("nightly-sync", api_url=runners.url, folder=tmp_path / "out", resources=resources)
     assert found["status"] == "failed"
-    method, path, _, body = shop.requests[-1]
+    method, path, _, body = runners.requests[-1]
     assert (method, path) == ("POST", "/chat")
     assert "page 1 of invoices" in body["text"]
 
 
-def test_fan_out_and_join(home: Home, shop: Any) -> None:
-    found = home.run("fan-out-and-join", api_url=shop.url)
+def test_fan_out_and_join(home: Home, runners: Any) -> None:
+    found = home.run("fan-out-and-join", api_url=runners.url)
     assert output(found) == {"name": "Ada", "orders": 2, "spent": 42}
     assert found["steps"]["profile"]["runs"] == 1
 
@@ -164,8 +164,8 @@ def test_large_results_travel_by_reference(home: Home) -> None:
     assert rows[0]["at"] == 5
 
 
-def test_nested_loops_with_reducers(home: Home, shop: Any) -> None:
-    assert output(home.run("nested-loop", api_url=shop.url)) == {"free": 10, "full": ["harbour"]}
+def test_nested_loops_with_reducers(home: Home, runners: Any) -> None:
+    assert output(home.run("nested-loop", api_url=runners.url)) == {"free": 10, "full": ["harbour"]}
 
 
 @pytest.mark.parametrize(
@@ -176,29 +176,29 @@ def test_nested_loops_with_reducers(home: Home, shop: Any) -> None:
     ],
     ids=["yes", "no"],
 )
-def test_an_approval_waits_for_its_signal(home: Home, shop: Any, answer: Any, expected: Any) -> None:
-    command = home.command(*home.arguments("approval", api_url=shop.url))
+def test_an_approval_waits_for_its_signal(home: Home, runners: Any, answer: Any, expected: Any) -> None:
+    command = home.command(*home.arguments("approval", api_url=runners.url))
     with subprocess.Popen(command, env=home.environment, stdout=subprocess.PIPE, text=True) as running:
         deadline = time.monotonic() + 120
-        while not shop.requests and time.monotonic() < deadline:
+        while not runners.requests and time.monotonic() < deadline:
             time.sleep(0.02)
         sent = home.call("signal", "last", "decision", json.dumps(answer))
         assert sent.returncode == 0, sent.stderr
         printed, _ = running.communicate(timeout=120)
     assert output(home.ended(printed)) == expected
-    paid = [key for method, path, key, _ in shop.requests if path.endswith("/pay")]
+    paid = [key for method, path, key, _ in runners.requests if path.endswith("/pay")]
     assert len(paid) == answer["approved"]
     assert all(paid)  # each had an idempotency key
 
 
-def test_an_approval_that_nobody_gives_in_time(home: Home, shop: Any) -> None:
-    found = output(home.run("approval", api_url=shop.url, patience=0.1))
+def test_an_approval_that_nobody_gives_in_time(home: Home, runners: Any) -> None:
+    found = output(home.run("approval", api_url=runners.url, patience=0.1))
     assert found == {"paid": False, "why": "nobody answered in time"}
 
 
-def test_a_small_refund_needs_no_approval(home: Home, shop: Any) -> None:
-    assert output(home.run("approval", api_url=shop.url, amount=20)) == {"paid": True}
-    assert [path for _, path, _, _ in shop.requests] == ["/refunds/R-1001/pay"]
+def test_a_small_refund_needs_no_approval(home: Home, runners: Any) -> None:
+    assert output(home.run("approval", api_url=runners.url, amount=20)) == {"paid": True}
+    assert [path for _, path, _, _ in runners.requests] == ["/refunds/R-1001/pay"]
 
 
 def test_a_batch_over_files_leaves_out_what_cannot_be_read(home: Home, tmp_path: Path) -> None:
@@ -215,62 +215,62 @@ def test_a_batch_over_no_files(home: Home, tmp_path: Path) -> None:
     assert output(home.run("batch-over-files", folder=tmp_path)) == {"files": 0, "total": 0, "unreadable": []}
 
 
-def test_health_checks_tell_of_what_failed(home: Home, shop: Any) -> None:
+def test_health_checks_tell_of_what_failed(home: Home, runners: Any) -> None:
     checks = json.dumps([{"name": "good", "cmd": "true"}, {"name": "bad", "cmd": "echo it\\'s out >&2; exit 3"}])
-    found = output(home.run("health-checks", api_url=shop.url, checks=checks))
+    found = output(home.run("health-checks", api_url=runners.url, checks=checks))
     assert [one["name"] for one in found["problems"]] == ["bad"]
     assert "it's out" in found["problems"][0]["problem"]
-    assert shop.requests[-1][3] == {"text": "1 of 2 checks failed: bad"}
+    assert runners.requests[-1][3] == {"text": "1 of 2 checks failed: bad"}
 
 
-def test_health_checks_of_a_machine_that_is_well(home: Home, shop: Any) -> None:
+def test_health_checks_of_a_machine_that_is_well(home: Home, runners: Any) -> None:
     assert output(home.run("health-checks", checks='[{"name": "good", "cmd": "true"}]')) == {
         "checks": 1,
         "problems": [],
     }
 
 
-def test_a_saga_that_goes_well(home: Home, shop: Any) -> None:
-    assert output(home.run("saga", api_url=shop.url)) == {"booked": ["flight", "hotel", "car"]}
+def test_a_saga_that_goes_well(home: Home, runners: Any) -> None:
+    assert output(home.run("saga", api_url=runners.url)) == {"booked": ["flight", "hotel", "car"]}
 
 
-def test_a_saga_undoes_the_last_first_and_has_failed(home: Home, shop: Any) -> None:
-    found = home.run("saga", api_url=shop.url, people=5)
+def test_a_saga_undoes_the_last_first_and_has_failed(home: Home, runners: Any) -> None:
+    found = home.run("saga", api_url=runners.url, people=5)
     assert found["status"] == "failed"
     assert found["ctx"]["undone"] == ["hotel", "flight"]
     assert "no car for 5 people" in found["ctx"]["reason"]
-    undone = [path for method, path, _, _ in shop.requests if method == "DELETE"]
+    undone = [path for method, path, _, _ in runners.requests if method == "DELETE"]
     assert undone == ["/bookings/hotel", "/bookings/flight"]
 
 
-def test_polling_until_something_is_ready(home: Home, shop: Any) -> None:
-    found = output(home.run("choose-and-while", api_url=shop.url, every=0.01))
+def test_polling_until_something_is_ready(home: Home, runners: Any) -> None:
+    found = output(home.run("choose-and-while", api_url=runners.url, every=0.01))
     assert found == {"file": "export-sales.csv", "rows": 17}
-    assert [path for _, path, _, _ in shop.requests].count("/exports/export-sales") == 3
+    assert [path for _, path, _, _ in runners.requests].count("/exports/export-sales") == 3
 
 
-def test_polling_gives_up(home: Home, shop: Any) -> None:
-    found = home.run("choose-and-while", api_url=shop.url, every=0.01, polls=2)
+def test_polling_gives_up(home: Home, runners: Any) -> None:
+    found = home.run("choose-and-while", api_url=runners.url, every=0.01, polls=2)
     assert found["status"] == "failed"
     assert "not ready after 2 polls" in found["error"]["message"]
 
 
-def test_a_crawl_visits_every_page_once_with_pauses(home: Home, shop: Any) -> None:
-    found = home.run("crawl", api_url=shop.url, pause=0.02)
+def test_a_crawl_visits_every_page_once_with_pauses(home: Home, runners: Any) -> None:
+    found = home.run("crawl", api_url=runners.url, pause=0.02)
     assert output(found) == {"pages": 8, "broken": ["archive"]}
-    asked = [path for _, path, _, _ in shop.requests]
+    asked = [path for _, path, _, _ in runners.requests]
     assert len(asked) == len(set(asked)) == 8
     assert found["duration_ms"] >= 8 * 20
 
 
 def test_credentials_are_used_by_a_loop_with_one_token_and_written_nowhere(
-    home: Home, shop: Any, tmp_path: Path
+    home: Home, runners: Any, tmp_path: Path
 ) -> None:
-    found = home.run("credentials", api_url=shop.url)
+    found = home.run("credentials", api_url=runners.url)
     assert (found["status"], found["error"]["kind"]) == ("failed", "credential")
     home.environment["SHOP_CLIENT_SECRET"] = "open-sesame"
-    assert output(home.run("credentials", api_url=shop.url)) == {"total": 306}
-    assert shop.tokens == 1
+    assert output(home.run("credentials", api_url=runners.url)) == {"total": 306}
+    assert runners.tokens == 1
     recorded = b"".join(path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file())
     assert b"open-sesame" not in recorded
     assert b"token-of-the-shop" not in recorded
@@ -297,17 +297,17 @@ def test_a_csv_file_into_duckdb_and_parquet(home: Home, tmp_path: Path) -> None:
     assert count == (250,)
 
 
-def test_pages_of_an_api_into_a_table(home: Home, shop: Any, tmp_path: Path) -> None:
+def test_pages_of_an_api_into_a_table(home: Home, runners: Any, tmp_path: Path) -> None:
     pytest.importorskip("duckdb")
-    found = home.run("pages-to-duckdb", api_url=shop.url, database=tmp_path / "shop.duckdb")
+    found = home.run("pages-to-duckdb", api_url=runners.url, database=tmp_path / "shop.duckdb")
     assert output(found) == {"moved": 100, "orders": 100}
-    assert [path for _, path, _, _ in shop.requests].count("/orders?page=2") == 2
+    assert [path for _, path, _, _ in runners.requests].count("/orders?page=2") == 2
 
 
-def test_pages_of_an_api_into_postgres(home: Home, shop: Any, database: Database) -> None:
+def test_pages_of_an_api_into_postgres(home: Home, runners: Any, database: Database) -> None:
     home.environment["SHOP_DB"] = database.url
     for _ in range(2):  # the second time nothing is doubled
-        found = output(home.run("orders-in-postgres", api_url=shop.url))
+        found = output(home.run("orders-in-postgres", api_url=runners.url))
         assert found == {"rows": 100, "report": {"orders": 100, "first": 1, "last": 100}}
     assert database.server.password not in home.call("events", "last", "--json").stdout
 
@@ -323,10 +323,10 @@ def rows(database: Database, query: str) -> list[Any]:
 
 
 def test_one_answer_of_an_api_goes_to_two_sinks_in_chunks(
-    home: Home, shop: Any, database: Database, bucket: Bucket
+    home: Home, runners: Any, database: Database, bucket: Bucket
 ) -> None:
     home.environment |= {"WAREHOUSE": database.url, "LAKE": json.dumps(bucket.credential)}
-    found = output(home.run("api-to-two-sinks", api_url=shop.url, bucket=bucket.name))
+    found = output(home.run("api-to-two-sinks", api_url=runners.url, bucket=bucket.name))
     assert found == {"rows": 250, "chunks": 3}
     by_chunk = rows(database, "SELECT chunk_index, count(*) FROM api_cache GROUP BY 1 ORDER BY 1")
     assert by_chunk == [(0, 100), (1, 100), (2, 50)]
@@ -335,10 +335,10 @@ def test_one_answer_of_an_api_goes_to_two_sinks_in_chunks(
 
 
 def test_a_sink_that_may_fail_does_not_keep_the_other_from_its_rows(
-    home: Home, shop: Any, database: Database, bucket: Bucket
+    home: Home, runners: Any, database: Database, bucket: Bucket
 ) -> None:
     home.environment |= {"WAREHOUSE": database.url, "LAKE": json.dumps(bucket.credential)}
-    assert output(home.run("api-to-two-sinks", api_url=shop.url, bucket="nobody-has-made-it"))["rows"] == 250
+    assert output(home.run("api-to-two-sinks", api_url=runners.url, bucket="nobody-has-made-it"))["rows"] == 250
     assert rows(database, "SELECT count(*) FROM api_cache") == [(250,)]
 
 
@@ -378,16 +378,16 @@ def test_one_query_goes_to_three_targets(home: Home, database: Database, bucket:
     assert len(list((bucket.folder / "archives").rglob("*.parquet"))) == 8
 
 
-def test_users_are_looked_up_side_by_side_and_kept_once(home: Home, shop: Any, database: Database) -> None:
+def test_users_are_looked_up_side_by_side_and_kept_once(home: Home, runners: Any, database: Database) -> None:
     home.environment["WAREHOUSE"] = database.url
     for _ in range(2):
-        assert output(home.run("enrich-and-upsert", api_url=shop.url)) == {"users": 20, "best": 620}
+        assert output(home.run("enrich-and-upsert", api_url=runners.url)) == {"users": 20, "best": 620}
     assert rows(database, "SELECT count(*), max(user_id) FROM enriched_users") == [(20, 20)]
 
 
-def test_pages_of_several_endpoints_are_stored_by_their_status(home: Home, shop: Any, database: Database) -> None:
+def test_pages_of_several_endpoints_are_stored_by_their_status(home: Home, runners: Any, database: Database) -> None:
     home.environment["WAREHOUSE"] = database.url
     for _ in range(2):
-        assert output(home.run("pages-by-endpoint", api_url=shop.url)) == {"pages": 10, "missing": 1}
+        assert output(home.run("pages-by-endpoint", api_url=runners.url)) == {"pages": 10, "missing": 1}
     assert rows(database, "SELECT endpoint FROM results_not_found") == [("/invoices",)]
-    assert [path for _, path, _, _ in shop.requests].count("/orders?page=2") == 3  # the first answer was 503
+    assert [path for _, path, _, _ in runners.requests].count("/orders?page=2") == 3  # the first answer was 503

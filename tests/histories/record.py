@@ -44,13 +44,13 @@ from noetl.stores.sqlite.sqlite_log import SqliteLog
 HERE = Path(__file__).parent
 
 
-async def start(house: LocalNode, name: str, execution_id: str) -> LiveExecution:
+async def start(node: LocalNode, name: str, execution_id: str) -> LiveExecution:
     """Start a playbook, whose file is named as seen from the folder: the recording names no machine."""
-    source, loaded = house.catalog.read(Path(f"{name}.yaml"))
+    source, loaded = node.catalog.read(Path(f"{name}.yaml"))
     assert loaded.net is not None, loaded.diagnostics
-    called, _ = house.catalog.read(Path("called.yaml"))
-    await house.keep(called)
-    return await house.start(source, loaded.net, {}, execution_id=execution_id, calls={"called": called.hash})
+    called, _ = node.catalog.read(Path("called.yaml"))
+    await node.keep(called)
+    return await node.start(source, loaded.net, {}, execution_id=execution_id, calls={"called": called.hash})
 
 
 async def until(holds: Callable[[], Any]) -> None:
@@ -58,28 +58,28 @@ async def until(holds: Callable[[], Any]) -> None:
         await asyncio.sleep(0.01)
 
 
-def is_done(hot: LiveExecution, step: str) -> bool:
-    return step in hot.state.steps and hot.state.steps[step].status == "done"
+def is_done(live: LiveExecution, step: str) -> bool:
+    return step in live.state.steps and live.state.steps[step].status == "done"
 
 
 async def record_home() -> None:
     """Run the playbooks in the current folder until each is where the recording ends."""
-    async with LocalNode(Settings(Path("home")), SqliteLog(Path("home/noetl.db"))) as house:
-        finished = await start(house, "finished", "finished")
+    async with LocalNode(Settings(Path("home")), SqliteLog(Path("home/noetl.db"))) as node:
+        finished = await start(node, "finished", "finished")
         await until(lambda: "approved" in finished.state.listeners)
-        house.service.post("finished", [Signal("approved", {"by": "someone"})])
+        node.service.post("finished", [Signal("approved", {"by": "someone"})])
         await finished.finished
-        interrupted = await start(house, "interrupted", "interrupted")
+        interrupted = await start(node, "interrupted", "interrupted")
         each = interrupted.state.runs["each-1"]
         await until(lambda: each.loop is not None and each.loop.succeeded == 2)
         await until(lambda: each.loop is not None and all(one.is_open for one in each.loop.running.values()))
-        await until(lambda: interrupted.state.listeners and len(house.service.hot) == 2)
-        child = next(name for name in house.service.hot if name != "interrupted")
-        await until(lambda: house.service.hot[child].state.listeners)
+        await until(lambda: interrupted.state.listeners and len(node.service.live) == 2)
+        child = next(name for name in node.service.live if name != "interrupted")
+        await until(lambda: node.service.live[child].state.listeners)
         for name in ("paused", "unwanted", "denied"):
-            hot = await start(house, "waiting", name)
-            await until(lambda hot=hot: is_done(hot, "before"))
-        await house.service.record("paused", [Pause()])
+            live = await start(node, "waiting", name)
+            await until(lambda live=live: is_done(live, "before"))
+        await node.service.record("paused", [Pause()])
         await asyncio.sleep(0.1)
     log = SqliteLog(Path("home/noetl.db"))
     for execution_id, request in (

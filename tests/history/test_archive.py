@@ -32,9 +32,9 @@ async def archived(folder: Path) -> tuple[MemoryLog, Path]:
     log = MemoryLog()
     net = load(TEXT, ToolKinds(), name="sample.yaml").net
     assert net is not None
-    async with LocalNode(Settings(folder), log) as house:
-        hot = await house.start(PlaybookSource("hash", TEXT, str(folder / "sample.yaml")), net, {}, execution_id="x")
-        await hot.finished
+    async with LocalNode(Settings(folder), log) as node:
+        live = await node.start(PlaybookSource("hash", TEXT, str(folder / "sample.yaml")), net, {}, execution_id="x")
+        await live.finished
     summary = log.summary("x")
     assert summary is not None
     return log, write_archive(log, summary, folder / "kept")

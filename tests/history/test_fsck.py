@@ -47,11 +47,11 @@ def net() -> Net:
 
 async def recorded(folder: Path) -> list[Event]:
     """The events of a real run."""
-    async with LocalNode(Settings(folder), MemoryLog()) as house:
+    async with LocalNode(Settings(folder), MemoryLog()) as node:
         source = PlaybookSource("hash", TEXT, str(folder / "sample.yaml"))
-        hot = await house.start(source, net(), {}, execution_id=RUN)
-        await hot.finished
-        return house.log.read(RUN)
+        live = await node.start(source, net(), {}, execution_id=RUN)
+        await live.finished
+        return node.log.read(RUN)
 
 
 def numbered(events: list[Event]) -> list[Event]:

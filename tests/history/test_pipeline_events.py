@@ -70,7 +70,7 @@ Told = list[tuple[list[Event], list[Event]]]
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     """What pipelines were told, each beside what a look through the whole log finds of their tasks."""
     found: Told = []
-    real: Callable[[ExecutionService, str, RunPipeline], list[Event]] = ExecutionService.recorded
+    real: Callable[[ExecutionService, str, RunPipeline], list[Event]] = ExecutionService.read_recorded
 
     def recorded(self: ExecutionService, execution_id: str, order: RunPipeline) -> list[Event]:
         got = real(self, execution_id, order)
@@ -78,11 +78,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
         found.append((got, [e for e in mine if e.iteration == order.iteration and e.entity_type == "task"]))
         return got
 
-    monkeypatch.setattr(ExecutionService, "recorded", recorded)
+    monkeypatch.setattr(ExecutionService, "read_recorded", recorded)
     return found
 
 
-def house(home: Path, log: MemoryLog) -> LocalNode:
+def node(home: Path, log: MemoryLog) -> LocalNode:
     return LocalNode(Settings(home=home, environment={}), log)
 
 
@@ -91,17 +91,17 @@ async def mixed(tmp_path: Path) -> None:
     file.write_text(MIXED)
     (tmp_path / "other.yaml").write_text(OTHER)
     log = MemoryLog()
-    async with house(tmp_path, log) as first:
+    async with node(tmp_path, log) as first:
         source, loaded = first.catalog.read(file)
         assert loaded.net is not None, loaded.diagnostics
-        hot = await first.start(source, loaded.net, {})
-        while not hot.state.listeners:
+        live = await first.start(source, loaded.net, {})
+        while not live.state.listeners:
             await asyncio.sleep(0.01)
-    async with house(tmp_path, MemoryLog(beside=log)) as second:
-        hot = await second.resume(hot.id)
-        second.service.post(hot.id, [Signal("go", {"a": 1})])
-        await hot.finished
-        assert hot.state.status == "completed", hot.state.error
+    async with node(tmp_path, MemoryLog(beside=log)) as second:
+        live = await second.resume(live.id)
+        second.service.post(live.id, [Signal("go", {"a": 1})])
+        await live.finished
+        assert live.state.status == "completed", live.state.error
 
 
 def test_a_pipeline_is_told_what_the_log_has_of_it_also_after_a_take_over(tmp_path: Path, told: Told) -> None:
@@ -113,12 +113,12 @@ def test_a_pipeline_is_told_what_the_log_has_of_it_also_after_a_take_over(tmp_pa
 
 async def read_back(tmp_path: Path, many: int) -> int:
     log = Counting()
-    async with house(tmp_path, log) as one:
+    async with node(tmp_path, log) as one:
         source, loaded = one.catalog.read(tmp_path / "it.yaml", (HEAD + WAITS % (many, many)).encode())
         assert loaded.net is not None, loaded.diagnostics
-        hot = await one.start(source, loaded.net, {})
-        await hot.finished
-        assert hot.state.status == "completed"
+        live = await one.start(source, loaded.net, {})
+        await live.finished
+        assert live.state.status == "completed"
     return log.many
 
 

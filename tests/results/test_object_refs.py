@@ -48,12 +48,12 @@ async def run(folder: Path, bucket: Bucket, form: str) -> Execution:
     file = folder / "lake.yaml"
     file.write_text(PLAYBOOK.replace("FORM", form))
     credential = json.dumps({**bucket.credential, "bucket": bucket.name})
-    async with LocalNode(Settings(folder / "home", environment={"LAKE": credential}), MemoryLog()) as house:
-        source, loaded = house.catalog.read(file)
+    async with LocalNode(Settings(folder / "home", environment={"LAKE": credential}), MemoryLog()) as node:
+        source, loaded = node.catalog.read(file)
         assert loaded.net is not None
-        hot = await house.start(source, loaded.net, {})
-        await asyncio.wait_for(asyncio.shield(hot.finished), 60)
-        return hot.state
+        live = await node.start(source, loaded.net, {})
+        await asyncio.wait_for(asyncio.shield(live.finished), 60)
+        return live.state
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "ndjson", "parquet"])

@@ -48,12 +48,12 @@ ROWS = [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}, {"id": 3, "v": "c"}]
 async def run(folder: Path, playbook: str = PLAYBOOK) -> Execution:
     file = folder / "transferred.yaml"
     file.write_text(playbook)
-    async with LocalNode(Settings(folder / "home"), MemoryLog()) as house:
-        source, loaded = house.catalog.read(file)
+    async with LocalNode(Settings(folder / "home"), MemoryLog()) as node:
+        source, loaded = node.catalog.read(file)
         assert loaded.net is not None
-        hot = await house.start(source, loaded.net, {})
-        await asyncio.wait_for(asyncio.shield(hot.finished), 60)
-        return hot.state
+        live = await node.start(source, loaded.net, {})
+        await asyncio.wait_for(asyncio.shield(live.finished), 60)
+        return live.state
 
 
 def test_loops_and_resolve_read_what_a_transfer_has_written(tmp_path: Path) -> None:
@@ -74,9 +74,9 @@ def test_a_file_that_is_no_longer_what_was_written_is_told(tmp_path: Path, spoil
     async def go() -> None:
         state = await run(tmp_path)
         spoil(tmp_path / "out.csv")
-        async with LocalNode(Settings(tmp_path / "home"), MemoryLog()) as house:
+        async with LocalNode(Settings(tmp_path / "home"), MemoryLog()) as node:
             with pytest.raises(error, match=r"out\.csv"):
-                await house.results.read(state.ctx["csv_ref"])
+                await node.results.read(state.ctx["csv_ref"])
 
     asyncio.run(go())
 

@@ -39,25 +39,25 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment = {"PATH": os.environ["PATH"], "API_TOKEN": TOKEN, "COPY": f"Bearer {TOKEN}", "PLAIN": "seen"}
-        self.house: LocalNode
+        self.node: LocalNode
         self.id = ""
 
     async def run(self, text: str, **payload: Any) -> Execution:
         file = self.folder / "main.yaml"
         file.write_text(HEAD + text)
         settings = Settings(self.folder / "home", environment=self.environment)
-        async with LocalNode(settings, SqliteLog(settings.home / "noetl.db")) as house:
-            source, loaded = house.catalog.read(file)
+        async with LocalNode(settings, SqliteLog(settings.home / "noetl.db")) as node:
+            source, loaded = node.catalog.read(file)
             assert loaded.net is not None, loaded.diagnostics
-            hot = await house.start(source, loaded.net, payload)
-            await asyncio.wait_for(asyncio.shield(hot.finished), 120)
-            events = house.log.read(hot.id)
-            self.lines = "".join(line.text for _, line in house.log.lines(hot.id))
-            assert replay(hot.id, events) == hot.state
+            live = await node.start(source, loaded.net, payload)
+            await asyncio.wait_for(asyncio.shield(live.finished), 120)
+            events = node.log.read(live.id)
+            self.lines = "".join(line.text for _, line in node.log.lines(live.id))
+            assert replay(live.id, events) == live.state
         self.events = [json.loads(json.dumps(event.payload)) for event in events]
         self.names = [event.name for event in events]
         see_that_it_is_nowhere(self.folder / "home")
-        return hot.state
+        return live.state
 
 
 @pytest.fixture

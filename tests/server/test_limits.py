@@ -45,13 +45,13 @@ class Site:
     def write(self, steps: str) -> None:
         self.file.write_text(HEAD + steps)
 
-    def house(self, log: EventLog | None = None) -> LocalNode:
+    def node(self, log: EventLog | None = None) -> LocalNode:
         return LocalNode(self.settings, log or SqliteLog(self.settings.home / "noetl.db"))
 
-    async def start(self, house: LocalNode, **payload: Any) -> LiveExecution:
-        source, loaded = house.catalog.read(self.file)
+    async def start(self, node: LocalNode, **payload: Any) -> LiveExecution:
+        source, loaded = node.catalog.read(self.file)
         assert loaded.net is not None, loaded.diagnostics
-        return await house.start(source, loaded.net, payload)
+        return await node.start(source, loaded.net, payload)
 
     def notes(self) -> list[tuple[str, float, str]]:
         file = self.folder / "notes"
@@ -87,13 +87,13 @@ def within(seconds: float, test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def begun(hot: LiveExecution) -> bool:
-    return any(run.pipe is not None for run in hot.state.runs.values())
+def begun(live: LiveExecution) -> bool:
+    return any(run.pipe is not None for run in live.state.runs.values())
 
 
-async def ended(*hots: LiveExecution) -> list[str]:
-    await asyncio.gather(*(asyncio.shield(hot.finished) for hot in hots))
-    return [hot.state.status for hot in hots]
+async def ended(*executions: LiveExecution) -> list[str]:
+    await asyncio.gather(*(asyncio.shield(live.finished) for live in executions))
+    return [live.state.status for live in executions]
 
 
 # --- in one process ----------------------------------------------------------------------------------------------------
@@ -103,9 +103,9 @@ def test_executions_of_one_process_share_a_limit_and_go_in_the_order_in_which_th
     site.write(NOTES % ('concurrency: {key: "api", limit: 2}', TOGETHER % "{{ workload.n }}"))
 
     async def test() -> None:
-        async with site.house() as house:
-            hots = [await site.start(house, who=str(number), n=number // 2 * 2 + 2) for number in range(6)]
-            assert await ended(*hots) == ["completed"] * 6
+        async with site.node() as node:
+            executions = [await site.start(node, who=str(number), n=number // 2 * 2 + 2) for number in range(6)]
+            assert await ended(*executions) == ["completed"] * 6
         assert site.most_at_once() == 2
         # Shells that are started together may write in any order; those of one pair come before those of the next.
         order = [who for sign, _, who in sorted(site.notes(), key=lambda note: note[1]) if sign == "+"]
@@ -118,8 +118,8 @@ def test_who_has_another_key_does_not_wait(site: Site) -> None:
     site.write(HELD % 'concurrency: {key: "{{ workload.who }}", limit: 1}')
 
     async def test() -> None:
-        async with site.house() as house:
-            first, second, other = [await site.start(house, who=who) for who in ("a", "a", "b")]
+        async with site.node() as node:
+            first, second, other = [await site.start(node, who=who) for who in ("a", "a", "b")]
             await until(lambda: begun(first) and begun(other))
             assert not begun(second)
 
@@ -135,10 +135,10 @@ def test_without_a_key_each_step_has_a_limit_of_its_own(site: Site) -> None:
     )
 
     async def test() -> None:
-        async with site.house() as house:
-            first = await site.start(house)
+        async with site.node() as node:
+            first = await site.start(node)
             await until(lambda: {run.step for run in first.state.runs.values() if run.pipe} == {"a", "b"})
-            second = await site.start(house)
+            second = await site.start(node)
             await asyncio.sleep(0.3)
             assert not begun(second)
 
@@ -154,8 +154,8 @@ def test_the_iterations_of_a_loop_count_each(site: Site) -> None:
     )
 
     async def test() -> None:
-        async with site.house() as house:
-            assert await ended(await site.start(house)) == ["completed"]
+        async with site.node() as node:
+            assert await ended(await site.start(node)) == ["completed"]
         assert (site.most_at_once(), len(site.starts())) == (3, 9)
 
     within(120, test)
@@ -165,10 +165,10 @@ def test_cancel_new_fails_the_step_that_would_be_too_many(site: Site) -> None:
     site.write(HELD % 'concurrency: {key: "api", limit: 1, on_limit: cancel_new}')
 
     async def test() -> None:
-        async with site.house() as house:
-            first = await site.start(house)
+        async with site.node() as node:
+            first = await site.start(node)
             await until(lambda: begun(first))
-            second = await site.start(house)
+            second = await site.start(node)
             assert await ended(second) == ["failed"]
             error = second.state.error
             assert error is not None
@@ -187,12 +187,12 @@ def test_cancel_new_fails_an_iteration_and_leaves_the_others(site: Site) -> None
     )
 
     async def test() -> None:
-        async with site.house() as house:
-            hot = await site.start(house)
-            await until(lambda: any(event.name == "loop.iteration.failed" for event in house.log.read(hot.id)))
+        async with site.node() as node:
+            live = await site.start(node)
+            await until(lambda: any(event.name == "loop.iteration.failed" for event in node.log.read(live.id)))
             (site.folder / "go").touch()
-            assert await ended(hot) == ["completed"]
-            failed = [event for event in house.log.read(hot.id) if event.name == "loop.iteration.failed"]
+            assert await ended(live) == ["completed"]
+            failed = [event for event in node.log.read(live.id) if event.name == "loop.iteration.failed"]
             assert [event.payload["error"]["kind"] for event in failed] == ["concurrency"]
 
     within(120, test)
@@ -202,10 +202,10 @@ def test_cancel_running_has_the_oldest_make_room(site: Site) -> None:
     site.write(HELD % 'concurrency: {key: "api", limit: 1, on_limit: cancel_running}')
 
     async def test() -> None:
-        async with site.house() as house:
-            first = await site.start(house)
+        async with site.node() as node:
+            first = await site.start(node)
             await until(lambda: begun(first))
-            second = await site.start(house)
+            second = await site.start(node)
             assert await ended(first) == ["failed"]
             assert first.state.error is not None
             assert first.state.error["on_limit"] == "cancel_running"
@@ -219,11 +219,14 @@ def test_at_most_so_many_start_in_any_period(site: Site) -> None:
 
     async def test() -> None:
         began = time.time()
-        async with site.house() as house:
-            hots = [await site.start(house) for _ in range(8)]
-            assert await ended(*hots) == ["completed"] * 8
+        async with site.node() as node:
+            executions = [await site.start(node) for _ in range(8)]
+            assert await ended(*executions) == ["completed"] * 8
             granted = [
-                event.timestamp for hot in hots for event in house.log.read(hot.id) if event.name == "task.started"
+                event.timestamp
+                for live in executions
+                for event in node.log.read(live.id)
+                if event.name == "task.started"
             ]
             assert len(granted) == 8
         site.check_pace(began, 3, 0.6)
@@ -244,12 +247,12 @@ def test_a_limit_that_makes_no_sense_fails_the_step(site: Site, spec: str, kind:
     site.write(HELD % spec)
 
     async def test() -> None:
-        async with site.house(MemoryLog()) as house:
-            hot = await site.start(house, none=None)
-            assert await ended(hot) == ["failed"]
-            assert hot.state.error is not None
-            assert hot.state.error["kind"] == kind
-            assert said in hot.state.error["message"]
+        async with site.node(MemoryLog()) as node:
+            live = await site.start(node, none=None)
+            assert await ended(live) == ["failed"]
+            assert live.state.error is not None
+            assert live.state.error["kind"] == kind
+            assert said in live.state.error["message"]
 
     within(120, test)
 
@@ -261,18 +264,18 @@ def test_an_execution_that_is_paused_lets_others_go_and_queues_again(site: Site)
     )
 
     async def test() -> None:
-        async with site.house() as house:
-            first, second = await site.start(house), await site.start(house)
+        async with site.node() as node:
+            first, second = await site.start(node), await site.start(node)
             await until(lambda: begun(first))
-            await house.service.record(first.id, [Pause()])
+            await node.service.record(first.id, [Pause()])
             (site.folder / "go").touch()
             await until(lambda: begun(second))
-            house.service.post(first.id, [Resume()])
+            node.service.post(first.id, [Resume()])
             await asyncio.sleep(0.5)
-            names = [event.entity_id for event in house.log.read(first.id) if event.name == "task.started"]
+            names = [event.entity_id for event in node.log.read(first.id) if event.name == "task.started"]
             assert names == ["work.one"]
-            house.service.post(second.id, [Cancel()])
-            await until(lambda: "work.two" in [event.entity_id for event in house.log.read(first.id)])
+            node.service.post(second.id, [Cancel()])
+            await until(lambda: "work.two" in [event.entity_id for event in node.log.read(first.id)])
 
     within(120, test)
 
@@ -281,12 +284,12 @@ def test_one_that_waits_can_be_cancelled_and_the_next_in_line_goes(site: Site) -
     site.write(HELD % "concurrency: {limit: 1}")
 
     async def test() -> None:
-        async with site.house() as house:
-            first, second, third = [await site.start(house) for _ in range(3)]
+        async with site.node() as node:
+            first, second, third = [await site.start(node) for _ in range(3)]
             await until(lambda: begun(first))
-            house.service.post(second.id, [Cancel()])
+            node.service.post(second.id, [Cancel()])
             assert await ended(second) == ["cancelled"]
-            house.service.post(first.id, [Cancel()])
+            node.service.post(first.id, [Cancel()])
             await until(lambda: begun(third))
 
     within(120, test)
@@ -328,9 +331,9 @@ def test_offices_on_one_database_share_a_limit_and_a_rate(site: Site, database: 
     async def test() -> None:
         logs = [PostgresLog(database.url), PostgresLog(database.url)]
         began = time.time()
-        async with site.house(logs[0]) as one, site.house(logs[1]) as other:
-            hots = [await site.start(house) for _ in range(4) for house in (one, other)]
-            assert await ended(*hots) == ["completed"] * 8
+        async with site.node(logs[0]) as one, site.node(logs[1]) as other:
+            executions = [await site.start(node) for _ in range(4) for node in (one, other)]
+            assert await ended(*executions) == ["completed"] * 8
         assert site.most_at_once() == 2
         site.check_pace(began, 4, 1.5)
 
@@ -342,7 +345,7 @@ def test_an_execution_of_another_office_makes_room(site: Site, database: Databas
 
     async def test() -> None:
         logs = [PostgresLog(database.url), PostgresLog(database.url)]
-        async with site.house(logs[0]) as one, site.house(logs[1]) as other:
+        async with site.node(logs[0]) as one, site.node(logs[1]) as other:
             first = await site.start(one)
             await until(lambda: begun(first))
             second = await site.start(other)
@@ -356,16 +359,16 @@ def test_an_execution_that_is_taken_over_keeps_its_slot_and_gives_it_back(site: 
     site.write(HELD % "concurrency: {limit: 1}")
 
     async def test() -> None:
-        async with site.house(PostgresLog(database.url)) as house:
-            first = await site.start(house)
+        async with site.node(PostgresLog(database.url)) as node:
+            first = await site.start(node)
             await until(lambda: begun(first))
-        async with site.house(PostgresLog(database.url)) as heir:
-            hot = await heir.resume(first.id)
+        async with site.node(PostgresLog(database.url)) as heir:
+            live = await heir.resume(first.id)
             await asyncio.sleep(0.3)
             second = await site.start(heir)
             await asyncio.sleep(0.3)
             assert not begun(second)
-            heir.service.post(hot.id, [Cancel()])
+            heir.service.post(live.id, [Cancel()])
             await until(lambda: begun(second))
 
     within(120, test)

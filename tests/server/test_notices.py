@@ -39,10 +39,10 @@ class Hearer:
 
     def __init__(self, *answers: int) -> None:
         self.answers = list(answers)
-        self.heard: list[tuple[str, dict[str, str], dict[str, Any]]] = []
+        self.on_events: list[tuple[str, dict[str, str], dict[str, Any]]] = []
 
     async def hear(self, request: web.Request) -> web.Response:
-        self.heard.append((request.path, dict(request.headers), await request.json()))
+        self.on_events.append((request.path, dict(request.headers), await request.json()))
         return web.Response(status=self.answers.pop(0) if self.answers else 204)
 
     @asynccontextmanager
@@ -69,14 +69,14 @@ def run(folder: Path, text: str, hearer: Hearer | None, *, cancel: bool = False,
     file.write_text(text)
 
     async def main(url: str) -> LiveExecution:
-        async with LocalNode(Settings(folder / "home"), SqliteLog(folder / "home" / "noetl.db")) as house:
-            source, loaded = house.catalog.read(file)
+        async with LocalNode(Settings(folder / "home"), SqliteLog(folder / "home" / "noetl.db")) as node:
+            source, loaded = node.catalog.read(file)
             assert loaded.net is not None, loaded.diagnostics
-            hot = await house.start(source, loaded.net, {"url": url}, **more)
+            live = await node.start(source, loaded.net, {"url": url}, **more)
             if cancel:
-                house.service.post(hot.id, [Cancel("enough")])
-            await asyncio.wait_for(asyncio.shield(hot.finished), 60)
-            return hot
+                node.service.post(live.id, [Cancel("enough")])
+            await asyncio.wait_for(asyncio.shield(live.finished), 60)
+            return live
 
     async def around() -> LiveExecution:
         if hearer is None:
@@ -89,38 +89,38 @@ def run(folder: Path, text: str, hearer: Hearer | None, *, cancel: bool = False,
 
 def test_a_failure_is_posted_with_all_that_there_is_to_say(tmp_path: Path) -> None:
     hearer = Hearer()
-    hot = run(tmp_path, HEAD % "main" + FAILS, hearer)
-    ((path, headers, told),) = hearer.heard
+    live = run(tmp_path, HEAD % "main" + FAILS, hearer)
+    ((path, headers, told),) = hearer.on_events
     assert path == "/failed/data"
-    assert headers["X-Run"] == headers["Idempotency-Key"] == hot.id
+    assert headers["X-Run"] == headers["Idempotency-Key"] == live.id
     assert headers["Content-Type"] == "application/json"
     assert told.keys() == {"execution_id", "path", "status", "error", "started_at", "ended_at"}
-    assert (told["execution_id"], told["path"], told["status"]) == (hot.id, "main", "failed")
+    assert (told["execution_id"], told["path"], told["status"]) == (live.id, "main", "failed")
     assert (told["error"]["step"], told["error"]["kind"]) == ("a", "shell")
-    assert told["started_at"] < told["ended_at"] == hot.state.timestamp
+    assert told["started_at"] < told["ended_at"] == live.state.timestamp
 
 
 @pytest.mark.parametrize(("steps", "cancel"), [("  - {step: a, tool: {kind: noop}}\n", False), (FAILS.replace("exit 3", "sleep 9"), True)])  # fmt: skip
 def test_nobody_is_told_of_what_completed_or_was_cancelled(tmp_path: Path, steps: str, *, cancel: bool) -> None:
     hearer = Hearer()
-    hot = run(tmp_path, HEAD % "main" + steps, hearer, cancel=cancel)
-    assert hot.state.status == ("cancelled" if cancel else "completed")
-    assert hearer.heard == []
+    live = run(tmp_path, HEAD % "main" + steps, hearer, cancel=cancel)
+    assert live.state.status == ("cancelled" if cancel else "completed")
+    assert hearer.on_events == []
 
 
 def test_a_run_that_could_not_begin_has_failed_too(tmp_path: Path) -> None:
     hearer = Hearer()
     text = HEAD % "main" + FAILS + "keychain: [{name: api, kind: bearer, from: {env: NOBODY_HAS_THIS}}]\n"
     run(tmp_path, text, hearer)
-    ((_, _, told),) = hearer.heard
+    ((_, _, told),) = hearer.on_events
     assert (told["started_at"], told["error"]["kind"]) == (None, "credential")
 
 
 def test_what_is_not_taken_is_sent_again_until_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hearer = Hearer(500, 302)
     run(tmp_path, HEAD % "main" + FAILS, hearer)
-    assert len(hearer.heard) == 3
-    assert len({headers["Idempotency-Key"] for _, headers, _ in hearer.heard}) == 1
+    assert len(hearer.on_events) == 3
+    assert len({headers["Idempotency-Key"] for _, headers, _ in hearer.on_events}) == 1
     assert capsys.readouterr().err == ""
 
 
@@ -137,12 +137,12 @@ def test_what_is_not_taken_is_sent_again_until_it_is(tmp_path: Path, capsys: pyt
 def test_a_notice_that_reaches_nobody_is_one_line_and_changes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], hearer: Hearer | None, head: str, said: str
 ) -> None:
-    hot = run(tmp_path, head % "main" + FAILS, hearer)
-    assert hot.state.status == "failed"
-    assert hot.state.error is not None
-    assert hot.state.error["kind"] == "shell"
+    live = run(tmp_path, head % "main" + FAILS, hearer)
+    assert live.state.status == "failed"
+    assert live.state.error is not None
+    assert live.state.error["kind"] == "shell"
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"warning: {hot.id}: `metadata.on_failure` reached nobody: ")
+    assert line.startswith(f"warning: {live.id}: `metadata.on_failure` reached nobody: ")
     assert said in line
 
 
@@ -150,16 +150,16 @@ def test_a_child_tells_those_that_its_own_playbook_names(tmp_path: Path) -> None
     (tmp_path / "child.yaml").write_text(HEAD % "child" + FAILS)
     hearer = Hearer()
     step = '  - {step: call, tool: {kind: playbook, path: child, input: {url: "{{ workload.url }}"}}, next: {arcs: [{step: end, when: "{{ event.status == \'error\' }}"}]}}\n  - {step: end}\n'
-    hot = run(tmp_path, HEAD % "main" + step, hearer)
-    assert hot.state.status == "completed"
-    ((_, _, told),) = hearer.heard
-    assert (told["path"], told["execution_id"] != hot.id) == ("child", True)
+    live = run(tmp_path, HEAD % "main" + step, hearer)
+    assert live.state.status == "completed"
+    ((_, _, told),) = hearer.on_events
+    assert (told["path"], told["execution_id"] != live.id) == ("child", True)
 
 
 def test_who_is_called_without_a_network_sends_no_notices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hearer = Hearer()
     run(tmp_path, HEAD % "main" + FAILS, hearer, restrict={"network": "off"})
-    assert hearer.heard == []
+    assert hearer.on_events == []
     assert "does not let it use the network" in capsys.readouterr().err
 
 
@@ -178,7 +178,7 @@ def test_a_playbook_under_test_tells_nobody(tmp_path: Path) -> None:
             file = tmp_path / "main.test.yaml"
             ran = await asyncio.to_thread(session.run, file, text, "main.test.yaml", lambda _ran, _result: None)
             assert [result.status for result in ran.results] == ["passed"], ran
-        return hearer.heard
+        return hearer.on_events
 
     assert asyncio.run(main()) == []
 
@@ -193,7 +193,7 @@ def test_the_page_about_it_shows_what_arrives(tmp_path: Path) -> None:
         text.replace("https://hooks.example.com", "{{ workload.url }}").replace("workload:", "workload:\n  url: x"),
         hearer,
     )
-    ((path, headers, told),) = hearer.heard
+    ((path, headers, told),) = hearer.on_events
     assert (path, headers["X-Team"]) == ("/nightly", "data")
     assert told.keys() == shown.keys()
     assert told["error"].keys() == shown["error"].keys()

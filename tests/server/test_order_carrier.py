@@ -19,7 +19,7 @@ class Around:
         self.told: list[str] = []
         self.errands = OrderCarrier(cast("Any", self), cast("Any", self), lambda: self.now)
 
-    def ended(self, hot: LiveExecution) -> None:
+    def on_end(self, live: LiveExecution) -> None:
         pass
 
     def due(self, execution_id: str) -> None:
@@ -27,27 +27,27 @@ class Around:
 
     def pass_time(self, now: float) -> None:
         self.now = now
-        self.errands._ring()
+        self.errands._on_alarm()
 
 
-def hot(name: str) -> LiveExecution:
+def live(name: str) -> LiveExecution:
     return cast("LiveExecution", SimpleNamespace(id=name, lost=False))
 
 
 async def sleepless() -> None:
-    around, others = Around(), [hot(f"x{at}") for at in range(10)]
+    around, others = Around(), [live(f"x{at}") for at in range(10)]
     errands = around.errands
     for one in others:
         errands.give(one, [WakeAt(50.0), WakeAt(100.0), WakeAt(100.0)])
     for _ in range(5 * _STALE):  # it comes into the memory, and leaves it again
-        sleeper = hot("sleeper")
+        sleeper = live("sleeper")
         errands.give(sleeper, [WakeAt(1e9)])
-        errands.ended(sleeper)
+        errands.on_end(sleeper)
     assert len(errands._times) <= _STALE + 3 * len(others)
     assert list(errands._minded) == [one.id for one in others]
     around.pass_time(60.0)
     assert sorted(around.told) == sorted(one.id for one in others)
-    errands.ended(others.pop())
+    errands.on_end(others.pop())
     around.told.clear()
     around.pass_time(100.0)
     assert sorted(around.told) == sorted(one.id for one in others)
@@ -59,11 +59,11 @@ def test_those_who_come_and_go_leave_no_times_behind_and_the_others_are_told() -
 
 
 async def come_back() -> None:
-    around, before, now = Around(), hot("x"), hot("x")
+    around, before, now = Around(), live("x"), live("x")
     errands = around.errands
     errands.give(before, [WakeAt(10.0), WakeAt(20.0)])
     errands.give(now, [WakeAt(10.0)])
-    errands.ended(before)
+    errands.on_end(before)
     around.pass_time(30.0)
     assert around.told == ["x"]
     assert (errands._times, errands._minded, errands._stale) == ([], {}, 0)

@@ -50,12 +50,12 @@ class Hands:
         self.given: list[Order] = []
         self.breaks = False
 
-    def give(self, hot: LiveExecution, orders: Iterable[Order]) -> None:
+    def give(self, live: LiveExecution, orders: Iterable[Order]) -> None:
         if self.breaks:
             raise RuntimeError("a mistake of ours")
         self.given += orders
 
-    def ended(self, hot: LiveExecution) -> None:
+    def on_end(self, live: LiveExecution) -> None:
         pass
 
 
@@ -113,13 +113,13 @@ def test_someone_who_looks_on_and_fails_does_not_end_the_run() -> None:
         desk = Desk()
         seen = []
 
-        def broken(_hot: LiveExecution, _events: tuple[Event, ...]) -> None:
+        def broken(_live: LiveExecution, _events: tuple[Event, ...]) -> None:
             raise BrokenPipeError
 
-        desk.service.watchers += [broken, lambda _hot, events: seen.extend(events)]
-        hot = await desk.start()
+        desk.service.watchers += [broken, lambda _live, events: seen.extend(events)]
+        live = await desk.start()
         await desk.service.record("x", [Cancel()])
-        await hot.finished
+        await live.finished
         assert [event.name for event in seen] == desk.names()
 
     run(main())
@@ -128,12 +128,12 @@ def test_someone_who_looks_on_and_fails_does_not_end_the_run() -> None:
 def test_orders_that_cannot_be_given_end_the_run_and_whoever_waits_hears_of_it() -> None:
     async def main() -> None:
         desk = Desk()
-        hot = await desk.start()
+        live = await desk.start()
         desk.hands.breaks = True
         desk.service.post("x", [Signal("go")])
         with pytest.raises(NoetlError, match="a mistake of ours"):
-            await hot.finished
-        assert "x" not in desk.service.hot
+            await live.finished
+        assert "x" not in desk.service.live
 
     run(main())
 
@@ -144,7 +144,7 @@ def test_a_start_that_breaks_leaves_nothing_behind() -> None:
         desk.hands.breaks = True
         with pytest.raises(RuntimeError):
             await desk.start()
-        assert desk.service.hot == {}
+        assert desk.service.live == {}
 
     run(main())
 
@@ -189,15 +189,15 @@ def test_nothing_is_ordered_and_nobody_is_told_before_the_events_are_durable() -
 
     async def main() -> None:
         desk = Desk()
-        hot = await desk.start()
+        live = await desk.start()
         told: list[str] = []
-        desk.service.watchers.append(lambda _hot, events: told.extend(event.name for event in events))
+        desk.service.watchers.append(lambda _live, events: told.extend(event.name for event in events))
         given, written = len(desk.hands.given), desk.names()
         desk.log.open.clear()
         desk.log.fails = StoreFailed("full")
         reported = asyncio.ensure_future(desk.service.record("x", [Signal("go"), Cancel()]))
         await turns()
-        assert (desk.hands.given[given:], told, hot.finished.done(), reported.done()) == ([], [], False, False)
+        assert (desk.hands.given[given:], told, live.finished.done(), reported.done()) == ([], [], False, False)
         desk.log.open.set()
         with pytest.raises(StoreFailed):
             await reported
@@ -211,7 +211,7 @@ def test_a_start_that_is_not_durable_orders_nothing_and_tells_nobody() -> None:
     async def main() -> None:
         desk = Desk()
         told: list[Event] = []
-        desk.service.watchers.append(lambda _hot, events: told.extend(events))
+        desk.service.watchers.append(lambda _live, events: told.extend(events))
         desk.log.open.clear()
         desk.log.fails = StoreFailed("full")
         starting = asyncio.ensure_future(desk.start())
@@ -228,9 +228,9 @@ def test_a_start_that_is_not_durable_orders_nothing_and_tells_nobody() -> None:
 def test_a_snapshot_that_cannot_be_read_is_made_up_for_by_the_events() -> None:
     async def main() -> None:
         desk = Desk()
-        hot = await desk.start()
+        live = await desk.start()
         await desk.service.record("x", [Cancel()])
-        desk.log._shared.snapshots["x"] = {hot.state.seq: b"\xc1 damaged"}
-        assert desk.service.load("x") == hot.state
+        desk.log._shared.snapshots["x"] = {live.state.seq: b"\xc1 damaged"}
+        assert desk.service.load("x") == live.state
 
     run(main())

@@ -33,9 +33,9 @@ async def begun(log: PostgresLog, *names: str) -> InlineWriter:
     """Executions whose first two events are written, and what writes more of them."""
     for name in names:
         await log.append(events(name, 1, 2), status="running")
-    while log._desk._inline is None or log._desk._queued:  # type: ignore[attr-defined]
+    while log._queue._inline is None or log._queue._queued:  # type: ignore[attr-defined]
         await asyncio.sleep(0.01)
-    quick: InlineWriter = log._desk._inline  # type: ignore[attr-defined]
+    quick: InlineWriter = log._queue._inline  # type: ignore[attr-defined]
     return quick
 
 
@@ -45,18 +45,18 @@ def shut(log: PostgresLog) -> None:
     def refuse(_tickets: object) -> None:
         raise AssertionError("the thread was wanted")
 
-    log._desk._enqueue = refuse  # type: ignore[method-assign]
+    log._queue._enqueue = refuse  # type: ignore[method-assign]
 
 
 async def test_what_goes_on_where_this_process_wrote_last_needs_no_thread(log: PostgresLog) -> None:
     await begun(log, "x", "y")
-    real = log._desk._enqueue
+    real = log._queue._enqueue
     shut(log)
     await asyncio.gather(
         log.append(events("x", 3, 4), status="running"), log.append(events("y", 3, 3), status="running")
     )
     await log.append(events("x", 5, 5), status="completed")
-    log._desk._enqueue = real  # type: ignore[method-assign]
+    log._queue._enqueue = real  # type: ignore[method-assign]
     assert log.read("x") == events("x", 1, 5)
     assert log.read("y") == events("y", 1, 3)
     summary = log.summary("x")
@@ -69,10 +69,10 @@ async def test_executions_begin_without_the_thread_unless_somebody_else_has_begu
 ) -> None:
     await begun(log, "x")
     await beside.append(events("taken", 1, 1), status="running")
-    real = log._desk._enqueue
+    real = log._queue._enqueue
     shut(log)
     await asyncio.gather(*(log.append(events(name, 1, 2), status="running") for name in ("a", "b")))
-    log._desk._enqueue = real  # type: ignore[method-assign]
+    log._queue._enqueue = real  # type: ignore[method-assign]
     first, second, third = await asyncio.gather(
         log.append(events("taken", 1, 3), status="running"),
         log.append(events("c", 1, 2), status="running"),
@@ -118,7 +118,7 @@ async def test_two_who_append_to_the_same_executions_the_other_way_round_do_not_
     await begun(log, *names)
     await begun(beside, "other")
     for seq in range(3, 8):
-        beside._desk._heads.update(log._desk._heads)  # type: ignore[attr-defined]
+        beside._queue._heads.update(log._queue._heads)  # type: ignore[attr-defined]
         first = [log.append(events(name, seq, seq), status="running") for name in names]
         second = [beside.append(events(name, seq, seq), status="running") for name in reversed(names)]
         outcomes = await asyncio.gather(*first, *second, return_exceptions=True)
@@ -126,7 +126,7 @@ async def test_two_who_append_to_the_same_executions_the_other_way_round_do_not_
             assert {type(one), type(other)} == {type(None), Conflict}
         for mine, theirs in zip(names, reversed(outcomes[20:]), strict=True):
             if theirs is None:
-                log._desk._heads[mine] = beside._desk._heads[mine]  # type: ignore[attr-defined]
+                log._queue._heads[mine] = beside._queue._heads[mine]  # type: ignore[attr-defined]
 
 
 async def test_what_is_large_or_has_a_snapshot_is_left_to_the_thread(log: PostgresLog) -> None:

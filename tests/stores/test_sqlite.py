@@ -127,7 +127,7 @@ async def test_a_closed_log_says_so(log: SqliteLog) -> None:
 
 async def test_an_entry_that_is_too_big_fails_alone(log: SqliteLog) -> None:
     await log.append(events("x", 1, 1), status="running")
-    await log._desk.submit(lambda connection: connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000) and None)
+    await log._queue.submit(lambda connection: connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000) and None)
     big = log.append(events("big", 1, 2, text="x" * 200_000), status="running")
     small = [log.append(events(f"small{number}", 1, 2), status="running") for number in range(9)]
     outcomes = await asyncio.gather(*small[:4], big, *small[4:], return_exceptions=True)
@@ -165,7 +165,7 @@ async def test_the_wal_does_not_grow_without_end(log: SqliteLog, path: Path) -> 
 
 async def test_the_power_choice_syncs_every_commit(path: Path) -> None:
     log = SqliteLog(path, durability="power")
-    level = await log._desk.submit(lambda connection: connection.execute("PRAGMA synchronous").fetchone()[0])
+    level = await log._queue.submit(lambda connection: connection.execute("PRAGMA synchronous").fetchone()[0])
     assert level == 2
     await log.close()
 

@@ -169,7 +169,7 @@ async def test_a_full_database_keeps_what_it_has_and_goes_on_by_itself(path: Pat
     log = SqliteLog(path)
 
     async def limit(pages: int) -> None:
-        await log._desk.submit(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}").fetchall())
+        await log._queue.submit(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}").fetchall())
 
     await limit(200)
     written = await fill(log, "x")

@@ -117,29 +117,29 @@ class Site:
         self.settings = Settings(folder / "home")
         (folder / "child.yaml").write_text(HEAD % "child" + CHILD)
 
-    def house(self) -> LocalNode:
-        house = LocalNode(self.settings, SqliteLog(self.settings.home / "noetl.db"))
-        house.results.__class__ = Dying
-        return house
+    def node(self) -> LocalNode:
+        node = LocalNode(self.settings, SqliteLog(self.settings.home / "noetl.db"))
+        node.results.__class__ = Dying
+        return node
 
     async def run(self, steps: str, during: Callable[[LocalNode, str], Awaitable[None]] | None = None) -> Execution:
         """Run it, and go on with it if it dies."""
         file = self.folder / "main.yaml"
         file.write_text(HEAD % "main" + steps)
-        async with self.house() as house:
-            source, loaded = house.catalog.read(file)
+        async with self.node() as node:
+            source, loaded = node.catalog.read(file)
             assert loaded.net is not None, loaded.diagnostics
-            hot = await house.start(source, loaded.net, {})
+            live = await node.start(source, loaded.net, {})
             if during is not None:
-                await during(house, hot.id)
+                await during(node, live.id)
             with contextlib.suppress(StoreFailed):
-                await asyncio.wait_for(asyncio.shield(hot.finished), 120)
-        if hot.finished.exception() is None and hot.state.over:
-            return hot.state
-        async with self.house() as house:
-            again = await house.resume(hot.id)
+                await asyncio.wait_for(asyncio.shield(live.finished), 120)
+        if live.finished.exception() is None and live.state.over:
+            return live.state
+        async with self.node() as node:
+            again = await node.resume(live.id)
             await asyncio.wait_for(asyncio.shield(again.finished), 120)
-            assert replay(hot.id, house.log.read(hot.id)) == again.state
+            assert replay(live.id, node.log.read(live.id)) == again.state
             return again.state
 
 
@@ -170,19 +170,19 @@ def test_death_at_any_write_to_the_store_changes_nothing(
         assert ended(asyncio.run(site.run(PLAYBOOKS[name]))) == ended(calm), f"write {point} of {writes}"
 
 
-async def recorded(house: LocalNode, execution_id: str, point: int) -> None:
+async def recorded(node: LocalNode, execution_id: str, point: int) -> None:
     """Wait until an execution has come to an event, which is just being written, or to its end."""
-    hot = house.service.hot[execution_id]
+    live = node.service.live[execution_id]
     reached = asyncio.Event()
-    append = house.log.append
+    append = node.log.append
 
     async def noticed(*arguments: Any, **more: Any) -> Any:
-        if hot.state.seq >= point or hot.state.over:
+        if live.state.seq >= point or live.state.over:
             reached.set()
         return await append(*arguments, **more)
 
-    if hot.state.seq < point:
-        house.log.append = noticed  # type: ignore[method-assign]
+    if live.state.seq < point:
+        node.log.append = noticed  # type: ignore[method-assign]
         await reached.wait()
 
 
@@ -193,32 +193,32 @@ def test_a_run_that_is_given_up_after_any_report_goes_on_to_the_same_end(name: s
     points = share([seq for seq in range(4, calm.seq) if seq < 30 or seq % 23 == 0], list(PLAYBOOKS).index(name))
     for point in points:
 
-        async def die(house: LocalNode, execution_id: str, point: int = point) -> None:
-            await recorded(house, execution_id, point)
-            house.service.give_up(execution_id, StoreFailed("it dies here"))
+        async def die(node: LocalNode, execution_id: str, point: int = point) -> None:
+            await recorded(node, execution_id, point)
+            node.service.give_up(execution_id, StoreFailed("it dies here"))
 
         assert ended(asyncio.run(site.run(PLAYBOOKS[name], die))) == ended(calm), f"event {point} of {calm.seq}"
 
 
 def test_a_loop_over_a_reference_can_be_paused(site: Site) -> None:
-    async def pause(house: LocalNode, execution_id: str) -> None:
-        hot = house.service.hot[execution_id]
-        while not (hot.state.runs.get("each-1") and hot.state.runs["each-1"].loop):
+    async def pause(node: LocalNode, execution_id: str) -> None:
+        live = node.service.live[execution_id]
+        while not (live.state.runs.get("each-1") and live.state.runs["each-1"].loop):
             await asyncio.sleep(0.001)
-        await house.service.record(execution_id, [Pause()])
+        await node.service.record(execution_id, [Pause()])
         await asyncio.sleep(0.3)
-        loop = hot.state.runs["each-1"].loop
+        loop = live.state.runs["each-1"].loop
         assert loop is not None
         assert loop.started < loop.total
-        await house.service.record(execution_id, [Resume()])
+        await node.service.record(execution_id, [Resume()])
 
     assert asyncio.run(site.run(PLAYBOOKS["loops"], pause)).output == OUTPUTS["loops"]
 
 
 def test_a_payload_that_is_gone_fails_the_task_that_wants_it_and_nothing_else(site: Site) -> None:
-    async def lose(house: LocalNode, execution_id: str) -> None:
-        hot = house.service.hot[execution_id]
-        while "rows_ref" not in hot.state.ctx:
+    async def lose(node: LocalNode, execution_id: str) -> None:
+        live = node.service.live[execution_id]
+        while "rows_ref" not in live.state.ctx:
             await asyncio.sleep(0.001)
         for path in (site.settings.home / "results" / execution_id).iterdir():
             path.unlink()
@@ -240,16 +240,16 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_it_can_go_on(
     async def main() -> None:
         file = site.folder / "main.yaml"
         file.write_text(HEAD % "main" + PLAYBOOKS["outputs and writes"])
-        async with site.house() as house:
-            source, loaded = house.catalog.read(file)
+        async with site.node() as node:
+            source, loaded = node.catalog.read(file)
             assert loaded.net is not None
             with monkeypatch.context() as patch:
                 patch.setattr("noetl.results.codec.write", full)
-                hot = await house.start(source, loaded.net, {})
+                live = await node.start(source, loaded.net, {})
                 with pytest.raises(NoetlError, match="No space left"):
-                    await asyncio.wait_for(asyncio.shield(hot.finished), 120)
-        async with site.house() as house:
-            again = await house.resume(hot.id)
+                    await asyncio.wait_for(asyncio.shield(live.finished), 120)
+        async with site.node() as node:
+            again = await node.resume(live.id)
             await asyncio.wait_for(asyncio.shield(again.finished), 120)
             assert again.state.output == OUTPUTS["outputs and writes"]
 
@@ -350,21 +350,21 @@ async def interrupted(site: Site, steps: str, between: Callable[[Path], None] = 
     """Kill it in its slow task, do something to its payloads, and go on."""
     file = site.folder / "main.yaml"
     file.write_text(HEAD % "main" + steps)
-    async with site.house() as house:
-        source, loaded = house.catalog.read(file)
+    async with site.node() as node:
+        source, loaded = node.catalog.read(file)
         assert loaded.net is not None, loaded.diagnostics
-        hot = await house.start(source, loaded.net, {})
+        live = await node.start(source, loaded.net, {})
         while not (site.folder / "started").exists():
-            assert not hot.finished.done(), hot.state.error
+            assert not live.finished.done(), live.state.error
             await asyncio.sleep(0.01)
-        house.service.give_up(hot.id, StoreFailed("it dies here"))
+        node.service.give_up(live.id, StoreFailed("it dies here"))
         with contextlib.suppress(StoreFailed):
-            await hot.finished
-    between(site.settings.home / "results" / hot.id)
-    async with site.house() as house:
-        again = await house.resume(hot.id)
+            await live.finished
+    between(site.settings.home / "results" / live.id)
+    async with site.node() as node:
+        again = await node.resume(live.id)
         await asyncio.wait_for(asyncio.shield(again.finished), 120)
-        assert replay(hot.id, house.log.read(hot.id)) == again.state
+        assert replay(live.id, node.log.read(live.id)) == again.state
         return again.state
 
 
@@ -451,8 +451,8 @@ def test_no_event_holds_more_of_step_than_may_travel(site: Site) -> None:
   set: {ctx.n: "{{ step.big | length }}"}
 """
         )
-        async with site.house() as house:
-            return state, max(len(repr(event)) for event in house.log.read(state.execution_id))
+        async with site.node() as node:
+            return state, max(len(repr(event)) for event in node.log.read(state.execution_id))
 
     state, longest = asyncio.run(run())
     assert state.error is not None

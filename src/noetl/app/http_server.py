@@ -1,4 +1,4 @@
-"""Serving: an ASGI application under uvicorn, in the loop that runs, until somebody wants it to end."""
+"""An ASGI application under uvicorn, served in the running event loop until it is told to stop."""
 
 from __future__ import annotations
 
@@ -102,13 +102,13 @@ async def serve(
         await _wait_until_started(server, serving)
         ready()
         await asyncio.wait([serving, asyncio.ensure_future(wanted.wait())], return_when=asyncio.FIRST_COMPLETED)
-        app.state.desk.drain()
+        app.state.context.drain()
         await drain()
     finally:
         server.should_exit = True
         with contextlib.suppress(asyncio.CancelledError):
             await serving
-        app.state.desk.close()
+        app.state.context.close()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(name)
 

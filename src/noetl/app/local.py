@@ -1,4 +1,4 @@
-"""House: everything put together for one process. The only module that knows every adapter."""
+"""The composition of one process that runs executions itself: log, control plane, tools and results."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def open_catalog() -> Catalog:
 
 
 def open_local_node() -> LocalNode:
-    """A house as the environment describes it."""
+    """A node as the environment describes it."""
     found = settings()
     return LocalNode(found, open_log(found))
 
@@ -70,22 +70,22 @@ LOCAL = "local"
 
 
 class LocalWorker:
-    """A workshop in this process as the worker behind a direct call: the only one of a house's dispatcher."""
+    """The runners of this process as a worker behind a direct call: the only worker of a local node's dispatcher."""
 
-    def __init__(self, shop: PipelineRunners) -> None:
-        self._shop = shop
+    def __init__(self, runners: PipelineRunners) -> None:
+        self._runners = runners
 
     def give(self, move: Give) -> None:
         """See `WorkerSide`."""
-        self._shop.run(move.execution, move.order)
+        self._runners.run(move.execution, move.order)
 
     def stop(self, worker: str, key: Key) -> None:  # noqa: ARG002
         """See `WorkerSide`."""
-        self._shop.stop(key)
+        self._runners.stop(key)
 
     def forget(self, worker: str, execution_id: str) -> None:  # noqa: ARG002
         """See `WorkerSide`."""
-        self._shop.forget(execution_id)
+        self._runners.forget(execution_id)
 
     def wake(self, worker: str) -> None:
         """It never waits: it is given what is ready."""
@@ -98,7 +98,7 @@ class LocalWorker:
 
 
 class LocalNode(ControlPlane):
-    """An office whose only worker is a workshop in the same process."""
+    """A control plane whose only worker is in the same process."""
 
     def __init__(
         self,
@@ -107,19 +107,19 @@ class LocalNode(ControlPlane):
         *,
         kinds: ToolKinds | None = None,
         catalog: Catalog | None = None,
-        nature: Effects | None = None,
+        effects: Effects | None = None,
         alone: bool = False,
     ) -> None:
         self.settings = settings
         self.kinds = kinds or ToolKinds()
-        nature = nature or Effects()
-        clock = nature.clock
+        effects = effects or Effects()
+        clock = effects.clock
         self.results = open_results(settings, clock)
-        self.shop = PipelineRunners(self.kinds, self._world, clock=clock, moment=self._moment)
-        self.shop.office = self
-        self.keychains = Keychains(settings, clock=clock, new_id=nature.new_id)
-        side = LocalWorker(self.shop)
-        super().__init__(log, catalog or Catalog(self.kinds), side, nature, local=LOCAL, alone=alone)
+        self.runners = PipelineRunners(self.kinds, self._world, clock=clock, moment=self._moment)
+        self.runners.receiver = self
+        self.keychains = Keychains(settings, clock=clock, new_id=effects.new_id)
+        side = LocalWorker(self.runners)
+        super().__init__(log, catalog or Catalog(self.kinds), side, effects, local=LOCAL, alone=alone)
 
     async def __aenter__(self) -> Self:
         gc_tuning.tune_gc()
@@ -131,7 +131,7 @@ class LocalNode(ControlPlane):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop_polling()
-        await self.shop.close()
+        await self.runners.close()
         await self.notices.settle()
         await self.keychains.close()
         self.results.close()
@@ -142,7 +142,7 @@ class LocalNode(ControlPlane):
         self.dispatcher.closed = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
-                await self.shop.settle()
+                await self.runners.settle()
 
     @property
     def is_remote(self) -> bool:
@@ -155,11 +155,11 @@ class LocalNode(ControlPlane):
 
     async def settle(self) -> None:
         """Wait until the tools of executions that were ended have ended."""
-        await self.shop.settle()
+        await self.runners.settle()
 
     def kill(self) -> None:
         """End the processes that tools started, at once; the log stays as it is."""
-        for world in self.shop.worlds.values():
+        for world in self.runners.worlds.values():
             world.kill()
 
     async def problem(
@@ -170,14 +170,14 @@ class LocalNode(ControlPlane):
 
     async def start(self, source: PlaybookSource, net: Net, payload: dict[str, Any], **more: Any) -> LiveExecution:
         """Start an execution."""
-        hot = await super().start(source, net, payload, **more)
-        if hot.state.over:
-            self.keychains.forget(hot.id)
-        return hot
+        live = await super().start(source, net, payload, **more)
+        if live.state.over:
+            self.keychains.forget(live.id)
+        return live
 
-    async def output(self, hot: LiveExecution) -> Any:
+    async def output(self, live: LiveExecution) -> Any:
         """What an execution yielded: in full as far as `max_payload_bytes` goes, else its reference."""
-        state, most = hot.state, hot.net.playbook.max_payload
+        state, most = live.state, live.net.playbook.max_payload
         if state.output_ref is None:
             return state.output
         with contextlib.suppress(ResultGone, ResultDamaged):
@@ -185,27 +185,27 @@ class LocalNode(ControlPlane):
                 return found[0]
         return state.output
 
-    def _world(self, hot: RunningExecution) -> LocalWorld:
-        folder = self.file(hot.state).parent
-        keychain = self.keychains.of(hot.id, hot.net.playbook, hot.state.workload, folder)
+    def _world(self, live: RunningExecution) -> LocalWorld:
+        folder = self.file(live.state).parent
+        keychain = self.keychains.of(live.id, live.net.playbook, live.state.workload, folder)
         seen, hidden = self.keychains.environment, [self.settings.home]
-        restrict = hot.state.restrict
+        restrict = live.state.restrict
         return LocalWorld(folder, seen, self._log_line, self.results, keychain, hidden=hidden, restrict=restrict)
 
-    def done(self, key: Key) -> None:
+    def on_done(self, key: Key) -> None:
         """Hear that a pipeline has ended, with its tools put away."""
         if moves := self.dispatcher.finish(key):
             self.pipelines.carry_out(moves)
 
-    def broken(self, key: Key, error: BaseException) -> None:
+    def on_broken(self, key: Key, error: BaseException) -> None:
         """Hear that a pipeline broke: the execution stops here, and can be resumed."""
-        super().broken(key, error)
-        self.done(key)
+        super().on_broken(key, error)
+        self.on_done(key)
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
-        stamp = datetime.fromtimestamp(self.nature.clock(), UTC).isoformat(timespec="milliseconds")
+        stamp = datetime.fromtimestamp(self.effects.clock(), UTC).isoformat(timespec="milliseconds")
         line = LogLine(stamp, call.step, call.task, call.iteration, stream, text)
         self.log.write_lines(call.execution_id, [line])
 
     def _moment(self) -> Moment:
-        return Moment(self.nature.clock(), self.nature.new_id, self.nature.chance())
+        return Moment(self.effects.clock(), self.effects.new_id, self.effects.chance())

@@ -55,12 +55,12 @@ async def prepare_server(
         shared: Any = log if found.store is not None else None
         registry = await _open_with_retries(open_registry, found, print_line)
         async with ServerNode(
-            log, open_catalog(), registry, lease_s=found.lease_s, bus=bus, url=address, beds=shared
+            log, open_catalog(), registry, lease_s=found.lease_s, bus=bus, url=address, cluster_store=shared
         ) as node:
-            node.print_line = node.counter.roll.print_line = print_line
+            node.print_line = node.worker_api.roster.print_line = print_line
             if bus is not None:
                 await bus.open()
-            routes = build_worker_routes(node.counter)
+            routes = build_worker_routes(node.worker_api)
             sender = PayloadSender(results)
             api = build_app(node, tokens=tokens, host=host, hosts=found.hosts, results=sender, more=routes)
             ready_line = f"listening on {address}; executions are kept in {describe_store(found)}{describe_bus(found)}"

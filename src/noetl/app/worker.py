@@ -1,4 +1,4 @@
-"""Outpost: a worker process, put together. It has no port and never reads the log: servers give it what it needs."""
+"""The composition of a worker process. It has no port and never reads the log: servers send it what it needs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _DEAF_S = 2.0
 
 
 class WorkerNode:
-    """A worker: a workshop whose office is servers elsewhere."""
+    """A worker process: runners whose reports go to servers."""
 
     def __init__(
         self,
@@ -55,44 +55,49 @@ class WorkerNode:
         bus: Bus | None = None,
         polls: bool = True,
     ) -> None:
-        self._settings, self._nature, self._kinds = settings, Effects(), ToolKinds()
+        self._settings, self._effects, self._kinds = settings, Effects(), ToolKinds()
         self._urls, self._token = list(urls), token
-        clock, new_id = self._nature.clock, self._nature.new_id
+        clock, new_id = self._effects.clock, self._effects.new_id
         credentials = open_store(settings, clock)
         self._results = open_payloads(settings, lambda name: read_credential(credentials, name), clock)
         self._keychains = Keychains(settings, clock=clock, new_id=new_id)
         self._catalog = Catalog(self._kinds)
-        self.shop = PipelineRunners(self._kinds, self._world, clock=clock, moment=self._moment)
+        self.runners = PipelineRunners(self._kinds, self._world, clock=clock, moment=self._moment)
         links = [ServerLink(url, token) for url in urls]
         self.agent = WorkerAgent(
-            links, self.shop, self._net, self._child_id, name=_new_name(), pools=pools, slots=slots
+            links, self.runners, self._net, self._child_id, name=_new_name(), pools=pools, slots=slots
         )  # fmt: skip
-        self.shop.office = self.agent
+        self.runners.receiver = self.agent
         self.agent.on_lost = self._doubt
         self.agent.answer = self._answer
         self._bus, self._polls = bus, polls
         #: hears what the person who started it should know
         self.print_line: Callable[[str], None] = lambda _said: None
         self._deaf, self._lonely, self._leaving = False, "", False
-        self._pulse: Heartbeats | None = None
+        self._heartbeats: Heartbeats | None = None
         self._tasks: list[asyncio.Task[Any]] = []
 
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         sweep_drafts(self._results.drafts)
-        self._pulse = Heartbeats(
-            self._urls, self._token, self._settings.worker_lease_s, self._holding, self._felt, self._missed
+        self._heartbeats = Heartbeats(
+            self._urls,
+            self._token,
+            self._settings.worker_lease_s,
+            self._make_heartbeat,
+            self._on_heartbeat_reply,
+            self._on_lost,
         )
-        self._pulse.alone = self._alone
-        self._pulse.start()
+        self._heartbeats.alone = self._report_alone
+        self._heartbeats.start()
         for link, outbox in self.agent.outboxes.items():
             self._tasks.append(asyncio.create_task(outbox.run()))
             if self._polls:
                 self._tasks.append(asyncio.create_task(self.agent.poll(link)))
         if self._bus is not None:
             await self._bus.open()
-            self._bus.listen(self.agent.name, self._told)
+            self._bus.listen(self.agent.name, self._on_notice)
             self._tasks.append(asyncio.create_task(self._follow_hints(self._bus)))
         return self
 
@@ -112,11 +117,11 @@ class WorkerNode:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.shop.close()
-        if self._pulse is not None:
+        await self.runners.close()
+        if self._heartbeats is not None:
             # What it did not finish is handed out when it is missed: who is in a hurry may have left tools behind.
             self._leaving = self.agent.draining and not self.agent.held
-            await asyncio.to_thread(self._pulse.stop, leaving=self._leaving)
+            await asyncio.to_thread(self._heartbeats.stop, leaving=self._leaving)
         if self._bus is not None:
             await self._bus.close()
         await self._keychains.close()
@@ -126,7 +131,7 @@ class WorkerNode:
 
     def kill(self) -> None:
         """End the processes that tools started, at once."""
-        for world in self.shop.worlds.values():
+        for world in self.runners.worlds.values():
             world.kill()
 
     # --- hints -------------------------------------------------------------------------------------------------------
@@ -145,7 +150,7 @@ class WorkerNode:
             with contextlib.suppress(NoetlError):
                 hints = await bus.next(self.agent.pools, min(16, self.agent.queue.room()), 5.0)
                 for url in {hint.body.decode("utf-8", "replace") for hint in hints}:
-                    await asyncio.gather(*(self.agent.ask(link) for link in self._meant(links, url)))
+                    await asyncio.gather(*(self.agent.ask(link) for link in self._links_for(links, url)))
                 for hint in hints:
                     await hint.ack()
 
@@ -160,41 +165,41 @@ class WorkerNode:
             self._deaf = False
             self.print_line("NATS answers again")
 
-    def _alone(self, why: str) -> None:
+    def _report_alone(self, why: str) -> None:
         """Say once why no server hears this worker, and that one does again."""
         if why != self._lonely:
             self._lonely = why
             self.print_line(why or f"a server answers at {', '.join(self._urls)}")
 
-    def _meant(self, links: dict[str, ServerLink], url: str) -> list[ServerLink]:
+    def _links_for(self, links: dict[str, ServerLink], url: str) -> list[ServerLink]:
         """The server that a hint names; a worker may know it under another name, then all are asked."""
         return [links[url]] if url in links else list(links.values())
 
-    def _told(self, body: bytes) -> None:
-        for link in self._meant({link.url: link for link in self.agent.links}, body.decode("utf-8", "replace")):
+    def _on_notice(self, body: bytes) -> None:
+        for link in self._links_for({link.url: link for link in self.agent.links}, body.decode("utf-8", "replace")):
             self.agent.spawn(self.agent.ask(link))
 
     # --- pulse -------------------------------------------------------------------------------------------------------
 
-    def _holding(self) -> Heartbeat:
+    def _make_heartbeat(self) -> Heartbeat:
         about = {"pools": self.agent.pools, "slots": self.agent.slots, "host": socket.gethostname(), "pid": os.getpid(),
                  "running": len(self.agent.held), "draining": self.agent.draining}  # fmt: skip
         return Heartbeat(self.agent.name, self.agent.queue.heartbeat(), self._settings.worker_lease_s / 3, about)
 
-    def _felt(self, url: str, name: str, reply: ServerReply) -> None:
+    def _on_heartbeat_reply(self, url: str, name: str, reply: ServerReply) -> None:
         if reply.lost:
             if name == self.agent.name:  # else that name was given up already, and another server says so too
-                self._missed()
+                self._on_lost()
             return
         link = next(link for link in self.agent.links if link.url == url.rstrip("/"))
-        self.agent.heard(link, reply)
+        self.agent.handle_reply(link, reply)
 
     def _doubt(self) -> None:
         """A server does not know this worker: the next beat tells whether it was given up, or is only new there."""
-        if self._pulse is not None:
-            self._pulse.beat()
+        if self._heartbeats is not None:
+            self._heartbeats.beat()
 
-    def _missed(self) -> None:
+    def _on_lost(self) -> None:
         """This worker is taken for dead: what it has is others' by now."""
         if self._leaving:  # one server says what it was told by another
             return
@@ -205,14 +210,14 @@ class WorkerNode:
         )
         if self._bus is not None:
             self._bus.stop_listening(before)
-            self._bus.listen(self.agent.name, self._told)
+            self._bus.listen(self.agent.name, self._on_notice)
         self._doubt()
 
     async def _answer(self, link: ServerLink, question: CredentialCheck) -> None:
         """Say whether the credentials of an execution are there."""
         name, brief = question.execution_id, question.brief
         try:
-            source = await self.agent.sources.fetched(link, brief.playbook)
+            source = await self.agent.sources.fetch(link, brief.playbook)
             problem = await self._keychains.check(name, self._net(source, ()), source, brief.workload)
             if problem is not None:
                 problem["message"] += f" (at worker {self.agent.name})"
@@ -221,10 +226,10 @@ class WorkerNode:
         self._keychains.forget(name)
         self.agent.outboxes[link].answer(CredentialCheckResult(question.number, problem))
 
-    # --- what the workshop needs -------------------------------------------------------------------------------------
+    # --- what the runners need ---------------------------------------------------------------------------------------
 
     def _child_id(self) -> str:
-        return self._nature.new_execution_id(self._nature.clock())
+        return self._effects.new_execution_id(self._effects.clock())
 
     def _net(self, source: PlaybookSource, plans: Sequence[dict[str, Any]]) -> Net:
         net = self._catalog.net(source)
@@ -242,11 +247,11 @@ class WorkerNode:
         )  # fmt: skip
 
     def _log_line(self, call: Call, stream: str, text: str) -> None:
-        stamp = datetime.fromtimestamp(self._nature.clock(), UTC).isoformat(timespec="milliseconds")
+        stamp = datetime.fromtimestamp(self._effects.clock(), UTC).isoformat(timespec="milliseconds")
         self.agent.write(call.execution_id, LogLine(stamp, call.step, call.task, call.iteration, stream, text))
 
     def _moment(self) -> Moment:
-        return Moment(self._nature.clock(), self._nature.new_id, self._nature.chance())
+        return Moment(self._effects.clock(), self._effects.new_id, self._effects.chance())
 
 
 def _new_name() -> str:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from noetl.config import Settings
-from noetl.ports import HINT_BYTES, Bus, Hint
+from noetl.ports import HINT_BYTES, Bus, ReceivedHint
 
 # No bus: everybody looks for work now and then.
 
@@ -23,7 +23,7 @@ class LocalBus:
         """Nobody hears it."""
         assert len(hint) < HINT_BYTES, "ids travel, never data"
 
-    async def next(self, pools: Sequence[str], most: int, timeout: float) -> list[Hint]:  # noqa: ARG002, ASYNC109
+    async def next(self, pools: Sequence[str], most: int, timeout: float) -> list[ReceivedHint]:  # noqa: ARG002, ASYNC109
         """None, when the time is over."""
         await asyncio.sleep(timeout)
         return []

@@ -24,7 +24,7 @@ from noetl.drivers.nats import (
     token_of,
     wait_until_closed,
 )
-from noetl.ports import HINT_BYTES, Hint
+from noetl.ports import HINT_BYTES, ReceivedHint
 
 # Requests for hints to the consumers of NATS streams, and their answers.
 
@@ -394,7 +394,7 @@ class NatsBus:
         with self._record_trouble():
             await run_shielded(ear.unsubscribe())
 
-    async def next(self, pools: Sequence[str], most: int, timeout: float) -> list[Hint]:  # noqa: ASYNC109  the port's
+    async def next(self, pools: Sequence[str], most: int, timeout: float) -> list[ReceivedHint]:  # noqa: ASYNC109  the port's
         """Ask the streams of these pools."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
@@ -404,7 +404,7 @@ class NatsBus:
         while True:
             left = until - loop.time()
             client = await self._connection(max(left, 0))
-            found: list[Hint] | None = None
+            found: list[ReceivedHint] | None = None
             if client is not None:
                 with self._record_trouble():
                     found = await self._request_hints(client, pools, most, until - loop.time())
@@ -413,7 +413,9 @@ class NatsBus:
             if found is None:
                 await asyncio.sleep(min(_PAUSE_S, max(until - loop.time(), 0)))
 
-    async def _request_hints(self, client: Any, pools: Sequence[str], most: int, left: float) -> list[Hint] | None:
+    async def _request_hints(
+        self, client: Any, pools: Sequence[str], most: int, left: float
+    ) -> list[ReceivedHint] | None:
         """What there is, or comes within a while; None: there is nobody to ask."""
         for pool in pools:
             await self._ensure(client, pool)
@@ -433,7 +435,7 @@ class NatsBus:
                 self._made.difference_update(pools)
                 return None
             taken, inbox.found = inbox.found[:most], inbox.found[most:]
-            return [Hint(message.data, _make_ack(message)) for message in taken]
+            return [ReceivedHint(message.data, _make_ack(message)) for message in taken]
 
     def _request(self, pool: str) -> str:
         return f"$JS.API.CONSUMER.MSG.NEXT.{self.stream(pool)}.{_CONSUMER}"

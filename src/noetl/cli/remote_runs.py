@@ -86,73 +86,73 @@ class RemoteRuns:
         await asyncio.get_running_loop().shutdown_default_executor()
         self._remote.client.close()
 
-    async def output(self, hot: LiveExecution) -> Any:
+    async def output(self, live: LiveExecution) -> Any:
         """What an execution yielded: in full as far as `max_payload_bytes` goes, else its reference."""
-        if hot.state.output_ref is None:
-            return hot.state.output
-        return await asyncio.to_thread(self._remote.client.output, hot.id)
+        if live.state.output_ref is None:
+            return live.state.output
+        return await asyncio.to_thread(self._remote.client.output, live.id)
 
     # --- following ---------------------------------------------------------------------------------------------------
 
     def follow(self, execution_id: str, net: Net) -> LiveExecution:
         """Follow an execution until it is over."""
-        hot = LiveExecution(Execution(execution_id), NetIndex(net, catalog()))
-        self._spawn(self._follow(hot))
-        self._spawn(self._follow_descendants(hot))
-        return hot
+        live = LiveExecution(Execution(execution_id), NetIndex(net, catalog()))
+        self._spawn(self._follow(live))
+        self._spawn(self._follow_descendants(live))
+        return live
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _follow(self, hot: LiveExecution) -> None:
+    async def _follow(self, live: LiveExecution) -> None:
         try:
             over = False
             while not over:
-                page = await self._page(hot)
+                page = await self._page(live)
                 # What children did comes before what followed from it.
                 await self._poll_descendants()
-                self._apply_events(hot, page.events)
+                self._apply_events(live, page.events)
                 over = page.over
                 if not page.events and not over:
-                    await self._report_waits(hot)
-            hot.finished.set_result(None)
+                    await self._report_waits(live)
+            live.finished.set_result(None)
         except Exception as error:  # noqa: BLE001  whatever it is, nobody may wait for ever
-            hot.finished.set_exception(error)
+            live.finished.set_exception(error)
 
-    async def _report_waits(self, hot: LiveExecution) -> None:
+    async def _report_waits(self, live: LiveExecution) -> None:
         """Nothing has happened for a while: say what is waited for, if that is nothing of the execution's own."""
-        for said in await asyncio.to_thread(self._remote.waits, hot.id):
+        for said in await asyncio.to_thread(self._remote.waits, live.id):
             if said not in self._said:
                 self._said.add(said)
                 note(said)
 
-    async def _page(self, hot: LiveExecution) -> EventPage:
+    async def _page(self, live: LiveExecution) -> EventPage:
         """The next events; a server that is started anew is waited for."""
         since = time.monotonic()
         while True:
             try:
-                return await asyncio.to_thread(self._remote.page, hot.id, after=hot.state.seq, wait_s=_WAIT)
+                return await asyncio.to_thread(self._remote.page, live.id, after=live.state.seq, wait_s=_WAIT)
             except ServerUnavailable as error:
                 if time.monotonic() - since > _PATIENCE:
-                    raise NoetlError(f"{error}; what becomes of {hot.id} is known there alone") from None
+                    raise NoetlError(f"{error}; what becomes of {live.id} is known there alone") from None
                 await asyncio.sleep(_AGAIN)
 
-    def _apply_events(self, hot: LiveExecution, events: list[Event]) -> None:
+    def _apply_events(self, live: LiveExecution, events: list[Event]) -> None:
         for event in events:
-            apply(hot.state, event)
+            apply(live.state, event)
             child = (event.payload.get("wait") or {}).get("child") if event.name == "task.started" else None
             if child is not None:
                 self._descendants.setdefault(child["execution_id"])
         for watch in tuple(self.watchers) if events else ():
             try:
-                watch(hot, tuple(events))
+                watch(live, tuple(events))
             except Exception:  # noqa: BLE001  who only looks on, at a screen that has gone, must not end this
                 self.watchers.remove(watch)
 
-    async def _follow_descendants(self, hot: LiveExecution) -> None:
-        while not hot.finished.done():
+    async def _follow_descendants(self, live: LiveExecution) -> None:
+        while not live.finished.done():
             await asyncio.sleep(_BELOW)
             await self._poll_descendants()
 
@@ -167,17 +167,17 @@ class RemoteRuns:
                     return
 
     async def _poll_descendant(self, execution_id: str) -> None:
-        hot = self._descendants.get(execution_id)
-        if hot is None:
+        live = self._descendants.get(execution_id)
+        if live is None:
             summary = await asyncio.to_thread(self._remote.summary, execution_id)
             net = await asyncio.to_thread(net_of, self._remote, summary) if summary is not None else None
             if net is None:
                 return
-            hot = self._descendants[execution_id] = LiveExecution(Execution(execution_id), NetIndex(net, catalog()))
-        page = await asyncio.to_thread(self._remote.page, execution_id, after=hot.state.seq)
-        self._apply_events(hot, page.events)
+            live = self._descendants[execution_id] = LiveExecution(Execution(execution_id), NetIndex(net, catalog()))
+        page = await asyncio.to_thread(self._remote.page, execution_id, after=live.state.seq)
+        self._apply_events(live, page.events)
         if page.over:
-            hot.finished.set_result(None)
+            live.finished.set_result(None)
             del self._descendants[execution_id]
 
 

@@ -32,7 +32,7 @@ server_option = click.Option(
 )
 
 
-def named_servers() -> tuple[str, ...]:
+def read_server_names() -> tuple[str, ...]:
     """The servers that the command line names."""
     context = click.get_current_context(silent=True)
     found: tuple[str, ...] = context.meta.get(_GIVEN, ()) if context is not None else ()
@@ -43,7 +43,7 @@ def servers() -> tuple[str, ...]:
     """The servers that are meant; none: this machine."""
     from noetl.config import settings
 
-    return named_servers() or settings().server
+    return read_server_names() or settings().server
 
 
 def client() -> Client | None:
@@ -59,7 +59,7 @@ def client() -> Client | None:
 
 def refuse_remote(command: str, *, named_here: bool) -> None:
     """Refuse a command that acts on this machine where a server is meant; `named_here`: only by the command line itself."""
-    named = named_servers() if named_here else servers()
+    named = read_server_names() if named_here else servers()
     if named:
         raise UsageError(
             f"`noetl {command}` acts on the machine it runs on, not on the server {named[0]}: run it there, "

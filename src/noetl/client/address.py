@@ -59,7 +59,7 @@ def parse_address(url: str) -> ServerAddress:
 
 
 @cache
-def trusted_tls() -> ssl.SSLContext:
+def make_tls_context() -> ssl.SSLContext:
     """Return what verifies servers: the certificates that this machine trusts, or those of SSL_CERT_FILE."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
@@ -70,4 +70,4 @@ def choose_tls(address: ServerAddress, given: ssl.SSLContext | None) -> ssl.SSLC
     """Return what a connection is encrypted with; None: it is not."""
     if not address.is_tls:
         return None
-    return given if given is not None else trusted_tls()
+    return given if given is not None else make_tls_context()

@@ -27,7 +27,7 @@ class BlockingConnection:
         plain = socket.create_connection((address.host, address.port), seconds)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            plain.settimeout(_remaining(deadline))
+            plain.settimeout(_seconds_left(deadline))
             self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname=address.host)
         except BaseException:
             plain.close()
@@ -69,7 +69,7 @@ class BlockingConnection:
 
     def _send(self, request: bytes, deadline: float, parser: ResponseParser) -> ResponseHead:
         self._parser, self._first = parser, b""
-        self._socket.settimeout(_remaining(deadline))
+        self._socket.settimeout(_seconds_left(deadline))
         # A server that refuses a large body answers and closes before it has read all of it.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(request)
@@ -94,14 +94,14 @@ class BlockingConnection:
                 yield part
 
     def _receive(self, deadline: float) -> bytes:
-        self._socket.settimeout(_remaining(deadline))
+        self._socket.settimeout(_seconds_left(deadline))
         data = self._socket.recv(_BLOCK)
         if not data:
             self._parser.finish()
         return self._parser.feed(data) if data else b""
 
 
-def _remaining(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
     if (seconds := deadline - monotonic()) <= 0:
         raise TimeoutError
     return seconds

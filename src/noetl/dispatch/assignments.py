@@ -106,13 +106,13 @@ WorkerMove = Send | SayLast | StopRun | RunAlone | AskAll
 WorkerMoves = list[WorkerMove]
 
 
-class Pace:
+class PrefetchEstimator:
     """How long pipelines take here, and so how many are fetched before a slot is free."""
 
     def __init__(self) -> None:
         self._usual = 1.0
 
-    def learn_arrays(self, seconds: float) -> None:
+    def add_duration(self, seconds: float) -> None:
         """Take the duration of a pipeline into account."""
         self._usual += 0.1 * (seconds - self._usual)
 

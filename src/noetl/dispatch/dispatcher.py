@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from noetl.dispatch.actions import Loss
 from noetl.dispatch.entry import DEFAULT_POOL, GIVEN, READY, STOPPING, Entry, ExecutionRecord, State, Worker
 from noetl.dispatch.ledger import Ledger
-from noetl.dispatch.limit_keys import displaced, refused
+from noetl.dispatch.limit_keys import displacement_failure, refusal_failure
 from noetl.dispatch.moves import Dispatched, Displace, Forget, Give, Move, ReleaseSlot
 from noetl.dispatch.table import ACTIONS, Action, Input
 from noetl.model.events import Event
@@ -199,11 +199,11 @@ class Dispatcher(Ledger):
             if answer.verdict == "granted" and self._is_here(request.key) and not (entry is not None and entry.slot):
                 self.moves.append(ReleaseSlot(request.key))
         elif answer.verdict == "wait":
-            self.moves += [Displace(victim, displaced(cap)) for victim in answer.victims]
+            self.moves += [Displace(victim, displacement_failure(cap)) for victim in answer.victims]
         elif answer.verdict == "granted":
             self._apply(entry, _GRANTED, request.ask)
         else:
-            error = refused(request.ask) if answer.verdict == "refused" else displaced(cap)
+            error = refusal_failure(request.ask) if answer.verdict == "refused" else displacement_failure(cap)
             self._apply(entry, _REFUSED, error)
         return self.moves
 
@@ -279,11 +279,11 @@ class Dispatcher(Ledger):
                 self._apply(entry, _NOT_ARRIVED, Loss("it did not reach its worker", counted=False, astray=True))
         return self.moves
 
-    def issued(self, fence: str) -> bool:
+    def is_own_fence(self, fence: str) -> bool:
         """Whether a fence was issued here, and not by another server."""
         return fence.startswith(f"{self.name}-")
 
-    def held(self) -> Iterator[Entry]:
+    def list_held(self) -> Iterator[Entry]:
         """All entries that workers hold."""
         for worker in self.workers.values():
             yield from worker.held.values()

@@ -95,27 +95,29 @@ def _wrong(name: str, what: str, found: Any) -> TemplateError:
     return error
 
 
-def refused(ask: Ask) -> Failure:
+def refusal_failure(ask: Ask) -> Failure:
     """Why a pipeline did not start."""
     assert ask.cap is not None
     said = f"there are {ask.cap.limit} already (`concurrency.limit`), and `on_limit: cancel_new` lets no more start"
-    return failure("concurrency", said, key=_shown(ask.cap), limit=ask.cap.limit, on_limit="cancel_new")
+    return failure("concurrency", said, key=_display_key(ask.cap), limit=ask.cap.limit, on_limit="cancel_new")
 
 
-def displaced(cap: Cap | None) -> Failure:
+def displacement_failure(cap: Cap | None) -> Failure:
     """Why a pipeline had to stop."""
     said = "another run took its place (`concurrency.on_limit: cancel_running`)"
-    more: dict[str, Any] = {"key": _shown(cap), "limit": cap.limit} if cap is not None else {}
+    more: dict[str, Any] = {"key": _display_key(cap), "limit": cap.limit} if cap is not None else {}
     return failure("concurrency", said, on_limit="cancel_running", **more)
 
 
-def held_up_by(ask: Ask) -> str:
+def describe_waits(ask: Ask) -> str:
     """The limits before which a pipeline waits, in words."""
     cap, pace = ask.cap, ask.pace
-    parts = [f"a slot (`concurrency.limit: {cap.limit}` of `{_shown(cap)}`)"] if cap is not None else []
-    parts += [f"its turn (`rate`: {pace.limit} in {pace.per_s:g} s of `{_shown(pace)}`)"] if pace is not None else []
+    parts = [f"a slot (`concurrency.limit: {cap.limit}` of `{_display_key(cap)}`)"] if cap is not None else []
+    parts += (
+        [f"its turn (`rate`: {pace.limit} in {pace.per_s:g} s of `{_display_key(pace)}`)"] if pace is not None else []
+    )
     return " and ".join(parts)
 
 
-def _shown(limit: Cap | Pace) -> str:
+def _display_key(limit: Cap | Pace) -> str:
     return limit.key.partition(":")[2]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from noetl.dispatch.dispatcher import Dispatcher
 from noetl.dispatch.entry import READY, WAITING, Entry
-from noetl.dispatch.limit_keys import held_up_by
+from noetl.dispatch.limit_keys import describe_waits
 
 
 def waits(dispatcher: Dispatcher, execution_id: str) -> list[str]:
@@ -20,7 +20,7 @@ def waits(dispatcher: Dispatcher, execution_id: str) -> list[str]:
 def _slots(entries: list[Entry]) -> Iterator[str]:
     waiting = [one for one in entries if one.state is WAITING]
     found = Counter(
-        f"{one.order.step} waits for {held_up_by(one.ask)}"
+        f"{one.order.step} waits for {describe_waits(one.ask)}"
         for one in waiting
         if one.order is not None and one.ask is not None
     )

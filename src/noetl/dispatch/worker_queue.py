@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from noetl.dispatch.assignments import (
     AskAll,
     HeldAssignment,
-    Pace,
+    PrefetchEstimator,
     RunAlone,
     SayLast,
     Send,
@@ -74,7 +74,7 @@ class WorkerQueue:
         #: the pipeline that has this worker to itself
         self.alone: HeldAssignment | None = None
         self.draining = False
-        self.pace = Pace()
+        self.pace = PrefetchEstimator()
         self.moves: WorkerMoves = []
         self.now = 0.0
 
@@ -95,7 +95,7 @@ class WorkerQueue:
                 self.moves.append(AskAll())
         if held.begun is not None:
             self.running -= 1
-            self.pace.learn_arrays(self.now - held.begun)
+            self.pace.add_duration(self.now - held.begun)
             held.begun = None
         following, held.following = held.following, None
         if following is not None:
@@ -157,11 +157,11 @@ class WorkerQueue:
         self._apply(held, WorkerInput.STARTED, now)
         return True
 
-    def said_last(self, held: HeldAssignment) -> None:
+    def on_last_report(self, held: HeldAssignment) -> None:
         """The last report of a pipeline was sent, or is durable."""
         self._apply(held, WorkerInput.SAID_LAST)
 
-    def ended(self, key: Key, now: float) -> WorkerMoves:
+    def on_runner_end(self, key: Key, now: float) -> WorkerMoves:
         """A runner has ended."""
         self.moves, self.now = [], now
         held = self.held.get(key)
@@ -169,7 +169,7 @@ class WorkerQueue:
             self._apply(held, WorkerInput.ENDED)
         return self.moves
 
-    def told(self, held: HeldAssignment, now: float) -> WorkerMoves:
+    def on_end_reported(self, held: HeldAssignment, now: float) -> WorkerMoves:
         """A server has heard that a pipeline ended, or nobody wants to."""
         self.moves, self.now = [], now
         if self.held.get(held.key) is held:

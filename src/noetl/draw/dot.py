@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping
 
 from noetl.draw.picture import END, ROUTER, Card, Link, Picture
 from noetl.draw.plain import card_lines, identifiers, link_lines, look
-from noetl.draw.tones import TONES, known
+from noetl.draw.tones import TONES, icon_kind
 
 _FAILED, _LINE = "#c8445a", "#8c96a8"
 
 
 def draw_dot(seen: Picture) -> str:
     """A `digraph`, top to bottom."""
-    return "\n".join([f"digraph {_quoted([seen.name])} {{", *(f"  {line}" for line in _lines(seen)), "}"]) + "\n"
+    return "\n".join([f"digraph {_quote([seen.name])} {{", *(f"  {line}" for line in _lines(seen)), "}"]) + "\n"
 
 
 def _lines(seen: Picture) -> Iterator[str]:
@@ -36,7 +36,7 @@ def _lines(seen: Picture) -> Iterator[str]:
 
 def _card(card: Card) -> dict[str, str | list[str]]:
     seen_as = look(card)
-    tone = TONES[seen_as if not card.rows or seen_as == "pipeline" else known(seen_as)]
+    tone = TONES[seen_as if not card.rows or seen_as == "pipeline" else icon_kind(seen_as)]
     found: dict[str, str | list[str]] = {
         "label": card_lines(card),
         "tooltip": card.tooltip.split("\n"),
@@ -63,16 +63,16 @@ def _link(link: Link) -> dict[str, str | list[str]]:
 def _attributes(attributes: Mapping[str, str | list[str]]) -> str:
     """An attribute list; what is a list of lines comes from the author, and is escaped."""
     pairs = [
-        f"{name}={_quoted(value)}" if isinstance(value, list) else f'{name}="{value}"'
+        f"{name}={_quote(value)}" if isinstance(value, list) else f'{name}="{value}"'
         for name, value in attributes.items()
     ]
     return f"[{', '.join(pairs)}]"
 
 
-def _quoted(lines: list[str]) -> str:
-    return '"' + "\\n".join(map(_escaped, lines)) + '"'
+def _quote(lines: list[str]) -> str:
+    return '"' + "\\n".join(map(_escape, lines)) + '"'
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Graphviz reads `\\N` and the like in a label, and HTML entities."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from noetl.draw.picture import END, ROUTER, Card, Picture
 from noetl.draw.plain import card_lines, identifiers, link_lines, look
-from noetl.draw.tones import TONES, known
+from noetl.draw.tones import TONES, icon_kind
 
 _HARMLESS = frozenset(" .,-_/=+!")
 _FAILED = "#c8445a"
@@ -24,7 +24,7 @@ def _lines(seen: Picture) -> Iterator[str]:
         if not card.reachable:
             classes.setdefault("faded", []).append(ids[card.name])
     for mark in seen.marks:
-        yield f"{ids[mark.name]}((({_quoted([mark.outcome])})))"
+        yield f"{ids[mark.name]}((({_quote([mark.outcome])})))"
         classes.setdefault("failed" if mark.outcome == "failed" else "completed", []).append(ids[mark.name])
     failures = []
     edges = 0
@@ -35,7 +35,7 @@ def _lines(seen: Picture) -> Iterator[str]:
             edges += 1
     for link in seen.links:
         label = link_lines(link)
-        arrow = ("-.->" if link.failure else "-->") + (f"|{_quoted(label)}|" if label else "")
+        arrow = ("-.->" if link.failure else "-->") + (f"|{_quote(label)}|" if label else "")
         yield f"{ids[link.source]} {arrow} {ids[link.target]}"
         if link.failure:
             failures.append(str(edges))
@@ -48,17 +48,17 @@ def _lines(seen: Picture) -> Iterator[str]:
 
 
 def _shape(card: Card) -> str:
-    label = _quoted(card_lines(card))
+    label = _quote(card_lines(card))
     if card.role == END:
         return f"([{label}])"
     return f"{{{{{label}}}}}" if card.role == ROUTER else f"({label})"
 
 
-def _quoted(lines: list[str]) -> str:
-    return '"' + "<br/>".join(map(_escaped, lines)) + '"'
+def _quote(lines: list[str]) -> str:
+    return '"' + "<br/>".join(map(_escape, lines)) + '"'
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Mermaid's own entities for all ASCII but letters, digits and a few signs: `%%{` or a backtick may mean much."""
     return "".join(
         character if character.isalnum() or character in _HARMLESS or character > "~" else f"#{ord(character)};"
@@ -69,7 +69,7 @@ def _escaped(text: str) -> str:
 def _class(card: Card) -> str:
     # Not the bare name: `end` and `default` are words of the language.
     seen_as = look(card)
-    return f"k_{seen_as if not card.rows or seen_as == 'pipeline' else known(seen_as)}"
+    return f"k_{seen_as if not card.rows or seen_as == 'pipeline' else icon_kind(seen_as)}"
 
 
 def _style(name: str) -> str:

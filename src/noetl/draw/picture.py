@@ -92,7 +92,7 @@ OTHERWISE = "otherwise"
 
 def picture(net: Net) -> Picture:
     """Everything a drawing of the net shows."""
-    reached = _reached(net)
+    reached = _find_reachable(net)
     links: list[Link] = []
     marks: dict[str, Mark] = {}
     for source, first in net.plans:
@@ -113,7 +113,7 @@ def picture(net: Net) -> Picture:
     )
 
 
-def _reached(net: Net) -> frozenset[str]:
+def _find_reachable(net: Net) -> frozenset[str]:
     seen, ahead = {net.start}, [net.start]
     while ahead:
         name = ahead.pop()
@@ -164,7 +164,7 @@ def _badges(step: Step, tasks: tuple[Task, ...]) -> tuple[Badge, ...]:
             badges.append(Badge("loop", "best effort"))
     # A pipeline shows these beside the task they belong to.
     if len(tasks) == 1:
-        badges += [Badge(hint.icon, _spelled(hint)) for hint in _hints(tasks[0])]
+        badges += [Badge(hint.icon, _describe_badge(hint)) for hint in _hints(tasks[0])]
     if step.timeout is not None:
         badges.append(Badge("clock", f"timeout {words.duration(step.timeout)}"))
     if step.deadline is not None:
@@ -174,7 +174,7 @@ def _badges(step: Step, tasks: tuple[Task, ...]) -> tuple[Badge, ...]:
     return tuple(badges)
 
 
-def _spelled(hint: Badge) -> str:
+def _describe_badge(hint: Badge) -> str:
     return {"retry": f"retry {hint.text}", "jump": f"jumps to {hint.text}"}.get(hint.icon, f"timeout {hint.text}")
 
 
@@ -182,7 +182,7 @@ def _tooltip(step: Step, rows: tuple[Row, ...], badges: tuple[Badge, ...], *, re
     lines = [clean(step.name)]
     lines += [line for text in (step.desc or "").splitlines() if (line := clean(text))]
     for row in rows:
-        hints = "".join(f", {_spelled(hint)}" for hint in row.hints)
+        hints = "".join(f", {_describe_badge(hint)}" for hint in row.hints)
         lines.append(f"• {row.name} ({row.kind}{hints})")
     lines += [badge.text for badge in badges]
     if not reachable:

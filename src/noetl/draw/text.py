@@ -86,7 +86,7 @@ def elide(text: str, room: float, size: float, *, bold: bool = False, fixed: boo
     if width(text, size, bold=bold, fixed=fixed) <= room:
         return text
     room -= width(ELLIPSIS, size, bold=bold, fixed=fixed)
-    end = _fitting(text, room / (BOLD if bold else 1.0), size, fixed=fixed)
+    end = _count_fitting(text, room / (BOLD if bold else 1.0), size, fixed=fixed)
     return text[:end].rstrip() + ELLIPSIS
 
 
@@ -100,7 +100,7 @@ def wrap(text: str, room: float, size: float, *, lines: int, fixed: bool = False
     wrapped: list[str] = []
     rest = text
     while rest and len(wrapped) < lines - 1 and width(rest, size, fixed=fixed) > room:
-        end = _fitting(rest, room, size, fixed=fixed)
+        end = _count_fitting(rest, room, size, fixed=fixed)
         # A word that fits on a line by itself is not torn; one that does not starts where there is room.
         space = rest.rfind(" ", 0, end + 1)
         word_end = rest.find(" ", end)
@@ -116,7 +116,7 @@ def wrap(text: str, room: float, size: float, *, lines: int, fixed: bool = False
     return (*wrapped, elide(rest, room, size, fixed=fixed)) if rest else tuple(wrapped)
 
 
-def _fitting(text: str, room: float, size: float, *, fixed: bool) -> int:
+def _count_fitting(text: str, room: float, size: float, *, fixed: bool) -> int:
     """How many characters fit; at least one, so that whoever asks gets on."""
     used = 0.0
     for position, character in enumerate(text):

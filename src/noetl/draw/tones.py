@@ -56,6 +56,6 @@ TONES = {
 }
 
 
-def known(kind: str) -> str:
+def icon_kind(kind: str) -> str:
     """The kind whose icon and colour stand for a kind: those of plugins share one."""
     return kind if kind in KINDS else "shell" if kind == "script" else "plugin"

@@ -187,14 +187,14 @@ class Bucket:
         if code in ("NoSuchBucket", "ContainerNotFound") or "bucket does not exist" in said:
             return BucketFailed(f"the bucket {self} does not exist{self._entry_note()}")
         if status == "404" and code not in _PASSING:
-            return self._missing_object(key)
+            return self._explain_missing(key)
         # Whatever has no status has not been answered.
         passing = code in _PASSING or status is None or status[0] == "5" or status in ("408", "429")
         what = f"it answers {code or status}" if code or status else _describe_no_answer(said)
         kind = "http-transport" if passing else "fail"
         return BucketFailed(f"{self}/{key}{self._entry_note()}: {what}", kind=kind, retryable=passing)
 
-    def _missing_object(self, key: str) -> BucketFailed:
+    def _explain_missing(self, key: str) -> BucketFailed:
         return NoObject(f"there is no object {self}/{key}{self._entry_note()}")
 
     def _access_failure(self, code: str | None) -> BucketFailed:

@@ -42,7 +42,7 @@ class AdmissionError(Exception):
         self.error = {**error, "step": step}
 
 
-def judge(turn: DecisionBuilder, step: Step, token: Token, others: frozenset[str] = frozenset()) -> AdmissionVerdict:
+def judge(builder: DecisionBuilder, step: Step, token: Token, others: frozenset[str] = frozenset()) -> AdmissionVerdict:
     """Ask the step's rules about a token; `others` are the steps to which further tokens are on their way."""
     rules = step.admission.rules
     if rules is None:
@@ -51,30 +51,30 @@ def judge(turn: DecisionBuilder, step: Step, token: Token, others: frozenset[str
     for rule in rules:
         if rule.when is None:
             return AdmissionVerdict(rule.allow, asked)
-        sight = _guard_scopes(turn, step, token, rule.when, others)
+        sight = _guard_scopes(builder, step, token, rule.when, others)
         try:
             holds = rule.when.evaluate(sight)
         except TemplateError as error:
             raise AdmissionError(step.name, failure_of(error)) from None
-        asked.append({"when": rule.when.source, "held": holds, "saw": scopes.observe_reads(turn, rule.when, sight)})
+        asked.append({"when": rule.when.source, "held": holds, "saw": scopes.observe_reads(builder, rule.when, sight)})
         if holds:
             return AdmissionVerdict(rule.allow, asked)
     return AdmissionVerdict(allowed=False, saw=asked)
 
 
 def _guard_scopes(
-    turn: DecisionBuilder, step: Step, token: Token, when: Condition, others: frozenset[str]
+    builder: DecisionBuilder, step: Step, token: Token, when: Condition, others: frozenset[str]
 ) -> dict[str, Any]:
-    sight = scopes.with_steps(turn, scopes.base_scopes(turn), when)
+    sight = scopes.with_steps(builder, scopes.base_scopes(builder), when)
     sight["event"] = token.event
-    sight["quiet"] = lambda: is_quiet(turn, step.name, others)
+    sight["quiet"] = lambda: is_quiet(builder, step.name, others)
     return sight
 
 
-def is_quiet(turn: DecisionBuilder, step: str, others: frozenset[str]) -> bool:
+def is_quiet(builder: DecisionBuilder, step: str, others: frozenset[str]) -> bool:
     """Whether no other token and no running step can still reach this one."""
-    leading = turn.net_index.predecessors(step)
-    state = turn.state
+    leading = builder.net_index.predecessors(step)
+    state = builder.state
     if any(run.step in leading for run in state.runs.values()):
         return False
     if any(ended.step in leading for ended in state.boundaries):
@@ -85,22 +85,22 @@ def is_quiet(turn: DecisionBuilder, step: str, others: frozenset[str]) -> bool:
     return not any(name in leading for name in (*state.parked, *held, *others) if name != step)
 
 
-def arrive(turn: DecisionBuilder, step: Step, token: Token, others: frozenset[str]) -> Firing | None:
+def arrive(builder: DecisionBuilder, step: Step, token: Token, others: frozenset[str]) -> Firing | None:
     """A token comes to a step: whether it fires it; None when the token stays or ends here."""
-    info = turn.state.steps.get(step.name)
+    info = builder.state.steps.get(step.name)
     if step.admission.fire == "once" and info is not None and info.runs:
-        turn.emit("step.skipped", step.name, {"from": token.source, "why": "once"}, parent=turn.last)
+        builder.emit("step.skipped", step.name, {"from": token.source, "why": "once"}, parent=builder.last)
         return None
     if step.admission.join is not None:
-        return _arrive_at_join(turn, step, step.admission.join, token, others)
-    verdict = judge(turn, step, token, others)
+        return _arrive_at_join(builder, step, step.admission.join, token, others)
+    verdict = judge(builder, step, token, others)
     if verdict.allowed:
         return Firing(token, verdict.saw)
-    park(turn, step.name, token, saw=verdict.saw)
+    park(builder, step.name, token, saw=verdict.saw)
     return None
 
 
-def park(turn: DecisionBuilder, step: str, token: Token, *, saw: list[dict[str, Any]], join: bool = False) -> None:
+def park(builder: DecisionBuilder, step: str, token: Token, *, saw: list[dict[str, Any]], join: bool = False) -> None:
     """Let a token stay at a step."""
     payload: dict[str, Any] = {"from": token.source}
     if join:
@@ -109,15 +109,15 @@ def park(turn: DecisionBuilder, step: str, token: Token, *, saw: list[dict[str, 
         payload["args"] = token.args
     if saw:
         payload["saw"] = saw
-    turn.emit("step.parked", step, payload, parent=turn.last)
+    builder.emit("step.parked", step, payload, parent=builder.last)
 
 
-def reconsider(turn: DecisionBuilder, step: Step) -> Firing | None:
+def reconsider(builder: DecisionBuilder, step: Step) -> Firing | None:
     """Look again at what is parked at a step: whether it fires now."""
     if step.admission.join is not None:
-        return _try_firing(turn, step, step.admission.join, frozenset())
-    for token in turn.state.parked.get(step.name, ()):
-        verdict = judge(turn, step, token)
+        return _try_firing(builder, step, step.admission.join, frozenset())
+    for token in builder.state.parked.get(step.name, ()):
+        verdict = judge(builder, step, token)
         if verdict.allowed:
             return Firing(token, verdict.saw)
     return None
@@ -127,34 +127,36 @@ def reconsider(turn: DecisionBuilder, step: Step) -> Firing | None:
 
 
 def _arrive_at_join(
-    turn: DecisionBuilder, step: Step, join: Join, token: Token, others: frozenset[str]
+    builder: DecisionBuilder, step: Step, join: Join, token: Token, others: frozenset[str]
 ) -> Firing | None:
-    entry = turn.state.rounds.get(step.name) or JoinRound()
+    entry = builder.state.rounds.get(step.name) or JoinRound()
     source = token.source or ""
     swallowed = entry.awaited is not None and (join.rest == "ignore" or source in entry.awaited)
     if swallowed:
-        turn.emit("step.skipped", step.name, {"from": source, "why": "round"}, parent=turn.last)
+        builder.emit("step.skipped", step.name, {"from": source, "why": "round"}, parent=builder.last)
         # With the last of a round the next one begins, for which tokens may have been waiting.
-        return _try_firing(turn, step, join, others)
-    park(turn, step.name, token, saw=[], join=True)
-    return _try_firing(turn, step, join, others)
+        return _try_firing(builder, step, join, others)
+    park(builder, step.name, token, saw=[], join=True)
+    return _try_firing(builder, step, join, others)
 
 
-def _try_firing(turn: DecisionBuilder, step: Step, join: Join, others: frozenset[str]) -> Firing | None:
-    entry = turn.state.rounds.get(step.name)
+def _try_firing(builder: DecisionBuilder, step: Step, join: Join, others: frozenset[str]) -> Firing | None:
+    entry = builder.state.rounds.get(step.name)
     if entry is None or (entry.awaited is not None and join.rest != "keep"):
         return None
     holding = [
-        name for name, count in tokens_per_firing(turn, step, join).items() if len(entry.places.get(name, ())) >= count
+        name
+        for name, count in tokens_per_firing(builder, step, join).items()
+        if len(entry.places.get(name, ())) >= count
     ]
     if len(holding) < (join.need if join.need is not None else len(join.places)):
         return None
     token = entry.places[holding[-1]][0]
-    verdict = judge(turn, step, token, others)
+    verdict = judge(builder, step, token, others)
     return Firing(token, verdict.saw) if verdict.allowed else None
 
 
-def tokens_per_firing(turn: DecisionBuilder, step: Step, join: Join) -> dict[str, int]:
+def tokens_per_firing(builder: DecisionBuilder, step: Step, join: Join) -> dict[str, int]:
     """How many tokens of each predecessor one firing takes."""
     numbers: dict[str, int] = {}
     for name, number in join.places.items():
@@ -162,7 +164,7 @@ def tokens_per_firing(turn: DecisionBuilder, step: Step, join: Join) -> dict[str
             numbers[name] = number
             continue
         try:
-            found = number.evaluate(scopes.with_steps(turn, scopes.base_scopes(turn), number))
+            found = number.evaluate(scopes.with_steps(builder, scopes.base_scopes(builder), number))
         except TemplateError as error:
             raise AdmissionError(step.name, failure_of(error)) from None
         if not isinstance(found, int) or isinstance(found, bool) or found < 1:
@@ -172,10 +174,10 @@ def tokens_per_firing(turn: DecisionBuilder, step: Step, join: Join) -> dict[str
     return numbers
 
 
-def plan_firing(turn: DecisionBuilder, step: Step, join: Join) -> dict[str, Any]:
+def plan_firing(builder: DecisionBuilder, step: Step, join: Join) -> dict[str, Any]:
     """What a firing of a join takes, and whose tokens of this round are still to come."""
-    places = turn.state.rounds[step.name].places
-    numbers = tokens_per_firing(turn, step, join)
+    places = builder.state.rounds[step.name].places
+    numbers = tokens_per_firing(builder, step, join)
     take = {name: count for name, count in numbers.items() if len(places.get(name, ())) >= count}
     missing = [name for name in numbers if name not in take] if join.rest != "keep" else []
     if step.admission.fire == "once":  # there will be no other firing: all that is here goes with this one

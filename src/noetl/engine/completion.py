@@ -1,4 +1,4 @@
-"""Retelling: a log that ends in the middle of a decision is brought to the end of it.
+"""Completion of a log that ends in the middle of a decision.
 
 A decision is written as a whole, so whoever resumes finds nothing half decided. Who goes on from an earlier event of a
 log may cut a decision in two. Then what caused it happens once more: as far as events are recorded they hold, whatever
@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
+from noetl.engine.control import open_execution
 from noetl.engine.decision import DecisionBuilder
 from noetl.engine.lookup import find_pipeline
 from noetl.engine.net_index import NetIndex
 from noetl.engine.reaction import apply_input, settle
-from noetl.engine.start import open_execution
 from noetl.errors import NoetlError
 from noetl.model.events import Event, Fact, epoch_seconds
 from noetl.model.requests import Cancel, Due, OpenExecution, Pause, Request, Resume, Signal
@@ -59,43 +59,43 @@ def is_cause(event: Event) -> bool:
 
 
 def replay_decision(
-    outlook: NetIndex, state: Execution, recorded: Iterable[Event], parting: ForkMark, new_id: Callable[[], str]
+    net_index: NetIndex, state: Execution, recorded: Iterable[Event], parting: ForkMark, new_id: Callable[[], str]
 ) -> list[Event]:
     """Record events once more and go on to the end of what they began; all of it, the parting in between.
 
     The first of them must be a cause, and the state that of everything before it.
     """
-    turn = _ReplayBuilder(outlook, state, recorded, parting, new_id)
-    while turn.script:
-        left = len(turn.script)
-        event = turn.script[0]
-        turn.begin(event)
-        _replay_cause(turn, event)
-        if len(turn.script) == left:
-            raise turn.divergence(event, f"{event.name} of {event.entity_id} does not follow from what is before it")
+    builder = _ReplayBuilder(net_index, state, recorded, parting, new_id)
+    while builder.script:
+        left = len(builder.script)
+        event = builder.script[0]
+        builder.begin(event)
+        _replay_cause(builder, event)
+        if len(builder.script) == left:
+            raise builder.divergence(event, f"{event.name} of {event.entity_id} does not follow from what is before it")
     if state.paused and not state.over:
-        apply_input(turn, Resume())
-    return turn.events
+        apply_input(builder, Resume())
+    return builder.events
 
 
-def _replay_cause(turn: _ReplayBuilder, event: Event) -> None:
+def _replay_cause(builder: _ReplayBuilder, event: Event) -> None:
     """Let happen what an event tells of, or what it follows from."""
-    state, payload = turn.state, event.payload
+    state, payload = builder.state, event.payload
     if event.name == "playbook.execution.requested":
         about: dict[str, Any] = {key: payload.get(key) for key in ("entry_step", "return_step", "file", "rerun")}
         about["calls"] = payload.get("calls", {})
-        open_execution(turn, OpenExecution(state.execution_id, payload["playbook"], payload["workload"], **about))
-        settle(turn)
+        open_execution(builder, OpenExecution(state.execution_id, payload["playbook"], payload["workload"], **about))
+        settle(builder)
     elif event.source == "worker":
-        apply_input(turn, _fact(state, event))
+        apply_input(builder, _fact(state, event))
     elif event.name in _REQUESTS:
-        apply_input(turn, _REQUESTS[event.name](payload))
+        apply_input(builder, _REQUESTS[event.name](payload))
     elif event.name == "step.failed" and _is_due(state, event):
-        apply_input(turn, Due())
+        apply_input(builder, Due())
     elif event.name == "step.failed":
         # The report that the server could not take as it was is not recorded: what it was taken for is.
-        turn.accept_recorded()
-        settle(turn)
+        builder.accept_recorded()
+        settle(builder)
 
 
 def _is_due(state: Execution, event: Event) -> bool:
@@ -126,13 +126,13 @@ class _ReplayBuilder(DecisionBuilder):
 
     def __init__(
         self,
-        outlook: NetIndex,
+        net_index: NetIndex,
         state: Execution,
         recorded: Iterable[Event],
         parting: ForkMark,
         new_id: Callable[[], str],
     ) -> None:
-        super().__init__(outlook, state, parting.now, new_id)
+        super().__init__(net_index, state, parting.now, new_id)
         self.script = deque(recorded)
         self.parting = parting
         self.cause = 0

@@ -1,69 +1,82 @@
-"""What comes from outside: signals, time, the ends of children, pause and cancel."""
+"""Requests from outside: the start of an execution, signals, times, ends of children, pause and cancel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from noetl.engine import loops, routing, runs, scopes
+from noetl.engine import endings, loops, routing, runs, scopes
 from noetl.engine.decision import DecisionBuilder
 from noetl.engine.lookup import find_pipeline, loop_at, pipeline_runs
 from noetl.model.orders import PauseChild, RunPipeline, StopChild
 from noetl.model.output import failed, failure, ok
-from noetl.model.requests import Cancel, ChildEnded, Denied, Due, Pause, PipelineFailed, Posted, Request, Resume, Signal
-from noetl.model.state import Path, PipelineRun, StepRun, label_of, parse_label
+from noetl.model.requests import (
+    Cancel,
+    ChildEnded,
+    Denied,
+    Due,
+    OpenExecution,
+    Pause,
+    PipelineFailed,
+    Posted,
+    Request,
+    Resume,
+    Signal,
+)
+from noetl.model.scope import merge_maps
+from noetl.model.state import BEGINNING, Path, PipelineRun, StepRun, Token, label_of, parse_label
 
 
-def handle(turn: DecisionBuilder, request: Request) -> None:
+def handle(builder: DecisionBuilder, request: Request) -> None:
     """Let a request take effect, if it has not done so before."""
     number = getattr(request, "number", 0)
-    if number and number <= turn.state.handled:
+    if number and number <= builder.state.handled:
         return
-    HANDLERS[type(request)](turn, request)
+    HANDLERS[type(request)](builder, request)
 
 
 def order_pipeline(
-    turn: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun | None, answer: dict[str, Any] | None = None
+    builder: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun | None, answer: dict[str, Any] | None = None
 ) -> None:
     """Order a pipeline to be run, from where it was; one that waited goes on with the answer.
 
     The answer is not recorded here: what the pipeline makes of it is.
     """
-    step = turn.net_index.steps[run.step]
+    step = builder.net_index.steps[run.step]
     if run.loop is not None and run.loop.gathering:
-        turn.orders.append(loops.gather_order(turn, step, run))
+        builder.orders.append(loops.gather_order(builder, step, run))
         return
     loop = loop_at(run, path) if path else None
-    rows = scopes.rows_of(turn, run, path)
-    sight = runs.pipeline_scopes(turn, step, run, loop, path)
+    rows = scopes.rows_of(builder, run, path)
+    sight = runs.pipeline_scopes(builder, step, run, loop, path)
     if answer is None and pipe is not None and pipe.wait is not None:
         answer = pipe.wait.answer
     if pipe is None:
-        turn.orders.append(RunPipeline(run.id, run.step, label_of(path), sight, rows=rows))
+        builder.orders.append(RunPipeline(run.id, run.step, label_of(path), sight, rows=rows))
         return
-    turn.orders.append(
+    builder.orders.append(
         RunPipeline(run.id, run.step, label_of(path), sight, answer, pipe.number, pipe.begun, pipe.since, rows)
     )  # fmt: skip
 
 
-def resume_pipeline(turn: DecisionBuilder, run_id: str, path: Path) -> None:
+def resume_pipeline(builder: DecisionBuilder, run_id: str, path: Path) -> None:
     """Order a pipeline to go on whose wait has been answered."""
-    order_pipeline(turn, turn.state.runs[run_id], path, find_pipeline(turn.state, run_id, path))
+    order_pipeline(builder, builder.state.runs[run_id], path, find_pipeline(builder.state, run_id, path))
 
 
-def _on_signal(turn: DecisionBuilder, request: Signal) -> None:
-    waiting = turn.state.listeners.get(request.name) or ()
+def _on_signal(builder: DecisionBuilder, request: Signal) -> None:
+    waiting = builder.state.listeners.get(request.name) or ()
     first = waiting[0] if waiting else None
     payload = {"signal": request.name, "data": request.data, **_request_number(request)}
-    turn.emit("signal.received", turn.state.path, payload, parent=turn.last)
+    builder.emit("signal.received", builder.state.path, payload, parent=builder.last)
     if first is not None:
-        resume_pipeline(turn, *first)
-    routing.reconsider_parked(turn)
+        resume_pipeline(builder, *first)
+    routing.reconsider_parked(builder)
 
 
-def _on_cancel(turn: DecisionBuilder, request: Cancel) -> None:
-    turn.emit(
-        "execution.cancelled", turn.state.path, {"why": request.why, **_request_number(request)}, parent=turn.last
+def _on_cancel(builder: DecisionBuilder, request: Cancel) -> None:
+    builder.emit(
+        "execution.cancelled", builder.state.path, {"why": request.why, **_request_number(request)}, parent=builder.last
     )
 
 
@@ -71,62 +84,62 @@ def _request_number(request: Posted) -> dict[str, Any]:
     return {"request": request.number} if request.number else {}
 
 
-def _on_pause(turn: DecisionBuilder, request: Pause) -> None:
+def _on_pause(builder: DecisionBuilder, request: Pause) -> None:
     by = _pause_origin(request)
-    if by.get("by", "request") not in turn.state.paused_by:
-        turn.emit("execution.paused", turn.state.path, _request_number(request) | by, parent=turn.last)
-        _pause_children(turn, paused=True)
+    if by.get("by", "request") not in builder.state.paused_by:
+        builder.emit("execution.paused", builder.state.path, _request_number(request) | by, parent=builder.last)
+        _pause_children(builder, paused=True)
 
 
 def _pause_origin(request: Pause | Resume) -> dict[str, str]:
     return {"by": "parent"} if request.with_parent else {}
 
 
-def _pause_children(turn: DecisionBuilder, *, paused: bool) -> None:
-    for run in turn.state.runs.values():
+def _pause_children(builder: DecisionBuilder, *, paused: bool) -> None:
+    for run in builder.state.runs.values():
         for _, pipe in pipeline_runs(run):
             if pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
-                turn.orders.append(PauseChild(pipe.wait.child["execution_id"], paused))
+                builder.orders.append(PauseChild(pipe.wait.child["execution_id"], paused))
 
 
-def _on_resume(turn: DecisionBuilder, request: Resume) -> None:
-    state = turn.state
+def _on_resume(builder: DecisionBuilder, request: Resume) -> None:
+    state = builder.state
     by = _pause_origin(request)
     if not state.paused_by or by.get("by", state.paused_by[0]) not in state.paused_by:
         return
-    turn.emit("execution.resumed", state.path, _request_number(request) | by, parent=turn.last)
+    builder.emit("execution.resumed", state.path, _request_number(request) | by, parent=builder.last)
     if state.paused_by:
         return
-    _pause_children(turn, paused=False)
-    _resume_pipelines(turn)
+    _pause_children(builder, paused=False)
+    _resume_pipelines(builder)
     for run in list(state.runs.values()):
         if run.loop is not None and not run.loop.gathering:
-            loops.advance_loops(turn, turn.net_index.steps[run.step], run)
+            loops.advance_loops(builder, builder.net_index.steps[run.step], run)
     if not state.boundaries:  # what ended meanwhile is routed first, which looks at the parked tokens too
-        routing.reconsider_parked(turn)
+        routing.reconsider_parked(builder)
 
 
-def _resume_pipelines(turn: DecisionBuilder) -> None:
+def _resume_pipelines(builder: DecisionBuilder) -> None:
     """Order the pipelines that stopped between two tasks to go on; those that never did take no notice."""
-    for run in turn.state.runs.values():
+    for run in builder.state.runs.values():
         for path, pipe in pipeline_runs(run):
             if pipe is None or pipe.wait is None:
-                order_pipeline(turn, run, path, pipe)
+                order_pipeline(builder, run, path, pipe)
 
 
-def _on_due(turn: DecisionBuilder, _request: Due) -> None:
-    for run in list(turn.state.runs.values()):
-        if run.due is not None and run.due <= turn.now:
-            runs.stop(turn, run)
-            runs.end(turn, run, failed(failure("timeout", _timeout_message(turn, run))))
+def _on_due(builder: DecisionBuilder, _request: Due) -> None:
+    for run in list(builder.state.runs.values()):
+        if run.due is not None and run.due <= builder.now:
+            runs.stop(builder, run)
+            runs.end(builder, run, failed(failure("timeout", _timeout_message(builder, run))))
             continue
         for path, pipe in list(pipeline_runs(run)):
             if pipe is not None and pipe.wait is not None:
-                _wake(turn, run, path, pipe)
+                _wake(builder, run, path, pipe)
 
 
-def _timeout_message(turn: DecisionBuilder, run: StepRun) -> str:
-    step = turn.net_index.steps[run.step]
+def _timeout_message(builder: DecisionBuilder, run: StepRun) -> str:
+    step = builder.net_index.steps[run.step]
     limits = (("timeout_s", step.timeout), ("deadline_s", step.deadline))
     named = " or ".join(
         f"`lifecycle.{key}: {limit:g}`" if isinstance(limit, int | float) else f"`lifecycle.{key}`"
@@ -136,10 +149,10 @@ def _timeout_message(turn: DecisionBuilder, run: StepRun) -> str:
     return f"the step did not end in time ({named})"
 
 
-def _wake(turn: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun) -> None:
+def _wake(builder: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun) -> None:
     wait = pipe.wait
     assert wait is not None
-    if wait.until is None or wait.until > turn.now or wait.answer is not None:
+    if wait.until is None or wait.until > builder.now or wait.answer is not None:
         return
     output = ok()
     if wait.signal is not None:
@@ -147,33 +160,33 @@ def _wake(turn: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun) ->
     elif wait.child is not None:
         said = f"playbook `{wait.child['path']}` did not end in time (`spec.timeout`)"
         output = failed(failure("timeout", said, retryable=True))
-        turn.orders.append(StopChild(wait.child["execution_id"]))
-    order_pipeline(turn, run, path, pipe, output)
+        builder.orders.append(StopChild(wait.child["execution_id"]))
+    order_pipeline(builder, run, path, pipe, output)
 
 
-def _on_child_ended(turn: DecisionBuilder, request: ChildEnded) -> None:
-    for run in list(turn.state.runs.values()):
+def _on_child_ended(builder: DecisionBuilder, request: ChildEnded) -> None:
+    for run in list(builder.state.runs.values()):
         for path, pipe in list(pipeline_runs(run)):
             child = pipe.wait.child if pipe is not None and pipe.wait is not None else None
             if pipe is not None and child is not None and child["execution_id"] == request.execution_id:
-                order_pipeline(turn, run, path, pipe, request.output)
+                order_pipeline(builder, run, path, pipe, request.output)
                 return
 
 
-def _on_pipeline_failed(turn: DecisionBuilder, request: PipelineFailed) -> None:
-    run = turn.state.runs.get(request.step_run_id)
+def _on_pipeline_failed(builder: DecisionBuilder, request: PipelineFailed) -> None:
+    run = builder.state.runs.get(request.step_run_id)
     if run is not None:
-        runs.stop(turn, run)
-        runs.end(turn, run, failed(request.error))
+        runs.stop(builder, run)
+        runs.end(builder, run, failed(request.error))
 
 
-def _on_denied(turn: DecisionBuilder, request: Denied) -> None:
-    run, path = turn.state.runs.get(request.step_run_id), parse_label(request.iteration)
+def _on_denied(builder: DecisionBuilder, request: Denied) -> None:
+    run, path = builder.state.runs.get(request.step_run_id), parse_label(request.iteration)
     if run is None or not path:
-        _on_pipeline_failed(turn, PipelineFailed(request.step_run_id, None, request.error))
-    elif (pipe := find_pipeline(turn.state, run.id, path)) is not None:
-        runs.stop(turn, run, path)
-        loops.fail_iteration(turn, turn.net_index.steps[run.step], run, path, request.error, cause=pipe.seq)
+        _on_pipeline_failed(builder, PipelineFailed(request.step_run_id, None, request.error))
+    elif (pipe := find_pipeline(builder.state, run.id, path)) is not None:
+        runs.stop(builder, run, path)
+        loops.fail_iteration(builder, builder.net_index.steps[run.step], run, path, request.error, cause=pipe.seq)
 
 
 HANDLERS: dict[type, Callable[[DecisionBuilder, Any], None]] = {
@@ -186,3 +199,48 @@ HANDLERS: dict[type, Callable[[DecisionBuilder, Any], None]] = {
     PipelineFailed: _on_pipeline_failed,
     Denied: _on_denied,
 }
+
+
+# --- the first request -------------------------------------------------------------------------------------------------
+
+
+def open_execution(builder: DecisionBuilder, request: OpenExecution) -> None:
+    """Record a request, and start the workflow unless something forbids it."""
+    playbook = builder.net_index.net.playbook
+    payload: dict[str, Any] = {
+        "workload": merge_maps(playbook.workload, request.payload),
+        "playbook": request.playbook,
+        "name": playbook.name,
+    }
+    for key in ("entry_step", "return_step", "parent", "depth", "file", "rerun", "restrict", "calls", "asked"):
+        if getattr(request, key):
+            payload[key] = getattr(request, key)
+    builder.emit("playbook.execution.requested", playbook.path, payload)
+    problem = request.problem or _find_problem(builder, request)
+    if problem is not None:
+        endings.refuse(builder, problem)
+        return
+    builder.emit("playbook.request.evaluated", playbook.path, {}, parent=builder.last)
+    start = request.entry_step or builder.net_index.net.start
+    builder.emit("workflow.started", playbook.path, {"step": start}, parent=builder.last)
+    routing.arrive(builder, start, Token(None, BEGINNING))
+
+
+def _find_problem(builder: DecisionBuilder, request: OpenExecution) -> dict[str, Any] | None:
+    if request.depth > builder.net_index.max_depth:
+        limit = builder.net_index.max_depth
+        return failure("limit", f"playbooks call each other more than {limit} deep (`limits.max_depth`)")
+    for name in (request.entry_step, request.return_step):
+        if name is not None and name not in builder.net_index.steps:
+            return failure("playbook", f"playbook `{builder.state.path}` has no step `{name}`")
+    schema = builder.net_index.net.playbook.metadata.get("schema")
+    return None if schema is None else _check_workload(builder, schema)
+
+
+def _check_workload(builder: DecisionBuilder, schema: Any) -> dict[str, Any] | None:
+    from noetl.lang import workload_violations
+
+    wrong = workload_violations(builder.state.workload, schema)
+    if not wrong:
+        return None
+    return failure("payload-schema", "; ".join(f"{one.name}: {one.said}" for one in wrong[:10]))

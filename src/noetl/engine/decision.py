@@ -1,4 +1,4 @@
-"""Turn: one decision in the making. Whatever is decided is emitted, takes effect at once, and is recorded with the rest."""
+"""One decision in the making. Each event that it emits takes effect at once and is recorded with the rest."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Decision(msgspec.Struct, frozen=True):
 class DecisionBuilder:
     """The state, what is known of its net, the time, and what has been decided so far."""
 
-    def __init__(self, outlook: NetIndex, state: Execution, now: float, new_id: Callable[[], str]) -> None:
-        self.net_index = outlook
+    def __init__(self, net_index: NetIndex, state: Execution, now: float, new_id: Callable[[], str]) -> None:
+        self.net_index = net_index
         self.state = state
         self.now = now
         self.new_id = new_id

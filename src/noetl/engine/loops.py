@@ -61,18 +61,18 @@ REDUCERS: dict[str, Callable[[list[Any]], Any]] = {
 _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", dict: "a map", type(None): "nothing"}
 
 
-def begin(turn: DecisionBuilder, step: Step, run: StepRun) -> None:
+def begin(builder: DecisionBuilder, step: Step, run: StepRun) -> None:
     """Start a step's loop."""
     assert step.loop is not None
-    event = turn.emit("step.started", step.name, {}, parent=run.seq, run=run.id)
+    event = builder.emit("step.started", step.name, {}, parent=run.seq, run=run.id)
     try:
-        items = _items(turn, step.loop, scopes.run_scopes(turn, run))
+        items = _items(builder, step.loop, scopes.run_scopes(builder, run))
     except _NotIterable as wrong:
-        runs.end(turn, run, failed(wrong.error))
+        runs.end(builder, run, failed(wrong.error))
         return
     payload = {"items": items, "mode": step.loop.mode}
-    turn.emit("loop.started", step.name, payload, parent=event.seq, run=run.id)
-    advance_loops(turn, step, run)
+    builder.emit("loop.started", step.name, payload, parent=event.seq, run=run.id)
+    advance_loops(builder, step, run)
 
 
 class _NotIterable(Exception):
@@ -83,10 +83,10 @@ class _NotIterable(Exception):
         self.error = error
 
 
-def _items(turn: DecisionBuilder, declared: Loop, sight: dict[str, Any]) -> list[Any] | dict[str, Any]:
+def _items(builder: DecisionBuilder, declared: Loop, sight: dict[str, Any]) -> list[Any] | dict[str, Any]:
     """What a loop goes over: a list, or a reference to rows."""
     try:
-        items = render(declared.items, scopes.with_steps(turn, sight, declared.items))
+        items = render(declared.items, scopes.with_steps(builder, sight, declared.items))
     except TemplateError as error:
         raise _NotIterable(failure_of(error)) from error
     if isinstance(items, list):
@@ -112,80 +112,80 @@ def _items_error(declared: Loop, said: str) -> _NotIterable:
     return _NotIterable(failure_of(error))
 
 
-def advance_loops(turn: DecisionBuilder, step: Step, run: StepRun) -> None:
+def advance_loops(builder: DecisionBuilder, step: Step, run: StepRun) -> None:
     """Start what may start, end what has ended, from the inside out."""
     assert step.loop is not None
     assert run.loop is not None
     try:
-        over = _advance(turn, step, run, step.loop, run.loop)
+        over = _advance(builder, step, run, step.loop, run.loop)
     except TemplateError as error:
-        runs.stop(turn, run)
-        runs.end(turn, run, failed(failure_of(error), loop=run.loop.counts()))
+        runs.stop(builder, run)
+        runs.end(builder, run, failed(failure_of(error), loop=run.loop.counts()))
         return
     if over:
-        _finish(turn, step, run, step.loop, run.loop)
+        _finish(builder, step, run, step.loop, run.loop)
 
 
-def _advance(turn: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> bool:
+def _advance(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> bool:
     """Bring a loop as far as it goes now; whether it is over."""
     if declared.inner is not None:
         for inner in list(loop.running.values()):
-            if isinstance(inner, LoopRun) and _advance(turn, step, run, declared.inner, inner):
-                _finish_inner(turn, step, run, declared, inner)
-    limit = 1 if loop.mode == "sequential" else _limit(turn, run, declared)
-    while not _is_complete(turn, declared, loop):
+            if isinstance(inner, LoopRun) and _advance(builder, step, run, declared.inner, inner):
+                _finish_inner(builder, step, run, declared, inner)
+    limit = 1 if loop.mode == "sequential" else _limit(builder, run, declared)
+    while not _is_complete(builder, declared, loop):
         if loop.stopped or loop.started == loop.total:
             return not loop.running
-        if turn.state.paused or len(loop.running) >= limit:
+        if builder.state.paused or len(loop.running) >= limit:
             return False
-        _start(turn, step, run, declared, loop)
+        _start(builder, step, run, declared, loop)
     if declared.complete_rest != "run":
         for index in loop.running:
-            runs.stop(turn, run, (*loop.path, index))
+            runs.stop(builder, run, (*loop.path, index))
     return True
 
 
-def _limit(turn: DecisionBuilder, run: StepRun, declared: Loop) -> int:
+def _limit(builder: DecisionBuilder, run: StepRun, declared: Loop) -> int:
     if isinstance(declared.max_in_flight, int):
         return declared.max_in_flight
-    found = render(declared.max_in_flight, scopes.run_scopes(turn, run))
+    found = render(declared.max_in_flight, scopes.run_scopes(builder, run))
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
         raise TemplateError(f"`max_in_flight` must be a whole number of at least 1, not {found!r}")
     return found
 
 
-def _start(turn: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
+def _start(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
     path = (*loop.path, loop.started)
-    sight = scopes.iteration_scopes(turn, run, loop, path)
+    sight = scopes.iteration_scopes(builder, run, loop, path)
     payload: dict[str, Any] = {}
     problem: Failure | None = None
-    rows = scopes.rows_of(turn, run, path)
+    rows = scopes.rows_of(builder, run, path)
     if declared.inner is not None:
         payload = {"items": [], "mode": declared.inner.mode}
         try:
-            payload["items"] = _items(turn, declared.inner, sight)
+            payload["items"] = _items(builder, declared.inner, sight)
         except _NotIterable as wrong:
             problem = _unreadable_items_failure(wrong.error) if rows else wrong.error
     elif step.input is not None and not rows:
         try:
-            payload["input"] = runs.input_of(step, scopes.with_steps(turn, sight, *values_in(step.input)))
+            payload["input"] = runs.input_of(step, scopes.with_steps(builder, sight, *values_in(step.input)))
         except TemplateError as error:
             problem = failure_of(error)
     if problem is None and declared.inner is None and not rows:  # of rows, the worker reads the input
         problem = schema_failure(step.spec, "input", payload.get("input", {}), f"step `{step.name}`")
     label = label_of(path)
-    event = turn.emit("loop.iteration.started", step.name, payload, parent=run.seq, run=run.id, iteration=label)
+    event = builder.emit("loop.iteration.started", step.name, payload, parent=run.seq, run=run.id, iteration=label)
     if problem is not None:
-        _record_failure(turn, step, run, declared, path, problem, cause=event.seq)
+        _record_failure(builder, step, run, declared, path, problem, cause=event.seq)
     elif declared.inner is not None:
         inner = loop.running[path[-1]]
-        if isinstance(inner, LoopRun) and _advance(turn, step, run, declared.inner, inner):
-            _finish_inner(turn, step, run, declared, inner)
+        if isinstance(inner, LoopRun) and _advance(builder, step, run, declared.inner, inner):
+            _finish_inner(builder, step, run, declared, inner)
     elif not step.tasks:
-        _end_iteration(turn, run, declared, path, ok(), cause=event.seq)
+        _end_iteration(builder, run, declared, path, ok(), cause=event.seq)
     else:
-        sight = runs.pipeline_scopes(turn, step, run, loop, path)
-        turn.orders.append(RunPipeline(run.id, step.name, label, sight, rows=rows))
+        sight = runs.pipeline_scopes(builder, step, run, loop, path)
+        builder.orders.append(RunPipeline(run.id, step.name, label, sight, rows=rows))
 
 
 def _unreadable_items_failure(error: Failure) -> Failure:
@@ -195,57 +195,59 @@ def _unreadable_items_failure(error: Failure) -> Failure:
 
 
 def _end_iteration(
-    turn: DecisionBuilder, run: StepRun, declared: Loop, path: Path, output: Output, *, cause: int, kept: bool = True
+    builder: DecisionBuilder, run: StepRun, declared: Loop, path: Path, output: Output, *, cause: int, kept: bool = True
 ) -> None:
     """End an iteration that no worker ends: one without tasks, or with a loop inside, whose data may be too long."""
     payload: dict[str, Any] = {"data": output["data"]} if kept else {}
-    if _asks_to_end(turn, run, declared, path, output):
+    if _asks_to_end(builder, run, declared, path, output):
         payload["until"] = True
-    turn.emit("loop.iteration.done", run.step, payload, parent=cause, run=run.id, iteration=label_of(path))
+    builder.emit("loop.iteration.done", run.step, payload, parent=cause, run=run.id, iteration=label_of(path))
 
 
 def _record_failure(
-    turn: DecisionBuilder, step: Step, run: StepRun, declared: Loop, path: Path, error: Failure, *, cause: int
+    builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, path: Path, error: Failure, *, cause: int
 ) -> None:
-    stop = step.failure_mode != "best_effort" or _asks_to_end(turn, run, declared, path, failed(error))
+    stop = step.failure_mode != "best_effort" or _asks_to_end(builder, run, declared, path, failed(error))
     payload = {"error": error, "stop": stop}
-    turn.emit("loop.iteration.failed", step.name, payload, parent=cause, run=run.id, iteration=label_of(path))
+    builder.emit("loop.iteration.failed", step.name, payload, parent=cause, run=run.id, iteration=label_of(path))
 
 
-def fail_iteration(turn: DecisionBuilder, step: Step, run: StepRun, path: Path, error: Failure, *, cause: int) -> None:
+def fail_iteration(
+    builder: DecisionBuilder, step: Step, run: StepRun, path: Path, error: Failure, *, cause: int
+) -> None:
     """End an iteration that may not go on, and go on with the others."""
     declared = step.loop
     for _ in path[1:]:
         declared = declared.inner if declared is not None else None
     assert declared is not None
     try:
-        _record_failure(turn, step, run, declared, path, error, cause=cause)
+        _record_failure(builder, step, run, declared, path, error, cause=cause)
     except TemplateError as wrong:
-        runs.stop(turn, run)
-        runs.end(turn, run, failed(failure_of(wrong)))
+        runs.stop(builder, run)
+        runs.end(builder, run, failed(failure_of(wrong)))
     else:
-        advance_loops(turn, step, run)
+        advance_loops(builder, step, run)
 
 
-def _asks_to_end(turn: DecisionBuilder, run: StepRun, declared: Loop, path: Path, output: Output) -> bool:
+def _asks_to_end(builder: DecisionBuilder, run: StepRun, declared: Loop, path: Path, output: Output) -> bool:
     """Whether `until` says that an iteration with this output was the last one."""
     if declared.until is None:
         return False
-    sight = scopes.iteration_scopes(turn, run, loop_at(run, path), path)
+    sight = scopes.iteration_scopes(builder, run, loop_at(run, path), path)
     sight["output"] = output
-    return declared.until.evaluate(scopes.with_steps(turn, sight, declared.until))
+    return declared.until.evaluate(scopes.with_steps(builder, sight, declared.until))
 
 
-def _is_complete(turn: DecisionBuilder, declared: Loop, loop: LoopRun) -> bool:
+def _is_complete(builder: DecisionBuilder, declared: Loop, loop: LoopRun) -> bool:
     """Whether `complete_when` says that the loop has done enough."""
     if declared.complete_when is None or not loop.completed:
         return False
-    sight = scopes.with_steps(turn, scopes.base_scopes(turn), declared.complete_when)
+    sight = scopes.with_steps(builder, scopes.base_scopes(builder), declared.complete_when)
     sight |= {"loop": loop.counts(), "step": loop.step}
     return declared.complete_when.evaluate(sight)
 
 
-def _reduce(turn: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> Failure | None:
+def _reduce(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> Failure | None:
     """Write what the iterations of a loop wrote, each target by its reducer."""
     patch: dict[str, Any] = {}
     for target, how in declared.reduce.items():
@@ -256,55 +258,55 @@ def _reduce(turn: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loo
             except TypeError as error:
                 return failure("type", f"`{target}` cannot be reduced by `{how}`: {error}")
     if patch:
-        turn.emit(
+        builder.emit(
             "ctx.patched",
-            turn.state.path,
+            builder.state.path,
             {"set": patch, "step": step.name},
-            parent=turn.last,
+            parent=builder.last,
             run=run.id,
             iteration=label_of(loop.path),
         )
     return None
 
 
-def _finish_inner(turn: DecisionBuilder, step: Step, run: StepRun, around: Loop, loop: LoopRun) -> None:
+def _finish_inner(builder: DecisionBuilder, step: Step, run: StepRun, around: Loop, loop: LoopRun) -> None:
     """An inner loop is over, and with it the iteration of the loop around it."""
     assert around.inner is not None
-    problem = _reduce(turn, step, run, around.inner, loop)
+    problem = _reduce(builder, step, run, around.inner, loop)
     error = problem or (loop.error if step.failure_mode != "best_effort" else None)
     if error is not None:
-        _record_failure(turn, step, run, around, loop.path, error, cause=run.seq)
+        _record_failure(builder, step, run, around, loop.path, error, cause=run.seq)
         return
     kept = not is_larger(loop.results, inline_of(step.spec))
-    _end_iteration(turn, run, around, loop.path, ok(loop.results, loop=loop.counts()), cause=run.seq, kept=kept)
+    _end_iteration(builder, run, around, loop.path, ok(loop.results, loop=loop.counts()), cause=run.seq, kept=kept)
 
 
-def _finish(turn: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
-    problem = _reduce(turn, step, run, declared, loop)
+def _finish(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
+    problem = _reduce(builder, step, run, declared, loop)
     error = problem or (loop.error if step.failure_mode != "best_effort" else None)
     if error is not None:
-        runs.end(turn, run, failed(error, loop=loop.counts()))
+        runs.end(builder, run, failed(error, loop=loop.counts()))
         return
-    gather = _must_gather(turn, step, loop)
+    gather = _must_gather(builder, step, loop)
     payload = {"loop": loop.counts()} | ({"gather": True} if gather else {})
-    turn.emit("loop.done", step.name, payload, parent=turn.last, run=run.id)
+    builder.emit("loop.done", step.name, payload, parent=builder.last, run=run.id)
     if gather:
-        turn.orders.append(gather_order(turn, step, run))
+        builder.orders.append(gather_order(builder, step, run))
         return
     output = ok(list(loop.results), loop=loop.counts())
-    runs.end(turn, run, runs.reshape(turn, step, scopes.run_scopes(turn, run), output))
+    runs.end(builder, run, runs.reshape(builder, step, scopes.run_scopes(builder, run), output))
 
 
-def _must_gather(turn: DecisionBuilder, step: Step, loop: LoopRun) -> bool:
+def _must_gather(builder: DecisionBuilder, step: Step, loop: LoopRun) -> bool:
     """Whether the list that a loop made has to be stored: it is too long for the log, or its reference is asked for."""
-    if loop.refs or turn.net_index.wants_reference(step):
+    if loop.refs or builder.net_index.wants_reference(step):
         return True
     return is_larger(loop.results, inline_of(step.spec))
 
 
-def gather_order(turn: DecisionBuilder, step: Step, run: StepRun) -> RunPipeline:
+def gather_order(builder: DecisionBuilder, step: Step, run: StepRun) -> RunPipeline:
     """The order to store a loop's list, and to end the step with it."""
     loop = run.loop
     assert loop is not None
     gather = Gather(list(loop.results), dict(loop.refs), loop.counts())
-    return RunPipeline(run.id, step.name, None, runs.pipeline_scopes(turn, step, run), gather=gather)
+    return RunPipeline(run.id, step.name, None, runs.pipeline_scopes(builder, step, run), gather=gather)

@@ -1,4 +1,4 @@
-"""Outlook: what the engine wants to know of a net again and again, worked out once."""
+"""An index of a net: answers that the engine needs again and again, computed once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NetIndex:
         self.max_payload = net.playbook.max_payload
 
     def of(self, state: Execution) -> NetIndex:
-        """The outlook of an execution: its playbook's, with the steps that were planned since."""
+        """The index of an execution: its playbook's, with the steps that were planned since."""
         news = state.synthesized[self.planned :]
         return self.with_plans(self.planner.extend_net(self.net, news), len(news)) if news else self
 

@@ -1,6 +1,6 @@
 """react(): something happened; what follows from it, to the last consequence, as one decision.
 
-    facts of workers, requests from outside ──► Turn ──► Decision(events, orders)
+    facts of workers, requests from outside ──► DecisionBuilder ──► Decision(events, orders)
 
 A fact about a pipeline that is not under way, or about an attempt that has been answered already, is stale: nothing
 follows from it, and it is not recorded.
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from noetl.engine import control, endings, loops, routing, runs
+from noetl.engine.control import open_execution
 from noetl.engine.decision import Decision, DecisionBuilder
 from noetl.engine.lookup import find_pipeline, pipeline_runs
 from noetl.engine.net_index import NetIndex
-from noetl.engine.start import open_execution
 from noetl.model.events import Fact
 from noetl.model.orders import RunPipeline, StartChild, WakeAt
 from noetl.model.requests import OpenExecution, Request
@@ -23,111 +23,115 @@ from noetl.model.state import Execution, PipelineRun, parse_label
 NewId = Callable[[], str]
 
 
-def start_execution(outlook: NetIndex, request: OpenExecution, now: float, new_id: NewId) -> tuple[Execution, Decision]:
+def start_execution(
+    net_index: NetIndex, request: OpenExecution, now: float, new_id: NewId
+) -> tuple[Execution, Decision]:
     """Start an execution."""
-    turn = DecisionBuilder(outlook, Execution(request.execution_id), now, new_id)
-    open_execution(turn, request)
-    settle(turn)
-    return turn.state, turn.decision
+    builder = DecisionBuilder(net_index, Execution(request.execution_id), now, new_id)
+    open_execution(builder, request)
+    settle(builder)
+    return builder.state, builder.decision
 
 
 def react(
-    outlook: NetIndex, state: Execution, happened: Iterable[Fact | Request], now: float, new_id: NewId
+    net_index: NetIndex, state: Execution, happened: Iterable[Fact | Request], now: float, new_id: NewId
 ) -> Decision:
     """What follows from what happened. The state is brought up to date on the way."""
-    turn = DecisionBuilder(outlook, state, now, new_id)
+    builder = DecisionBuilder(net_index, state, now, new_id)
     for one in happened:
         if state.over:
             break
-        apply_input(turn, one)
-    return turn.decision
+        apply_input(builder, one)
+    return builder.decision
 
 
-def apply_input(turn: DecisionBuilder, one: Fact | Request) -> None:
+def apply_input(builder: DecisionBuilder, one: Fact | Request) -> None:
     """Let one thing happen, to its last consequence."""
     if isinstance(one, Fact):
-        _on_fact(turn, one)
+        _on_fact(builder, one)
     else:
-        control.handle(turn, one)
-    settle(turn)
+        control.handle(builder, one)
+    settle(builder)
 
 
-def settle(turn: DecisionBuilder) -> None:
+def settle(builder: DecisionBuilder) -> None:
     """Route what has ended, and end the execution when nothing is left."""
-    state = turn.state
+    state = builder.state
     if state.runs and not state.boundaries and state.terminated is None:
         return  # as it is most of the time: something is under way, and nothing of it has ended
     while state.boundaries and not state.paused and not state.over:
         if state.terminated is not None:
             break
-        routing.route(turn, state.boundaries[0])
-    endings.end_if_over(turn)
+        routing.route(builder, state.boundaries[0])
+    endings.end_if_over(builder)
 
 
 # --- facts -----------------------------------------------------------------------------------------------------------
 
 
-def _on_fact(turn: DecisionBuilder, fact: Fact) -> None:
-    run = turn.state.runs.get(fact.step_run_id)
+def _on_fact(builder: DecisionBuilder, fact: Fact) -> None:
+    run = builder.state.runs.get(fact.step_run_id)
     if run is None:
         return
-    pipe = find_pipeline(turn.state, run.id, parse_label(fact.iteration))
+    pipe = find_pipeline(builder.state, run.id, parse_label(fact.iteration))
     if fact.name == "step.started":
         if pipe is None and run.loop is None:
-            turn.accept(fact, run, run.seq)
+            builder.accept(fact, run, run.seq)
     elif pipe is not None:
-        FACTS[fact.name](turn, fact, pipe)
+        FACTS[fact.name](builder, fact, pipe)
 
 
-def _on_task_started(turn: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
+def _on_task_started(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
     if pipe.is_open or fact.number != pipe.number + 1:
         return
-    turn.accept(fact, turn.state.runs[fact.step_run_id], pipe.seq)
+    builder.accept(fact, builder.state.runs[fact.step_run_id], pipe.seq)
     wait = pipe.wait
     if wait is None:
         return
     if wait.until is not None:
-        turn.orders.append(WakeAt(wait.until))
+        builder.orders.append(WakeAt(wait.until))
     if wait.child is not None:
-        turn.orders.append(StartChild(wait.task_run_id, wait.child))
+        builder.orders.append(StartChild(wait.task_run_id, wait.child))
     if wait.answer is not None:
-        control.resume_pipeline(turn, fact.step_run_id, parse_label(fact.iteration))
+        control.resume_pipeline(builder, fact.step_run_id, parse_label(fact.iteration))
 
 
-def _on_task_progress(turn: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
+def _on_task_progress(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
     if pipe.is_open and fact.number == pipe.number:
-        turn.accept(fact, turn.state.runs[fact.step_run_id], pipe.seq)
+        builder.accept(fact, builder.state.runs[fact.step_run_id], pipe.seq)
 
 
-def _on_task_done(turn: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
+def _on_task_done(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
     if not pipe.is_open or fact.number != pipe.number:
         return
-    before = turn.state.ctx
+    before = builder.state.ctx
     wait = pipe.wait
     # Should this task have given up on a signal that has come after all, the next in line goes on with it.
-    heirs = turn.state.listeners.get(wait.signal or "", [])[:1] if wait is not None and wait.answer is not None else []
-    turn.accept(fact, turn.state.runs[fact.step_run_id], pipe.seq)
+    heirs = (
+        builder.state.listeners.get(wait.signal or "", [])[:1] if wait is not None and wait.answer is not None else []
+    )
+    builder.accept(fact, builder.state.runs[fact.step_run_id], pipe.seq)
     for run_id, path in heirs:
-        heir = find_pipeline(turn.state, run_id, path)
-        if heir is not None and heir.wait is not None and heir.wait.answer is not None:
-            control.resume_pipeline(turn, run_id, path)
-    if turn.state.ctx is not before:
-        routing.reconsider_parked(turn)
+        pipeline = find_pipeline(builder.state, run_id, path)
+        if pipeline is not None and pipeline.wait is not None and pipeline.wait.answer is not None:
+            control.resume_pipeline(builder, run_id, path)
+    if builder.state.ctx is not before:
+        routing.reconsider_parked(builder)
 
 
-def _on_step_ended(turn: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
+def _on_step_ended(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
     if pipe.is_open:
         return
-    run = turn.state.runs[fact.step_run_id]
-    runs.end(turn, run, fact.payload["output"], fact=fact)
+    run = builder.state.runs[fact.step_run_id]
+    runs.end(builder, run, fact.payload["output"], fact=fact)
 
 
-def _on_iteration_ended(turn: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
+def _on_iteration_ended(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
     if pipe.is_open:
         return
-    run = turn.state.runs[fact.step_run_id]
-    turn.accept(fact, run, pipe.seq)
-    loops.advance_loops(turn, turn.net_index.steps[run.step], run)
+    run = builder.state.runs[fact.step_run_id]
+    builder.accept(fact, run, pipe.seq)
+    loops.advance_loops(builder, builder.net_index.steps[run.step], run)
 
 
 FACTS: dict[str, Callable[[DecisionBuilder, Fact, PipelineRun], None]] = {
@@ -144,25 +148,25 @@ FACTS: dict[str, Callable[[DecisionBuilder, Fact, PipelineRun], None]] = {
 # --- taking over -----------------------------------------------------------------------------------------------------
 
 
-def find_pending_orders(outlook: NetIndex, state: Execution, now: float, new_id: NewId) -> Decision:
+def find_pending_orders(net_index: NetIndex, state: Execution, now: float, new_id: NewId) -> Decision:
     """The orders under way, as the state has them: for whoever goes on with an execution. Records nothing."""
-    turn = DecisionBuilder(outlook, state, now, new_id)
+    builder = DecisionBuilder(net_index, state, now, new_id)
     for run in state.runs.values():
         if run.due is not None:
-            turn.orders.append(WakeAt(run.due))
+            builder.orders.append(WakeAt(run.due))
         for path, pipe in pipeline_runs(run):
             wait = pipe.wait if pipe is not None else None
             if wait is None or wait.answer is not None:
-                control.order_pipeline(turn, run, path, pipe)
+                control.order_pipeline(builder, run, path, pipe)
                 continue
             if wait.until is not None:
-                turn.orders.append(WakeAt(wait.until))
+                builder.orders.append(WakeAt(wait.until))
             if wait.child is not None:
-                turn.orders.append(StartChild(wait.task_run_id, wait.child))
-    return turn.decision
+                builder.orders.append(StartChild(wait.task_run_id, wait.child))
+    return builder.decision
 
 
-def reissue_order(outlook: NetIndex, state: Execution, order: RunPipeline, now: float) -> RunPipeline | None:
+def reissue_order(net_index: NetIndex, state: Execution, order: RunPipeline, now: float) -> RunPipeline | None:
     """An order that somebody has left undone, as it is to be given now; None: it is no longer wanted. Records nothing."""
     run = state.runs.get(order.step_run_id)
     if run is None or state.over:
@@ -173,9 +177,9 @@ def reissue_order(outlook: NetIndex, state: Execution, order: RunPipeline, now: 
         return None
     if pipe is not None and pipe.wait is not None and pipe.wait.answer is None:
         return order if order.answer is not None else None  # what it waits for is not in the log
-    turn = DecisionBuilder(outlook, state, now, str)
-    control.order_pipeline(turn, run, path, pipe)
-    found = turn.orders[0]
+    builder = DecisionBuilder(net_index, state, now, str)
+    control.order_pipeline(builder, run, path, pipe)
+    found = builder.orders[0]
     assert isinstance(found, RunPipeline)
     return found
 

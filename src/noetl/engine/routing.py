@@ -16,22 +16,22 @@ from noetl.model.state import StepBoundary, Token
 Taken = list[tuple[str, Token]]
 
 
-def route(turn: DecisionBuilder, ended: StepBoundary) -> None:
+def route(builder: DecisionBuilder, ended: StepBoundary) -> None:
     """Judge the arcs of a step that has ended, and deliver the tokens."""
     payload: dict[str, Any] = {"event": ended.name, "arcs": []}
     taken: Taken = []
-    turn.routing = ended.step_run_id
-    if turn.state.failure is None and turn.state.terminated is None:
+    builder.routing = ended.step_run_id
+    if builder.state.failure is None and builder.state.terminated is None:
         try:
-            taken = _judge(turn, ended, payload)
+            taken = _judge(builder, ended, payload)
         except TemplateError as error:
             taken = []
             payload |= _errors_of(ended, error)
-    turn.emit("next.evaluated", ended.step, payload, parent=ended.seq, run=ended.step_run_id)
+    builder.emit("next.evaluated", ended.step, payload, parent=ended.seq, run=ended.step_run_id)
     for name in payload.get("cancel", ()):
-        steps.cancel_step(turn, name, f"an arc of `{ended.step}` cancels it")
-    _deliver(turn, taken)
-    reconsider_parked(turn)
+        steps.cancel_step(builder, name, f"an arc of `{ended.step}` cancels it")
+    _deliver(builder, taken)
+    reconsider_parked(builder)
 
 
 def _errors_of(ended: StepBoundary, error: TemplateError) -> dict[str, Any]:
@@ -43,9 +43,9 @@ def _errors_of(ended: StepBoundary, error: TemplateError) -> dict[str, Any]:
     return {"error": {**own, "message": both}, "judging": failure_of(error)}
 
 
-def _judge(turn: DecisionBuilder, ended: StepBoundary, payload: dict[str, Any]) -> Taken:
+def _judge(builder: DecisionBuilder, ended: StepBoundary, payload: dict[str, Any]) -> Taken:
     """Where tokens go; which arcs were asked and what they do is written into the payload."""
-    router = turn.net_index.steps[ended.step].router
+    router = builder.net_index.steps[ended.step].router
     if ended.planned is not None:
         payload["arcs"] = [{"to": ended.planned, "taken": True, "planned": True}]
         return [(ended.planned, Token(ended.step, ended.event()))]
@@ -56,17 +56,17 @@ def _judge(turn: DecisionBuilder, ended: StepBoundary, payload: dict[str, Any]) 
         event = ended.event(offer)
         payload["event"] = offer
         payload["arcs"] = []
-        chosen = _match_arcs(turn, ended, router, event, payload["arcs"])
+        chosen = _match_arcs(builder, ended, router, event, payload["arcs"])
         if chosen:
             break
     if not chosen and ended.name == "step.failed":
         payload["unrouted"] = True
-    tokens = _effects(turn, ended, chosen, event, payload)
+    tokens = _effects(builder, ended, chosen, event, payload)
     return [(arc.step, token) for arc, token in zip(chosen, tokens, strict=True) if arc.step is not None]
 
 
 def _match_arcs(
-    turn: DecisionBuilder, ended: StepBoundary, router: Router, event: dict[str, Any], asked: list[dict[str, Any]]
+    builder: DecisionBuilder, ended: StepBoundary, router: Router, event: dict[str, Any], asked: list[dict[str, Any]]
 ) -> list[Arc]:
     """The arcs that an event takes; each that was looked at is written down with what its guard saw."""
     chosen: list[Arc] = []
@@ -76,11 +76,11 @@ def _match_arcs(
         if arc.when is None:
             note["taken"] = event["status"] == "success"
         else:
-            sight = scopes.with_steps(turn, scopes.boundary_scopes(turn, ended), arc.when)
+            sight = scopes.with_steps(builder, scopes.boundary_scopes(builder, ended), arc.when)
             sight["event"] = event
             note["when"] = arc.when.source
             note["taken"] = arc.when.evaluate(sight)
-            note["saw"] = scopes.observe_reads(turn, arc.when, sight)
+            note["saw"] = scopes.observe_reads(builder, arc.when, sight)
         if note["taken"]:
             chosen.append(arc)
             if router.mode == "exclusive":
@@ -89,17 +89,17 @@ def _match_arcs(
 
 
 def _effects(
-    turn: DecisionBuilder, ended: StepBoundary, chosen: list[Arc], event: dict[str, Any], payload: dict[str, Any]
+    builder: DecisionBuilder, ended: StepBoundary, chosen: list[Arc], event: dict[str, Any], payload: dict[str, Any]
 ) -> list[Token]:
     """What the chosen arcs write, one after the other, and what their tokens carry."""
     patch: Patch = {}
-    ctx = turn.state.ctx
+    ctx = builder.state.ctx
     tokens: list[Token] = []
     for arc in chosen:
-        sight = scopes.boundary_scopes(turn, ended)
+        sight = scopes.boundary_scopes(builder, ended)
         sight |= {"ctx": ctx, "event": event}
-        scopes.with_steps(turn, sight, arc.args, *(one.value for one in arc.set))
-        made = patch_of(arc.set, sight, most=turn.net_index.max_payload)
+        scopes.with_steps(builder, sight, arc.args, *(one.value for one in arc.set))
+        made = patch_of(arc.set, sight, most=builder.net_index.max_payload)
         patch = combine_patches(patch, made)
         for path, value in scope_writes(made, "ctx"):
             ctx = set_path(ctx, path, value)
@@ -113,40 +113,40 @@ def _effects(
     return tokens
 
 
-def _deliver(turn: DecisionBuilder, taken: Taken) -> None:
+def _deliver(builder: DecisionBuilder, taken: Taken) -> None:
     """Bring the new tokens to their steps; each is judged as it arrives."""
     for position, (step, token) in enumerate(taken):
-        arrive(turn, step, token, frozenset(later for later, _ in taken[position + 1 :]))
+        arrive(builder, step, token, frozenset(later for later, _ in taken[position + 1 :]))
 
 
-def arrive(turn: DecisionBuilder, name: str, token: Token, others: frozenset[str] = frozenset()) -> None:
+def arrive(builder: DecisionBuilder, name: str, token: Token, others: frozenset[str] = frozenset()) -> None:
     """Bring one token to a step."""
-    if turn.state.failure is not None or turn.state.terminated is not None:
+    if builder.state.failure is not None or builder.state.terminated is not None:
         return
-    step = turn.net_index.steps[name]
+    step = builder.net_index.steps[name]
     try:
-        firing = admission.arrive(turn, step, token, others)
+        firing = admission.arrive(builder, step, token, others)
         if firing is not None:
-            steps.schedule(turn, step, firing)
+            steps.schedule(builder, step, firing)
     except admission.AdmissionError as refused:
-        _record_refusal(turn, refused)
+        _record_refusal(builder, refused)
 
 
-def reconsider_parked(turn: DecisionBuilder) -> None:
+def reconsider_parked(builder: DecisionBuilder) -> None:
     """Look once at everything that is parked: something changed that it may have waited for."""
-    state = turn.state
+    state = builder.state
     if state.failure is not None or state.terminated is not None or state.paused:
         return
     try:
         for name in [*state.parked, *state.rounds]:
-            step = turn.net_index.steps[name]
-            firing = admission.reconsider(turn, step)
+            step = builder.net_index.steps[name]
+            firing = admission.reconsider(builder, step)
             while firing is not None:
-                steps.schedule(turn, step, firing)
-                firing = admission.reconsider(turn, step) if step.admission.join is not None else None
+                steps.schedule(builder, step, firing)
+                firing = admission.reconsider(builder, step) if step.admission.join is not None else None
     except admission.AdmissionError as refused:
-        _record_refusal(turn, refused)
+        _record_refusal(builder, refused)
 
 
-def _record_refusal(turn: DecisionBuilder, refused: admission.AdmissionError) -> None:
-    turn.emit("next.evaluated", refused.step, {"event": "", "arcs": [], "error": refused.error}, parent=turn.last)
+def _record_refusal(builder: DecisionBuilder, refused: admission.AdmissionError) -> None:
+    builder.emit("next.evaluated", refused.step, {"event": "", "arcs": [], "error": refused.error}, parent=builder.last)

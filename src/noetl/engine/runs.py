@@ -23,48 +23,48 @@ from noetl.model.state import LoopRun, Path, PipelineRun, StepBoundary, StepRun,
 # Plans: a step that ended well may ask for new steps. They are judged before its end is recorded, and are part of it.
 
 
-def evaluate_plan(turn: DecisionBuilder, step: Step, sight: dict[str, Any]) -> PlanResult | None:
+def evaluate_plan(builder: DecisionBuilder, step: Step, sight: dict[str, Any]) -> PlanResult | None:
     """What a step that ended well plans; None: it does not, or nothing new may start any more."""
     wish = step.router.synthesize
-    if wish is None or turn.state.failure is not None or turn.state.terminated is not None:
+    if wish is None or builder.state.failure is not None or builder.state.terminated is not None:
         return None
     try:
         found = wish.plan.evaluate(sight)
     except TemplateError as error:
-        return PlanResult(turn.net_index.net, error=failure_of(error))
-    return turn.net_index.planner.plan(turn.net_index.net, step.name, wish, found)
+        return PlanResult(builder.net_index.net, error=failure_of(error))
+    return builder.net_index.planner.plan(builder.net_index.net, step.name, wish, found)
 
 
-def record(turn: DecisionBuilder, step: Step, run: str, plan: PlanResult) -> None:
+def record(builder: DecisionBuilder, step: Step, run: str, plan: PlanResult) -> None:
     """Make the planned steps part of the execution; an empty plan leaves it to the arcs."""
     if plan.steps:
         payload = {"step": step.name, "steps": list(plan.steps)}
-        event = turn.emit("workflow.synthesized", turn.state.path, payload, parent=turn.last, run=run)
+        event = builder.emit("workflow.synthesized", builder.state.path, payload, parent=builder.last, run=run)
         # What is told again is what was recorded, whatever a clock in the plan would say today.
         same = event.payload["steps"] == payload["steps"]
-        turn.net_index = turn.net_index.with_plans(plan.net) if same else turn.net_index.of(turn.state)
+        builder.net_index = builder.net_index.with_plans(plan.net) if same else builder.net_index.of(builder.state)
 
 
 def pipeline_scopes(
-    turn: DecisionBuilder, step: Step, run: StepRun, loop: LoopRun | None = None, path: Path = ()
+    builder: DecisionBuilder, step: Step, run: StepRun, loop: LoopRun | None = None, path: Path = ()
 ) -> dict[str, Any]:
     """What the templates of a pipeline may read; functions are the worker's own."""
     sight = {
-        "workload": turn.state.workload,
+        "workload": builder.state.workload,
         "ctx": loop.ctx if loop is not None else run.ctx,
         "step": loop.step if loop is not None else run.step_vars,
-        "execution_id": turn.state.execution_id,
+        "execution_id": builder.state.execution_id,
     }
     if loop is not None:
-        sight["iter"] = scopes.iter_scope(turn, run, path)
+        sight["iter"] = scopes.iter_scope(builder, run, path)
     if run.args is not None:
         sight["args"] = run.args
     source: StepRun | PipelineRun = run
     if loop is not None and isinstance(pipe := loop.running.get(path[-1]), PipelineRun):
         source = pipe
     sight["input"] = source.input if source.input is not None else {}
-    if turn.net_index.reads_steps(step):
-        sight["steps"] = scopes.steps_scope(turn)
+    if builder.net_index.reads_steps(step):
+        sight["steps"] = scopes.steps_scope(builder)
     return sight
 
 
@@ -83,62 +83,62 @@ def input_of(step: Step, sight: dict[str, Any]) -> dict[str, Any]:
 # --- ending ----------------------------------------------------------------------------------------------------------
 
 
-def reshape(turn: DecisionBuilder, step: Step, sight: dict[str, Any], output: Output) -> Output:
+def reshape(builder: DecisionBuilder, step: Step, sight: dict[str, Any], output: Output) -> Output:
     """A step's own `output:` over what it yielded, held against the step's schema."""
     if step.output is not None:
         sight["output"] = output
         try:
-            output = {**output, "data": render(step.output, scopes.with_steps(turn, sight, step.output))}
+            output = {**output, "data": render(step.output, scopes.with_steps(builder, sight, step.output))}
         except TemplateError as error:
             return failed(failure_of(error))
     problem = schema_failure(step.spec, "output", output["data"], f"step `{step.name}`")
     return output if problem is None else {**output, **failed(problem)}
 
 
-def end(turn: DecisionBuilder, run: StepRun, output: Output, *, fact: Fact | None = None) -> None:
+def end(builder: DecisionBuilder, run: StepRun, output: Output, *, fact: Fact | None = None) -> None:
     """Record the end of a step, what its `set` writes and what it plans; where one fails, so does the step, unwritten."""
-    step = turn.net_index.steps[run.step]
+    step = builder.net_index.steps[run.step]
     reported = output
-    output, patch = _with_set(turn, step, run, output)
+    output, patch = _with_set(builder, step, run, output)
     plan = None
     if step.router.synthesize is not None and output["error"] is None:
-        sight = _end_scopes(turn, run, output, step.router.synthesize.plan)
-        plan = evaluate_plan(turn, step, _apply_patch(sight, patch))
+        sight = _end_scopes(builder, run, output, step.router.synthesize.plan)
+        plan = evaluate_plan(builder, step, _apply_patch(sight, patch))
         if plan is not None and plan.error is not None:
             output, patch = {**output, **failed(plan.error)}, {}
     own = {target: value for target, value in patch.items() if target.startswith("step.")}
     shared = {target: value for target, value in patch.items() if target.startswith("ctx.")}
     parent = max(run.seq, run.pipe.seq if run.pipe is not None else 0)
     if fact is not None and output is reported:
-        event = turn.accept(fact if not own else replace(fact, payload={**fact.payload, "set": own}), run, parent)
+        event = builder.accept(fact if not own else replace(fact, payload={**fact.payload, "set": own}), run, parent)
     else:
         name = "step.done" if output["error"] is None else "step.failed"
         payload = {"output": output, "set": own} if own else {"output": output}
-        event = turn.emit(name, run.step, payload, parent=parent, run=run.id)
+        event = builder.emit(name, run.step, payload, parent=parent, run=run.id)
     if shared:
-        turn.emit("ctx.patched", turn.state.path, {"set": shared, "step": run.step}, parent=event.seq, run=run.id)
+        builder.emit("ctx.patched", builder.state.path, {"set": shared, "step": run.step}, parent=event.seq, run=run.id)
     if plan is not None and plan.error is None:
-        record(turn, step, run.id, plan)
+        record(builder, step, run.id, plan)
 
 
-def _with_set(turn: DecisionBuilder, step: Step, run: StepRun, output: Output) -> tuple[Output, Patch]:
+def _with_set(builder: DecisionBuilder, step: Step, run: StepRun, output: Output) -> tuple[Output, Patch]:
     """What a step's `set` writes; an error in it makes the end a failure that writes nothing."""
     good = output["error"] is None
     # What `set` would read was too large to be shown here: it has failed already.
     unseen = not good and output["error"]["kind"] == "payload-too-large"
     if not step.set or unseen:
         return output, {}
-    sight = _end_scopes(turn, run, output, *(one.value for one in step.set))
+    sight = _end_scopes(builder, run, output, *(one.value for one in step.set))
     try:
-        return output, patch_of(step.set, sight, lenient=not good, most=turn.net_index.max_payload)
+        return output, patch_of(step.set, sight, lenient=not good, most=builder.net_index.max_payload)
     except TemplateError as error:
         return (failed(failure_of(error)) if good else output), {}
 
 
-def _end_scopes(turn: DecisionBuilder, run: StepRun, output: Output, *values: Any) -> dict[str, Any]:
+def _end_scopes(builder: DecisionBuilder, run: StepRun, output: Output, *values: Any) -> dict[str, Any]:
     """What the server's templates see when a step has ended."""
     ended = StepBoundary(run.step, run.id, run.seq, "", output, run.step_vars, run.input)
-    sight = scopes.with_steps(turn, scopes.boundary_scopes(turn, ended), *values)
+    sight = scopes.with_steps(builder, scopes.boundary_scopes(builder, ended), *values)
     if run.args is not None:
         sight["args"] = run.args
     return sight
@@ -151,15 +151,15 @@ def _apply_patch(sight: dict[str, Any], patch: Patch) -> dict[str, Any]:
     return sight
 
 
-def cancel_run(turn: DecisionBuilder, run: StepRun, why: str) -> None:
+def cancel_run(builder: DecisionBuilder, run: StepRun, why: str) -> None:
     """End one run."""
-    stop(turn, run)
-    turn.emit("step.cancelled", run.step, {"why": why}, parent=run.seq, run=run.id)
+    stop(builder, run)
+    builder.emit("step.cancelled", run.step, {"why": why}, parent=run.seq, run=run.id)
 
 
-def stop(turn: DecisionBuilder, run: StepRun, path: Path = ()) -> None:
+def stop(builder: DecisionBuilder, run: StepRun, path: Path = ()) -> None:
     """Order everything that works for a run, or for one of its iterations, to end."""
-    turn.orders.append(StopPipelines(run.id, label_of(path)))
+    builder.orders.append(StopPipelines(run.id, label_of(path)))
     for at, pipe in pipeline_runs(run):
         if at[: len(path)] == path and pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
-            turn.orders.append(StopChild(pipe.wait.child["execution_id"]))
+            builder.orders.append(StopChild(pipe.wait.child["execution_id"]))

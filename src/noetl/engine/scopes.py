@@ -11,20 +11,20 @@ from noetl.model.orders import LoopRow
 from noetl.model.state import LoopRun, Path, StepBoundary, StepInfo, StepRun
 
 
-def base_scopes(turn: DecisionBuilder) -> dict[str, Any]:
+def base_scopes(builder: DecisionBuilder) -> dict[str, Any]:
     """What is in sight everywhere."""
-    state = turn.state
+    state = builder.state
     return {
         "workload": state.workload,
         "ctx": state.ctx,
         "execution_id": state.execution_id,
-        "now": lambda: datetime.fromtimestamp(turn.now, UTC).isoformat(),
-        "uuid": turn.new_id,
+        "now": lambda: datetime.fromtimestamp(builder.now, UTC).isoformat(),
+        "uuid": builder.new_id,
     }
 
 
 def with_steps(
-    turn: DecisionBuilder, scopes: dict[str, Any], *values: Any, starting: str | None = None
+    builder: DecisionBuilder, scopes: dict[str, Any], *values: Any, starting: str | None = None
 ) -> dict[str, Any]:
     """Add `steps` and the helpers over it, where one of the values asks; `starting` is a step about to be scheduled."""
     names: set[str] | None = set()
@@ -38,25 +38,25 @@ def with_steps(
             if read.path[0] == "steps" and names is not None:
                 names = names | {read.path[1]} if len(read.path) > 1 else None
     if helpers:
-        scopes |= step_helpers(turn, starting)
+        scopes |= step_helpers(builder, starting)
     if names is None or names:
-        scopes["steps"] = steps_scope(turn, names)
+        scopes["steps"] = steps_scope(builder, names)
     return scopes
 
 
-def steps_scope(turn: DecisionBuilder, names: set[str] | None = None) -> dict[str, Any]:
+def steps_scope(builder: DecisionBuilder, names: set[str] | None = None) -> dict[str, Any]:
     """`steps` as templates see it: of the steps named, or of all."""
-    return {name: {"status": _status(info_of(turn, name))} for name in (names or turn.net_index.steps)}
+    return {name: {"status": _status(info_of(builder, name))} for name in (names or builder.net_index.steps)}
 
 
-def info_of(turn: DecisionBuilder, name: str) -> StepInfo:
+def info_of(builder: DecisionBuilder, name: str) -> StepInfo:
     """How a step stands. Steps end one at a time: until the arcs of one are judged, it runs for everybody else."""
-    state = turn.state
+    state = builder.state
     info = state.steps.get(name)
     if info is None:
         return StepInfo(status="")
     for ended in state.boundaries:
-        if ended.step_run_id == info.run_id != turn.routing:
+        if ended.step_run_id == info.run_id != builder.routing:
             return StepInfo(info.runs, "running", info.run_id, started_at=info.started_at)
     return info
 
@@ -74,17 +74,17 @@ def _status(info: StepInfo) -> dict[str, Any]:
     }
 
 
-def step_helpers(turn: DecisionBuilder, starting: str | None = None) -> dict[str, Callable[..., bool]]:
+def step_helpers(builder: DecisionBuilder, starting: str | None = None) -> dict[str, Callable[..., bool]]:
     """done(), ok() and their kin."""
 
     def status(name: str) -> str:
-        return "scheduled" if name == starting else info_of(turn, name).status
+        return "scheduled" if name == starting else info_of(builder, name).status
 
     def done(name: str) -> bool:
         return status(name) in ("done", "failed")
 
     def loop_done(name: str) -> bool:
-        return done(name) and info_of(turn, name).loop is not None
+        return done(name) and info_of(builder, name).loop is not None
 
     return {
         "done": done,
@@ -97,25 +97,25 @@ def step_helpers(turn: DecisionBuilder, starting: str | None = None) -> dict[str
     }
 
 
-def run_scopes(turn: DecisionBuilder, run: StepRun) -> dict[str, Any]:
+def run_scopes(builder: DecisionBuilder, run: StepRun) -> dict[str, Any]:
     """Of a step that is about to start."""
-    scopes = base_scopes(turn)
+    scopes = base_scopes(builder)
     scopes |= {"ctx": run.ctx, "step": run.step_vars}
     if run.args is not None:
         scopes["args"] = run.args
     return scopes
 
 
-def iteration_scopes(turn: DecisionBuilder, run: StepRun, loop: LoopRun, path: Path) -> dict[str, Any]:
+def iteration_scopes(builder: DecisionBuilder, run: StepRun, loop: LoopRun, path: Path) -> dict[str, Any]:
     """Of an iteration that is about to start."""
-    scopes = run_scopes(turn, run)
-    scopes |= {"ctx": loop.ctx, "step": loop.step, "iter": iter_scope(turn, run, path)}
+    scopes = run_scopes(builder, run)
+    scopes |= {"ctx": loop.ctx, "step": loop.step, "iter": iter_scope(builder, run, path)}
     return scopes
 
 
-def iter_scope(turn: DecisionBuilder, run: StepRun, path: Path) -> dict[str, Any]:
+def iter_scope(builder: DecisionBuilder, run: StepRun, path: Path) -> dict[str, Any]:
     """`iter` as the engine fills it."""
-    declared = turn.net_index.steps[run.step].loop
+    declared = builder.net_index.steps[run.step].loop
     loop: Any = run.loop
     scope: dict[str, Any] = {}
     for index in path:
@@ -128,9 +128,9 @@ def iter_scope(turn: DecisionBuilder, run: StepRun, path: Path) -> dict[str, Any
     return scope
 
 
-def rows_of(turn: DecisionBuilder, run: StepRun, path: Path) -> tuple[LoopRow, ...]:
+def rows_of(builder: DecisionBuilder, run: StepRun, path: Path) -> tuple[LoopRow, ...]:
     """The elements that the worker has to read before an iteration."""
-    declared = turn.net_index.steps[run.step].loop
+    declared = builder.net_index.steps[run.step].loop
     loop: Any = run.loop
     rows: list[LoopRow] = []
     for depth, index in enumerate(path):
@@ -141,16 +141,16 @@ def rows_of(turn: DecisionBuilder, run: StepRun, path: Path) -> tuple[LoopRow, .
     return tuple(rows)
 
 
-def boundary_scopes(turn: DecisionBuilder, ended: StepBoundary) -> dict[str, Any]:
+def boundary_scopes(builder: DecisionBuilder, ended: StepBoundary) -> dict[str, Any]:
     """Of a step that has ended."""
-    scopes = base_scopes(turn)
+    scopes = base_scopes(builder)
     scopes |= {"step": ended.step_vars, "output": ended.output}
     if ended.input is not None:
         scopes["input"] = ended.input
     return scopes
 
 
-def observe_reads(turn: DecisionBuilder, value: Any, scopes: Mapping[str, Any]) -> dict[str, Any]:
+def observe_reads(builder: DecisionBuilder, value: Any, scopes: Mapping[str, Any]) -> dict[str, Any]:
     """The values that an expression read, short enough for the log; of the steps it asks about, how they stand."""
     found: dict[str, Any] = {}
     for read in value.reads:
@@ -160,7 +160,7 @@ def observe_reads(turn: DecisionBuilder, value: Any, scopes: Mapping[str, Any]) 
         found[".".join(read.path)] = _abbreviate(at)
     for call in value.calls:
         for name in call.args:
-            found[f"{call.name}: {name}"] = info_of(turn, name or "").status or "never ran"
+            found[f"{call.name}: {name}"] = info_of(builder, name or "").status or "never ran"
     return found
 
 

@@ -16,34 +16,34 @@ from noetl.model.playbook import Step
 from noetl.model.state import StepRun
 
 
-def schedule(turn: DecisionBuilder, step: Step, firing: admission.Firing) -> None:
+def schedule(builder: DecisionBuilder, step: Step, firing: admission.Firing) -> None:
     """Fire a step with a token; those parked there go with it."""
-    state = turn.state
-    limit = turn.net_index.max_steps
+    state = builder.state
+    limit = builder.net_index.max_steps
     if state.total_runs >= limit:
         said = f"the execution has run {limit:,} steps; `limits.max_steps` allows no more"
         raise admission.AdmissionError(step.name, failure("limit", said))
     run_id = f"{step.name}-{(state.steps[step.name].runs if step.name in state.steps else 0) + 1}"
-    payload = _payload(turn, step, firing)
-    problem = _prepare(turn, step, payload)
-    turn.emit("step.scheduled", step.name, payload, parent=turn.last, run=run_id)
+    payload = _payload(builder, step, firing)
+    problem = _prepare(builder, step, payload)
+    builder.emit("step.scheduled", step.name, payload, parent=builder.last, run=run_id)
     run = state.runs[run_id]
     if problem is not None:
-        runs.end(turn, run, failed(problem))
+        runs.end(builder, run, failed(problem))
         return
     if run.due is not None:
-        turn.orders.append(WakeAt(run.due))
+        builder.orders.append(WakeAt(run.due))
     if step.loop is not None:
-        loops.begin(turn, step, run)
+        loops.begin(builder, step, run)
     elif not step.tasks:
-        runs.end(turn, run, _router_output(turn, step, run))
+        runs.end(builder, run, _router_output(builder, step, run))
     else:
-        turn.orders.append(RunPipeline(run.id, step.name, None, runs.pipeline_scopes(turn, step, run)))
+        builder.orders.append(RunPipeline(run.id, step.name, None, runs.pipeline_scopes(builder, step, run)))
 
 
-def _payload(turn: DecisionBuilder, step: Step, firing: admission.Firing) -> dict[str, Any]:
+def _payload(builder: DecisionBuilder, step: Step, firing: admission.Firing) -> dict[str, Any]:
     token = firing.token
-    parked = turn.state.parked.get(step.name, ())
+    parked = builder.state.parked.get(step.name, ())
     sources = dict.fromkeys([token.source, *(one.source for one in parked)])
     payload: dict[str, Any] = {"from": [name for name in sources if name is not None]}
     if token.args is not None:
@@ -51,32 +51,34 @@ def _payload(turn: DecisionBuilder, step: Step, firing: admission.Firing) -> dic
     if firing.saw:
         payload["saw"] = firing.saw
     if step.admission.join is not None:
-        taken = admission.plan_firing(turn, step, step.admission.join)
+        taken = admission.plan_firing(builder, step, step.admission.join)
         if step.admission.join.rest == "cancel":
-            taken["missing"] = [name for name in taken["missing"] if not cancel_step(turn, name, "the join has fired")]
+            taken["missing"] = [
+                name for name in taken["missing"] if not cancel_step(builder, name, "the join has fired")
+            ]
         payload |= taken
         payload["from"] = list(taken["take"])
     return payload
 
 
-def _prepare(turn: DecisionBuilder, step: Step, payload: dict[str, Any]) -> dict[str, Any] | None:
+def _prepare(builder: DecisionBuilder, step: Step, payload: dict[str, Any]) -> dict[str, Any] | None:
     """Evaluate what must be known before a step starts; the error that keeps it from starting, or None."""
-    sight = scopes.base_scopes(turn)
+    sight = scopes.base_scopes(builder)
     sight["step"] = {}
     if payload.get("args") is not None:
         sight["args"] = payload["args"]
     try:
         if step.loop is None and step.input is not None:
-            scopes.with_steps(turn, sight, *values_in(step.input), starting=step.name)
+            scopes.with_steps(builder, sight, *values_in(step.input), starting=step.name)
             sight["input"] = payload["input"] = runs.input_of(step, sight)
         timeout, deadline = _seconds(step.timeout, sight), _seconds(step.deadline, sight)
     except TemplateError as error:
         return failure_of(error)
-    ends = turn.state.started + deadline
-    due = min(turn.now + timeout, ends)
+    ends = builder.state.started + deadline
+    due = min(builder.now + timeout, ends)
     if due < math.inf:
         payload["due"] = due
-    if ends <= turn.now:
+    if ends <= builder.now:
         return failure("timeout", f"the deadline of {deadline:g} s after the start is past")
     return (
         schema_failure(step.spec, "input", payload.get("input", {}), f"step `{step.name}`")
@@ -99,17 +101,17 @@ def _seconds(limit: Any, sight: dict[str, Any]) -> float:
     return seconds
 
 
-def _router_output(turn: DecisionBuilder, step: Step, run: StepRun) -> Output:
-    return runs.reshape(turn, step, scopes.run_scopes(turn, run), ok())
+def _router_output(builder: DecisionBuilder, step: Step, run: StepRun) -> Output:
+    return runs.reshape(builder, step, scopes.run_scopes(builder, run), ok())
 
 
-def cancel_step(turn: DecisionBuilder, name: str, why: str) -> bool:
+def cancel_step(builder: DecisionBuilder, name: str, why: str) -> bool:
     """End all work of a step, running and parked; whether there was any."""
-    working = [run for run in turn.state.runs.values() if run.step == name]
+    working = [run for run in builder.state.runs.values() if run.step == name]
     for run in working:
-        runs.cancel_run(turn, run, why)
-    entry = turn.state.rounds.get(name)
-    parked = name in turn.state.parked or (entry is not None and any(entry.places.values()))
+        runs.cancel_run(builder, run, why)
+    entry = builder.state.rounds.get(name)
+    parked = name in builder.state.parked or (entry is not None and any(entry.places.values()))
     if parked:
-        turn.emit("step.cancelled", name, {"why": why}, parent=turn.last)
+        builder.emit("step.cancelled", name, {"why": why}, parent=builder.last)
     return bool(working) or parked

@@ -12,7 +12,7 @@ from noetl.expr.closures.expressions import compile_expression
 from noetl.expr.closures.statements import marker_of
 from noetl.expr.facts import PathRead, TemplateFacts, TemplateProblem, length_problem
 from noetl.expr.sandbox.evaluation import Code, Evaluation
-from noetl.expr.sandbox.values import plain
+from noetl.expr.sandbox.plain_data import plain
 from noetl.expr.syntax import nodes
 from noetl.expr.syntax.parser import NeedsJinja, parse
 from noetl.expr.syntax.reads import facts_of

@@ -12,8 +12,8 @@ from noetl.expr.closures.statements import Action, compile_statements, text_of
 from noetl.expr.expression import Expression, evaluation_error, expression, quote_expression, shorten
 from noetl.expr.facts import NO_FACTS, HasFacts, TemplateFacts, TemplateProblem, join_facts, length_problem
 from noetl.expr.sandbox.evaluation import DEFAULT_BUDGET, Budget, Evaluation
+from noetl.expr.sandbox.plain_data import not_data_error, to_text
 from noetl.expr.sandbox.undefined import Missing
-from noetl.expr.sandbox.values import not_data_error, to_text
 from noetl.expr.syntax import nodes
 from noetl.expr.syntax.reads import facts_of_statements
 from noetl.expr.syntax.segments import Hole, has_template, split

@@ -39,7 +39,7 @@ def misfits(net: Net, events: list[Event], state: Execution) -> list[LogMismatch
 
 
 def _steps(net: Net, events: list[Event]) -> Iterator[LogMismatch]:
-    made = _planned_steps(events)
+    made = _find_planned_steps(events)
     seen: set[str] = set()
     for event in events:
         step = _step_of(event)
@@ -50,7 +50,7 @@ def _steps(net: Net, events: list[Event]) -> Iterator[LogMismatch]:
             yield LogMismatch(f"there is no step `{step}` any more, {_describe_event(event)}", event.seq, event.seq - 1)
 
 
-def _planned_steps(events: Iterable[Event]) -> set[str]:
+def _find_planned_steps(events: Iterable[Event]) -> set[str]:
     plans = (event.payload["steps"] for event in events if event.name == "workflow.synthesized")
     return {step["step"] for steps in plans for step in steps}
 

@@ -31,7 +31,7 @@ class ForkTarget(msgspec.Struct, frozen=True):
     file: str | None
     #: the time now, as events write it
     at: str
-    #: the defaults of the playbook that ran, where the heir's is another one
+    #: the defaults of the playbook that ran, where the fork's is another one
     defaults: Mapping[str, Any] | None = None
 
 
@@ -67,7 +67,7 @@ def origin_of(execution_id: str, seq: int, at: str) -> dict[str, Any]:
 
 def build_fork(
     kept: list[Event],
-    heir: ForkTarget,
+    target: ForkTarget,
     planner: Planner,
     *,
     ended: frozenset[str],
@@ -76,28 +76,28 @@ def build_fork(
 ) -> Fork:
     """The log of an execution that begins with these events; `ended` are the children that were over by then.
 
-    `Unfit` where they make no sense under the heir's playbook, `ReplayDiverged` where a decision is cut that it would take
+    `Unfit` where they make no sense under the fork's playbook, `ReplayDiverged` where a decision is cut that it would take
     otherwise.
     """
     origin, seq = kept[0].execution_id, kept[-1].seq
     children = {one: new_child() for one in open_children(kept) if one not in ended}
-    copies = [_copy_event(event, heir, seq, children) for event in kept]
+    copies = [_copy_event(event, target, seq, children) for event in kept]
     start = next(position for position in reversed(range(seq)) if is_cause(copies[position]))
-    state = Execution(heir.execution_id)
+    state = Execution(target.execution_id)
     for event in copies[:start]:
         apply(state, event)
-    outlook = NetIndex(heir.net, planner).of(state)
-    _check(outlook.net, copies, state)
-    now = epoch_seconds(heir.at)
+    net_index = NetIndex(target.net, planner).of(state)
+    _check(net_index.net, copies, state)
+    now = epoch_seconds(target.at)
     payload = {
         "from": origin,
         "seq": seq,
         "playbook": kept[0].payload["playbook"],
         "pause": max(0.0, now - epoch_seconds(kept[-1].timestamp)),
     }
-    told = replay_decision(outlook, state, copies[start:], ForkMark(payload, now), new_id)
+    told = replay_decision(net_index, state, copies[start:], ForkMark(payload, now), new_id)
     # Once more: what the last decision began has to fit as well.
-    _check(outlook.of(state).net, copies, state)
+    _check(net_index.of(state).net, copies, state)
     return Fork(origin, seq, (*copies[:start], *told), state, children)
 
 
@@ -121,18 +121,18 @@ def open_children(kept: list[Event]) -> dict[str, None]:
 # --- copies ----------------------------------------------------------------------------------------------------------
 
 
-def _copy_event(event: Event, heir: ForkTarget, seq: int, children: dict[str, str]) -> Event:
+def _copy_event(event: Event, target: ForkTarget, seq: int, children: dict[str, str]) -> Event:
     """An event as one of the new execution."""
     parent = event.parent_id
     changes: dict[str, Any] = {
-        "event_id": event_id(heir.execution_id, event.seq),
-        "execution_id": heir.execution_id,
-        "parent_id": event_id(heir.execution_id, int(parent.rpartition("-")[2])) if parent is not None else None,
+        "event_id": event_id(target.execution_id, event.seq),
+        "execution_id": target.execution_id,
+        "parent_id": event_id(target.execution_id, int(parent.rpartition("-")[2])) if parent is not None else None,
     }
     if event.entity_type in ("playbook", "workflow"):
-        changes["entity_id"] = heir.net.playbook.path
+        changes["entity_id"] = target.net.playbook.path
     if event.name == "playbook.execution.requested":
-        changes["payload"] = _request(event, heir, seq)
+        changes["payload"] = _request(event, target, seq)
     wait = event.payload.get("wait")
     if wait and wait.get("child", {}).get("execution_id") in children:
         child = {**wait["child"], "execution_id": children[wait["child"]["execution_id"]]}
@@ -140,15 +140,15 @@ def _copy_event(event: Event, heir: ForkTarget, seq: int, children: dict[str, st
     return replace(event, **changes)
 
 
-def _request(event: Event, heir: ForkTarget, seq: int) -> dict[str, Any]:
-    """The request of a rerun: nobody waits for it, and it runs the heir's playbook."""
+def _request(event: Event, target: ForkTarget, seq: int) -> dict[str, Any]:
+    """The request of a rerun: nobody waits for it, and it runs the fork's playbook."""
     # Whoever had called the execution has its answer, or waits for that one.
     payload = {key: value for key, value in event.payload.items() if key not in ("parent", "depth", "asked")}
-    payload["playbook"] = heir.playbook
-    payload["name"] = heir.net.playbook.name
-    if heir.file is not None:
-        payload["file"] = heir.file
-    if heir.defaults is not None:
-        payload["workload"] = merge_maps(heir.net.playbook.workload, payload_of(event, heir.defaults))
-    payload["rerun"] = origin_of(event.execution_id, seq, heir.at)
+    payload["playbook"] = target.playbook
+    payload["name"] = target.net.playbook.name
+    if target.file is not None:
+        payload["file"] = target.file
+    if target.defaults is not None:
+        payload["workload"] = merge_maps(target.net.playbook.workload, payload_of(event, target.defaults))
+    payload["rerun"] = origin_of(event.execution_id, seq, target.at)
     return payload

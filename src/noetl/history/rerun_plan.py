@@ -151,7 +151,7 @@ class ForkPlan(msgspec.Struct, frozen=True):
 _FEW = 3
 
 
-def finished_steps(state: Execution) -> list[KeptStep]:
+def find_finished_steps(state: Execution) -> list[KeptStep]:
     """The steps that have ended, in the order in which they came up."""
     over = ("done", "failed", "cancelled")
     return [KeptStep(name, info.runs, info.status) for name, info in state.steps.items() if info.status in over]
@@ -162,7 +162,7 @@ def results(kept: Iterable[Event]) -> int:
     return sum(event.name == "task.done" and event.payload["do"] != "retry" for event in kept)
 
 
-def pending_work(state: Execution) -> list[PendingWork]:
+def find_pending_work(state: Execution) -> list[PendingWork]:
     """What starts or goes on as soon as the rerun begins."""
     found: list[PendingWork] = []
     for run in state.runs.values():

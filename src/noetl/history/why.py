@@ -94,7 +94,7 @@ def _start_reasons(_net: Net | None, event: Event) -> Found:
     return [(event.payload["step"], _reason(event, "start"))]
 
 
-def _routing_reasons(net: Net | None, event: Event) -> Found:
+def _explain_routing(net: Net | None, event: Event) -> Found:
     """The arcs of a step that ended: those asked, and those that nobody asked."""
     payload, source = event.payload, event.entity_id
     error = payload.get("judging") or payload.get("error")
@@ -105,7 +105,7 @@ def _routing_reasons(net: Net | None, event: Event) -> Found:
     step = net.steps.get(source) if net is not None else None
     judged = sum(1 for arc in asked if not arc.get("planned"))
     rest = step.router.arcs[judged:] if step is not None else ()
-    return [*found, *((arc.step or "", _unasked_reason(event, asked, error)) for arc in rest)]
+    return [*found, *((arc.step or "", _explain_unasked(event, asked, error)) for arc in rest)]
 
 
 def _arc_reason(event: Event, arc: dict[str, Any], error: dict[str, Any] | None) -> StepReason:
@@ -121,7 +121,7 @@ def _arc_reason(event: Event, arc: dict[str, Any], error: dict[str, Any] | None)
     )  # fmt: skip
 
 
-def _unasked_reason(event: Event, asked: list[dict[str, Any]], error: dict[str, Any] | None) -> StepReason:
+def _explain_unasked(event: Event, asked: list[dict[str, Any]], error: dict[str, Any] | None) -> StepReason:
     if error is not None:
         return _reason(event, "routing-failed", source=event.entity_id, error=error)
     taken = next((arc["to"] for arc in asked if arc["taken"]), None)
@@ -130,7 +130,7 @@ def _unasked_reason(event: Event, asked: list[dict[str, Any]], error: dict[str, 
     return _reason(event, "unasked", source=event.entity_id, offer=event.payload["event"], why=taken)
 
 
-def _scheduling_reasons(_net: Net | None, event: Event) -> Found:
+def _explain_scheduling(_net: Net | None, event: Event) -> Found:
     payload = event.payload
     reason = _reason(
         event, "fired", sources=payload["from"], rules=payload.get("saw", []), join="take" in payload
@@ -138,7 +138,7 @@ def _scheduling_reasons(_net: Net | None, event: Event) -> Found:
     return [(event.entity_id, reason)]
 
 
-def _parking_reasons(_net: Net | None, event: Event) -> Found:
+def _explain_parking(_net: Net | None, event: Event) -> Found:
     payload = event.payload
     join = bool(payload.get("join"))
     return [
@@ -165,9 +165,9 @@ def _reason(event: Event, what: str, **more: Any) -> StepReason:
 
 READERS: dict[str, Callable[[Net | None, Event], Found]] = {
     "workflow.started": _start_reasons,
-    "next.evaluated": _routing_reasons,
-    "step.scheduled": _scheduling_reasons,
-    "step.parked": _parking_reasons,
+    "next.evaluated": _explain_routing,
+    "step.scheduled": _explain_scheduling,
+    "step.parked": _explain_parking,
     "step.skipped": _skip_reasons,
     "step.done": _end_reasons,
     "step.failed": _end_reasons,

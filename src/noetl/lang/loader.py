@@ -55,7 +55,7 @@ def load(
         net = _passes(text, kinds, problems, legacy=legacy)
     except TooManyErrors:
         net = None
-    return Loaded(net, _graded(problems.collect(), strict=strict), source)
+    return Loaded(net, _grade(problems.collect(), strict=strict), source)
 
 
 def load_bytes(
@@ -97,7 +97,7 @@ def _passes(text: str, kinds: Mapping[str, ToolKind], problems: Diagnostics, *, 
     return net if runs else None
 
 
-def _graded(found: tuple[Diagnostic, ...], *, strict: bool) -> tuple[Diagnostic, ...]:
+def _grade(found: tuple[Diagnostic, ...], *, strict: bool) -> tuple[Diagnostic, ...]:
     if not strict:
         return found
     return tuple(msgspec.structs.replace(one, severity=Severity.ERROR) for one in found)

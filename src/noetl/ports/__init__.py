@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from noetl.ports.cluster import HINT_BYTES as HINT_BYTES, Bus as Bus, Hint as Hint, WorkerRegistry as WorkerRegistry
+    from noetl.ports.cluster import (
+        HINT_BYTES as HINT_BYTES,
+        Bus as Bus,
+        ReceivedHint as ReceivedHint,
+        WorkerRegistry as WorkerRegistry,
+    )
     from noetl.ports.credentials import Keychain as Keychain, NoCredential as NoCredential
     from noetl.ports.log import (
         OVER as OVER,
@@ -32,7 +37,7 @@ else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "cluster": "Bus HINT_BYTES Hint WorkerRegistry",
+            "cluster": "Bus HINT_BYTES ReceivedHint WorkerRegistry",
             "credentials": "Keychain NoCredential",
             "log": "Conflict EventLog ListenableLog LogDamaged LogLine OVER PlaybookSource StoreFailed StoreUnreachable Summary",
             "results": "Results Part ResultDamaged ResultGone ResultStore",

@@ -28,7 +28,7 @@ class WorkerRegistry(Protocol):
     async def give_up(self) -> list[str]:
         """Give up those who have not been heard of for too long, for ever, and name all that were lately."""
 
-    def held(self, execution_id: str) -> list[HeldPipeline]:
+    def read_held(self, execution_id: str) -> list[HeldPipeline]:
         """What workers had of an execution when that was last kept."""
 
     async def keep(self, begun: Sequence[HeldPipeline], over: Sequence[HeldPipeline]) -> None:
@@ -47,7 +47,7 @@ class WorkerRegistry(Protocol):
         """Let go."""
 
 
-class Hint(msgspec.Struct, frozen=True):
+class ReceivedHint(msgspec.Struct, frozen=True):
     """A word that there may be work. It may come twice, late, or for work that is done: the log says what there is."""
 
     body: bytes
@@ -72,7 +72,7 @@ class Bus(Protocol):
     async def wake(self, pool: str, hint: bytes) -> None:
         """Tell one worker of a pool, whichever asks first, and at once: hints for nobody are forgotten after a while."""
 
-    async def next(self, pools: Sequence[str], most: int, timeout: float) -> list[Hint]:  # noqa: ASYNC109
+    async def next(self, pools: Sequence[str], most: int, timeout: float) -> list[ReceivedHint]:  # noqa: ASYNC109
         """Up to so many hints for these pools, as soon as there is one; none when the time is over."""
 
     async def notify(self, worker: str, body: bytes) -> None:

@@ -78,7 +78,7 @@ class World(Protocol):
     def open_unnamed(self) -> IO[bytes]:
         """The same without a name: nothing of it is left if the process is killed, which matters where there are secrets."""
 
-    async def spilled(
+    async def adopt_spill(
         self,
         file: IO[bytes],
         content_type: str = JSON,

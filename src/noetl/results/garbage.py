@@ -28,10 +28,10 @@ def removable_file(path: Path, folder: Path) -> Removable:
     return Removable(path.name, path.relative_to(folder).as_posix(), _size(path), lambda: _remove(path))
 
 
-def removable_payload(shelf: PayloadBackend, one: BackendEntry) -> Removable:
-    """A payload that lies on a shelf."""
+def removable_payload(backend: PayloadBackend, one: BackendEntry) -> Removable:
+    """A payload in a backend."""
     name = str(one.place).partition("/")[2]
-    return Removable(name, shelf.display_name(one.place), one.bytes, lambda: shelf.remove(one.place))
+    return Removable(name, backend.display_name(one.place), one.bytes, lambda: backend.remove(one.place))
 
 
 def _size(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""The result store that an installation names: addresses of places to shelves. The first is the one that is usual."""
+"""The result store that the settings name: addresses become backends. The first one is the default."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def open_payloads(settings: Settings, credentials: Credentials, clock: Callable[
     home, sync = settings.home, settings.durability == "power"
     usual = FolderBackend(home / "results", sync=sync)
     brought = FileCache(home / "cache", settings.results_cache_mb << 20)
-    shelves = [_open_backend(one, credentials, brought, sync=sync) for one in _places(settings.results)] or [usual]
-    kinds = [shelf.kind for shelf in shelves]
+    backends = [_open_backend(one, credentials, brought, sync=sync) for one in _places(settings.results)] or [usual]
+    kinds = [backend.kind for backend in backends]
     twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
     if twice is not None:
         raise UsageError(f"NOETL_RESULTS names several stores of type `{twice}`; there can be one of each")
@@ -55,7 +55,7 @@ def open_payloads(settings: Settings, credentials: Credentials, clock: Callable[
     sealing = (
         [Secret(one) for part in key.reveal().split(",") if (one := part.strip())] if (key := settings.key) else []
     )
-    return PayloadStore(shelves, home / "results", clock=clock, sync=sync, also=also, fetch=fetch, sealing=sealing)
+    return PayloadStore(backends, home / "results", clock=clock, sync=sync, also=also, fetch=fetch, sealing=sealing)
 
 
 def _places(addresses: Sequence[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """PayloadStore: what is too large for the log, written down once and given back whole or by range.
 
-A payload becomes a file, by the same rules wherever it is to lie; a shelf keeps it, and brings it back as a file. Of
+A payload becomes a file, by the same rules wherever it is to lie; a backend keeps it, and brings it back as a file. Of
 several shelves the first is the one that is taken when nobody asks for another.
 """
 
@@ -68,11 +68,11 @@ class StoredPayload(msgspec.Struct, frozen=True):
 
 
 class PayloadStore:
-    """The result store of one process. `folder` is of this machine; `also` are shelves that are only read from."""
+    """The result store of one process. `folder` is of this machine; `also` are backends that are only read from."""
 
     def __init__(
         self,
-        shelves: Sequence[PayloadBackend],
+        backends: Sequence[PayloadBackend],
         folder: Path,
         *,
         clock: Callable[[], float],
@@ -84,9 +84,9 @@ class PayloadStore:
         self.folder = folder
         self.clock = clock
         self.sync = sync
-        self._backends = {shelf.kind: shelf for shelf in reversed(shelves)}
-        self._usual = shelves[0].kind
-        self._readable = [*shelves, *also]
+        self._backends = {backend.kind: backend for backend in reversed(backends)}
+        self._usual = backends[0].kind
+        self._readable = [*backends, *also]
         self._fetch = fetch
         #: several threads read at once
         self._lock = Lock()
@@ -160,14 +160,14 @@ class PayloadStore:
         *,
         manifest_of: int | None = None,
     ) -> Ref:
-        shelf = self._backends.get(store, self._backends[self._usual])
+        backend = self._backends.get(store, self._backends[self._usual])
         draft = self.draft(".part")
         try:
             written = self._write(value, draft, rows=manifest_of is None)
             content_type = written.content_type if manifest_of is None else MANIFEST
             expires = None if ttl is None else int((self.clock() + ttl) * 1000)
             place = PayloadPlace(execution_id, written.sha256[:32], content_type, expires)
-            shelf.put(draft, place)
+            backend.put(draft, place)
         finally:
             draft.unlink(missing_ok=True)
         meta = {
@@ -178,7 +178,7 @@ class PayloadStore:
             "rows": written.rows if manifest_of is None else manifest_of,
             "schema": schema,
         }
-        return Ref(type=shelf.kind, locator=shelf.locator(place), auth_reference=shelf.auth_reference, meta=meta)
+        return Ref(type=backend.kind, locator=backend.locator(place), auth_reference=backend.auth_reference, meta=meta)
 
     def _write(self, value: Any, draft: Path, *, rows: bool) -> codec.PayloadInfo:
         try:
@@ -280,12 +280,12 @@ class PayloadStore:
 
     def find(self, reference: Mapping[str, Any]) -> StoredPayload:
         """Where a payload lies, and of what kind it is; its bytes are those that were stored."""
-        shelf, place = self._place(reference)
+        backend, place = self._place(reference)
         if place.is_over(self.clock()):
             raise ResultGone(
                 f"the payload {place} is no longer there: its time had run out, it was removed, or NOETL_RESULTS is another where it was stored"
             )
-        path = shelf.local(place)
+        path = backend.local(place)
         meta = reference.get("meta")
         sha256 = str((meta if isinstance(meta, Mapping) else {}).get("sha256") or place.hash)
         self._check(path, place.hash, sha256)
@@ -294,12 +294,12 @@ class PayloadStore:
     def _place(self, reference: Mapping[str, Any]) -> tuple[PayloadBackend, PayloadPlace]:
         """Where a payload would lie."""
         kind = reference.get("type")
-        shelves = [shelf for shelf in self._readable if shelf.kind == kind]
-        for shelf in shelves:
-            if (place := shelf.place(reference)) is not None:
-                return shelf, place
-        here = " and ".join(f"`{one}`" for one in sorted({shelf.kind for shelf in self._readable}))
-        if not shelves:
+        backends = [backend for backend in self._readable if backend.kind == kind]
+        for backend in backends:
+            if (place := backend.place(reference)) is not None:
+                return backend, place
+        here = " and ".join(f"`{one}`" for one in sorted({backend.kind for backend in self._readable}))
+        if not backends:
             said = f"a reference of type `{kind}` leads to a store that is not here; this one has {here}"
             raise UsageError(f"{said}: set NOETL_RESULTS as it was where the payload was stored")
         where = str(reference.get("locator"))[:200]
@@ -325,8 +325,8 @@ class PayloadStore:
         """Let go of the files that are being read, and of connections."""
         while self._cursors:
             self._cursors.popitem()[1][1].close()
-        for shelf in self._readable:
-            shelf.close()
+        for backend in self._readable:
+            backend.close()
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
@@ -337,21 +337,21 @@ class PayloadStore:
             with contextlib.suppress(FileNotFoundError):
                 if draft.stat().st_mtime < now - _FORGOTTEN and not is_alive(draft):
                     yield removable_file(draft, self.folder)
-        for shelf in self._readable:
-            for one in shelf.list_entries():
+        for backend in self._readable:
+            for one in backend.list_entries():
                 if one.place.is_over(now):
-                    yield removable_payload(shelf, one)
-            for half in shelf.list_partial(now - _FORGOTTEN):
+                    yield removable_payload(backend, one)
+            for half in backend.list_partial(now - _FORGOTTEN):
                 yield Removable("", half.display_name, half.bytes, half.remove)
 
     def find_aged(self) -> dict[str, list[Removable]]:
         """What has lain there for a day, by execution: payloads, and what transfers noted on this machine."""
         found: dict[str, list[Removable]] = {}
         before = self.clock() - _FORGOTTEN
-        for shelf in self._readable:
-            for one in shelf.list_entries():
+        for backend in self._readable:
+            for one in backend.list_entries():
                 if one.since < before:
-                    found.setdefault(one.place.owner, []).append(removable_payload(shelf, one))
+                    found.setdefault(one.place.owner, []).append(removable_payload(backend, one))
         for path in sorted(self.folder.glob("*/*")):
             owner = path.parent.name
             with contextlib.suppress(FileNotFoundError):
@@ -364,9 +364,9 @@ class PayloadStore:
         place = parse_place(path)
         if place is None or place.content_type != MANIFEST:
             return []
-        for shelf in self._readable:
+        for backend in self._readable:
             with contextlib.suppress(ResultGone):
-                found = StoredPayload(shelf.local(place), MANIFEST, place.hash)
+                found = StoredPayload(backend.local(place), MANIFEST, place.hash)
                 self._check(found.path, place.hash, place.hash)  # of a damaged one it cannot be told what it leads to
                 return [msgspec.json.encode(part.ref) for part in self._parts(found)]
         raise ResultGone(f"the payload {path} is no longer there")

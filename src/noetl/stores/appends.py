@@ -83,11 +83,11 @@ def append_of(events: Sequence[Event], status: str, snapshot: bytes | None) -> A
         status,
         events[-1].timestamp,
         snapshot,
-        opening_of(first) if first.seq == 1 else None,
+        summary_of_first(first) if first.seq == 1 else None,
     )
 
 
-def opening_of(event: Event) -> tuple[str, str, str | None, str]:
+def summary_of_first(event: Event) -> tuple[str, str, str | None, str]:
     """What a summary takes from the first event: path, playbook, parent and time of request."""
     parent = event.payload.get("parent") or {}
     return event.entity_id, event.payload.get("playbook", ""), parent.get("execution_id"), event.timestamp

@@ -1,4 +1,4 @@
-"""Desk: a thread that does what callers want, in order, and whatever waits at the same time in one go.
+"""A thread that writes for its callers, in order; everything that waits at the same time goes in one commit.
 
 Callers queue up while it works, and are the next group. Each of them still succeeds or fails alone.
 """

@@ -75,7 +75,7 @@ class _AdmissionRound:
                 self._add(ask.holder, ask.cap)
             return Answer("granted")
         cap, pace = ask.cap, ask.pace
-        missing = self._missing_slots(cap) if cap is not None else 0
+        missing = self._count_missing(cap) if cap is not None else 0
         if cap is not None and cap.on_limit == "cancel_new" and missing:
             return Answer("refused")
         late = self._start_delay(pace) if pace is not None else 0.0
@@ -92,7 +92,7 @@ class _AdmissionRound:
 
     # --- so many at a time -------------------------------------------------------------------------------------------
 
-    def _missing_slots(self, cap: Cap) -> int:
+    def _count_missing(self, cap: Cap) -> int:
         """How many slots there are too few."""
         if len(self._rows(cap.key)) >= cap.limit and cap.key not in self._swept:
             self._swept.add(cap.key)

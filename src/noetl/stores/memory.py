@@ -247,11 +247,17 @@ class MemoryLog(EventLog):
 
     async def forget(self, execution_id: str) -> None:
         """See the port."""
-        shelf = self._shared
-        kept: tuple[dict[str, Any], ...] = (shelf.events, shelf.summaries, shelf.snapshots, shelf.lines, shelf.owners)
+        shared = self._shared
+        kept: tuple[dict[str, Any], ...] = (
+            shared.events,
+            shared.summaries,
+            shared.snapshots,
+            shared.lines,
+            shared.owners,
+        )
         for one in kept:
             one.pop(execution_id, None)
-        shelf.inbox[:] = [one for one in shelf.inbox if one[1] != execution_id]
+        shared.inbox[:] = [one for one in shared.inbox if one[1] != execution_id]
 
     def write_lines(self, execution_id: str, lines: Sequence[LogLine]) -> None:
         """See the port."""

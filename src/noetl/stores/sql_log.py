@@ -19,10 +19,10 @@ _line = msgspec.json.Decoder(LogLine)
 
 
 class SqlLog(EventLog):
-    """An `EventLog` over a desk that writes and queries that read."""
+    """An `EventLog` over a commit queue that writes and queries that read."""
 
-    def __init__(self, desk: CommitQueue) -> None:
-        self._desk = desk
+    def __init__(self, queue: CommitQueue) -> None:
+        self._queue = queue
         #: requests that this process was given
         self._handed: set[int] = set()
         #: whether lines, or the end of requests, may still have to be written
@@ -52,7 +52,7 @@ class SqlLog(EventLog):
     async def append(self, events: Sequence[Event], *, status: str, snapshot: bytes | None = None) -> None:
         """See the port. Who is cancelled while waiting does not know whether it was written."""
         if events:
-            await self._desk.submit(append_of(events, status, snapshot))
+            await self._queue.submit(append_of(events, status, snapshot))
 
     def read(self, execution_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
         """See the port. Events that were tampered with are not handed out."""
@@ -103,7 +103,7 @@ class SqlLog(EventLog):
         """See the port. The same text from another file: the later one counts."""
         if self.source(source.hash) != source:
             row = source.hash, source.text, source.file, source.legacy
-            await self._desk.submit(self._job("add_source", [row]))
+            await self._queue.submit(self._job("add_source", [row]))
 
     def source(self, content_hash: str) -> PlaybookSource | None:
         """See the port."""
@@ -117,7 +117,7 @@ class SqlLog(EventLog):
 
     def post(self, execution_id: str, body: bytes) -> None:
         """See the port."""
-        self._desk.put(self._job("add_request", [(execution_id, body)])).result()
+        self._queue.put(self._job("add_request", [(execution_id, body)])).result()
 
     def collect(self) -> list[tuple[int, str, bytes]]:
         """See the port."""
@@ -127,7 +127,7 @@ class SqlLog(EventLog):
 
     def settle(self, number: int) -> None:
         """See the port. Does not wait: should it be lost, the log knows that the request took effect."""
-        self._desk.defer(self._job("forget_request", [(number,)]))
+        self._queue.defer(self._job("forget_request", [(number,)]))
         self._handed.discard(number)
         self._left_lines = True
 
@@ -140,19 +140,19 @@ class SqlLog(EventLog):
             for job in jobs:
                 job(connection)
 
-        await self._desk.submit(write)
+        await self._queue.submit(write)
 
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def write_lines(self, execution_id: str, lines: Sequence[LogLine]) -> None:
         """See the port. Does not wait: they are written along with the next events."""
-        self._desk.defer(self._job("add_line", [(execution_id, msgspec.json.encode(line)) for line in lines]))
+        self._queue.defer(self._job("add_line", [(execution_id, msgspec.json.encode(line)) for line in lines]))
         self._left_lines = True
 
     def lines(self, execution_id: str, *, after: int = 0) -> list[tuple[int, LogLine]]:
         """See the port."""
         if self._left_lines:
-            self._desk.put(no_op).result()
+            self._queue.put(no_op).result()
             self._left_lines = False
         return [(number, _line.decode(body)) for number, body in self._rows("lines", execution_id, after)]
 

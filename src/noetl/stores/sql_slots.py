@@ -1,4 +1,4 @@
-"""SqlBooks: books of slots and starts in a SQL database; both dialects have queries of the same names."""
+"""Slots and starts in a SQL database; both dialects have queries of the same names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playbooks under test: trials with mocked tools, time that is skipped, and deaths at every write."""
+"""Playbooks under test: cases with mocked tools, time that is skipped, and deaths at every write."""
 
 from typing import TYPE_CHECKING
 

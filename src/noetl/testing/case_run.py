@@ -1,4 +1,4 @@
-"""Perform: one case, run from its start to its end in a house of its own, killed on the way if somebody wants that."""
+"""One test case, run from start to end on a node of its own, and killed on the way where the case asks for it."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class _CaseExecution:
         self.trouble: asyncio.Future[CaseError] = loop.create_future()
         self.output: Any = None
         self.unsent: tuple[SignalSpec, ...] = ()
-        self.house: LocalNode
+        self.node: LocalNode
 
     async def run(self, death: CrashPoint | None) -> CaseOutcome:
         stage, loop = self.stage, self.loop
@@ -159,39 +159,39 @@ class _CaseExecution:
 
     async def _run_to_end(self, log: CrashingLog) -> None:
         """Run until it is over, until it dies, or until something is wrong."""
-        nature = Effects(self.loop.time, self._new_id, self._execution_id, lambda: 0.5)
-        self.house = LocalNode(
-            self.performer.settings, log, kinds=self.stage.kinds, catalog=self.catalog, nature=nature, alone=True
+        effects = Effects(self.loop.time, self._new_id, self._execution_id, lambda: 0.5)
+        self.node = LocalNode(
+            self.performer.settings, log, kinds=self.stage.kinds, catalog=self.catalog, effects=effects, alone=True
         )
-        self.stage.load = self.house.results.load
-        async with self.house:
-            post = SignalSender(self.case.signals, self.house, log, self.loop, self.case.now)
-            self.house.service.watchers.append(post.on_events)
+        self.stage.load = self.node.results.load
+        async with self.node:
+            post = SignalSender(self.case.signals, self.node, log, self.loop, self.case.now)
+            self.node.service.watchers.append(post.on_events)
             try:
-                hot = await self._begin(log)
-                post.begin(hot)
-                over: list[asyncio.Future[Any]] = [self.trouble, log.died, hot.finished]
+                live = await self._begin(log)
+                post.begin(live)
+                over: list[asyncio.Future[Any]] = [self.trouble, log.died, live.finished]
                 await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
-                if hot.finished.done():
-                    hot.finished.result()
-                    self.output = await self.house.output(hot)
+                if live.finished.done():
+                    live.finished.result()
+                    self.output = await self.node.output(live)
             except StoreFailed:
                 if not log.died.done():
                     raise
             finally:
                 self.unsent = post.end()
             # What tools have started ends in its own time, and nothing follows from it.
-            self.house.stop_polling()
+            self.node.stop_polling()
             with self.loop.real():
-                await self.house.shop.close()
+                await self.node.runners.close()
 
     async def _begin(self, log: CrashingLog) -> LiveExecution:
         source = self.performer.source
         if log.summary(ROOT) is not None:
-            return await self.house.resume(ROOT)
+            return await self.node.resume(ROOT)
         net = self.catalog.net(source)
         assert net is not None
-        return await self.house.start(source, net, self.case.payload, execution_id=ROOT)
+        return await self.node.start(source, net, self.case.payload, execution_id=ROOT)
 
     def _new_id(self) -> str:
         return f"00000000-0000-4000-8000-{next(self.ids):012}"
@@ -200,8 +200,8 @@ class _CaseExecution:
         return f"{ROOT}-{next(self.children)}"
 
     def _playbook_of(self, execution_id: str) -> Any:
-        hot = self.house.service.hot.get(execution_id)
-        return hot.net.playbook if hot is not None else None
+        live = self.node.service.live.get(execution_id)
+        return live.net.playbook if live is not None else None
 
     def _stop(self, trouble: CaseError) -> None:
         if not self.trouble.done():
@@ -212,7 +212,7 @@ class _CaseExecution:
         self._stop(CaseError(message, "look for a loop without an end, or give it more with `limit`"))
 
     def _on_stuck(self) -> None:
-        waited = sorted({name for hot in self.house.service.hot.values() for name in hot.state.listeners})
+        waited = sorted({name for live in self.node.service.live.values() for name in live.state.listeners})
         if waited:
             names = ", ".join(f"`{name}`" for name in waited)
             fix = "send it with `signals`, or give the `wait` a `timeout`"
@@ -225,9 +225,9 @@ class SignalSender:
     """The signals of a case, each sent when its time has come; those that were received are not sent again."""
 
     def __init__(
-        self, signals: tuple[SignalSpec, ...], house: LocalNode, log: CrashingLog, loop: VirtualTimeLoop, start: float
+        self, signals: tuple[SignalSpec, ...], node: LocalNode, log: CrashingLog, loop: VirtualTimeLoop, start: float
     ) -> None:
-        self.house, self.loop, self.start = house, loop, start
+        self.node, self.loop, self.start = node, loop, start
         left = list(signals)
         for summary in log.summaries(limit=10_000):
             for event in log.read(summary.execution_id):
@@ -238,30 +238,30 @@ class SignalSender:
         self.left = left
         self.timers: list[asyncio.TimerHandle] = []
 
-    def begin(self, hot: LiveExecution) -> None:
+    def begin(self, live: LiveExecution) -> None:
         """Set the timers, and look once: somebody may be waiting already."""
         for sent in [one for one in self.left if one.at is not None]:
             when = self.start + (sent.at or 0.0)
-            self.timers.append(self.loop.call_at(max(when, self.loop.time()), self._send, hot, sent))
-        self.on_events(hot, ())
+            self.timers.append(self.loop.call_at(max(when, self.loop.time()), self._send, live, sent))
+        self.on_events(live, ())
 
-    def on_events(self, hot: LiveExecution, _events: tuple[Event, ...]) -> None:
+    def on_events(self, live: LiveExecution, _events: tuple[Event, ...]) -> None:
         """Something happened: perhaps somebody waits now, or a step has ended."""
         for sent in list(self.left):
             if sent.at is not None:
                 continue
             if sent.after is not None:
-                info = hot.state.steps.get(sent.after) if hot.id == ROOT else None
+                info = live.state.steps.get(sent.after) if live.id == ROOT else None
                 due = info is not None and info.status in ("done", "failed")
             else:
-                due = sent.name in hot.state.listeners
+                due = sent.name in live.state.listeners
             if due:
-                self._send(hot, sent)
+                self._send(live, sent)
 
-    def _send(self, hot: LiveExecution, sent: SignalSpec) -> None:
+    def _send(self, live: LiveExecution, sent: SignalSpec) -> None:
         if sent in self.left:
             self.left.remove(sent)
-            self.house.service.post(hot.id, [Signal(sent.name, sent.data)])
+            self.node.service.post(live.id, [Signal(sent.name, sent.data)])
 
     def end(self) -> tuple[SignalSpec, ...]:
         """Send nothing more; what was not sent."""

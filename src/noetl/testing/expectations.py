@@ -1,4 +1,4 @@
-"""Expect: what a case says must hold when its run is over, checked one by one."""
+"""The expectations of a case, checked one by one when its run is over."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from noetl.testing.mocked_tools import ObservedCall
 _MOST = 300
 
 
-class _Absent:
+class _NoValue:
     """Nothing at all, which is not the same as null."""
 
     def __repr__(self) -> str:
         return "absent"
 
 
-ABSENT: Final = _Absent()
+ABSENT: Final = _NoValue()
 
 
 class Mismatch(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Stage: the tools of a trial. Mocked tasks yield what their mocks say, others run only where the case allows it.
+"""The tools of a test: mocked tasks yield what their mocks say, others run only where the case allows it.
 
 The runner does not know of it: it asks for tools by kind, and gets ours. A mocked task has a kind of its own, `mock
 http`, which declares itself as `http` does, so that it is rendered alike; it neither suspends nor calls a workbook.
@@ -156,7 +156,7 @@ class CaseError(msgspec.Struct, frozen=True):
 
 
 class MockedTools:
-    """What a case makes of the tools. It outlives the death of the house: the world outside does."""
+    """What a case makes of the tools. It outlives the death of the node: the world outside does."""
 
     def __init__(self, case: Case, cassette: Cassette, *, recording: bool) -> None:
         self.case = case

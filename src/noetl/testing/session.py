@@ -225,18 +225,18 @@ class SuiteRunner:
         suite, loaded, source, problems = self.prepare(file, data, name)
         if problems or loaded is None or source is None:
             return SuiteResult(file, suite.source, problems)
-        shelf = CassetteFile(file)
+        cassette_file = CassetteFile(file)
         ran = SuiteResult(file, suite.source)
         results = []
         performer = CaseRunner(self.catalog, source, self.home, self.environment)
         for case in suite.cases:
             if until() or not self.wishes.chosen(f"{name}::{case.name}"):
                 continue
-            results.append(self._case(case, suite, loaded, performer, shelf))
+            results.append(self._case(case, suite, loaded, performer, cassette_file))
             heard(ran, results[-1])
-        text = shelf.text([case.name for case in suite.cases]) if self.wishes.record else ""
+        text = cassette_file.text([case.name for case in suite.cases]) if self.wishes.record else ""
         return msgspec.structs.replace(
-            ran, results=tuple(results), cassette=(shelf.path, text) if self.wishes.record else None
+            ran, results=tuple(results), cassette=(cassette_file.path, text) if self.wishes.record else None
         )
 
     def prepare(
@@ -271,7 +271,9 @@ class SuiteRunner:
 
     # --- one case ----------------------------------------------------------------------------------------------------
 
-    def _case(self, case: Case, suite: Suite, loaded: Loaded, performer: CaseRunner, shelf: CassetteFile) -> CaseResult:
+    def _case(
+        self, case: Case, suite: Suite, loaded: Loaded, performer: CaseRunner, cassette_file: CassetteFile
+    ) -> CaseResult:
         if case.skip is not None:
             return CaseResult(case, "skipped")
         began = time.monotonic()
@@ -279,16 +281,16 @@ class SuiteRunner:
         if refused:
             return CaseResult(case, "error", refused)
         try:
-            result = self._judge_case(case, suite, performer, shelf)
+            result = self._judge_case(case, suite, performer, cassette_file)
         except NoetlError as error:
             result = CaseResult(case, "error", (CaseFailure(case.span, f"the run broke: {error}"),))
         return msgspec.structs.replace(result, seconds=time.monotonic() - began)
 
-    def _judge_case(self, case: Case, suite: Suite, performer: CaseRunner, shelf: CassetteFile) -> CaseResult:
-        cassette = shelf.cassette(case.name, recording=self.wishes.record)
+    def _judge_case(self, case: Case, suite: Suite, performer: CaseRunner, cassette_file: CassetteFile) -> CaseResult:
+        cassette = cassette_file.cassette(case.name, recording=self.wishes.record)
         done = performer.run_case(case, MockedTools(case, cassette, recording=self.wishes.record))
         if self.wishes.record:
-            shelf.put(case.name, cassette)
+            cassette_file.put(case.name, cassette)
         if done.trouble is not None:
             trouble = done.trouble
             return CaseResult(
@@ -301,7 +303,7 @@ class SuiteRunner:
         failures += [CaseFailure(one.span, _UNSENT.format(one.name)) for one in done.unsent]
         deaths = None
         if self.wishes.crash and not failures:
-            played = shelf.cassette(case.name, recording=False)
+            played = cassette_file.cassette(case.name, recording=False)
             deaths = crash_everywhere(
                 done, lambda death: performer.run_case(case, MockedTools(case, played, recording=False), death)
             )

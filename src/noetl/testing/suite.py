@@ -254,13 +254,13 @@ class _SuiteBuilder:
             fix = f"move it into the items of `{ways[0].name}`"
             self.problems.error("wrong-value", message, span(entry.key), fix=fix)
         if not ways:
-            return self.fixed(node)
+            return self.read_fixed(node)
         if ways[0].name == "choose":
             return Mock(self.at(node), choose=self.branches(ways[0].value))
         items = ways[0].value.items if isinstance(ways[0].value, ListNode) else []
         return Mock(self.at(node), counted=ways[0].name, parts=tuple(map(self.mock, items)))
 
-    def fixed(self, node: MapNode) -> Mock:
+    def read_fixed(self, node: MapNode) -> Mock:
         if not node.entries:
             fix = "write `data`, `error` or one of the other keys; `{data: null}` yields nothing"
             self.problems.error("missing-key", "a mock says what the task yields", span(node), fix=fix)

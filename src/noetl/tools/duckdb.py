@@ -60,7 +60,7 @@ async def run(call: Call, world: World) -> Output:
                 raise disk_full_error(world) from None
             return failed(error.failure)
         if "rows" in reply.value:
-            return ok(await world.spilled(spill(), PARQUET, rows=reply.value["rows"]))
+            return ok(await world.adopt_spill(spill(), PARQUET, rows=reply.value["rows"]))
     return ok(msgspec.json.decode(reply.blob))
 
 

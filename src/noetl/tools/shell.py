@@ -145,7 +145,7 @@ async def _data(world: World, spools: Mapping[str, TextSpool]) -> Any:
     with world.open_unnamed() as file:
         with guard_disk_full(world):
             await asyncio.to_thread(_write_streams, spools, file)
-        return await world.spilled(file)
+        return await world.adopt_spill(file)
 
 
 def _write_streams(spools: Mapping[str, TextSpool], file: IO[bytes]) -> None:

@@ -45,12 +45,12 @@ _AT_ONCE = 32
 
 
 class WorkerAgent:
-    """Stands between the servers of a worker process and its workshop."""
+    """Stands between the servers of a worker process and its runners."""
 
     def __init__(
         self,
         links: Sequence[ServerLink],
-        shop: PipelineRunners,
+        runners: PipelineRunners,
         net_of: Callable[[PlaybookSource, Sequence[dict[str, Any]]], Net],
         child_id: Callable[[], str],
         *,
@@ -58,10 +58,10 @@ class WorkerAgent:
         pools: Sequence[str],
         slots: int,
     ) -> None:
-        self.links, self.shop = list(links), shop
+        self.links, self.runners = list(links), runners
         self._net_of, self.child_id = net_of, child_id
         self.name, self.pools, self.slots = name, list(pools), slots
-        self.outboxes = {link: Outbox(link, partial(self._message, link), self.heard) for link in links}
+        self.outboxes = {link: Outbox(link, partial(self._message, link), self.handle_reply) for link in links}
         self.queue = WorkerQueue(slots)
         self._pumping = False
         self.remotes, self.sources = RemoteExecutions(), PlaybookCache()
@@ -96,7 +96,7 @@ class WorkerAgent:
                 case SayLast(held):
                     self.spawn(self._say_last(held))
                 case StopRun(key):
-                    self.shop.stop(key)
+                    self.runners.stop(key)
                 case RunAlone(held):
                     self.spawn(self._run_alone(held))
                 case AskAll():
@@ -137,17 +137,19 @@ class WorkerAgent:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 continue
-            if self.heard(link, reply):
+            if self.handle_reply(link, reply):
                 await asyncio.sleep(PAUSE_S)
 
     async def ask(self, link: ServerLink) -> None:
         """Ask a server once, because somebody said that there is something."""
         with contextlib.suppress(NoetlError):
-            self.heard(link, await link.exchange(WorkerMessage(self.name, pools=self.pools, room=self._room_of(link))))
+            self.handle_reply(
+                link, await link.exchange(WorkerMessage(self.name, pools=self.pools, room=self._room_of(link)))
+            )
 
     # --- what servers say --------------------------------------------------------------------------------------------
 
-    def heard(self, link: ServerLink, reply: ServerReply) -> bool:
+    def handle_reply(self, link: ServerLink, reply: ServerReply) -> bool:
         """Do what a server says; whether it does not know this worker."""
         for key in reply.stops:
             self.drop(key)
@@ -171,11 +173,11 @@ class WorkerAgent:
         until = self._now() + _ALONE_S
         while self.queue.running and self._now() < until:  # noqa: ASYNC110  rare, and short
             await asyncio.sleep(PAUSE_S)
-        await self._said_all(_ALONE_S)
+        await self._wait_reported(_ALONE_S)
         if self.queue.start_alone(held, self._now()):
             self._begin(held)
 
-    async def _said_all(self, seconds: float) -> None:
+    async def _wait_reported(self, seconds: float) -> None:
         """Wait until servers know what they were told, for so long."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*(box.idle.wait() for box in self.outboxes.values())), seconds)
@@ -206,17 +208,17 @@ class WorkerAgent:
     async def _prepare(self, held: HeldAssignment, brief: ExecutionBrief) -> None:
         key = held.key
         try:
-            net = self._net_of(await self.sources.fetched(held.link, brief.playbook), brief.synthesized)
+            net = self._net_of(await self.sources.fetch(held.link, brief.playbook), brief.synthesized)
         except Exception as error:  # noqa: BLE001  whatever it is, the server must hear of it
-            self.broken(key, error)
+            self.on_broken(key, error)
             return
         if self.held.get(key) is held:
-            self._run(held, self.remotes.made(key[0], net, brief))
+            self._run(held, self.remotes.make(key[0], net, brief))
 
     def _run(self, held: HeldAssignment, remote: RemoteExecution) -> None:
         order = held.assignment.order
         if may_begin(order, paused=remote.state.paused):
-            self.shop.run(remote, restore_shared(order, held.shared, remote.brief.workload))
+            self.runners.run(remote, restore_shared(order, held.shared, remote.brief.workload))
         else:
             self._give_back(held)
             self._pump()
@@ -225,9 +227,9 @@ class WorkerAgent:
         if any(key[0] == execution_id and (one.following or one.open) for key, one in self.held.items()):
             return  # another server goes on with it, and has given more of it meanwhile
         if self.remotes.forget(execution_id) is not None:
-            for key in list(self.shop.tasks.get(execution_id, ())):
-                self.shop.stop(key)
-            self.shop.forget(execution_id)
+            for key in list(self.runners.tasks.get(execution_id, ())):
+                self.runners.stop(key)
+            self.runners.forget(execution_id)
 
     # --- letting go --------------------------------------------------------------------------------------------------
 
@@ -237,7 +239,7 @@ class WorkerAgent:
         self._pump()
 
     def _drop(self, key: Key, *, refused: bool = False) -> None:
-        runs = self.shop.is_running(key)
+        runs = self.runners.is_running(key)
         self._carry_out(self.queue.drop(key, runs=runs, now=self._now(), refused=refused))
 
     def lose(self, name: str) -> None:
@@ -257,16 +259,16 @@ class WorkerAgent:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.quiet.wait(), grace_s)
         for held in list(self.held.values()):
-            self.queue.said_last(held)  # else its end here would be told as that of the pipeline
-            self.shop.stop(held.key)
-            await self.shop.stopped(held.key)
+            self.queue.on_last_report(held)  # else its end here would be told as that of the pipeline
+            self.runners.stop(held.key)
+            await self.runners.wait_stopped(held.key)
             self._give_back(held)
-        await self._said_all(max(grace_s, _FAREWELL_S))
+        await self._wait_reported(max(grace_s, _FAREWELL_S))
 
     def _give_back(self, held: HeldAssignment) -> None:
         self._carry_out(self.queue.give_back(held, self._now()))
 
-    # --- the office of the workshop ----------------------------------------------------------------------------------
+    # --- the receiver of reports -------------------------------------------------------------------------------------
 
     async def report(self, execution_id: str, facts: list[Fact], *, last: bool) -> None:
         """Tell facts; returns when they are durable. A pipeline whose report is refused is stopped here, and never returns."""
@@ -285,17 +287,17 @@ class WorkerAgent:
             await asyncio.sleep(0)  # the stop arrives here
             raise asyncio.CancelledError
         if last:
-            self.queue.said_last(held)
+            self.queue.on_last_report(held)
 
     def post(self, execution_id: str, facts: list[Fact]) -> None:
         """Tell the last facts of a pipeline, without anybody waiting."""
         held = self.held.get((execution_id, facts[0].step_run_id, facts[0].iteration))
         if held is not None:
-            self.queue.said_last(held)
+            self.queue.on_last_report(held)
             told = self.outboxes[held.link].add(held.report(facts=facts, last=True))
-            told.add_done_callback(lambda it: self._posted(held, facts, it))
+            told.add_done_callback(lambda it: self._on_posted(held, facts, it))
 
-    def _posted(self, held: HeldAssignment, facts: list[Fact], told: asyncio.Future[str]) -> None:
+    def _on_posted(self, held: HeldAssignment, facts: list[Fact], told: asyncio.Future[str]) -> None:
         if not told.cancelled() and told.result() == "again":
             self.spawn(self._post_again(held, facts))
         elif not told.cancelled() and told.result() == "rejected":
@@ -306,13 +308,13 @@ class WorkerAgent:
             try:
                 with contextlib.suppress(asyncio.CancelledError):
                     await self.report(held.key[0], facts, last=True)
-                self._told(held)
+                self._finish_report(held)
             except NoetlError as error:
-                self.broken(held.key, error)
+                self.on_broken(held.key, error)
 
-    def done(self, key: Key) -> None:
+    def on_done(self, key: Key) -> None:
         """A pipeline is not under way here any more."""
-        self._carry_out(self.queue.ended(key, self._now()))
+        self._carry_out(self.queue.on_runner_end(key, self._now()))
         self._pump()
 
     async def _say_last(self, held: HeldAssignment) -> None:
@@ -322,10 +324,10 @@ class WorkerAgent:
             if fate == "again":
                 self._turn_to_another(held)
                 await asyncio.sleep(LONGEST_PAUSE_S)
-        self._told(held)
+        self._finish_report(held)
 
-    def _told(self, held: HeldAssignment) -> None:
-        self._carry_out(self.queue.told(held, self._now()))
+    def _finish_report(self, held: HeldAssignment) -> None:
+        self._carry_out(self.queue.on_end_reported(held, self._now()))
         self._pump()
 
     def _turn_to_another(self, held: HeldAssignment) -> None:
@@ -333,12 +335,12 @@ class WorkerAgent:
         at = self.links.index(held.link)
         held.link = self.links[(at + 1) % len(self.links)]
 
-    def recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
+    def read_recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
         """What the log has of a pipeline: it came with it."""
         held = self.held.get((execution_id, order.step_run_id, order.iteration))
         return held.assignment.recorded if held is not None else []
 
-    def broken(self, key: Key, error: BaseException) -> None:
+    def on_broken(self, key: Key, error: BaseException) -> None:
         """A pipeline broke in a way that no fact tells: it is for the server to say what follows."""
         self._carry_out(self.queue.break_off(key, describe_error(error), self._now()))
         self._pump()

@@ -41,7 +41,7 @@ class RemoteExecutions(dict[str, RemoteExecution]):
         for execution_id in changed & self.keys():
             self._tell(self[execution_id])
 
-    def made(self, execution_id: str, net: Net, brief: ExecutionBrief) -> RemoteExecution:
+    def make(self, execution_id: str, net: Net, brief: ExecutionBrief) -> RemoteExecution:
         """An execution, with all that a brief says. It may have been made, or have grown, while its playbook was fetched."""
         remote = self.get(execution_id)
         if remote is None:
@@ -67,7 +67,7 @@ class PlaybookCache:
         self._known: LruCache[str, PlaybookSource] = LruCache(TEXT)
         self._coming: dict[str, asyncio.Future[PlaybookSource]] = {}
 
-    async def fetched(self, link: ServerLink, wanted: str) -> PlaybookSource:
+    async def fetch(self, link: ServerLink, wanted: str) -> PlaybookSource:
         """The playbook of a hash."""
         known = self._known.get(wanted)
         if known is not None:

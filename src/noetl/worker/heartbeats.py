@@ -1,4 +1,4 @@
-"""Pulse: threads that say to each server that this worker lives, however busy its event loop is, and whichever of them is slow."""
+"""Heartbeats: one thread per server, so that neither a busy event loop nor a slow server delays them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Heartbeats:
         urls: Sequence[str],
         token: str | None,
         lease_s: float,
-        holding: Callable[[], Heartbeat],
-        heard: Callable[[str, str, ServerReply], None],
+        heartbeat: Callable[[], Heartbeat],
+        on_reply: Callable[[str, str, ServerReply], None],
         missed: Callable[[], None],
     ) -> None:
         self._urls, self._lease_s = list(urls), lease_s
         self._token = Secret(token) if token else None
-        self._holding, self._heard, self._missed = holding, heard, missed
+        self._make_heartbeat, self._on_reply, self._on_missed = heartbeat, on_reply, missed
         self._loop = asyncio.get_running_loop()
         self._over = Event()
         self._leaving = False
@@ -83,7 +83,7 @@ class Heartbeats:
                 self._last = monotonic()
                 self._loop.call_soon_threadsafe(self.first.set)
             elif self._is_missed():
-                self._loop.call_soon_threadsafe(self._missed)
+                self._loop.call_soon_threadsafe(self._on_missed)
             now.wait(self._lease_s / 3)
             now.clear()
         if self._leaving:
@@ -111,22 +111,22 @@ class Heartbeats:
     def _say(self, url: str) -> int:
         """With what status a server answers; 0: it does not."""
         try:
-            return self._said(url)
+            return self._send_heartbeat(url)
         except Exception:  # noqa: BLE001  whatever it is: were this thread to end, the worker would be given up
             return 0
 
-    def _said(self, url: str) -> int:
+    def _send_heartbeat(self, url: str) -> int:
         address = parse_address(url)
         seconds = min(_TIMEOUT_S, self._lease_s)
         # A new connection each time: one that was kept and is dead would cost the beat.
         with BlockingConnection(address, choose_tls(address, None), seconds) as connection:
-            holding = replace(self._holding(), leaving=self._leaving)
+            heartbeat = replace(self._make_heartbeat(), leaving=self._leaving)
             headers = address.format_headers(self._token).reveal()
-            request = format_request("POST", f"{address.base}/api/pulse", headers, encode(holding))
+            request = format_request("POST", f"{address.base}/api/pulse", headers, encode(heartbeat))
             status = connection.send(request, seconds, _MOST_BYTES).status
             body = connection.read(seconds)
         if status == 200:
-            self._loop.call_soon_threadsafe(self._heard, url, holding.worker, decode_reply(body))
+            self._loop.call_soon_threadsafe(self._on_reply, url, heartbeat.worker, decode_reply(body))
         return status
 
 

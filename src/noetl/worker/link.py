@@ -1,4 +1,4 @@
-"""Link: a worker's way to one server. Reports that come at the same time go together; an answer brings more to do."""
+"""A worker's connection to one server. Reports that are ready together go in one request; the reply brings work."""
 
 from __future__ import annotations
 

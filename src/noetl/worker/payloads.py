@@ -1,4 +1,4 @@
-"""Keeper: what is too large for the log goes to the result store, and comes back only where somebody reads it.
+"""Payloads that are too large for the log: written to the result store, and read back only where they are needed.
 
 The pipeline works with real values. What is written down of an output whose data lies elsewhere has `external: true`, the
 reference, and as much of the data as the server's templates read.
@@ -265,9 +265,9 @@ class ResultKeeper:
             shown = self._select_shown(data, rules) if external else None
             self._check_lifted(shown)
         except TemplateError as error:
-            return self._failed_fact(fact, failure_of(error))
+            return self._make_failed_fact(fact, failure_of(error))
         if rules.problem is not None:
-            return self._failed_fact(fact, rules.problem)
+            return self._make_failed_fact(fact, rules.problem)
         if external or self._wants_reference(output):
             output["ref"] = await self._reference(data)
         if external:
@@ -285,7 +285,7 @@ class ResultKeeper:
         what = "`output.data`" if not lifted_too else "`step`" if shown is None else "`output.data` and `step`"
         raise too_large_error(f"what the step's `set` and arcs read of {what}", self.most)
 
-    def _failed_fact(self, fact: Fact, problem: Failure) -> Fact:
+    def _make_failed_fact(self, fact: Fact, problem: Failure) -> Fact:
         return Fact("step.failed", fact.step_run_id, {"output": failed(problem)}, "error", iteration=fact.iteration)
 
     async def gather_list(self, gather: Gather) -> Output:

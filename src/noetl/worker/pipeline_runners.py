@@ -1,4 +1,4 @@
-"""Workshop: carries out the orders of a service in this process."""
+"""The pipelines that run in this process, and what their runners report."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ class ReportReceiver(Protocol):
     def post(self, execution_id: str, facts: list[Fact]) -> None:
         """Hear the last facts of a pipeline, without anybody waiting for it."""
 
-    def done(self, key: Key) -> None:
+    def on_done(self, key: Key) -> None:
         """Hear that a pipeline is not under way here any more, whatever it has said."""
 
-    def recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
+    def read_recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
         """What the log has of an order's pipeline."""
 
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
 
-    def broken(self, key: Key, error: BaseException) -> None:
+    def on_broken(self, key: Key, error: BaseException) -> None:
         """Hear that a pipeline broke in a way that no report tells."""
 
 
@@ -71,7 +71,7 @@ class PipelineRunners:
         self.make_world = world
         self.clock = clock
         self.moment = moment
-        self.office: ReportReceiver
+        self.receiver: ReportReceiver
         #: by execution
         self.tasks: dict[str, dict[Key, asyncio.Task[None]]] = {}
         self.worlds: dict[str, LocalWorld] = {}
@@ -81,14 +81,14 @@ class PipelineRunners:
         """Close what tools share in an execution, when the last of them has ended."""
         world = self.worlds.pop(execution_id, None)
         if world is not None:
-            self._later(_closed(world, list(self.tasks.get(execution_id, {}).values())))
+            self._later(_close_after(world, list(self.tasks.get(execution_id, {}).values())))
 
     async def close(self) -> None:
         """End everything."""
         for task in self._all():
             task.cancel()
         for execution_id, world in self.worlds.items():
-            self._later(_closed(world, list(self.tasks.get(execution_id, {}).values())))
+            self._later(_close_after(world, list(self.tasks.get(execution_id, {}).values())))
         self.worlds.clear()
         await self.settle()
 
@@ -102,21 +102,21 @@ class PipelineRunners:
 
     # --- pipelines ---------------------------------------------------------------------------------------------------
 
-    def run(self, hot: RunningExecution, order: RunPipeline) -> None:
+    def run(self, execution: RunningExecution, order: RunPipeline) -> None:
         """Run a pipeline that is not under way here; `dispatch` sees to that."""
-        execution_id, net = hot.id, hot.net
+        execution_id, net = execution.id, execution.net
         key = (execution_id, order.step_run_id, order.iteration)
         world = self.worlds.get(execution_id)
         if world is None:
-            world = self.worlds[execution_id] = self.make_world(hot)
-        around = _Around(self, hot, execution_id, world.keychain.redactor)
+            world = self.worlds[execution_id] = self.make_world(execution)
+        around = _PipelineContext(self, execution, execution_id, world.keychain.redactor)
         runner = PipelineRunner(order, net.steps[order.step], net.playbook, around, world)
         try:
             if runner.run_sync():
-                self.office.done(key)
+                self.receiver.on_done(key)
                 return
         except Exception as error:  # noqa: BLE001  as of a pipeline that breaks later: nobody may wait for ever
-            self._broken(key, error)
+            self._report_broken(key, error)
             return
         task = asyncio.ensure_future(runner.run())
         self.tasks.setdefault(execution_id, {})[key] = task
@@ -129,16 +129,16 @@ class PipelineRunners:
         if not mine:
             self.tasks.pop(key[0], None)
         if not done.cancelled() and (error := done.exception()) is not None:
-            self._broken(key, error)
+            self._report_broken(key, error)
         else:
-            self.office.done(key)
+            self.receiver.on_done(key)
 
-    def _broken(self, key: Key, error: BaseException) -> None:
+    def _report_broken(self, key: Key, error: BaseException) -> None:
         """Tell of a pipeline that broke; not in the words of an exception that knows a secret."""
         world, said = self.worlds.get(key[0]), str(error)
         if world is not None and world.keychain.redactor.text(said) != said:
             error = NoetlError(world.keychain.redactor.text(describe_error(error)))
-        self.office.broken(key, error)
+        self.receiver.on_broken(key, error)
 
     def stop(self, key: Key) -> None:
         """End a pipeline, and the processes it started."""
@@ -150,7 +150,7 @@ class PipelineRunners:
         """Whether a pipeline runs here, or puts its tools away."""
         return key in self.tasks.get(key[0], ())
 
-    async def stopped(self, key: Key) -> None:
+    async def wait_stopped(self, key: Key) -> None:
         """Wait until a pipeline that was told to end has put its tools away."""
         task = self.tasks.get(key[0], {}).get(key)
         if task is not None:
@@ -162,42 +162,44 @@ class PipelineRunners:
         task.add_done_callback(self.closing.discard)
 
 
-async def _closed(world: LocalWorld, tasks: list[asyncio.Task[None]]) -> None:
+async def _close_after(world: LocalWorld, tasks: list[asyncio.Task[None]]) -> None:
     """What tools share is put away when the last of them has: they may be putting things in order."""
     if tasks:
         await asyncio.wait(tasks)
     await world.close()
 
 
-class _Around:
-    """What a runner sees of the workshop."""
+class _PipelineContext:
+    """What one runner sees of its process."""
 
-    def __init__(self, shop: PipelineRunners, hot: RunningExecution, execution_id: str, redactor: Redactor) -> None:
-        self.shop = shop
-        self.hot = hot
+    def __init__(
+        self, runners: PipelineRunners, execution: RunningExecution, execution_id: str, redactor: Redactor
+    ) -> None:
+        self.runners = runners
+        self.execution = execution
         self.redactor = redactor
         self.execution_id = execution_id
-        self.tools = shop.tools
-        self.moment = shop.moment
+        self.tools = runners.tools
+        self.moment = runners.moment
 
     def child_id(self) -> str:
-        return self.shop.office.child_id()
+        return self.runners.receiver.child_id()
 
-    def paused(self) -> bool:
-        return self.hot.state.paused
+    def is_paused(self) -> bool:
+        return self.execution.state.paused
 
     async def sleep_until(self, when: float) -> None:
-        await asyncio.sleep(max(0.0, when - self.shop.clock()))
+        await asyncio.sleep(max(0.0, when - self.runners.clock()))
 
     async def report(self, facts: list[Fact], *, last: bool) -> None:
-        await self.shop.office.report(self.execution_id, self._clean(facts), last=last)
+        await self.runners.receiver.report(self.execution_id, self._clean(facts), last=last)
 
     def post(self, facts: list[Fact]) -> None:
-        self.shop.office.post(self.execution_id, self._clean(facts))
+        self.runners.receiver.post(self.execution_id, self._clean(facts))
 
     def _clean(self, facts: list[Fact]) -> list[Fact]:
         """The one place where facts leave: nothing secret leaves with them."""
         return redact_facts(facts, self.redactor)
 
-    def recorded(self, order: RunPipeline) -> list[Event]:
-        return self.shop.office.recorded(self.execution_id, order)
+    def read_recorded(self, order: RunPipeline) -> list[Event]:
+        return self.runners.receiver.read_recorded(self.execution_id, order)

@@ -105,7 +105,7 @@ class PipelineRunner:
             self.move = self._collect_facts(await self._store_and_conclude(self.shaped))
         while self.move is not None and not isinstance(self.move, Finish):
             move = self.move
-            if isinstance(move, RunTask) and self.around.paused():
+            if isinstance(move, RunTask) and self.around.is_paused():
                 break  # it is ordered anew when that is over, and goes on behind what it has reported
             self.move = self._collect_facts(
                 await self._sleep(move) if isinstance(move, Sleep) else await self._task(move)
@@ -123,7 +123,7 @@ class PipelineRunner:
         """Whether it can begin at once: nothing is to be read from the result store, and no credential looked up."""
         order = self.order
         if order.begun:
-            self.recorded = self.around.recorded(order)
+            self.recorded = self.around.read_recorded(order)
         elsewhere = any(
             "kept" in one.payload or "redacted" in one.payload or one.payload.get("output", {}).get("external")
             for one in self.recorded

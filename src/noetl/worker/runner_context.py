@@ -31,7 +31,7 @@ class RunnerContext(Protocol):
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
 
-    def paused(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether nothing new may start."""
 
     async def sleep_until(self, when: float) -> None:
@@ -43,5 +43,5 @@ class RunnerContext(Protocol):
     def post(self, facts: list[Fact]) -> None:
         """Hand over facts, without waiting."""
 
-    def recorded(self, order: RunPipeline) -> list[Event]:
+    def read_recorded(self, order: RunPipeline) -> list[Event]:
         """What the log has of the order's pipeline."""

@@ -1,4 +1,4 @@
-"""Caller: runs the tools of tasks, with their credentials and within their bounds. Of pipelines it knows the workbook's."""
+"""Calls of tools, with their credentials and within their limits."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class ToolCaller:
         """The same with its credentials; or the output of a task that cannot, or must not, be tried."""
         try:
             call = self.call(move, progress, outer)
-            unable = _unsupported_output(self.around.tools[move.task.kind], call)
+            unable = _check_supported(self.around.tools[move.task.kind], call)
             return unable or await auth.authorize(call, move.task, self.keychain)
         except TemplateError as error:
             return failed(failure_of(error))
@@ -287,7 +287,7 @@ def _check_size(output: Output, limit: float | None) -> Output:
     return failed(failure("limit", f"the result has {size:,} bytes as JSON; the limit is {int(limit):,}"))
 
 
-def _unsupported_output(kind: ToolKind, call: Call) -> Output | None:
+def _check_supported(kind: ToolKind, call: Call) -> Output | None:
     """Why a task must not be tried: what it asks for would be left out in silence."""
     if not kind.keeps_network and (call.spec.get("network") == "off" or "allow_hosts" in call.spec):
         key = "`network: off`" if call.spec.get("network") == "off" else "`allow_hosts`"

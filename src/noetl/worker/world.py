@@ -106,7 +106,7 @@ class LocalWorld:
         """The same without a name."""
         return open_unnamed_file(self.results.draft("").parent)
 
-    async def spilled(
+    async def adopt_spill(
         self,
         file: IO[bytes],
         content_type: str = JSON,

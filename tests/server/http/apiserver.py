@@ -70,21 +70,21 @@ class Api:
         self._stop, self._loop = asyncio.Event(), asyncio.get_running_loop()
         listening = bind_socket("127.0.0.1", self.port)
         self.port = listening.getsockname()[1]
-        async with LocalNode(Settings(self.home), SqliteLog(self.home / "noetl.db")) as house:
+        async with LocalNode(Settings(self.home), SqliteLog(self.home / "noetl.db")) as node:
             made = build_app(
-                house, tokens=self.tokens, hosts=self._hosts, more=self._more, results=PayloadSender(house.results)
+                node, tokens=self.tokens, hosts=self._hosts, more=self._more, results=PayloadSender(node.results)
             )  # fmt: skip
-            await resume_unowned(house)
+            await resume_unowned(node)
             server = _server(made)
             serving = asyncio.ensure_future(server.serve(sockets=[listening]))
             while not server.started:
                 await asyncio.sleep(0.005)
             self._up.set()
             await self._stop.wait()
-            made.state.desk.drain()
+            made.state.context.drain()
             server.should_exit = True
             await serving
-            made.state.desk.close()
+            made.state.context.close()
 
     # --- calling -----------------------------------------------------------------------------------------------------
 

@@ -11,14 +11,14 @@ import pytest
 from noetl.server.http.context import ApiContext
 
 
-def desk() -> ApiContext:
-    office = SimpleNamespace(service=SimpleNamespace(watchers=[]))
-    return ApiContext(cast("Any", office), cast("Any", None), None)
+def context() -> ApiContext:
+    control_plane = SimpleNamespace(service=SimpleNamespace(watchers=[]))
+    return ApiContext(cast("Any", control_plane), cast("Any", None), None)
 
 
 def test_nothing_is_left_of_one_that_failed() -> None:
     async def scenario() -> None:
-        made = desk()
+        made = context()
         with pytest.raises(ValueError, match="no"):
             async with made.lock_name("x"):
                 raise ValueError("no")
@@ -31,7 +31,7 @@ def test_nothing_is_left_of_one_that_failed() -> None:
 
 def test_who_comes_when_one_leaves_waits_for_the_next() -> None:
     async def scenario() -> None:
-        made, inside, most = desk(), 0, 0
+        made, inside, most = context(), 0, 0
 
         async def ask() -> None:
             nonlocal inside, most

@@ -35,7 +35,7 @@ OPEN = {"GET /health", "GET /ready", "GET /api/openapi.json"}
 OPERATE = {"POST /api/executions", *(f"POST /api/executions/{{id}}/{verb}" for verb in ("cancel", "pause", "unpause", "signal"))}  # fmt: skip
 
 
-async def _echo(_desk: ApiContext, request: Request) -> Response:
+async def _echo(_context: ApiContext, request: Request) -> Response:
     return json({"bytes": len(await request.body())})
 
 
@@ -56,10 +56,10 @@ def test_every_route_has_the_permission_that_was_meant() -> None:
 
 def test_a_server_with_a_route_that_says_not_who_may_call_it_does_not_start(tmp_path: Path) -> None:
     async def start() -> None:
-        house = LocalNode(Settings(tmp_path), MemoryLog())
+        node = LocalNode(Settings(tmp_path), MemoryLog())
         forgotten = Route("GET", "/api/forgotten", None, _echo, "Nobody thought of it.")
         with pytest.raises(NoetlError, match="GET /api/forgotten"):
-            build_app(house, tokens=ApiTokens(tmp_path / "none", time.time), more=[forgotten])
+            build_app(node, tokens=ApiTokens(tmp_path / "none", time.time), more=[forgotten])
 
     import asyncio
 
@@ -69,11 +69,11 @@ def test_a_server_with_a_route_that_says_not_who_may_call_it_does_not_start(tmp_
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.com"])
 def test_a_server_that_others_reach_does_not_start_without_a_token(tmp_path: Path, host: str) -> None:
     async def start() -> None:
-        house, tokens = LocalNode(Settings(tmp_path), MemoryLog()), ApiTokens(tmp_path / "tokens.json", time.time)
+        node, tokens = LocalNode(Settings(tmp_path), MemoryLog()), ApiTokens(tmp_path / "tokens.json", time.time)
         with pytest.raises(UsageError, match="noetl token add"):
-            build_app(house, tokens=tokens, host=host)
+            build_app(node, tokens=tokens, host=host)
         tokens.add("ann", "admin")
-        build_app(house, tokens=tokens, host=host).state.desk.close()
+        build_app(node, tokens=tokens, host=host).state.context.close()
 
     import asyncio
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from noetl.tools.transfer.paging import BadPage, CycleDetector, PageResponse, Paging, next_link, paging_of
+from noetl.tools.transfer.paging import BadPage, CycleDetector, PageResponse, Paging, next_link, read_paging
 
 
 def answer(value: Any, **headers: str) -> PageResponse:
@@ -138,10 +138,10 @@ def test_what_goes_on_for_ever_is_no_circle() -> None:
 )
 def test_pages_that_make_no_sense_are_refused(source: dict[str, Any], message: str) -> None:
     with pytest.raises(BadPage, match=message):
-        paging_of(source)
+        read_paging(source)
 
 
 def test_one_page_is_all_there_is_unless_somebody_says_otherwise() -> None:
-    assert paging_of({}) == Paging()
-    assert paging_of({"next": "$.n"}) == paging_of({"page": {"by": "next", "path": "$.n"}})
+    assert read_paging({}) == Paging()
+    assert read_paging({"next": "$.n"}) == read_paging({"page": {"by": "next", "path": "$.n"}})
     assert Paging().after({}, answer({"next": "x"}), 5, "u") is None

@@ -128,7 +128,8 @@ def _guard_line(asked: dict[str, Any]) -> str:
 def _steps(pairs: list[StepPair], *, colour: bool) -> str:
     rows = [("", "STEP", "A", "B", "DIFFERS")]
     rows += [
-        ("" if one.same else "≠", one.step, _standing_text(one.a), _standing_text(one.b), _what(one)) for one in pairs
+        ("" if one.same else "≠", one.step, _describe_standing(one.a), _describe_standing(one.b), _what(one))
+        for one in pairs
     ]
     lines = columns(rows).splitlines(keepends=True)
     text = ""
@@ -138,7 +139,7 @@ def _steps(pairs: list[StepPair], *, colour: bool) -> str:
     return text
 
 
-def _standing_text(standing: StepStanding | None) -> str:
+def _describe_standing(standing: StepStanding | None) -> str:
     if standing is None:
         return "never ran"
     took = f" {duration(standing.seconds)}" if standing.seconds is not None else ""
@@ -177,7 +178,7 @@ _MOST_KEPT = 20
 def plan_text(plan: ForkPlan, *, colour: bool) -> str:
     """What is kept, what runs, and what may happen a second time."""
     lines = [_head(plan, colour=colour)]
-    lines += _block("kept", list(_kept_lines(plan)), colour=colour)
+    lines += _block("kept", list(_format_kept(plan)), colour=colour)
     lines += _block("workload", [change_line(one) for one in plan.workload], colour=colour)
     lines += _block("runs", [_again_text(one) for one in plan.again], colour=colour)
     lines += _block("may happen again", [_effect(one) for one in plan.effects], colour=colour)
@@ -204,7 +205,7 @@ def _block(title: str, told: list[str], *, colour: bool) -> Iterator[str]:
         yield f"  {head}{' ' * max(0, 16 - width)}  {escape_controls(line)}"
 
 
-def _kept_lines(plan: ForkPlan) -> Iterator[str]:
+def _format_kept(plan: ForkPlan) -> Iterator[str]:
     if not plan.seq:
         yield "nothing but the payload"
         return

@@ -67,9 +67,9 @@ class Screen:
             line.truncate(max(1, self._live.console.width - _ECHO), overflow="ellipsis")
         self._live.update(Text("\n", no_wrap=True).join(lines), refresh=True)
 
-    def on_resume(self, hot: LiveExecution) -> None:
+    def on_resume(self, live: LiveExecution) -> None:
         """An execution is followed that another process has left."""
-        self.roots.append(hot)
+        self.roots.append(live)
 
     def stop(self) -> None:
         """Leave the last picture and let go of the terminal."""
@@ -100,11 +100,11 @@ class QuietScreen:
         self.roots = []
         self.lines = lines
 
-    def on_resume(self, hot: LiveExecution) -> None:
+    def on_resume(self, live: LiveExecution) -> None:
         """An execution is followed that another process has left."""
-        self.roots.append(hot)
-        if self.lines is not None and not hot.state.over:
-            self.lines.on_resume(hot)
+        self.roots.append(live)
+        if self.lines is not None and not live.state.over:
+            self.lines.on_resume(live)
 
     def stop(self) -> None:
         """Nothing to stop."""

@@ -8,7 +8,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.cli.output.printing import duration, items, rate, seconds_of
-from noetl.cli.output.state_lines import error_words, parked_tokens, place, signal_hint, wait_words, warning_words
+from noetl.cli.output.state_lines import (
+    describe_warnings,
+    error_words,
+    find_parked_tokens,
+    place,
+    signal_hint,
+    wait_words,
+)
 
 if TYPE_CHECKING:
     from noetl.model.events import Event
@@ -113,70 +120,70 @@ class ProgressLines:
         #: task → when there was last a line about how far it is
         self._paced: dict[Key, float] = {}
 
-    def watch(self, hot: LiveExecution, events: tuple[Event, ...]) -> None:
+    def watch(self, live: LiveExecution, events: tuple[Event, ...]) -> None:
         """Tell of what has happened."""
         for event in events:
             tell = _TELL.get(event.name)
-            said = tell(self, hot, event) if tell is not None else None
+            said = tell(self, live, event) if tell is not None else None
             if said is not None:
-                self._write(hot, seconds_of(event.timestamp), said)
+                self._write(live, seconds_of(event.timestamp), said)
         if time.monotonic() > self._next:
             self._next = time.monotonic() + _REPORT
-            self._report(hot)
+            self._report(live)
 
-    def on_resume(self, hot: LiveExecution) -> None:
+    def on_resume(self, live: LiveExecution) -> None:
         """Tell of an execution that another process has left, and count from here on."""
-        state, now = hot.state, time.time()
+        state, now = live.state, time.time()
         self._began = now if self._began is None else self._began
-        self._write(hot, now, f"playbook {state.path}  {hot.id} goes on behind event {state.seq}")
+        self._write(live, now, f"playbook {state.path}  {live.id} goes on behind event {state.seq}")
         for run in state.runs.values():
             over = run.loop.completed if run.loop is not None else 0
-            self._since[hot.id, run.id] = now, over
+            self._since[live.id, run.id] = now, over
             at = f" at {over:,}/{run.loop.total:,}" if run.loop is not None else ""
-            self._write(hot, now, f"{run.step} goes on{at}")
+            self._write(live, now, f"{run.step} goes on{at}")
 
-    def _write(self, hot: LiveExecution, at: float, said: str) -> None:
+    def _write(self, live: LiveExecution, at: float, said: str) -> None:
         if self._began is None:
             self._began = at
         # Children may run side by side: each of their lines says whose it is.
-        whose = f"{'  ' * hot.state.depth}{hot.id}  " if hot.state.depth else ""
+        whose = f"{'  ' * live.state.depth}{live.id}  " if live.state.depth else ""
         sys.stderr.write(f"{at - self._began:9.3f}s  {whose}{said}\n")
 
-    def _report(self, hot: LiveExecution) -> None:
+    def _report(self, live: LiveExecution) -> None:
         """How far the loops of an execution are."""
         now = time.time()
-        for run in hot.state.runs.values():
+        for run in live.state.runs.values():
             if run.loop is None:
                 continue
             total, over = run.loop.total, run.loop.completed
-            since, before = self._since.setdefault((hot.id, run.id), (now, over))
+            since, before = self._since.setdefault((live.id, run.id), (now, over))
             if over > before and now > since:
                 speed = (over - before) / (now - since)
                 left = f", {rate(speed)}, {duration((total - over) / speed)} left"
-                self._write(hot, now, f"{run.step} {over:,}/{total:,}{left}")
+                self._write(live, now, f"{run.step} {over:,}/{total:,}{left}")
 
-    def _is_flood(self, hot: LiveExecution, event: Event) -> bool:
+    def _is_flood(self, live: LiveExecution, event: Event) -> bool:
         """Whether there has been enough about the iterations of a run."""
         if event.iteration is None:
             return False
-        key = hot.id, event.step_run_id or ""
+        key = live.id, event.step_run_id or ""
         self._told[key] = self._told.get(key, 0) + 1
         return self._told[key] > _MOST
 
     # --- what is said ------------------------------------------------------------------------------------------------
 
-    def _on_requested(self, hot: LiveExecution, event: Event) -> str:
-        return f"playbook {event.entity_id}  {hot.id}"
+    def _on_requested(self, live: LiveExecution, event: Event) -> str:
+        return f"playbook {event.entity_id}  {live.id}"
 
-    def _on_started(self, hot: LiveExecution, event: Event) -> str:
-        self._since[hot.id, event.step_run_id or ""] = seconds_of(event.timestamp), 0
+    def _on_started(self, live: LiveExecution, event: Event) -> str:
+        self._since[live.id, event.step_run_id or ""] = seconds_of(event.timestamp), 0
         return f"{event.entity_id} started"
 
-    def _on_loop(self, _hot: LiveExecution, event: Event) -> str:
+    def _on_loop(self, _live: LiveExecution, event: Event) -> str:
         return f"{event.entity_id} goes over {items(event.payload['items'])}, {event.payload['mode']}"
 
-    def _on_ended(self, hot: LiveExecution, event: Event) -> str:
-        key = hot.id, event.step_run_id or ""
+    def _on_ended(self, live: LiveExecution, event: Event) -> str:
+        key = live.id, event.step_run_id or ""
         since = self._since.pop(key, None)
         self._told.pop(key, None)
         took = f" in {duration(seconds_of(event.timestamp) - since[0])}" if since is not None else ""
@@ -184,70 +191,70 @@ class ProgressLines:
         loop = output.get("loop")
         counts = f", {loop['succeeded']:,} of {loop['total']:,} went well" if loop else ""
         if event.name == "step.done":
-            info = hot.state.steps[event.entity_id]
-            but = f", but {warning_words(info)}" if info.warning is not None else ""
+            info = live.state.steps[event.entity_id]
+            but = f", but {describe_warnings(info)}" if info.warning is not None else ""
             return f"{event.entity_id} done{took}{counts}{but}"
         return f"{event.entity_id} failed{took}{counts}: {error_words(output['error'])}"
 
-    def _on_iteration_failed(self, hot: LiveExecution, event: Event) -> str | None:
-        if self._is_flood(hot, event):
+    def _on_iteration_failed(self, live: LiveExecution, event: Event) -> str | None:
+        if self._is_flood(live, event):
             return None
         return f"{place(event.entity_id, event.iteration)} failed: {error_words(event.payload['error'])}"
 
-    def _on_task_started(self, hot: LiveExecution, event: Event) -> str | None:
+    def _on_task_started(self, live: LiveExecution, event: Event) -> str | None:
         wait = event.payload.get("wait")
         if wait is None or "child" in wait:
             return None
         if "signal" not in wait and wait["until"] < seconds_of(event.timestamp) + _LONG:
             return None
-        if self._is_flood(hot, event):
+        if self._is_flood(live, event):
             return None
         from noetl.model.state import Wait
 
         wait = Wait("", wait.get("until"), wait.get("signal"))
-        words = f"{wait_words(wait)}{signal_hint(hot.id, wait)}"
+        words = f"{wait_words(wait)}{signal_hint(live.id, wait)}"
         return f"{place(event.entity_id.partition('.')[0], event.iteration)} {words}"
 
-    def _on_task_done(self, hot: LiveExecution, event: Event) -> str | None:
-        self._pace.record(hot.id, event)
+    def _on_task_done(self, live: LiveExecution, event: Event) -> str | None:
+        self._pace.record(live.id, event)
         payload = event.payload
-        if payload["do"] != "retry" or self._is_flood(hot, event):
+        if payload["do"] != "retry" or self._is_flood(live, event):
             return None
         error = payload["output"]["error"]
         why = f" failed ({error_words(error)})" if error else " is not yet as wished"
         again = f"attempt {(event.attempt or 1) + 1} in {duration(payload['delay'])}"
         return f"{place(event.entity_id, event.iteration)}{why}, {again}"
 
-    def _on_task_progress(self, hot: LiveExecution, event: Event) -> str | None:
-        self._pace.record(hot.id, event)
-        key, now = (hot.id, event.step_run_id or "", event.iteration), time.monotonic()
+    def _on_task_progress(self, live: LiveExecution, event: Event) -> str | None:
+        self._pace.record(live.id, event)
+        key, now = (live.id, event.step_run_id or "", event.iteration), time.monotonic()
         if now - self._paced.setdefault(key, now) < _PACE:
             return None
         self._paced[key] = now
         words = self._pace.words(key)
         return f"{place(event.entity_id.partition('.')[0], event.iteration)} {words}" if words else None
 
-    def _on_parked(self, hot: LiveExecution, event: Event) -> str | None:
+    def _on_parked(self, live: LiveExecution, event: Event) -> str | None:
         step, source = event.entity_id, event.payload["from"] or "the start"
-        if step not in parked_tokens(hot.state):
+        if step not in find_parked_tokens(live.state):
             return None  # it went on at once
         if event.payload.get("join"):
             return f"{step} has a token from {source} and waits for the others"
         return f"{step} is not admitted yet; a token from {source} is parked"
 
-    def _on_skipped(self, _hot: LiveExecution, event: Event) -> str | None:
+    def _on_skipped(self, _live: LiveExecution, event: Event) -> str | None:
         return f"{event.entity_id} was never admitted" if event.payload["why"] == "stalled" else None
 
-    def _on_cancelled(self, _hot: LiveExecution, event: Event) -> str:
+    def _on_cancelled(self, _live: LiveExecution, event: Event) -> str:
         return f"{event.entity_id} cancelled: {event.payload['why']}"
 
-    def _on_signal(self, _hot: LiveExecution, event: Event) -> str:
+    def _on_signal(self, _live: LiveExecution, event: Event) -> str:
         return f"signal `{event.payload['signal']}` received"
 
-    def _on_paused(self, hot: LiveExecution, _event: Event) -> str:
-        return f"paused; `noetl unpause {hot.id}` lets it go on"
+    def _on_paused(self, live: LiveExecution, _event: Event) -> str:
+        return f"paused; `noetl unpause {live.id}` lets it go on"
 
-    def _on_resumed(self, _hot: LiveExecution, _event: Event) -> str:
+    def _on_resumed(self, _live: LiveExecution, _event: Event) -> str:
         return "goes on"
 
 

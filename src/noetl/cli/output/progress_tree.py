@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from noetl.cli.output.printing import duration, rate, seconds_of
 from noetl.cli.output.progress_lines import TaskProgress
-from noetl.cli.output.state_lines import error_words, place, signal_hint, wait_words, waits, warning_words
+from noetl.cli.output.state_lines import describe_warnings, error_words, place, signal_hint, wait_words, waits
 
 if TYPE_CHECKING:
     from noetl.model.events import Event
@@ -43,44 +43,44 @@ class TreeView:
     """What the tree is drawn from. Watching only notes; everything else is in the states themselves."""
 
     def __init__(self) -> None:
-        self.hots: dict[str, LiveExecution] = {}
+        self.executions: dict[str, LiveExecution] = {}
         self.retries: dict[tuple[str, str, int | str | None], Retry] = {}
         self.pace = TaskProgress()
         #: loop → when it was first drawn and how far it was then
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
 
-    def watch(self, hot: LiveExecution, events: tuple[Event, ...]) -> None:
+    def watch(self, live: LiveExecution, events: tuple[Event, ...]) -> None:
         """Note what the states do not show: who is there, and which attempts are to come."""
-        if hot.id not in self.hots:
-            self.hots[hot.id] = hot
+        if live.id not in self.executions:
+            self.executions[live.id] = live
         for event in events:
             if event.name in ("task.progress", "task.done"):
-                self.pace.record(hot.id, event)
+                self.pace.record(live.id, event)
             if event.name == "task.done" and event.payload["do"] == "retry":
-                self._retry(hot, event)
+                self._retry(live, event)
             elif self.retries and event.name in ("task.started", "task.done"):
-                self.retries.pop((hot.id, event.step_run_id or "", event.iteration), None)
+                self.retries.pop((live.id, event.step_run_id or "", event.iteration), None)
             elif self.retries and event.name in ("step.failed", "step.cancelled", "loop.done"):
-                self._forget(hot.id, event.step_run_id)
-            elif event.name == "playbook.processed" and hot.state.depth:
-                self.hots.pop(hot.id)  # a loop may have thousands of children
+                self._forget(live.id, event.step_run_id)
+            elif event.name == "playbook.processed" and live.state.depth:
+                self.executions.pop(live.id)  # a loop may have thousands of children
 
     def _forget(self, execution_id: str, run_id: str | None) -> None:
         """Of a run that has ended, no attempt is to come."""
         self.retries = {key: retry for key, retry in self.retries.items() if key[:2] != (execution_id, run_id)}
 
-    def _retry(self, hot: LiveExecution, event: Event) -> None:
+    def _retry(self, live: LiveExecution, event: Event) -> None:
         error = event.payload["output"]["error"]
         why = error_words(error) if error else "not yet as wished"
         task, attempt = event.entity_id.partition(".")[2], (event.attempt or 1) + 1
         at = seconds_of(event.timestamp) + event.payload["delay"]
-        self.retries[hot.id, event.step_run_id or "", event.iteration] = Retry(task, attempt, at, why)
+        self.retries[live.id, event.step_run_id or "", event.iteration] = Retry(task, attempt, at, why)
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 
     def rows(self, roots: list[LiveExecution], now: float) -> list[TreeRow]:
         """The tree of some executions, as they stand."""
-        return [row for hot in roots for row in self._execution(hot.state, 0, now)]
+        return [row for live in roots for row in self._execution(live.state, 0, now)]
 
     def _execution(self, state: Execution, depth: int, now: float) -> Iterator[TreeRow]:
         took = duration((seconds_of(state.timestamp) if state.over else now) - state.started) if state.started else ""
@@ -102,7 +102,7 @@ class TreeView:
         if info.status == "failed" and info.error is not None:
             parts.append(error_words(info.error))
         if info.warning is not None:
-            parts.append(warning_words(info))
+            parts.append(describe_warnings(info))
         status = info.status
         parked = name in state.parked and run is None and not state.over
         if parked:
@@ -130,7 +130,7 @@ class TreeView:
                 yield TreeRow(depth, "dim", "…", "")
                 return
             shown += 1
-            child = self.hots.get(wait.child["execution_id"]) if wait.child is not None else None
+            child = self.executions.get(wait.child["execution_id"]) if wait.child is not None else None
             if child is not None:
                 yield from self._execution(child.state, depth, now)
             else:

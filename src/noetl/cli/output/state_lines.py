@@ -114,12 +114,12 @@ def _more(state: Execution, name: str, info: StepInfo) -> Iterator[str]:
         failed = f", {loop['failed']:,} failed" if loop["failed"] else ""
         yield f"{loop['completed']:,} of {count(loop['total'], 'iteration')}{failed}"
     if info.warning is not None:
-        yield warning_words(info)
+        yield describe_warnings(info)
     if info.error is not None:
         yield f"{info.error['kind']}: {escape_controls(glimpse_text(info.error['message']))}"
 
 
-def warning_words(info: StepInfo) -> str:
+def describe_warnings(info: StepInfo) -> str:
     """What went wrong in a step without ending it."""
     more = f", and {info.warned - 1:,} more" if info.warned > 1 else ""
     return f"⚠ {escape_controls(glimpse_text(info.warning or ''))}{more}"
@@ -176,7 +176,7 @@ def place(step: str, iteration: int | str | None) -> str:
     return step if iteration is None else f"{step}[{iteration}]"
 
 
-def parked_tokens(state: Execution) -> dict[str, list[str]]:
+def find_parked_tokens(state: Execution) -> dict[str, list[str]]:
     """The steps at which tokens wait to be let in, and where those come from."""
     held = {name: [token.source or "the start" for token in tokens] for name, tokens in state.parked.items()}
     for name, entry in state.rounds.items():
@@ -190,7 +190,7 @@ def describe_parked(state: Execution) -> str:
     """The steps at which tokens wait to be let in, a line each."""
     return "".join(
         f"{name} is not admitted yet: {count(len(sources), 'token')} parked, from {', '.join(dict.fromkeys(sources))}\n"
-        for name, sources in parked_tokens(state).items()
+        for name, sources in find_parked_tokens(state).items()
     )
 
 

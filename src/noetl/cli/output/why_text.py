@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MOST = 40
 
 
-def ending_text(state: Execution, status: str, *, colour: bool) -> str:
+def describe_ending(state: Execution, status: str, *, colour: bool) -> str:
     """Why the execution as a whole stands as it does."""
     head = f"{state.execution_id} is {colorize(status, status, colour=colour)}"
     if state.error is not None:
@@ -111,7 +111,7 @@ def _arc_lines(reason: StepReason, answer: StepExplanation, _state: Execution) -
     yield from _values(reason.saw)
 
 
-def _planned_lines(reason: StepReason, answer: StepExplanation, _state: Execution) -> Iterator[str]:
+def _format_planned(reason: StepReason, answer: StepExplanation, _state: Execution) -> Iterator[str]:
     yield f"{reason.source} ended ({reason.offer}) and planned steps, of which {answer.step} is the first"
 
 
@@ -131,18 +131,18 @@ def _values(saw: dict[str, Any]) -> Iterator[str]:
         yield f"{name} is {value}" if described else f"{name} = {escape_controls(glimpse(value, 120))}"
 
 
-def _unasked_lines(reason: StepReason, answer: StepExplanation, _state: Execution) -> Iterator[str]:
+def _format_unasked(reason: StepReason, answer: StepExplanation, _state: Execution) -> Iterator[str]:
     yield f"{reason.source} ended ({reason.offer}): its arc to {answer.step} was not asked, the one to {reason.why} was taken"
 
 
-def _unjudged_lines(reason: StepReason, _answer: StepExplanation, state: Execution) -> Iterator[str]:
+def _format_unjudged(reason: StepReason, _answer: StepExplanation, state: Execution) -> Iterator[str]:
     cause = "it was being ended" if state.terminated is not None else "it had failed"
     if state.failure is not None and state.failure.get("step"):
         cause = f"it had failed at {state.failure['step']}"
     yield f"{reason.source} ended ({reason.offer}), but the execution took no more arcs: {cause}"
 
 
-def _routing_failed_lines(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
+def _format_routing_failure(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
     yield f"{reason.source} ended, but judging its arcs failed: {error_words(reason.error or {})}"
 
 
@@ -150,7 +150,7 @@ def _admission_failed_lines(reason: StepReason, _answer: StepExplanation, _state
     yield f"asking whether a token may enter failed: {error_words(reason.error or {})}"
 
 
-def _parked_lines(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
+def _format_parked(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
     if reason.join:
         yield f"the token from {reason.source or 'the start'} waits here for the others of the join"
         return
@@ -164,7 +164,7 @@ def _rules(rules: list[dict[str, Any]]) -> Iterator[str]:
         yield from (f"  {line}" for line in _values(rule["saw"]))
 
 
-def _fired_lines(reason: StepReason, answer: StepExplanation, state: Execution) -> Iterator[str]:
+def _format_fired(reason: StepReason, answer: StepExplanation, state: Execution) -> Iterator[str]:
     # Of several runs, the status is that of the latest.
     latest = next(one for one in reversed(answer.reasons) if one.what == "fired")
     waits = answer.status == "scheduled" and reason is latest and not state.over
@@ -181,39 +181,39 @@ _SKIPS = {
 }
 
 
-def _skipped_lines(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
+def _format_skipped(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
     token = f"the token from {reason.source} ended here: " if reason.source else ""
     yield f"{token}{_SKIPS.get(reason.why, reason.why)}"
 
 
-def _done_lines(_reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
+def _format_done(_reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
     yield "it ended well"
 
 
-def _failed_lines(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
+def _format_failed(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
     yield f"it failed: {error_words(reason.error or {})}"
     yield from trace_lines(reason.error)
 
 
-def _cancelled_lines(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
+def _format_cancelled(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
     yield f"it was cancelled: {escape_controls(glimpse_text(reason.why))}"
 
 
 _RENDERERS: dict[str, Callable[[StepReason, StepExplanation, Execution], Iterator[str]]] = {
     "start": _start_lines,
     "arc": _arc_lines,
-    "planned": _planned_lines,
+    "planned": _format_planned,
     "arc-failed": _arc_failed_lines,
-    "unasked": _unasked_lines,
-    "unjudged": _unjudged_lines,
-    "routing-failed": _routing_failed_lines,
+    "unasked": _format_unasked,
+    "unjudged": _format_unjudged,
+    "routing-failed": _format_routing_failure,
     "admission-failed": _admission_failed_lines,
-    "parked": _parked_lines,
-    "fired": _fired_lines,
-    "skipped": _skipped_lines,
-    "done": _done_lines,
-    "failed": _failed_lines,
-    "cancelled": _cancelled_lines,
+    "parked": _format_parked,
+    "fired": _format_fired,
+    "skipped": _format_skipped,
+    "done": _format_done,
+    "failed": _format_failed,
+    "cancelled": _format_cancelled,
 }
 
 

@@ -56,11 +56,11 @@ def _move_lanes(plan: Plan, lines: Crossings, rows: Rows, rounds: int) -> Rows:
 def _sort_by_x(plan: Plan, lines: Crossings, rows: Rows) -> Rows:
     """The rows of a placed plan, sorted by where the neighbours on both sides really stand."""
 
-    def wanted(spot: Spot) -> float:
+    def mean_x(spot: Spot) -> float:
         places = [plan.spots[other].x for other, _ in (*lines.above[spot.index], *lines.below[spot.index])]
         return sum(places) / len(places) if places else spot.x
 
-    return [sorted(row, key=wanted) for row in rows]
+    return [sorted(row, key=mean_x) for row in rows]
 
 
 def _keep_loops_close(plan: Plan, rows: Rows) -> None:

@@ -94,7 +94,7 @@ def _blocks(plan: Plan, rows: Sequence[Sequence[Spot]]) -> list[int]:
     for row in rows:
         for position, spot in enumerate(row):
             at[spot.index] = position
-    below = _uncrossed(plan, at)
+    below = _select_uncrossed(plan, at)
     block_of = [-1] * len(plan.spots)
     count = 0
     for row in rows:
@@ -108,7 +108,7 @@ def _blocks(plan: Plan, rows: Sequence[Sequence[Spot]]) -> list[int]:
     return block_of
 
 
-def _uncrossed(plan: Plan, at: Sequence[int]) -> dict[int, int]:
+def _select_uncrossed(plan: Plan, at: Sequence[int]) -> dict[int, int]:
     """The ties, upper → lower, of which none crosses another; where two do, the more important one stays."""
     kept: dict[int, list[_Pair]] = {}
     below: dict[int, int] = {}

@@ -8,7 +8,7 @@ from noetl.draw.picture import END, ROUTER, Badge, Card, Row
 from noetl.draw.svg.icons import use
 from noetl.draw.svg.markup import escape, group, number, path, rect, text
 from noetl.draw.text import clean, elide, width, wrap
-from noetl.draw.tones import known
+from noetl.draw.tones import icon_kind
 
 NAME, SMALL, ROW = 14.0, 12.0, 12.5
 _PAD = 14.0
@@ -47,7 +47,7 @@ def draw_card(card: Card, wide: float, *, brief: bool) -> Drawn:
 
 
 def _draw_step(card: Card, wide: float, *, brief: bool) -> Drawn:
-    kinds = tuple(dict.fromkeys(known(row.kind) for row in card.rows))
+    kinds = tuple(dict.fromkeys(icon_kind(row.kind) for row in card.rows))
     look = kinds[0] if len(card.rows) == 1 else "pipeline"
     tile = 24.0 if brief else _TILE
     left = _PAD + tile + 10
@@ -64,7 +64,7 @@ def _draw_step(card: Card, wide: float, *, brief: bool) -> Drawn:
         y = _add_rows(parts, card.rows, y + 10, wide)
     if card.badges and not brief:
         y = _add_chips(parts, card.badges, y + 10, wide)
-    return _framed(card, (wide, y + _PAD), parts, radius=12)
+    return _draw_frame(card, (wide, y + _PAD), parts, radius=12)
 
 
 def _draw_pill(card: Card, wide: float, *, brief: bool) -> Drawn:
@@ -87,10 +87,10 @@ def _draw_pill(card: Card, wide: float, *, brief: bool) -> Drawn:
     y = 36.0 + (16 * len(lines) if lines else 0)
     if badges:
         y = _add_chips(parts, badges, y + 4, needed) + _PAD
-    return _framed(card, (needed, y), parts, radius=18)
+    return _draw_frame(card, (needed, y), parts, radius=18)
 
 
-def _framed(card: Card, size: tuple[float, float], parts: list[str], *, radius: float) -> Drawn:
+def _draw_frame(card: Card, size: tuple[float, float], parts: list[str], *, radius: float) -> Drawn:
     wide, high = size
     frame = [rect((0, 0), size, "card" if card.rows else "card routed", radius=radius)]
     side = number(radius), number(wide - radius)
@@ -122,7 +122,7 @@ def _subtitle_line(line: str, x: float, y: float, *, first: bool, card: Card) ->
     prefix = _prefix(card)
     if not first or not line.startswith(prefix):
         return text((x, y), line, "small")
-    look = known(card.rows[0].kind) if len(card.rows) == 1 else "pipeline"
+    look = icon_kind(card.rows[0].kind) if len(card.rows) == 1 else "pipeline"
     coloured = f'<tspan class="kind k-{look}">{escape(prefix)}</tspan>{escape(line[len(prefix) :])}'
     return f'<text class="small" x="{number(x)}" y="{number(y)}">{coloured}</text>'
 
@@ -140,7 +140,7 @@ def _add_rows(parts: list[str], rows: Sequence[Row], y: float, wide: float) -> f
     for row in shown:
         if row is None:
             hidden = rows[_FIRST_ROWS:-_LAST_ROWS]
-            parts.append(_hidden_rows(hidden, y))
+            parts.append(_draw_hidden_rows(hidden, y))
         else:
             parts.extend(_task_row(row, y, wide))
         y += _ROW_HEIGHT
@@ -148,7 +148,7 @@ def _add_rows(parts: list[str], rows: Sequence[Row], y: float, wide: float) -> f
 
 
 def _task_row(row: Row, y: float, wide: float) -> list[str]:
-    look = known(row.kind)
+    look = icon_kind(row.kind)
     left, right = _PAD + _TILE + 10, wide - _PAD
     base = y + _ROW_HEIGHT / 2 + 4.5
     x = _PAD + _TILE / 2
@@ -173,8 +173,8 @@ def _task_row(row: Row, y: float, wide: float) -> list[str]:
     return parts
 
 
-def _hidden_rows(hidden: Sequence[Row], y: float) -> str:
-    kinds = list(dict.fromkeys(known(row.kind) for row in hidden))[:6]
+def _draw_hidden_rows(hidden: Sequence[Row], y: float) -> str:
+    kinds = list(dict.fromkeys(icon_kind(row.kind) for row in hidden))[:6]
     middle = y + _ROW_HEIGHT / 2
     x = _PAD + _TILE + 10
     words = f"{len(hidden)} more"

@@ -108,7 +108,7 @@ def draw_svg(seen: Picture) -> str:
         nodes = {_START: _start_mark(), start.name: nodes.pop(start.name), **nodes}
         links.insert(0, Link(_START, start.name))
     labels = [None if brief else draw_label(link) for link in links]
-    body = _arranged(_components(nodes, links, labels))
+    body = _arrange(_components(nodes, links, labels))
     return _document(seen, body, draw_legend(seen, body.width, brief=brief))
 
 
@@ -128,7 +128,7 @@ def _components(nodes: dict[str, Drawn], links: list[Link], labels: list[Drawn |
     ]
 
 
-def _arranged(parts: Sequence[Drawn]) -> Drawn:
+def _arrange(parts: Sequence[Drawn]) -> Drawn:
     """The part with the start, and below it on shelves the parts that no arc connects with it."""
     if not parts:
         return Drawn(_NARROWEST, 0, ())

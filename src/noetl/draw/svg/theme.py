@@ -94,7 +94,7 @@ _DARK = {
 }
 
 
-def _confined(rules: str) -> str:
+def _confine_rules(rules: str) -> str:
     lines = []
     for rule in rules.split("\n"):
         selectors, brace, body = rule.partition("{")
@@ -114,6 +114,6 @@ def _tones(*, dark: bool) -> str:
 
 def style_sheet() -> str:
     """The content of the picture's `<style>`."""
-    light = _confined(_SHAPES + _colours(_LIGHT) + _tones(dark=False))
-    dark = _confined(_colours(_DARK) + _tones(dark=True))
+    light = _confine_rules(_SHAPES + _colours(_LIGHT) + _tones(dark=False))
+    dark = _confine_rules(_colours(_DARK) + _tones(dark=True))
     return f"{light}\n@media (prefers-color-scheme:dark){{\n{dark}\n}}"

@@ -14,8 +14,8 @@ from noetl.expr.closures.access import attribute_code, item_code, name_code, pat
 from noetl.expr.closures.calls import call_code, filter_code, test_code
 from noetl.expr.sandbox.evaluation import ITEM, Code, Evaluation
 from noetl.expr.sandbox.operators import BINARY, ORDER, compare, compare_undefined
+from noetl.expr.sandbox.plain_data import to_text
 from noetl.expr.sandbox.undefined import Missing, NoValue, explain_misuse, refuse_missing
-from noetl.expr.sandbox.values import to_text
 from noetl.expr.syntax import nodes
 
 # Comparisons to closures, the usual ones without detours.

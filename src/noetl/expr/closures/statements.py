@@ -15,8 +15,8 @@ from noetl.expr.closures.calls import filter_code
 from noetl.expr.closures.expressions import compile_expression
 from noetl.expr.sandbox.evaluation import Code, Evaluation
 from noetl.expr.sandbox.functions import LoopContext, Namespace
+from noetl.expr.sandbox.plain_data import to_bounded_list, to_text
 from noetl.expr.sandbox.undefined import refuse_missing
-from noetl.expr.sandbox.values import to_bounded_list, to_text
 from noetl.expr.syntax import nodes
 
 

@@ -18,8 +18,8 @@ from noetl.expr.paths import ABSENT, member
 from noetl.expr.sandbox import jsonpath
 from noetl.expr.sandbox.evaluation import Evaluation, check_float, check_int, weigh
 from noetl.expr.sandbox.formatting import percent
+from noetl.expr.sandbox.plain_data import dumps, plain, to_bounded_list, tojson
 from noetl.expr.sandbox.undefined import Missing, NoValue, refuse_missing
-from noetl.expr.sandbox.values import dumps, plain, to_bounded_list, tojson
 
 FilterFunction = Callable[..., Any]
 

@@ -18,9 +18,9 @@ from noetl.errors import TemplateError, TemplateLimit
 from noetl.expr.paths import ABSENT, VISIBLE, item
 from noetl.expr.sandbox.evaluation import Evaluation, check_number, weigh
 from noetl.expr.sandbox.filters import FILTERS, FilterFunction
+from noetl.expr.sandbox.plain_data import to_bounded_list
 from noetl.expr.sandbox.predicates import TESTS
 from noetl.expr.sandbox.undefined import Missing, NoValue, refuse_missing
-from noetl.expr.sandbox.values import to_bounded_list
 from noetl.expr.vocabulary import JINJA_FILTERS
 
 # What Jinja2's own filters can cost, paid before they are called.

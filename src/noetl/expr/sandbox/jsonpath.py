@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from noetl.errors import TemplateError
 from noetl.expr.sandbox.evaluation import ITEM, Evaluation, weigh
+from noetl.expr.sandbox.plain_data import plain
 from noetl.expr.sandbox.undefined import refuse_missing
-from noetl.expr.sandbox.values import plain
 
 _STEP: Final = re.compile(
     r"""(?P<deep>\.\.)?

@@ -10,8 +10,8 @@ from typing import Any, Final
 from noetl.errors import TemplateError
 from noetl.expr.sandbox.evaluation import Evaluation, weigh
 from noetl.expr.sandbox.formatting import braces
+from noetl.expr.sandbox.plain_data import to_bounded_list
 from noetl.expr.sandbox.undefined import refuse_missing
-from noetl.expr.sandbox.values import to_bounded_list
 
 Method = Callable[..., Any]
 _STRFTIME_WIDTH: Final = re.compile(r"%[-_^#0-9]")

@@ -17,7 +17,7 @@ from noetl.expr.closures.statements import InsertedValue, Pieces
 from noetl.expr.expression import Expression, evaluation_error, quote_expression
 from noetl.expr.facts import HasFacts, TemplateFacts, join_facts
 from noetl.expr.sandbox.evaluation import DEFAULT_BUDGET, Budget, Evaluation
-from noetl.expr.sandbox.values import to_text
+from noetl.expr.sandbox.plain_data import to_text
 from noetl.expr.shell.shell_scanner import HOLE, Heredoc, Quoting, ScannedCommand, ShellSlot, scan
 from noetl.expr.templates import Template, template
 

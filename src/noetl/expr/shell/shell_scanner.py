@@ -231,11 +231,11 @@ class _ShellScanner:
             self.frames.append(_Frame("double"))
 
     def open_frame(self, kind: str) -> Callable[[str], None]:
-        def opening(text: str) -> None:
+        def push_frame(text: str) -> None:
             self.add(text)
             self.frames.append(_Frame(kind, self.position, quoted=self.quoted))
 
-        return opening
+        return push_frame
 
     def backtick(self, text: str) -> None:
         self.add(text)

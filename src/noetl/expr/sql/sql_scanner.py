@@ -200,7 +200,7 @@ class _SqlScanner:
         found = _LANGUAGE.search(self._text[self._start : body]) or _LANGUAGE.search(behind)
         return found[1].lower() if found else "plpgsql"
 
-    def quoted(self, text: str) -> None:
+    def add_quoted(self, text: str) -> None:
         if HOLE in text:
             inner = text[text.index('"') + 1 : -1]
             self.parts.append(Identifier(self._pieces(inner), quoted=True))
@@ -304,7 +304,7 @@ _READERS: Final[dict[str, Callable[[_SqlScanner, str], None]]] = {
     "escaped": _SqlScanner.escape_literal,
     "coded": _SqlScanner.special_literal,
     "literal": _SqlScanner.literal,
-    "quoted": _SqlScanner.quoted,
+    "quoted": _SqlScanner.add_quoted,
     "dollar": _SqlScanner.dollar,
     "cast": _SqlScanner.space,
     "named": _SqlScanner.parameter,

@@ -20,7 +20,7 @@ from noetl.expr.closures.statements import InsertedValue, Pieces
 from noetl.expr.expression import Expression, evaluation_error, quote_expression
 from noetl.expr.facts import HasFacts, TemplateFacts, join_facts
 from noetl.expr.sandbox.evaluation import DEFAULT_BUDGET, Budget, Evaluation
-from noetl.expr.sandbox.values import plain, to_text
+from noetl.expr.sandbox.plain_data import plain, to_text
 from noetl.expr.sql.query import (
     HOLE,
     Bind,

@@ -1,4 +1,4 @@
-"""Forecast: what a run of a playbook would do, told without running anything: `noetl run --plan`.
+"""The dry run of a playbook: what a run would do, without running anything (`noetl run --plan`).
 
 Every step that may run stands in order, with its inputs as far as they are known, and every arc with its condition and
 whether it would be taken. Steps are taken to end well, unless only a failure leads on.

@@ -1,4 +1,4 @@
-"""Foresight: values as far as they are known before anything runs; what is not says where it will come from.
+"""Values as far as they are known before a run; an unknown value says where it will come from.
 
 A template whose reads are all known is evaluated. In any other the known parts are, and the rest is marked:
 `‹from step fetch: ctx.total›`, `‹secret: keychain.api.token›`, `‹at run time: now()›`.

@@ -289,9 +289,9 @@ class PrintPlan:
             element = self._parts.get(lay.part)
             if element is None:
                 homeless += lay.comments() + inner
-                heir = self._successor(lay, node)
-                if heir is not None:
-                    heir.extra, homeless, last = homeless + heir.extra, [], heir
+                successor = self._successor(lay, node)
+                if successor is not None:
+                    successor.extra, homeless, last = homeless + successor.extra, [], successor
                 continue
             note = self.notes[id(element)]
             note.lay, note.inner = lay, inner

@@ -75,7 +75,7 @@ def require_place(text: str, said: str) -> PayloadPlace:
 
 
 class BackendEntry(msgspec.Struct, frozen=True):
-    """A payload that lies on a shelf."""
+    """A payload in a backend."""
 
     place: PayloadPlace
     bytes: int

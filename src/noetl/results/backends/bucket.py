@@ -28,7 +28,7 @@ _AT_ONCE = 8
 
 
 class BucketBackend:
-    """The shelf of a bucket, below a prefix. The bucket is opened when it is first needed."""
+    """The backend of a bucket, below a prefix. The bucket is opened when it is first needed."""
 
     kind = "object_store"
 

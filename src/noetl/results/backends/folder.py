@@ -21,7 +21,7 @@ from noetl.results.backends.backend import (
 
 
 class FolderBackend:
-    """The shelf of one machine."""
+    """The backend of one machine."""
 
     kind = "blob"
     auth_reference = None

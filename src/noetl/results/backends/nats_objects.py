@@ -187,7 +187,7 @@ class _Object(NamedTuple):
 
 
 class NatsBackend:
-    """The shelf of a bucket. It is connected to when it is first needed, by a thread of its own: the library wants one."""
+    """The backend of a NATS bucket. It is connected to when it is first needed, by a thread of its own: the library wants one."""
 
     kind = "nats"
 

@@ -56,7 +56,7 @@ _REMOVE = "DELETE FROM noetl_results WHERE place = %s"
 
 
 class PostgresBackend:
-    """The shelf of a database. It is connected to when it is first needed."""
+    """The backend of a database. It is connected to when it is first needed."""
 
     kind = "relational"
 

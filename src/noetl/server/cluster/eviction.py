@@ -1,4 +1,4 @@
-"""Dormitory: executions that wait for nothing but a time or a word from outside leave the memory, and come back for it."""
+"""Eviction: executions that only wait for a time or a request leave memory, and are loaded again when due."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from noetl.model.events import Event
 from noetl.ports import Conflict, LogDamaged, StoreFailed
 from noetl.server.core import ControlPlane, LiveExecution, OwnedElsewhere
 
-# Refusals: executions that cannot be gone on with. They are tried again now and then, and told of once for each reason.
+# Executions that cannot be resumed now: retried after a while, and reported once for each reason.
 
 
 #: seconds until one that could not be gone on with is tried again
@@ -74,57 +74,57 @@ class EvictionStore(Protocol):
 
 
 class Eviction:
-    """Lays executions of an office down, and wakes any that are due."""
+    """Evicts idle executions of a control plane, and loads those that are due."""
 
-    def __init__(self, office: ControlPlane, beds: EvictionStore, refusals: RetryLater) -> None:
-        self._office, self._store, self._refusals = office, beds, refusals
+    def __init__(self, control_plane: ControlPlane, store: EvictionStore, retry_later: RetryLater) -> None:
+        self._control_plane, self._store, self._retry_later = control_plane, store, retry_later
         #: executions of which something was heard → when
         self._touched: dict[str, float] = {}
         self._is_registered = False
-        office.service.watchers.append(self.heard)
+        control_plane.service.watchers.append(self.on_events)
 
-    def heard(self, hot: LiveExecution, _events: tuple[Event, ...]) -> None:
+    def on_events(self, live: LiveExecution, _events: tuple[Event, ...]) -> None:
         """Something happened to an execution."""
-        self._touched[hot.id] = self._office.nature.clock()
+        self._touched[live.id] = self._control_plane.effects.clock()
 
     def note_takeover(self, execution_id: str) -> None:
         """An execution came into the memory without anything happening to it."""
-        self._touched[execution_id] = self._office.nature.clock()
+        self._touched[execution_id] = self._control_plane.effects.clock()
 
     async def evict(self) -> None:
         """Lay down all that have been still for a while."""
-        now = self._office.nature.clock()
+        now = self._control_plane.effects.clock()
         still = [name for name, when in self._touched.items() if when <= now - _STILL_S]
         going: list[tuple[LiveExecution, int, float | None]] = []
         for name in still:
-            hot = self._office.service.hot.get(name)
-            sleeps, due = _check_idle(hot) if hot is not None else (False, None)
-            if hot is not None and sleeps and (due is None or due > now + _FAR_S):
-                going.append((hot, hot.state.seq, due))
+            live = self._control_plane.service.live.get(name)
+            sleeps, due = _check_idle(live) if live is not None else (False, None)
+            if live is not None and sleeps and (due is None or due > now + _FAR_S):
+                going.append((live, live.state.seq, due))
             else:
                 del self._touched[name]
         if not going:
             return
         # If this fails, they are laid down again: nobody knows whether they lie there already.
-        await self._store.evict([(hot.id, due) for hot, _, due in going])
+        await self._store.evict([(live.id, due) for live, _, due in going])
         stirred: list[LiveExecution] = []
-        for hot, seq, _ in going:  # without a pause: what is still now is so no longer when another has been claimed
-            if hot.busy or hot.mail or hot.state.seq != seq:
-                self._touched[hot.id] = now
-                stirred.append(hot)
+        for live, seq, _ in going:  # without a pause: what is still now is so no longer when another has been claimed
+            if live.busy or live.inbox or live.state.seq != seq:
+                self._touched[live.id] = now
+                stirred.append(live)
             else:
-                self._touched.pop(hot.id, None)
-                self._office.service.release(hot)
-        for hot in stirred:  # something came on the way: it is claimed again, and goes on
-            if not await self._office.log.claim(hot.id):
-                self._office.service.give_up(hot.id, OwnedElsewhere(f"another server goes on with {hot.id}"))
+                self._touched.pop(live.id, None)
+                self._control_plane.service.release(live)
+        for live in stirred:  # something came on the way: it is claimed again, and goes on
+            if not await self._control_plane.log.claim(live.id):
+                self._control_plane.service.give_up(live.id, OwnedElsewhere(f"another server goes on with {live.id}"))
 
     async def wake(self) -> None:
         """Wake those that are due."""
         if not self._is_registered:
             await self._store.register_waker()
             self._is_registered = True
-        refused = self._refusals.now()
+        refused = self._retry_later.now()
         due = await asyncio.to_thread(self._store.find_due, _AHEAD_S, _MOST + len(refused))
         found = [name for name in due if name not in refused]
         gate = asyncio.Semaphore(_AT_ONCE)
@@ -133,14 +133,14 @@ class Eviction:
     async def _wake(self, execution_id: str, gate: asyncio.Semaphore) -> None:
         async with gate:
             try:
-                if execution_id not in self._office.service.hot:
-                    await self._office.resume(execution_id)
+                if execution_id not in self._control_plane.service.live:
+                    await self._control_plane.resume(execution_id)
             except Exception as error:  # noqa: BLE001  it cannot be gone on with now, and must not keep others asleep
-                self._refusals.add(execution_id, error)
+                self._retry_later.add(execution_id, error)
 
 
-def _check_idle(hot: LiveExecution) -> tuple[bool, float | None]:
+def _check_idle(live: LiveExecution) -> tuple[bool, float | None]:
     """Whether an execution may leave the memory, and until when; a child is waited for here."""
-    if hot.busy or hot.mail or hot.state.parent is not None:
+    if live.busy or live.inbox or live.state.parent is not None:
         return False, None
-    return check_idle(hot.state)
+    return check_idle(live.state)

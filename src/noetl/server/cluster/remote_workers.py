@@ -62,7 +62,7 @@ def _to_nobody(_whom: str) -> None:
 class Mailbox:
     """What one worker hears with the next answer, apart from work."""
 
-    __slots__ = ("bell", "ended", "knows", "stops")
+    __slots__ = ("ended", "knows", "stops", "wakeup")
 
     def __init__(self) -> None:
         self.stops: list[Key] = []
@@ -70,16 +70,16 @@ class Mailbox:
         #: executions on which it has reported, so that it need not be told again what they are
         self.knows: set[str] = set()
         #: resolved when there is something for it, while it waits
-        self.bell: asyncio.Future[None] | None = None
+        self.wakeup: asyncio.Future[None] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.stops or self.ended)
 
-    def ring(self) -> bool:
+    def wake(self) -> bool:
         """Wake the worker, if it waits; whether it did."""
-        if self.bell is None or self.bell.done():
+        if self.wakeup is None or self.wakeup.done():
             return False
-        self.bell.set_result(None)
+        self.wakeup.set_result(None)
         return True
 
     def empty(self) -> tuple[list[Key], list[str]]:
@@ -135,18 +135,18 @@ class RemoteWorkers:
         """See `WorkerSide`."""
         box = self.box(worker)
         box.knows.discard(execution_id)
-        had_mail = bool(box)  # thousands of executions may be evicted at once
+        had_entries = bool(box)  # thousands of executions may be evicted at once
         box.ended.append(execution_id)
-        if not had_mail:
+        if not had_entries:
             self._notify(worker)
 
     def _notify(self, worker: str) -> None:
-        if not self.box(worker).ring():
+        if not self.box(worker).wake():
             self.notify(worker)
 
     def wake(self, worker: str) -> None:
         """See `WorkerSide`."""
-        self.box(worker).ring()
+        self.box(worker).wake()
 
     def hint(self, pool: str) -> None:
         """See `WorkerSide`."""
@@ -161,21 +161,21 @@ class RemoteWorkers:
     async def wait(self, worker: Worker, seconds: float) -> None:
         """Wait until there may be something for a worker. It has one question at a time: an older one is answered."""
         box = self.box(worker.name)
-        box.ring()
-        bell = box.bell = asyncio.get_running_loop().create_future()
+        box.wake()
+        wakeup = box.wakeup = asyncio.get_running_loop().create_future()
         worker.waits = True
         try:
-            await asyncio.wait([bell], timeout=seconds)
+            await asyncio.wait([wakeup], timeout=seconds)
         finally:
-            if box.bell is bell:
-                worker.waits, box.bell = False, None
+            if box.wakeup is wakeup:
+                worker.waits, box.wakeup = False, None
 
     def assignment(self, give: Give) -> WorkAssignment:
         """A pipeline as its worker gets it."""
-        recorded = self.service.recorded(give.execution.id, give.order) if give.order.begun else []
+        recorded = self.service.read_recorded(give.execution.id, give.order) if give.order.begun else []
         return WorkAssignment(give.execution.id, give.order, give.fence, recorded, give.alone)
 
-    def brief(self, hot: LiveExecution, file: str) -> ExecutionBrief:
+    def brief(self, live: LiveExecution, file: str) -> ExecutionBrief:
         """What its worker must know of the execution."""
-        state = hot.state
+        state = live.state
         return ExecutionBrief(state.playbook, file, state.workload, state.restrict, state.synthesized)

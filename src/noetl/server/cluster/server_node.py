@@ -1,4 +1,4 @@
-"""Station: an office whose crew is workers elsewhere. Any number of them may share one database.
+"""A control plane whose workers are other processes. Any number of servers may share one database.
 
 Each minds the executions that it owns. Those of a server that is gone are taken over by whoever notices first.
 """
@@ -57,24 +57,24 @@ class ServerNode(ControlPlane):
         lease_s: float,
         bus: Bus | None = None,
         url: str = "",
-        beds: ClusterStore | None = None,
-        nature: Effects | None = None,
+        cluster_store: ClusterStore | None = None,
+        effects: Effects | None = None,
     ) -> None:
-        nature = nature or Effects()
+        effects = effects or Effects()
         self.remote = RemoteWorkers()
-        super().__init__(log, catalog, self.remote, nature)
+        super().__init__(log, catalog, self.remote, effects)
         self.remote.service, self.remote.pipelines, self.remote.record = self.service, self.pipelines, self._bury
         self.registry = registry
-        self.counter = WorkerApi(self, self.remote, registry)
+        self.worker_api = WorkerApi(self, self.remote, registry)
         self._lease_s = lease_s
         if bus is not None:
             me = url.encode()
             self.remote.publish = lambda pool: self.spawn(bus.wake(pool, me))
             self.remote.notify = lambda worker: self.spawn(bus.notify(worker, me))
-        self._refusals = RetryLater(nature.clock, self.warn)
-        self.service.lost = self._refusals.add
-        self._beds = beds
-        self._dormitory = Eviction(self, beds, self._refusals) if beds is not None else None
+        self._retry_later = RetryLater(effects.clock, self.warn)
+        self.service.lost = self._retry_later.add
+        self._cluster_store = cluster_store
+        self._eviction = Eviction(self, cluster_store, self._retry_later) if cluster_store is not None else None
         self._kept: dict[tuple[Key, str], HeldPipeline] = {}
         self._loops: list[asyncio.Task[None]] = []
 
@@ -82,15 +82,15 @@ class ServerNode(ControlPlane):
         self.open()
         self._loops = [asyncio.create_task(self._every(self._lease_s / 3, self._sweep))]
         self._loops.append(asyncio.create_task(self._every(_KEEP_AFTER_S, self._keep_held)))
-        if self._dormitory is not None:
-            self._loops.append(asyncio.create_task(self._every(_LAY_DOWN_S, self._dormitory.evict)))
-            self._loops.append(asyncio.create_task(self._every(_WAKE_S, self._dormitory.wake)))
+        if self._eviction is not None:
+            self._loops.append(asyncio.create_task(self._every(_LAY_DOWN_S, self._eviction.evict)))
+            self._loops.append(asyncio.create_task(self._every(_WAKE_S, self._eviction.wake)))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.counter.drain()
+        self.worker_api.drain()
         self.stop_polling()
         for loop in self._loops:
             loop.cancel()
@@ -124,12 +124,12 @@ class ServerNode(ControlPlane):
 
     async def drain(self) -> None:
         """Hand out nothing more, and let what was reported be written."""
-        self.counter.drain()
+        self.worker_api.drain()
         await self.service.settle()
 
-    def heard(self, what: str) -> None:
+    def on_notification(self, what: str) -> None:
         """Somebody says through the store that there is something; what a server has left is taken over at once."""
-        super().heard(what)
+        super().on_notification(what)
         if what == "left":
             self.spawn(self._in_peace(self._sweep))
 
@@ -145,7 +145,7 @@ class ServerNode(ControlPlane):
         except StoreFailed:
             pass
         except Exception as error:  # noqa: BLE001  a mistake of ours
-            self._refusals.notify("executions are not minded as they should be", error)
+            self._retry_later.notify("executions are not minded as they should be", error)
 
     async def problem(
         self, execution_id: str, net: Net, source: PlaybookSource, payload: dict[str, Any]
@@ -164,16 +164,16 @@ class ServerNode(ControlPlane):
 
     async def _sweep(self) -> None:
         for worker in await self.registry.give_up():
-            self.counter.give_up(worker)
+            self.worker_api.give_up(worker)
         self.dispatcher.ready.purge()
         for pool in self.dispatcher.ready.pools():
             self.remote.hint(pool)  # a hint may have been lost
         await self._let_go()
-        left = await asyncio.to_thread(self._left)
-        refused = self._refusals.now()
+        left = await asyncio.to_thread(self._find_left)
+        refused = self._retry_later.now()
         gate = asyncio.Semaphore(_AT_ONCE)
         free = [one for one in left if one not in refused and self._is_free(one)]
-        self.counter.roll.note_takeover(sum(await asyncio.gather(*(self._adopt(one, gate) for one in free))))
+        self.worker_api.roster.note_takeover(sum(await asyncio.gather(*(self._adopt(one, gate) for one in free))))
         await self._forget_ended()
 
     async def _forget_ended(self) -> None:
@@ -189,63 +189,63 @@ class ServerNode(ControlPlane):
         Another may have taken one over; it may sleep, though nobody heard that it was laid down; a database that crashed may
         have lost the claim. Whatever it was, it is gone on with from the log by whoever finds it.
         """
-        if self._beds is None or not self.service.hot:
+        if self._cluster_store is None or not self.service.live:
             return
-        for execution_id in await asyncio.to_thread(self._beds.not_owned, list(self.service.hot)):
+        for execution_id in await asyncio.to_thread(self._cluster_store.not_owned, list(self.service.live)):
             if execution_id not in self._coming:
                 self.service.give_up(execution_id, OwnedElsewhere(f"{execution_id} is no longer this server's"))
 
-    def _left(self) -> list[str]:
+    def _find_left(self) -> list[str]:
         """Executions that nobody minds, the oldest first; or that this server did, until it could not write."""
-        if self._beds is not None:
-            return self._beds.find_unowned(_MOST)
+        if self._cluster_store is not None:
+            return self._cluster_store.find_unowned(_MOST)
         unfinished = self.log.summaries(limit=_MOST, unfinished=True)
         return [one.execution_id for one in reversed(unfinished) if not one.alive or one.owner == self.log.me]
 
     def _is_free(self, execution_id: str) -> bool:
-        return execution_id not in self.service.hot and execution_id not in self._coming
+        return execution_id not in self.service.live and execution_id not in self._coming
 
     async def _adopt(self, execution_id: str, gate: asyncio.Semaphore) -> bool:
         """Go on with an execution; whether that was done."""
         async with gate:
             try:
                 if self._is_free(execution_id):
-                    hot = await self.resume(execution_id)
-                    return not hot.state.over  # it may have ended here since it was looked for
+                    live = await self.resume(execution_id)
+                    return not live.state.over  # it may have ended here since it was looked for
             except Exception as error:  # noqa: BLE001  it stays as it is, and the others come on
-                self._refusals.add(execution_id, error)
+                self._retry_later.add(execution_id, error)
             return False
 
     def inherit(self, execution_id: str) -> None:
         """Know what workers have of an execution that is being taken over."""
-        kept = self.registry.held(execution_id)
+        kept = self.registry.read_held(execution_id)
         self.pipelines.carry_out(self.dispatcher.inherit(execution_id, kept))
         self._kept.update({(held.key, held.fence): held for held in kept})
 
     def on_takeover(self, execution_id: str) -> None:
         """It has been taken over."""
         self.pipelines.carry_out(self.dispatcher.drop_orphans(execution_id))
-        if self._dormitory is not None:
-            self._dormitory.note_takeover(execution_id)
+        if self._eviction is not None:
+            self._eviction.note_takeover(execution_id)
 
     # --- what others will find ---------------------------------------------------------------------------------------
 
     async def _keep_held(self, after: float = _KEEP_AFTER_S) -> None:
         """Keep who has what, of that which lasts."""
         ripe = self.remote.now() - after
-        held = {(entry.key, entry.fence): entry for entry in self.dispatcher.held()}
+        held = {(entry.key, entry.fence): entry for entry in self.dispatcher.list_held()}
         begun = {
             at: HeldPipeline(*at[0], at[1], entry.worker, entry.tries)
             for at, entry in held.items()
             if at not in self._kept and entry.since <= ripe
         }
-        lost = self._lost_here()
+        lost = self._find_lost()
         over = [one for at, one in self._kept.items() if at not in held and at[0][0] not in lost]
         if not begun and not over:
             return
         await self.registry.keep(list(begun.values()), over)
         self._kept = {at: one for at, one in self._kept.items() if at in held} | begun
 
-    def _lost_here(self) -> set[str]:
+    def _find_lost(self) -> set[str]:
         """Executions that others mind, or will: what is kept of them is theirs."""
-        return {at[0][0] for at in self._kept if at[0][0] not in self.service.hot}
+        return {at[0][0] for at in self._kept if at[0][0] not in self.service.live}

@@ -1,4 +1,4 @@
-"""Counter: where workers come to. They report, are told what became of it, and go with more to do."""
+"""The server's side of the worker protocol: takes reports, answers what became of them, and assigns work."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ async def _never() -> bool:
 
 
 class WorkerApi:
-    """Serves workers with the executions of one office."""
+    """Serves workers with the executions of one control plane."""
 
-    def __init__(self, office: ControlPlane, remote: RemoteWorkers, registry: WorkerRegistry) -> None:
-        self._office, self._remote, self._registry = office, remote, registry
-        self._dispatcher = office.dispatcher
-        self.roll = WorkerRoster()
+    def __init__(self, control_plane: ControlPlane, remote: RemoteWorkers, registry: WorkerRegistry) -> None:
+        self._control_plane, self._remote, self._registry = control_plane, remote, registry
+        self._dispatcher = control_plane.dispatcher
+        self.roster = WorkerRoster()
 
     def drain(self) -> None:
         """Hand out nothing more; workers that wait are answered."""
         self._dispatcher.closed = True
         for worker in self._dispatcher.workers:
-            self._remote.box(worker).ring()
+            self._remote.box(worker).wake()
 
     def _carry_out(self, moves: Moves) -> None:
-        self._office.pipelines.carry_out(moves)
+        self._control_plane.pipelines.carry_out(moves)
 
     async def serve(self, message: WorkerMessage, gone: Callable[[], Awaitable[bool]] = _never) -> ServerReply:
         """Hear a worker out, and answer; `gone` says whether it has hung up while it was kept waiting."""
@@ -52,19 +52,19 @@ class WorkerApi:
             return ServerReply(lost=True)
         worker = self._dispatcher.greet(message.worker, message.pools, message.room)
         try:
-            return await self._served(worker, message, gone)
+            return await self._serve(worker, message, gone)
         finally:  # however it ends: another worker may be needed for what is left
-            came = not message.reports
-            self._carry_out(self._dispatcher.leave(worker, came_for_work=came, now=self._remote.now()))
+            came_for_work = not message.reports
+            self._carry_out(self._dispatcher.leave(worker, came_for_work=came_for_work, now=self._remote.now()))
 
-    async def _served(self, worker: Worker, message: WorkerMessage, gone: Callable[[], Awaitable[bool]]) -> ServerReply:
+    async def _serve(self, worker: Worker, message: WorkerMessage, gone: Callable[[], Awaitable[bool]]) -> ServerReply:
         self._write_lines(message)
         for answer in message.answers:
             self._remote.questions.on_answer(answer)
         refused: list[int] = []
         again: list[int] = []
         if message.reports:
-            with self._attended({report.execution_id for report in message.reports} if message.room else ()):
+            with self._suppress_hints({report.execution_id for report in message.reports} if message.room else ()):
                 refused, again = await self._hear(worker, message.reports)
                 given = self._take(worker)
         else:
@@ -82,7 +82,7 @@ class WorkerApi:
         return msgspec.structs.replace(reply, questions=questions) if questions else reply
 
     @contextlib.contextmanager
-    def _attended(self, execution_ids: Iterable[str]) -> Iterator[None]:
+    def _suppress_hints(self, execution_ids: Iterable[str]) -> Iterator[None]:
         """Inside of this, a worker reports on executions, and takes what follows if it can: nobody else is called."""
         attended, ids = self._dispatcher.attended, list(execution_ids)
         attended.update(ids)
@@ -99,18 +99,18 @@ class WorkerApi:
     ) -> ServerReply:
         box = self._remote.box(worker.name)
         stops, ended = box.empty()
-        hot = self._office.service.hot
-        hots: dict[str, LiveExecution] = {one.execution.id: one.execution for one in given}
-        spoken_of = {report.execution_id for report in message.reports} | hots.keys()
-        paused = [name for name in spoken_of if (found := hot.get(name)) is not None and found.state.paused]
-        new = {name: one for name, one in hots.items() if name not in box.knows or one.state.synthesized}
+        live = self._control_plane.service.live
+        executions: dict[str, LiveExecution] = {one.execution.id: one.execution for one in given}
+        spoken_of = {report.execution_id for report in message.reports} | executions.keys()
+        paused = [name for name in spoken_of if (found := live.get(name)) is not None and found.state.paused]
+        new = {name: one for name, one in executions.items() if name not in box.knows or one.state.synthesized}
         briefs = {name: self._brief(one) for name, one in new.items()}
-        workloads = {name: one.state.workload for name, one in hots.items()}
+        workloads = {name: one.state.workload for name, one in executions.items()}
         assignments, shared = strip_shared([self._remote.assignment(one) for one in given], workloads)
         return ServerReply(refused, again, assignments, briefs, shared, stops, ended, paused)
 
-    def _brief(self, hot: LiveExecution) -> ExecutionBrief:
-        return self._remote.brief(hot, str(self._office.file(hot.state)))
+    def _brief(self, live: LiveExecution) -> ExecutionBrief:
+        return self._remote.brief(live, str(self._control_plane.file(live.state)))
 
     def _take(self, worker: Worker) -> list[Give]:
         return self._dispatcher.take(worker, now=self._remote.now())
@@ -124,10 +124,10 @@ class WorkerApi:
         taken: dict[str, list[tuple[int, PipelineReport, LiveExecution]]] = {}
         elsewhere: dict[int, str] = {}
         for at, report in enumerate(reports):
-            hot = self._office.service.hot.get(report.execution_id)
-            if hot is not None and self._dispatcher.holds(worker.name, report) is not None:
-                taken.setdefault(report.execution_id, []).append((at, report, hot))
-            elif hot is not None:
+            live = self._control_plane.service.live.get(report.execution_id)
+            if live is not None and self._dispatcher.holds(worker.name, report) is not None:
+                taken.setdefault(report.execution_id, []).append((at, report, live))
+            elif live is not None:
                 refused.append(at)
             else:
                 elsewhere[at] = report.execution_id
@@ -137,7 +137,7 @@ class WorkerApi:
             found = await asyncio.gather(*(self._take_in(worker, *one) for one in taken.items()))
             again = [at for one in found for at in one]
         # An execution that is not here may be elsewhere, or on its way.
-        going = await self._going(set(elsewhere.values()))
+        going = await self._find_unfinished(set(elsewhere.values()))
         for at, execution_id in elsewhere.items():
             (again if execution_id in going else refused).append(at)
         for at in refused:
@@ -152,17 +152,17 @@ class WorkerApi:
             await self._record(execution_id, [report for _, report, _ in mine], mine[0][2])
         except NoetlError:  # the store is away, or another server has gone on with it
             return [at for at, _, _ in mine]
-        if execution_id in self._office.service.hot:  # else it has ended with this
+        if execution_id in self._control_plane.service.live:  # else it has ended with this
             self._remote.box(worker.name).knows.add(execution_id)
         for _, report, _ in mine:
             self._settle(worker, report)
         return []
 
-    async def _record(self, execution_id: str, reports: list[PipelineReport], hot: LiveExecution) -> None:
+    async def _record(self, execution_id: str, reports: list[PipelineReport], live: LiveExecution) -> None:
         facts = [fact for report in reports for fact in report.facts]
         if facts:
-            await self._office.service.record(execution_id, facts)
-            if hot.lost:
+            await self._control_plane.service.record(execution_id, facts)
+            if live.lost:
                 raise NoetlError("the execution is no longer here")
 
     def _settle(self, worker: Worker, report: PipelineReport) -> None:
@@ -171,46 +171,46 @@ class WorkerApi:
             self._remote.box(worker.name).knows.discard(report.execution_id)
         self._carry_out(self._dispatcher.report(worker.name, report, now=self._remote.now()))
 
-    async def _going(self, execution_ids: set[str]) -> set[str]:
+    async def _find_unfinished(self, execution_ids: set[str]) -> set[str]:
         """Those that are not over; of all at once, for a worker takes a server that does not answer in time for gone."""
-        return await asyncio.to_thread(self._office.log.under_way, execution_ids) if execution_ids else set()
+        return await asyncio.to_thread(self._control_plane.log.under_way, execution_ids) if execution_ids else set()
 
     def _note_stale(self, report: PipelineReport, worker: str) -> None:
         """What was refused is recorded, beside the log: it changed nothing."""
         names = ", ".join(fact.name for fact in report.facts) or "an end"
         text = f"refused: {names} of {report.step_run_id} from worker {worker}, whose fence {report.fence} is stale\n"
-        now = datetime.fromtimestamp(self._office.nature.clock(), UTC).isoformat(timespec="milliseconds")
+        now = datetime.fromtimestamp(self._control_plane.effects.clock(), UTC).isoformat(timespec="milliseconds")
         line = LogLine(now, report.step_run_id, "", report.iteration, "stderr", text)
-        self._office.log.write_lines(report.execution_id, [line])
+        self._control_plane.log.write_lines(report.execution_id, [line])
 
     def _write_lines(self, message: WorkerMessage) -> None:
         by: dict[str, list[LogLine]] = {}
         for one in message.lines:
             by.setdefault(one.execution_id, []).append(msgspec.convert(one.line, LogLine))
         for execution_id, lines in by.items():
-            self._office.log.write_lines(execution_id, lines)
+            self._control_plane.log.write_lines(execution_id, lines)
 
     # --- signs of life -----------------------------------------------------------------------------------------------
 
-    async def alive(self, holding: Heartbeat) -> ServerReply:
+    async def alive(self, heartbeat: Heartbeat) -> ServerReply:
         """A worker lives: what it has and what it should have are brought together."""
-        if holding.leaving:
-            await self._registry.leave(holding.worker)
-            self.roll.left(holding.worker)
-            self.give_up(holding.worker)
+        if heartbeat.leaving:
+            await self._registry.leave(heartbeat.worker)
+            self.roster.report_left(heartbeat.worker)
+            self.give_up(heartbeat.worker)
             return ServerReply()
-        if not await self._registry.renew(holding.worker, holding.about):
-            self.give_up(holding.worker)
+        if not await self._registry.renew(heartbeat.worker, heartbeat.about):
+            self.give_up(heartbeat.worker)
             return ServerReply(lost=True)
-        self.roll.came(holding.worker, holding.about)
-        worker = self._dispatcher.workers.get(holding.worker)
+        self.roster.report_joined(heartbeat.worker, heartbeat.about)
+        worker = self._dispatcher.workers.get(heartbeat.worker)
         if worker is None:
             return ServerReply()
-        has = {(one.key, one.fence) for one in holding.held}
+        has = {(one.key, one.fence) for one in heartbeat.held}
         known = {(key, entry.fence) for key, entry in worker.held.items()}
-        worker.slots = int(holding.about.get("slots", worker.slots))
+        worker.slots = int(heartbeat.about.get("slots", worker.slots))
         now = self._remote.now()
-        before = now - max(_LOST_AFTER_S, holding.every)
+        before = now - max(_LOST_AFTER_S, heartbeat.every)
         self._carry_out(self._dispatcher.compare(worker, has, before=before, now=now))
         return ServerReply(stops=await self._over(has - known))
 
@@ -220,14 +220,14 @@ class WorkerApi:
         had = len(worker.held) if worker is not None else 0
         self._carry_out(self._dispatcher.lose_worker(name, now=self._remote.now()))
         self._remote.remove(name)
-        self.roll.report_lost(name, had)
+        self.roster.report_lost(name, had)
 
     async def _over(self, unknown: set[tuple[Key, str]]) -> list[Key]:
         """What nobody wants any more of that which a worker has and is not known here; of executions that are elsewhere, others know."""
-        elsewhere = {key[0] for key, _ in unknown} - self._office.service.hot.keys()
-        going = await self._going(elsewhere)
+        elsewhere = {key[0] for key, _ in unknown} - self._control_plane.service.live.keys()
+        going = await self._find_unfinished(elsewhere)
         return [
             key
             for key, fence in unknown
-            if (key[0] not in going if key[0] in elsewhere else self._dispatcher.issued(fence))
+            if (key[0] not in going if key[0] in elsewhere else self._dispatcher.is_own_fence(fence))
         ]

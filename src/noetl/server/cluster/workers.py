@@ -1,4 +1,4 @@
-"""The registry of workers of a server that is alone, by its own clock: what it forgets at its end, nobody else needs."""
+"""The registry and the roster of workers of a server that is alone, by its own clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from noetl.model.wire import HeldPipeline
 from noetl.ports import WorkerRegistry
 
-# Roll: which workers have come to a server, and a line for each that comes or goes.
+# The roster: which workers a server has heard of, and a line for each that joins or leaves.
 
 
 class WorkerRoster:
@@ -23,14 +23,14 @@ class WorkerRoster:
         self.print_line: Callable[[str], None] = lambda _said: None
         self._names: set[str] = set()
 
-    def came(self, name: str, about: Mapping[str, Any]) -> None:
+    def report_joined(self, name: str, about: Mapping[str, Any]) -> None:
         """A worker says that it lives."""
         if name not in self._names:
             self._names.add(name)
             pools = ", ".join(map(str, about.get("pools", ())))
             self.print_line(f"worker {name} joined: {about.get('slots', '?')} slots, pools {pools or '?'}")
 
-    def left(self, name: str) -> None:
+    def report_left(self, name: str) -> None:
         """It has finished what it had, and ended."""
         if name in self._names:
             self._names.discard(name)
@@ -87,7 +87,7 @@ class MemoryRegistry(WorkerRegistry):
         self._given_up.update(gone)
         return gone
 
-    def held(self, execution_id: str) -> list[HeldPipeline]:  # noqa: ARG002
+    def read_held(self, execution_id: str) -> list[HeldPipeline]:  # noqa: ARG002
         """See the port: whoever was given something by a server that is gone is asked to begin anew."""
         return []
 

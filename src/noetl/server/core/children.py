@@ -54,19 +54,19 @@ class ChildHost(Protocol):
 
 
 class Children:
-    """The children of an office's executions."""
+    """The children of a control plane's executions."""
 
-    def __init__(self, office: ChildHost) -> None:
-        self._host = office
+    def __init__(self, control_plane: ChildHost) -> None:
+        self._host = control_plane
         #: the execution that was started → how many came of it because a playbook calls itself
         self._recursions: dict[str, int] = {}
         #: children on their way, and whether they are to be cancelled when they are there
         self._starting: dict[str, bool] = {}
 
-    def start_child(self, hot: LiveExecution, order: StartChild) -> None:
+    def start_child(self, live: LiveExecution, order: StartChild) -> None:
         """Start a child execution, or go on with it."""
         self._starting[order.child["execution_id"]] = False
-        self._host.spawn(self._child(hot, order))
+        self._host.spawn(self._child(live, order))
 
     def stop_child(self, execution_id: str) -> None:
         """Cancel a child execution, now or as soon as it is there."""
@@ -77,7 +77,7 @@ class Children:
 
     def ask(self, execution_id: str, request: Posted) -> None:
         """Ask something of an execution, wherever it is run."""
-        if execution_id in self._host.service.hot:
+        if execution_id in self._host.service.live:
             self._host.service.post(execution_id, [request])
             return
         summary = self._host.log.summary(execution_id)
@@ -162,13 +162,13 @@ class Children:
     async def _resume_child(self, execution_id: str) -> LiveExecution | Output:
         """A child that was started before: it runs here, or elsewhere, or nowhere and is gone on with here."""
         while True:
-            found = self._host.service.hot.get(execution_id)
+            found = self._host.service.live.get(execution_id)
             if found is not None:
                 return found
             if await self._wait_elsewhere(execution_id):
                 return output_of(state_at(self._host.log, execution_id))
             with contextlib.suppress(OwnedElsewhere):
-                return self._host.service.hot.get(execution_id) or await self._host.resume(execution_id)
+                return self._host.service.live.get(execution_id) or await self._host.resume(execution_id)
 
     def _resolve_call(self, caller: Execution, path: str) -> tuple[PlaybookSource, Net] | Failure:
         """The playbook that another one calls: of those that came with its request, else of its folder."""
@@ -196,7 +196,7 @@ class Children:
         state, above = parent.state, {parent.state.playbook}
         while (
             state.parent is not None
-            and (around := self._host.service.hot.get(state.parent["execution_id"])) is not None
+            and (around := self._host.service.live.get(state.parent["execution_id"])) is not None
         ):
             state = around.state
             above.add(state.playbook)

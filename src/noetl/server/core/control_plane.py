@@ -1,6 +1,6 @@
-"""Office: the control plane of one process. Executions are started, gone on with and given up here, and have children.
+"""The control plane of one process: starts, resumes and gives up executions, and runs their children.
 
-What it decides is carried out by workers: in this process (`wiring.House`), or elsewhere (`server.cluster.server_node`).
+Workers carry out what it decides: in this process (`app.local`), or in others (`server.cluster.server_node`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def id_from_key(key: str) -> str:
 
 
 class Effects(msgspec.Struct, frozen=True):
-    """Time, ids and chance as a process gets them; trials bring their own."""
+    """Time, ids and chance as a process gets them; tests bring their own."""
 
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = lambda: str(uuid.uuid4())
@@ -83,19 +83,19 @@ class ControlPlane:
         log: EventLog,
         catalog: Catalog,
         side: WorkerSide,
-        nature: Effects | None = None,
+        effects: Effects | None = None,
         *,
         local: str | None = None,
         alone: bool = False,
     ) -> None:
         self.log = log
         self.catalog = catalog
-        self.nature = nature or Effects()
-        clock, new_id = self.nature.clock, self.nature.new_id
+        self.effects = effects or Effects()
+        clock, new_id = self.effects.clock, self.effects.new_id
         children = Children(self)
         slots = log.slots(clock) if isinstance(log, HasSlots) else None
         self.dispatcher = Dispatcher(
-            self._again, name=secrets.token_hex(4), local=local, keeps_slots=slots is not None
+            self._reissue, name=secrets.token_hex(4), local=local, keeps_slots=slots is not None
         )  # fmt: skip
         self.pipelines = Pipelines(self.dispatcher, side, slots, children.ask)
         self.service = ExecutionService(
@@ -104,7 +104,9 @@ class ControlPlane:
         #: hears what whoever looks after the process should know
         self.print_line: Callable[[str], None] = write_stderr
         self.notices = FailureNotices(clock, new_id, self.warn)
-        self.service.watchers += [self.pipelines.heard] if alone else [self.pipelines.heard, self.notices.heard]
+        self.service.watchers += (
+            [self.pipelines.on_events] if alone else [self.pipelines.on_events, self.notices.on_events]
+        )
         #: nobody outside asks for anything, so nobody looks for it, or is told of anything
         self._alone = alone
         #: the playbooks that were run here lately, by their hash; the log has them all
@@ -130,14 +132,14 @@ class ControlPlane:
         if isinstance(self.log, ListenableLog):
             loop = asyncio.get_running_loop()
 
-            def heard(what: str) -> None:
+            def forward(what: str) -> None:
                 with contextlib.suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(self.heard, what)
+                    loop.call_soon_threadsafe(self.on_notification, what)
 
-            self.log.listen(heard)
+            self.log.listen(forward)
         self._poller = asyncio.create_task(self._poll())
 
-    def heard(self, what: str) -> None:  # noqa: ARG002
+    def on_notification(self, what: str) -> None:  # noqa: ARG002
         """Somebody says through the store that there is something."""
         self._news.set()
 
@@ -185,12 +187,12 @@ class ControlPlane:
         try:
             await self.log.claim(execution_id)
             more["problem"] = more.get("problem") or await self.problem(execution_id, net, source, payload)
-            hot = await self.service.start(
+            live = await self.service.start(
                 net, OpenExecution(execution_id, source.hash, payload, file=source.file, **more)
             )
         finally:
             self._coming.discard(execution_id)
-        return hot
+        return live
 
     async def keep(self, source: PlaybookSource) -> None:
         """Keep the text of a playbook that is run here, or called."""
@@ -210,20 +212,20 @@ class ControlPlane:
         self._sources.put(source.hash, source, len(source.text))
         while summary.execution_id in self._coming:  # noqa: ASYNC110  somebody here is about to do the same
             await asyncio.sleep(POLL)
-        if (found := self.service.hot.get(summary.execution_id)) is not None:
+        if (found := self.service.live.get(summary.execution_id)) is not None:
             return found
         self._coming.add(summary.execution_id)
         try:
             if not await self.log.claim(summary.execution_id):
                 raise OwnedElsewhere(f"execution {summary.execution_id} is being run by another process")
             self.inherit(summary.execution_id)
-            hot = await self.service.take_over(summary.execution_id, net)
+            live = await self.service.take_over(summary.execution_id, net)
             self.on_takeover(summary.execution_id)
         finally:
             self._coming.discard(summary.execution_id)
         if is_orphan(self.log, summary):  # the process ended between the end of the parent and its own
-            self.service.post(hot.id, [Cancel(WITHOUT_PARENT)])
-        return hot
+            self.service.post(live.id, [Cancel(WITHOUT_PARENT)])
+        return live
 
     async def adopt(self, fork: Fork, source: PlaybookSource, net: Net) -> LiveExecution:
         """Go on with an execution that begins as another one did; its log is written as a whole, or not at all."""
@@ -240,8 +242,8 @@ class ControlPlane:
 
     # --- what workers ask for ------------------------------------------------------------------------------------------
 
-    def _again(self, hot: LiveExecution, order: RunPipeline) -> RunPipeline | None:
-        return self.service.again(hot, order)
+    def _reissue(self, live: LiveExecution, order: RunPipeline) -> RunPipeline | None:
+        return self.service.reissue(live, order)
 
     async def report(self, execution_id: str, facts: list[Fact], *, last: bool) -> None:  # noqa: ARG002
         """Hear facts of a pipeline."""
@@ -251,18 +253,18 @@ class ControlPlane:
         """The same, without waiting."""
         self.service.post(execution_id, facts)
 
-    def recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
+    def read_recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
         """What the log has of an order's pipeline."""
-        return self.service.recorded(execution_id, order)
+        return self.service.read_recorded(execution_id, order)
 
     def child_id(self) -> str:
         """The id of an execution that is to be started."""
-        return self.nature.new_execution_id(self.nature.clock())
+        return self.effects.new_execution_id(self.effects.clock())
 
-    def done(self, key: Key) -> None:
+    def on_done(self, key: Key) -> None:
         """Hear that a pipeline has ended; what it had to say was said."""
 
-    def broken(self, key: Key, error: BaseException) -> None:
+    def on_broken(self, key: Key, error: BaseException) -> None:
         """Hear that a pipeline broke: a mistake of ours, or a store that does not write."""
         self.service.give_up(key[0], error)
 
@@ -323,7 +325,7 @@ class ControlPlane:
 
     def _try_hand_on(self, number: int, execution_id: str, body: bytes, *, look: bool) -> bool:
         """Hand a request on; False: its execution is not in memory, and may come. `look`: whether it is over."""
-        if execution_id in self.service.hot:
+        if execution_id in self.service.live:
             self.spawn(self._request(number, execution_id, body))
             return True
         summary = self.log.summary(execution_id) if look and execution_id not in self._coming else None
@@ -334,10 +336,10 @@ class ControlPlane:
 
     async def _request(self, number: int, execution_id: str, body: bytes) -> None:
         """Let a request take effect, and forget it when that is durable."""
-        hot = self.service.hot.get(execution_id)
+        live = self.service.live.get(execution_id)
         with contextlib.suppress(NoetlError):
             await self.service.record(execution_id, [decode_request(body, number)])
-            if hot is not None and not hot.lost:
+            if live is not None and not live.lost:
                 self.log.settle(number)
                 return
         # The execution has left the memory, with what was asked of it or before: it is asked again when it is back.
@@ -350,17 +352,17 @@ def is_orphan(log: EventLog, summary: Summary) -> bool:
     return parent is not None and parent.status in OVER
 
 
-async def resume_unowned(office: ControlPlane) -> list[tuple[str, NoetlError]]:
+async def resume_unowned(control_plane: ControlPlane) -> list[tuple[str, NoetlError]]:
     """Go on with all executions that nobody runs; children are gone on with by their parents, if those are not over.
 
     Those that are paused come along: whoever lets one go on finds somebody to do so. Yields what could not be resumed.
     """
     unresumed: list[tuple[str, NoetlError]] = []
-    found = await asyncio.to_thread(office.log.summaries, limit=1_000_000, unfinished=True)
+    found = await asyncio.to_thread(control_plane.log.summaries, limit=1_000_000, unfinished=True)
     for one in reversed(found):
-        if not one.is_attended and (one.parent is None or is_orphan(office.log, one)):
+        if not one.is_attended and (one.parent is None or is_orphan(control_plane.log, one)):
             try:
-                await office.resume(one.execution_id)
+                await control_plane.resume(one.execution_id)
             except NoetlError as error:
                 unresumed.append((one.execution_id, error))
     return unresumed

@@ -52,11 +52,11 @@ class FailureNotices:
         self._functions = {"now": lambda: datetime.fromtimestamp(clock(), UTC).isoformat(), "uuid": new_id}
         self._under_way: set[asyncio.Task[None]] = set()
 
-    def heard(self, hot: NoticeSubject, events: tuple[Event, ...]) -> None:
+    def on_events(self, live: NoticeSubject, events: tuple[Event, ...]) -> None:
         """Something is durable; if it is the end of an execution that failed, tell of it."""
-        failed = hot.state.status == "failed" and any(event.name == "playbook.processed" for event in events)
-        if failed and hot.net.playbook.on_failure is not None:
-            task = asyncio.ensure_future(self._send(hot.state, hot.net))
+        failed = live.state.status == "failed" and any(event.name == "playbook.processed" for event in events)
+        if failed and live.net.playbook.on_failure is not None:
+            task = asyncio.ensure_future(self._send(live.state, live.net))
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
 

@@ -17,13 +17,13 @@ _STALE = 1_000
 class PipelineExecutor(Protocol):
     """Runs pipelines: in this process, or in others."""
 
-    def run(self, hot: LiveExecution, order: RunPipeline) -> None:
+    def run(self, live: LiveExecution, order: RunPipeline) -> None:
         """Run a pipeline, at least once; one that is under way goes on with this when it has stopped."""
 
     def stop(self, execution_id: str, order: StopPipelines) -> None:
         """End pipelines, and the processes they started."""
 
-    def ended(self, hot: LiveExecution) -> None:
+    def on_end(self, live: LiveExecution) -> None:
         """An execution is over, or has been given up: nothing of it may go on here."""
 
 
@@ -33,7 +33,7 @@ class OrderHost(Protocol):
     def due(self, execution_id: str) -> None:
         """Hear that a time has come."""
 
-    def start_child(self, hot: LiveExecution, order: StartChild) -> None:
+    def start_child(self, live: LiveExecution, order: StartChild) -> None:
         """Start a child execution, or go on with it."""
 
     def stop_child(self, execution_id: str) -> None:
@@ -46,37 +46,37 @@ class OrderHost(Protocol):
 class OrderCarrier:
     """A `Dispatch` over an executor of pipelines."""
 
-    def __init__(self, executor: PipelineExecutor, office: OrderHost, clock: Callable[[], float]) -> None:
-        self._executor, self._office, self._clock = executor, office, clock
+    def __init__(self, executor: PipelineExecutor, host: OrderHost, clock: Callable[[], float]) -> None:
+        self._executor, self._host, self._clock = executor, host, clock
         self._times: list[tuple[float, str]] = []
         #: the executions in memory that are to be told, and when; whatever else is in the list is stale
         self._minded: dict[str, tuple[LiveExecution, set[float]]] = {}
         self._stale = 0
         self._alarm: asyncio.TimerHandle | None = None
 
-    def give(self, hot: LiveExecution, orders: Iterable[Order]) -> None:
+    def give(self, live: LiveExecution, orders: Iterable[Order]) -> None:
         """Carry out orders."""
         for order in orders:
             if isinstance(order, RunPipeline):
-                self._executor.run(hot, order)
+                self._executor.run(live, order)
             elif isinstance(order, StopPipelines):
-                self._executor.stop(hot.id, order)
+                self._executor.stop(live.id, order)
             elif isinstance(order, WakeAt):
-                self._wake_at(order.at, hot)
+                self._wake_at(order.at, live)
             elif isinstance(order, StartChild):
-                self._office.start_child(hot, order)
+                self._host.start_child(live, order)
             elif isinstance(order, StopChild):
-                self._office.stop_child(order.execution_id)
+                self._host.stop_child(order.execution_id)
             elif isinstance(order, PauseChild):
-                self._office.hold_child(order.execution_id, paused=order.paused)
+                self._host.hold_child(order.execution_id, paused=order.paused)
 
-    def ended(self, hot: LiveExecution) -> None:
+    def on_end(self, live: LiveExecution) -> None:
         """Let go of what was kept for an execution."""
-        self._executor.ended(hot)
-        minded = self._minded.get(hot.id)
-        if minded is None or minded[0] is not hot:  # it may have come back already
+        self._executor.on_end(live)
+        minded = self._minded.get(live.id)
+        if minded is None or minded[0] is not live:  # it may have come back already
             return
-        del self._minded[hot.id]
+        del self._minded[live.id]
         self._stale += len(minded[1])
         # It may be far from due, and have the same times again whenever it comes back.
         if self._stale > max(_STALE, len(self._times) // 2):
@@ -86,17 +86,17 @@ class OrderCarrier:
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def _wake_at(self, at: float, hot: LiveExecution) -> None:
+    def _wake_at(self, at: float, live: LiveExecution) -> None:
         """Say that a time has come, when it has."""
-        if hot.lost:
+        if live.lost:
             return
-        before, times = self._minded.get(hot.id, (hot, set[float]()))
-        if before is not hot:
+        before, times = self._minded.get(live.id, (live, set[float]()))
+        if before is not live:
             self._stale, times = self._stale + len(times), set()
-        self._minded[hot.id] = hot, times
+        self._minded[live.id] = live, times
         if at not in times:
             times.add(at)
-            heapq.heappush(self._times, (at, hot.id))
+            heapq.heappush(self._times, (at, live.id))
             self._set_alarm()
 
     def _set_alarm(self) -> None:
@@ -105,21 +105,21 @@ class OrderCarrier:
             self._alarm = None
         if self._times:
             delay = max(0.0, self._times[0][0] - self._clock())
-            self._alarm = asyncio.get_running_loop().call_later(delay, self._ring)
+            self._alarm = asyncio.get_running_loop().call_later(delay, self._on_alarm)
 
-    def _ring(self) -> None:
+    def _on_alarm(self) -> None:
         self._alarm = None
         now = self._clock()
-        rung: set[str] = set()
+        due: set[str] = set()
         while self._times and self._times[0][0] <= now:
             at, execution_id = heapq.heappop(self._times)
-            if self._is_told(at, execution_id):
-                rung.add(execution_id)
-        for execution_id in rung:
-            self._office.due(execution_id)
+            if self._take_time(at, execution_id):
+                due.add(execution_id)
+        for execution_id in due:
+            self._host.due(execution_id)
         self._set_alarm()
 
-    def _is_told(self, at: float, execution_id: str) -> bool:
+    def _take_time(self, at: float, execution_id: str) -> bool:
         _, times = self._minded.get(execution_id, (None, set[float]()))
         if at not in times:
             self._stale -= 1

@@ -1,4 +1,4 @@
-"""Pipelines: what an office does with orders to run pipelines. It asks `dispatch`, and carries out the moves."""
+"""Orders to run pipelines: the control plane asks `dispatch`, and carries out its moves."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SlotLoop:
         self.slots = slots
         self._dispatcher, self._carry_out = dispatcher, carry_out
         self._to_release: set[Key] = set()
-        self._bell = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -66,7 +66,7 @@ class SlotLoop:
 
     def nudge(self) -> None:
         """Begin the next round now."""
-        self._bell.set()
+        self._wakeup.set()
         if self._task is None and not self._closed:
             self._task = asyncio.ensure_future(self._run())
 
@@ -79,11 +79,11 @@ class SlotLoop:
     async def _run(self) -> None:
         try:
             while self._to_release or self._dispatcher.slots:
-                self._bell.clear()
+                self._wakeup.clear()
                 after = await self._round()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(after):
-                        await self._bell.wait()
+                        await self._wakeup.wait()
         finally:
             self._task = None
 
@@ -156,44 +156,44 @@ class Pipelines:
 
     # --- orders ------------------------------------------------------------------------------------------------------
 
-    def run(self, hot: LiveExecution, order: RunPipeline) -> None:
+    def run(self, live: LiveExecution, order: RunPipeline) -> None:
         """Run a pipeline, as soon as it may run and there is a worker for it."""
-        self.carry_out(self.dispatcher.order(hot, order, paused=hot.state.paused, now=monotonic()))
+        self.carry_out(self.dispatcher.order(live, order, paused=live.state.paused, now=monotonic()))
 
     def stop(self, execution_id: str, order: StopPipelines) -> None:
         """End pipelines, wherever they are."""
         self.carry_out(self.dispatcher.stop(execution_id, order))
 
-    def ended(self, hot: LiveExecution) -> None:
+    def on_end(self, live: LiveExecution) -> None:
         """An execution has ended, or leaves the memory."""
-        self._seen.discard(hot.id)
-        self.carry_out(self.dispatcher.end(hot.id, released=hot.lost))
-        if hot.lost and self._loop is not None:
-            self._loop.forget(hot.id)
+        self._seen.discard(live.id)
+        self.carry_out(self.dispatcher.end(live.id, released=live.lost))
+        if live.lost and self._loop is not None:
+            self._loop.forget(live.id)
 
-    def heard(self, hot: LiveExecution, events: tuple[Event, ...]) -> None:
+    def on_events(self, live: LiveExecution, events: tuple[Event, ...]) -> None:
         """Events of an execution are durable."""
-        if hot.id not in self._seen:
-            self._seen.add(hot.id)
-            if not (events and events[0].seq == 1) and self._loop is not None and has_limits(hot.net):
-                task = asyncio.ensure_future(self._find_slots(hot, self._loop.slots))
+        if live.id not in self._seen:
+            self._seen.add(live.id)
+            if not (events and events[0].seq == 1) and self._loop is not None and has_limits(live.net):
+                task = asyncio.ensure_future(self._find_slots(live, self._loop.slots))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-        if moves := self.dispatcher.observe(hot.id, events, paused=hot.state.paused):
+        if moves := self.dispatcher.observe(live.id, events, paused=live.state.paused):
             self.carry_out(moves)
 
-    async def _find_slots(self, hot: LiveExecution, slots: Slots) -> None:
+    async def _find_slots(self, live: LiveExecution, slots: Slots) -> None:
         """Learn which slots an execution holds that was taken over; what ended while nobody owned it holds none."""
-        while _goes_on(hot):
+        while _goes_on(live):
             try:
-                found = await slots.list_holders(hot.id)
+                found = await slots.list_holders(live.id)
             except NoetlError:
                 await asyncio.sleep(TROUBLE_S)
                 continue
-            if _goes_on(hot):
-                runs = hot.state.runs.values()
-                alive = {(hot.id, run.id, label_of(path)) for run in runs for path, _ in pipeline_runs(run)}
-                self.carry_out(self.dispatcher.find_slots(hot, found, alive, paused=hot.state.paused))
+            if _goes_on(live):
+                runs = live.state.runs.values()
+                alive = {(live.id, run.id, label_of(path)) for run in runs for path, _ in pipeline_runs(run)}
+                self.carry_out(self.dispatcher.find_slots(live, found, alive, paused=live.state.paused))
             return
 
     def waits(self, execution_id: str) -> list[str]:
@@ -250,6 +250,6 @@ class Pipelines:
             self._told.add(victim)
 
 
-def _goes_on(hot: LiveExecution) -> bool:
+def _goes_on(live: LiveExecution) -> bool:
     """Whether an execution is still in memory, and not over."""
-    return not hot.lost and not hot.state.over
+    return not live.lost and not live.state.over

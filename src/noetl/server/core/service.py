@@ -1,4 +1,4 @@
-"""Service: facts and requests in, decisions out. Load, react, append, then give the orders; nothing after.
+"""The execution service: facts and requests in, decisions out. Load, react, append, then give the orders.
 
 Each execution has one mailbox. Whatever has come while the last decision was being written is decided together, so
 that many small reports become few commits.
@@ -34,7 +34,7 @@ SNAPSHOT_EVERY = 5_000
 #: of snapshots, at most so many bytes are written for each event
 BYTES_PER_EVENT = 50
 #: nets of which is remembered what was worked out, besides those of executions in memory
-_OUTLOOKS = 100
+_NET_INDEXES = 100
 
 Happening = Fact | Request
 
@@ -42,20 +42,20 @@ Happening = Fact | Request
 class Dispatch(Protocol):
     """Who carries out orders."""
 
-    def give(self, hot: LiveExecution, orders: Iterable[Order]) -> None:
+    def give(self, live: LiveExecution, orders: Iterable[Order]) -> None:
         """Carry out orders of an execution, each at least once."""
 
-    def ended(self, hot: LiveExecution) -> None:
+    def on_end(self, live: LiveExecution) -> None:
         """An execution is over."""
 
 
 class LiveExecution:
     """An execution in memory."""
 
-    def __init__(self, state: Execution, outlook: NetIndex) -> None:
+    def __init__(self, state: Execution, net_index: NetIndex) -> None:
         self.state = state
-        self.net_index = outlook
-        self.mail: list[tuple[Happening, asyncio.Future[None] | None]] = []
+        self.net_index = net_index
+        self.inbox: list[tuple[Happening, asyncio.Future[None] | None]] = []
         self.busy = False
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.next_snapshot = state.seq + SNAPSHOT_EVERY
@@ -90,9 +90,9 @@ class ExecutionService:
         self.planner = planner
         self.clock = clock
         self.new_id = new_id
-        self.hot: dict[str, LiveExecution] = {}
+        self.live: dict[str, LiveExecution] = {}
         #: by the identity of their nets, which they keep alive
-        self._net_indexes: LruCache[int, NetIndex] = LruCache(_OUTLOOKS)
+        self._net_indexes: LruCache[int, NetIndex] = LruCache(_NET_INDEXES)
         self._tasks: set[asyncio.Future[None]] = set()
         #: those who follow along: called with the events of each decision, once they are durable
         self.watchers: list[Callable[[LiveExecution, tuple[Event, ...]], None]] = []
@@ -102,18 +102,18 @@ class ExecutionService:
     async def start(self, net: Net, request: OpenExecution) -> LiveExecution:
         """Start an execution; durable when this returns."""
         state, decision = open_execution(self._net_index(net), request, self.clock(), self.new_id)
-        hot = self.hot[state.execution_id] = LiveExecution(state, decision.net_index)
-        hot.busy = True
+        live = self.live[state.execution_id] = LiveExecution(state, decision.net_index)
+        live.busy = True
         try:
-            await self._write(hot, decision)
-            self._after(hot, decision)
+            await self._write(live, decision)
+            self._after(live, decision)
         except Exception as error:
-            self._lose(hot, [], _as_noetl_error(error))
+            self._lose(live, [], _as_noetl_error(error))
             raise
-        hot.busy = False
-        if hot.mail:
-            self.post(hot.id, ())
-        return hot
+        live.busy = False
+        if live.inbox:
+            self.post(live.id, ())
+        return live
 
     def _net_index(self, net: Net) -> NetIndex:
         known = self._net_indexes.get(id(net))
@@ -125,31 +125,31 @@ class ExecutionService:
     async def take_over(self, execution_id: str, net: Net) -> LiveExecution:
         """Go on with an execution that another process has left."""
         state = self.load(execution_id)
-        hot = self.hot[execution_id] = LiveExecution(state, self._net_index(net).of(state))
+        live = self.live[execution_id] = LiveExecution(state, self._net_index(net).of(state))
         if state.over:
-            self._end(hot)
-            return hot
+            self._end(live)
+            return live
         try:
-            decision = find_pending_orders(hot.net_index, state, self.clock(), self.new_id)
-            self.dispatch.give(hot, decision.orders)
+            decision = find_pending_orders(live.net_index, state, self.clock(), self.new_id)
+            self.dispatch.give(live, decision.orders)
         except Exception as error:
-            self._lose(hot, [], _as_noetl_error(error))
+            self._lose(live, [], _as_noetl_error(error))
             raise
         self.post(execution_id, [Due()])
-        return hot
+        return live
 
     def load(self, execution_id: str, *, upto: int | None = None) -> Execution:
         """The state that the log yields, at its end or at an earlier event."""
         return state_at(self.log, execution_id, upto=upto)
 
-    def again(self, hot: LiveExecution, order: RunPipeline) -> RunPipeline | None:
+    def reissue(self, live: LiveExecution, order: RunPipeline) -> RunPipeline | None:
         """An order that a worker has left undone, as it is to be given to another; None: it is no longer wanted."""
-        return reissue_order(hot.net_index, hot.state, order, self.clock())
+        return reissue_order(live.net_index, live.state, order, self.clock())
 
-    def recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
+    def read_recorded(self, execution_id: str, order: RunPipeline) -> list[Event]:
         """What the log has of the tasks of the order's pipeline."""
-        hot = self.hot.get(execution_id)
-        pipe = find_pipeline(hot.state, order.step_run_id, parse_label(order.iteration)) if hot is not None else None
+        live = self.live.get(execution_id)
+        pipe = find_pipeline(live.state, order.step_run_id, parse_label(order.iteration)) if live is not None else None
         found = read_pipeline_events(self.log, execution_id, order.since, pipe.seq) if pipe is not None else None
         if found is not None:
             return found
@@ -161,85 +161,85 @@ class ExecutionService:
 
     async def record(self, execution_id: str, happened: Iterable[Happening]) -> None:
         """Decide what follows from what happened; returns when that is durable."""
-        hot = self.hot.get(execution_id)
-        if hot is None:
+        live = self.live.get(execution_id)
+        if live is None:
             return
         done = asyncio.get_running_loop().create_future()
         items = list(happened)
-        hot.mail.extend((one, None) for one in items[:-1])
-        hot.mail.append((items[-1], done))
+        live.inbox.extend((one, None) for one in items[:-1])
+        live.inbox.append((items[-1], done))
         # Never drained by the caller itself: a pipeline may be stopped at any await, and a decision may not.
         self.post(execution_id, ())
         await done
 
     def post(self, execution_id: str, happened: Iterable[Happening]) -> None:
         """The same, without waiting."""
-        hot = self.hot.get(execution_id)
-        if hot is None:
+        live = self.live.get(execution_id)
+        if live is None:
             return
-        hot.mail.extend((one, None) for one in happened)
-        if not hot.busy:
-            hot.busy = True  # now, and not when it runs: there must never be two
-            self._spawn(self._drain(hot))
+        live.inbox.extend((one, None) for one in happened)
+        if not live.busy:
+            live.busy = True  # now, and not when it runs: there must never be two
+            self._spawn(self._drain(live))
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _drain(self, hot: LiveExecution) -> None:
-        hot.busy = True
+    async def _drain(self, live: LiveExecution) -> None:
+        live.busy = True
         try:
-            while hot.mail:
-                mail, hot.mail = hot.mail, []
-                await self._decide(hot, mail)
+            while live.inbox:
+                inbox, live.inbox = live.inbox, []
+                await self._decide(live, inbox)
         finally:
-            hot.busy = False
+            live.busy = False
 
-    async def _decide(self, hot: LiveExecution, mail: list[tuple[Happening, asyncio.Future[None] | None]]) -> None:
+    async def _decide(self, live: LiveExecution, inbox: list[tuple[Happening, asyncio.Future[None] | None]]) -> None:
         try:
-            decision = react(hot.net_index, hot.state, [one for one, _ in mail], self.clock(), self.new_id)
-            hot.net_index = decision.net_index
-            await self._write(hot, decision)
-            for _, done in mail:
+            decision = react(live.net_index, live.state, [one for one, _ in inbox], self.clock(), self.new_id)
+            live.net_index = decision.net_index
+            await self._write(live, decision)
+            for _, done in inbox:
                 if done is not None and not done.done():
                     done.set_result(None)
-            if not hot.finished.done():  # it may have been given up meanwhile
-                self._after(hot, decision)
+            if not live.finished.done():  # it may have been given up meanwhile
+                self._after(live, decision)
         except Exception as error:  # noqa: BLE001  whatever it is, nobody may wait for ever
-            self._lose(hot, mail, _as_noetl_error(error))
+            self._lose(live, inbox, _as_noetl_error(error))
 
-    async def _write(self, hot: LiveExecution, decision: Decision) -> None:
+    async def _write(self, live: LiveExecution, decision: Decision) -> None:
         if not decision.events:
             return
-        state = hot.state
+        state = live.state
         snapshot = None
-        if state.seq >= hot.next_snapshot:
+        if state.seq >= live.next_snapshot:
             snapshot = snapshot_of(state)
             # A large state is written less often, so that an event costs the same however long the run is.
-            hot.next_snapshot = state.seq + max(SNAPSHOT_EVERY, len(snapshot) // BYTES_PER_EVENT)
+            live.next_snapshot = state.seq + max(SNAPSHOT_EVERY, len(snapshot) // BYTES_PER_EVENT)
         await self.log.append(decision.events, status=status_of(state), snapshot=snapshot)
 
-    def _after(self, hot: LiveExecution, decision: Decision) -> None:
+    def _after(self, live: LiveExecution, decision: Decision) -> None:
         for watch in tuple(self.watchers):
             try:
-                watch(hot, decision.events)
+                watch(live, decision.events)
             except Exception:  # noqa: BLE001  who only looks on, at a screen that has gone, must not end a run
                 self.watchers.remove(watch)
-        self.dispatch.give(hot, decision.orders)
-        if hot.state.over:
-            self._end(hot)
+        self.dispatch.give(live, decision.orders)
+        if live.state.over:
+            self._end(live)
 
-    def _end(self, hot: LiveExecution) -> None:
-        self.hot.pop(hot.id, None)
-        self.dispatch.ended(hot)
-        if not hot.finished.done():
-            hot.finished.set_result(None)
+    def _end(self, live: LiveExecution) -> None:
+        self.live.pop(live.id, None)
+        self.dispatch.on_end(live)
+        if not live.finished.done():
+            live.finished.set_result(None)
 
-    def release(self, hot: LiveExecution) -> None:
+    def release(self, live: LiveExecution) -> None:
         """Forget an execution that somebody else may go on with."""
-        hot.lost = True
-        self._drop(hot)
+        live.lost = True
+        self._drop(live)
 
     async def settle(self) -> None:
         """Wait until what is being decided is written."""
@@ -248,32 +248,32 @@ class ExecutionService:
 
     def give_up(self, execution_id: str, error: BaseException) -> None:
         """Stop with an execution; what the log has of it stays, and can be gone on with."""
-        hot = self.hot.get(execution_id)
-        if hot is not None:
-            self._lose(hot, [], _as_noetl_error(error))
+        live = self.live.get(execution_id)
+        if live is not None:
+            self._lose(live, [], _as_noetl_error(error))
 
-    def _drop(self, hot: LiveExecution) -> bool:
+    def _drop(self, live: LiveExecution) -> bool:
         """Have an execution no longer; False: that was so already, and it may have come back since as another."""
-        if self.hot.get(hot.id) is not hot:
+        if self.live.get(live.id) is not live:
             return False
-        del self.hot[hot.id]
-        self.dispatch.ended(hot)
+        del self.live[live.id]
+        self.dispatch.on_end(live)
         return True
 
     def _lose(
-        self, hot: LiveExecution, mail: list[tuple[Happening, asyncio.Future[None] | None]], error: NoetlError
+        self, live: LiveExecution, inbox: list[tuple[Happening, asyncio.Future[None] | None]], error: NoetlError
     ) -> None:
         """What was decided could not be written: forget the state, which is ahead of the log now."""
-        hot.lost = True
-        waiting, hot.mail = [*mail, *hot.mail], []
+        live.lost = True
+        waiting, live.inbox = [*inbox, *live.inbox], []
         for _, done in waiting:
             if done is not None and not done.done():
                 done.set_exception(error)
-        if self._drop(hot):
-            self.lost(hot.id, error)
-        if not hot.finished.done():
-            hot.finished.set_exception(error)
-            hot.finished.exception()  # known: whoever waits hears of it, and where nobody does it is no news to print
+        if self._drop(live):
+            self.lost(live.id, error)
+        if not live.finished.done():
+            live.finished.set_exception(error)
+            live.finished.exception()  # known: whoever waits hears of it, and where nobody does it is no news to print
 
 
 def _as_noetl_error(error: BaseException) -> NoetlError:

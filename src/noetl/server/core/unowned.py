@@ -22,10 +22,10 @@ class _NullDispatch:
     def __init__(self) -> None:
         self.children: list[str] = []
 
-    def give(self, _hot: LiveExecution, orders: Iterable[Order]) -> None:
+    def give(self, _live: LiveExecution, orders: Iterable[Order]) -> None:
         self.children += [order.execution_id for order in orders if isinstance(order, StopChild)]
 
-    def ended(self, _hot: LiveExecution) -> None:
+    def on_end(self, _live: LiveExecution) -> None:
         """Nothing was kept."""
 
 
@@ -43,6 +43,6 @@ async def apply_request(
     nobody = _NullDispatch()
     service = ExecutionService(log, nobody, planner, clock=clock, new_id=new_id)
     state = state_at(log, execution_id)
-    service.hot[execution_id] = LiveExecution(state, NetIndex(net, planner).of(state))
+    service.live[execution_id] = LiveExecution(state, NetIndex(net, planner).of(state))
     await service.record(execution_id, [request])
     return nobody.children

@@ -1,4 +1,4 @@
-"""app(): the API as one ASGI application, over any office."""
+"""The API as one ASGI application, over any control plane."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROUTES: list[Route] = [
 
 
 def build_app(
-    office: ControlPlane,
+    control_plane: ControlPlane,
     *,
     tokens: ApiTokens,
     host: str = "127.0.0.1",
@@ -41,11 +41,11 @@ def build_app(
     results: PayloadReader | None = None,
     more: Sequence[Route] = (),
 ) -> Starlette:
-    """The API of an office; `app.state.desk` is its desk. `host` is what is bound, `hosts` other names it goes by.
+    """The API of a control plane; `app.state.context` is its context. `host` is what is bound, `hosts` other names it goes by.
 
     NoetlError: a route says not who may call it. UsageError: the server would be open to others.
     """
-    desk = ApiContext(office, tokens, results)
+    context = ApiContext(control_plane, tokens, results)
     routes = [*ROUTES, *more]
     routes.append(_description(routes))
     undeclared = [f"{route.method} {route.path}" for route in routes if route.permission is None]
@@ -57,11 +57,11 @@ def build_app(
             f"`noetl token add NAME --role admin` makes one"
         )
     door = AccessGuard(tokens, ServerNames(host, hosts))
-    guarded = [(one, GuardedRoute(one, desk, door)) for one in routes]
+    guarded = [(one, GuardedRoute(one, context, door)) for one in routes]
     mounted = [Mounted(one.path, at, methods=[one.method]) for one, at in guarded]
     made = _Api(routes=mounted, exception_handlers={HTTPException: _handle_http_error})
     made.plain = {(one.method, one.path): at for one, at in guarded if "{" not in one.path}
-    made.state.desk = desk
+    made.state.context = context
     return made
 
 
@@ -85,8 +85,8 @@ async def _handle_http_error(_request: Request, error: Exception) -> Response:
 
 
 def _description(routes: list[Route]) -> Route:
-    async def described_here(_desk: ApiContext, _request: Request) -> Response:
+    async def serve_description(_context: ApiContext, _request: Request) -> Response:
         return json(describe_api(routes))
 
     about_it = "This description."
-    return Route("GET", "/api/openapi.json", "open", described_here, about_it, gives="application/openapi+json")
+    return Route("GET", "/api/openapi.json", "open", serve_description, about_it, gives="application/openapi+json")

@@ -118,13 +118,13 @@ def value_of(raw: bytes, what: str, most: int = MOST_PAYLOAD) -> Any:
     value = parse_json(raw, object)
     level: list[Any] = [value]
     for _ in range(DEPTH):
-        level = [one for held in level for one in _nested_values(held)]
+        level = [one for held in level for one in _walk_nested(held)]
         if not level:
             return value
     raise _too_deep()
 
 
-def _nested_values(value: Any) -> list[Any]:
+def _walk_nested(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return [one for one in value.values() if isinstance(one, dict | list)]
     return [one for one in value if isinstance(one, dict | list)] if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""Desk: what the routes have in common: the office, who may come in, threads for what takes its time, and a bell for events."""
+"""What the routes share: the control plane, API tokens, threads for slow reads, and wakeups for new events."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class PayloadReader(Protocol):
 class ApiContext:
     """One for each app."""
 
-    def __init__(self, office: ControlPlane, tokens: ApiTokens, results: PayloadReader | None) -> None:
-        self.office = office
+    def __init__(self, control_plane: ControlPlane, tokens: ApiTokens, results: PayloadReader | None) -> None:
+        self.control_plane = control_plane
         self.tokens = tokens
         self.results = results
         #: it takes no new executions, because it is about to end
@@ -51,27 +51,27 @@ class ApiContext:
         #: method, route and status → how many
         self.requests: Counter[tuple[str, str, int]] = Counter()
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="noetl-api")
-        self._bells: dict[str, set[asyncio.Event]] = {}
+        self._wakeups: dict[str, set[asyncio.Event]] = {}
         self._alone: dict[str, asyncio.Lock] = {}
         #: how many have a lock, or wait for it
         self._asking: Counter[str] = Counter()
-        office.service.watchers.append(self._on_events)
+        control_plane.service.watchers.append(self._on_events)
 
     @property
     def log(self) -> EventLog:
         """Where executions are read."""
-        return self.office.log
+        return self.control_plane.log
 
     def drain(self) -> None:
         """Take no new executions, and end what follows others."""
         self.draining = True
-        for bell in [bell for bells in self._bells.values() for bell in bells]:
-            bell.set()
+        for wakeup in [wakeup for wakeups in self._wakeups.values() for wakeup in wakeups]:
+            wakeup.set()
 
     def close(self) -> None:
         """Let go of the threads."""
-        if self._on_events in self.office.service.watchers:
-            self.office.service.watchers.remove(self._on_events)
+        if self._on_events in self.control_plane.service.watchers:
+            self.control_plane.service.watchers.remove(self._on_events)
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -89,29 +89,29 @@ class ApiContext:
 
     async def state(self, execution_id: str, upto: int | None = None) -> Execution:
         """The state of an execution, now or at an earlier event; one that runs here is at hand."""
-        hot = self.office.service.hot.get(execution_id)
+        live = self.control_plane.service.live.get(execution_id)
         # While a decision is being written, the state in memory is ahead of the log.
-        if hot is not None and upto is None and not hot.busy:
-            return hot.state
+        if live is not None and upto is None and not live.busy:
+            return live.state
         return await self.read(state_at, self.log, execution_id, upto=upto)
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
-    def _on_events(self, hot: LiveExecution, _events: tuple[Event, ...]) -> None:
-        for bell in self._bells.get(hot.id, ()):
-            bell.set()
+    def _on_events(self, live: LiveExecution, _events: tuple[Event, ...]) -> None:
+        for wakeup in self._wakeups.get(live.id, ()):
+            wakeup.set()
 
     @contextmanager
     def subscribe(self, execution_id: str) -> Iterator[asyncio.Event]:
-        """A bell that rings when something of the execution has become durable in this process."""
-        bell = asyncio.Event()
-        self._bells.setdefault(execution_id, set()).add(bell)
+        """An event that is set whenever this process has made something of the execution durable."""
+        wakeup = asyncio.Event()
+        self._wakeups.setdefault(execution_id, set()).add(wakeup)
         try:
-            yield bell
+            yield wakeup
         finally:
-            self._bells[execution_id].discard(bell)
-            if not self._bells[execution_id]:
-                del self._bells[execution_id]
+            self._wakeups[execution_id].discard(wakeup)
+            if not self._wakeups[execution_id]:
+                del self._wakeups[execution_id]
 
     @asynccontextmanager
     async def lock_name(self, name: str) -> AsyncIterator[None]:

@@ -40,60 +40,60 @@ class EventPage(msgspec.Struct):
     over: bool
 
 
-async def events(desk: ApiContext, request: Request) -> Response:
+async def events(context: ApiContext, request: Request) -> Response:
     """GET /api/executions/{id}/events."""
-    summary = await desk.summary(request.path_params["id"])
+    summary = await context.summary(request.path_params["id"])
     if STREAM in request.headers.get("accept", ""):
-        return await _stream_response(desk, request, summary.execution_id)
+        return await _stream_response(context, request, summary.execution_id)
     after = number(request, "after", 0)
     limit = max(1, number(request, "limit", _PAGE, _MOST))
     until = time.monotonic() + number(request, "wait", 0, _LONGEST_WAIT)
-    with desk.subscribe(summary.execution_id) as bell:
-        page, over = await _page(desk, summary.execution_id, after, limit)
-        while not page and not over and time.monotonic() < until and not desk.draining:
-            await _wait_for_events(desk, summary.execution_id, bell, until - time.monotonic())
-            page, over = await _page(desk, summary.execution_id, after, limit)
+    with context.subscribe(summary.execution_id) as wakeup:
+        page, over = await _page(context, summary.execution_id, after, limit)
+        while not page and not over and time.monotonic() < until and not context.draining:
+            await _wait_for_events(context, summary.execution_id, wakeup, until - time.monotonic())
+            page, over = await _page(context, summary.execution_id, after, limit)
     return json(EventPage(page, page[-1].seq if page else after, over))
 
 
-async def _page(desk: ApiContext, execution_id: str, after: int, limit: int) -> tuple[list[Event], bool]:
+async def _page(context: ApiContext, execution_id: str, after: int, limit: int) -> tuple[list[Event], bool]:
     """Some events, and whether there will be no more."""
 
     def look() -> tuple[list[Event], bool]:
         # The summary first: what it says is over has all of its events in the log.
-        summary = desk.log.summary(execution_id)
-        found = desk.log.read(execution_id, after=after, limit=limit)
+        summary = context.log.summary(execution_id)
+        found = context.log.read(execution_id, after=after, limit=limit)
         last = found[-1].seq if found else after
         return found, summary is None or (summary.status in OVER and last >= summary.seq)
 
-    return await desk.read(look)
+    return await context.read(look)
 
 
-async def _wait_for_events(desk: ApiContext, execution_id: str, bell: asyncio.Event, most: float) -> None:
+async def _wait_for_events(context: ApiContext, execution_id: str, wakeup: asyncio.Event, most: float) -> None:
     """Wait until there may be something new."""
-    patience = _HERE if execution_id in desk.office.service.hot else _ELSEWHERE
+    patience = _HERE if execution_id in context.control_plane.service.live else _ELSEWHERE
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(bell.wait(), min(patience, max(0.0, most)))
-    bell.clear()
+        await asyncio.wait_for(wakeup.wait(), min(patience, max(0.0, most)))
+    wakeup.clear()
 
 
-async def _stream_response(desk: ApiContext, request: Request, execution_id: str) -> Response:
+async def _stream_response(context: ApiContext, request: Request, execution_id: str) -> Response:
     given = request.headers.get("last-event-id")
     if given is not None and not (given.isdecimal() and len(given) <= 15):
         raise HttpProblem(400, f"Last-Event-ID is the number of an event, not {given!r}")
     after = int(given) if given is not None else number(request, "after", 0)
-    page, over = await _page(desk, execution_id, after, _RUN)
+    page, over = await _page(context, execution_id, after, _RUN)
     if over and not page:
         # There is nothing to come: this is what makes a browser stop asking.
         return Response(status_code=204)
-    return StreamingResponse(_stream(desk, execution_id, after), media_type=STREAM)
+    return StreamingResponse(_stream(context, execution_id, after), media_type=STREAM)
 
 
-async def _stream(desk: ApiContext, execution_id: str, after: int) -> AsyncIterator[bytes]:
+async def _stream(context: ApiContext, execution_id: str, after: int) -> AsyncIterator[bytes]:
     spoke = time.monotonic()
-    with desk.subscribe(execution_id) as bell:
-        while not desk.draining:
-            page, over = await _page(desk, execution_id, after, _RUN)
+    with context.subscribe(execution_id) as wakeup:
+        while not context.draining:
+            page, over = await _page(context, execution_id, after, _RUN)
             if page:
                 after, spoke = page[-1].seq, time.monotonic()
                 yield b"".join(b"id: %d\ndata: %b\n\n" % (one.seq, encode(one)) for one in page)
@@ -101,7 +101,7 @@ async def _stream(desk: ApiContext, execution_id: str, after: int) -> AsyncItera
                 yield b"event: end\nid: %d\ndata: {}\n\n" % after
                 return
             if not page:
-                await _wait_for_events(desk, execution_id, bell, HEARTBEAT)
+                await _wait_for_events(context, execution_id, wakeup, HEARTBEAT)
                 if time.monotonic() - spoke >= HEARTBEAT:
                     spoke = time.monotonic()
                     yield b": still here\n\n"

@@ -62,11 +62,11 @@ class SignalRequest(msgspec.Struct, forbid_unknown_fields=True):
     data: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
 
 
-async def list_executions(desk: ApiContext, request: Request) -> Response:
+async def list_executions(context: ApiContext, request: Request) -> Response:
     """GET /api/executions."""
     limit = max(1, number(request, "limit", 50, _MOST))
-    found = await desk.read(
-        desk.log.summaries,
+    found = await context.read(
+        context.log.summaries,
         limit=limit + 1,
         unfinished=flag(request, "unfinished"),
         parent=request.query_params.get("parent"),
@@ -76,31 +76,31 @@ async def list_executions(desk: ApiContext, request: Request) -> Response:
     return json(ExecutionPage(page, page[-1].execution_id if len(found) > limit else None))
 
 
-async def show_execution(desk: ApiContext, request: Request) -> Response:
+async def show_execution(context: ApiContext, request: Request) -> Response:
     """GET /api/executions/{id}."""
-    summary = await desk.summary(request.path_params["id"])
+    summary = await context.summary(request.path_params["id"])
     told: dict[str, Any] = msgspec.to_builtins(summary)
     if request.query_params.get("view") == "summary":
         return json(told)
-    state = await desk.state(summary.execution_id)
+    state = await context.state(summary.execution_id)
     told = {**run_document(state), **told, "file": state.file}
     ref = state.output_ref
-    if flag(request, "full_output") and ref is not None and desk.results is not None:
-        found = await desk.read(desk.results.small, ref, await _most(desk, summary))
+    if flag(request, "full_output") and ref is not None and context.results is not None:
+        found = await context.read(context.results.small, ref, await _most(context, summary))
         told["output"] = found[0] if found is not None else told["output"]
     return json(told)
 
 
-async def waits(desk: ApiContext, request: Request) -> Response:
+async def waits(context: ApiContext, request: Request) -> Response:
     """GET /api/executions/{id}/waits."""
-    summary = await desk.summary(request.path_params["id"])
-    return json({"waits": desk.office.waits(summary.execution_id)})
+    summary = await context.summary(request.path_params["id"])
+    return json({"waits": context.control_plane.waits(summary.execution_id)})
 
 
-async def _most(desk: ApiContext, summary: Summary) -> int:
+async def _most(context: ApiContext, summary: Summary) -> int:
     """How much of an output the playbook wants to see in full."""
-    source = await desk.read(desk.log.source, summary.playbook)
-    net = await desk.read(desk.office.catalog.net, source) if source is not None else None
+    source = await context.read(context.log.source, summary.playbook)
+    net = await context.read(context.control_plane.catalog.net, source) if source is not None else None
     return net.playbook.max_payload if net is not None else 0
 
 
@@ -112,42 +112,42 @@ def action_endpoint(
 ) -> Callable[[ApiContext, Request], Awaitable[Response]]:
     """The endpoint that lets a request take effect; `event` is what the log shows then."""
 
-    async def act(desk: ApiContext, request: Request) -> Response:
+    async def act(context: ApiContext, request: Request) -> Response:
         posted = await wanted(request)
-        summary = await desk.summary(request.path_params["id"])
+        summary = await context.summary(request.path_params["id"])
         if summary.status in OVER:
             detail = f"{summary.execution_id} is over: it is {summary.status}"
             raise HttpProblem(409, detail, execution_id=summary.execution_id)
-        return json(await _effect(desk, summary, posted, event))
+        return json(await _effect(context, summary, posted, event))
 
     return act
 
 
-async def _effect(desk: ApiContext, summary: Summary, posted: Posted, event: str) -> RequestEffect:
+async def _effect(context: ApiContext, summary: Summary, posted: Posted, event: str) -> RequestEffect:
     execution_id = summary.execution_id
     if not summary.alive:
         # Nobody runs it, so this server does from now on; somebody may have been quicker, and then minds the request.
         with contextlib.suppress(NoetlError):
-            await desk.office.resume(execution_id)
-    if execution_id in desk.office.service.hot:
-        await desk.office.service.record(execution_id, [posted])
+            await context.control_plane.resume(execution_id)
+    if execution_id in context.control_plane.service.live:
+        await context.control_plane.service.record(execution_id, [posted])
     else:
-        await desk.read(desk.log.post, execution_id, encode_request(posted))
-    seq = await _find_event(desk, summary, event)
-    now = await desk.summary(execution_id)
+        await context.read(context.log.post, execution_id, encode_request(posted))
+    seq = await _find_event(context, summary, event)
+    now = await context.summary(execution_id)
     return RequestEffect(execution_id, now.status, event, seq)
 
 
-async def _find_event(desk: ApiContext, summary: Summary, event: str) -> int | None:
+async def _find_event(context: ApiContext, summary: Summary, event: str) -> int | None:
     """The event in the log that a request has caused."""
     # A pause of what is paused, and its opposite, leave no trace to wait for.
     waits = {"execution.paused": summary.status != "paused", "execution.resumed": summary.status == "paused"}
-    after, mine = summary.seq, summary.execution_id in desk.office.service.hot
+    after, mine = summary.seq, summary.execution_id in context.control_plane.service.live
     tries = 1 if mine or not waits.get(event, True) else int(_PATIENCE / _POLL)
     for turn in range(tries):
         if turn:
             await asyncio.sleep(_POLL)
-        for one in await desk.read(desk.log.read, summary.execution_id, after=after):
+        for one in await context.read(context.log.read, summary.execution_id, after=after):
             after = one.seq
             if one.name == event:
                 return one.seq

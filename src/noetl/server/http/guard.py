@@ -1,4 +1,4 @@
-"""Guard: what stands before every route. Which hosts are meant, who calls, whether they may, and what becomes of errors."""
+"""The checks before every route: the host, the caller, its permissions, and how errors are answered."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ def _unknown(detail: str) -> HttpProblem:
 class GuardedRoute:
     """A route as an ASGI application."""
 
-    def __init__(self, route: Route, desk: ApiContext, door: AccessGuard) -> None:
+    def __init__(self, route: Route, context: ApiContext, door: AccessGuard) -> None:
         assert route.permission is not None
-        self._route, self._desk, self._door = route, desk, door
+        self._route, self._context, self._door = route, context, door
         self._permission: Permission = route.permission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -128,14 +128,14 @@ class GuardedRoute:
         # What is shown may be of one token and not of another, and is out of date in a moment.
         response.headers.setdefault("Cache-Control", "no-store")
         response.headers.setdefault("X-Content-Type-Options", "nosniff")
-        self._desk.requests[self._route.method, self._route.path, response.status_code] += 1
+        self._context.requests[self._route.method, self._route.path, response.status_code] += 1
         with suppress(ClientDisconnect):
             await response(scope, receive, send)
 
     async def _response(self, request: Request) -> Response:
         try:
             request.state.caller = self._door.admit(request, self._permission)
-            return await self._route.endpoint(self._desk, request)
+            return await self._route.endpoint(self._context, request)
         except HttpProblem as problem:
             return problem.response()
         except ClientDisconnect:

@@ -36,65 +36,65 @@ class LogPage(msgspec.Struct):
     more: bool
 
 
-async def state(desk: ApiContext, request: Request) -> Response:
+async def state(context: ApiContext, request: Request) -> Response:
     """GET …/state."""
-    summary = await desk.summary(request.path_params["id"])
+    summary = await context.summary(request.path_params["id"])
     at = number(request, "at", 0) or None
     if at is not None and at > summary.seq:
         raise HttpProblem(400, f"the log of {summary.execution_id} ends at event {summary.seq}")
-    found = await desk.state(summary.execution_id, at)
+    found = await context.state(summary.execution_id, at)
     return Response(msgspec.json.encode(found), media_type=JSON)
 
 
-async def snapshot(desk: ApiContext, request: Request) -> Response:
+async def snapshot(context: ApiContext, request: Request) -> Response:
     """GET …/snapshot."""
-    summary = await desk.summary(request.path_params["id"])
-    found = await desk.read(desk.log.snapshot, summary.execution_id, upto=number(request, "upto", 0) or None)
+    summary = await context.summary(request.path_params["id"])
+    found = await context.read(context.log.snapshot, summary.execution_id, upto=number(request, "upto", 0) or None)
     if found is None:
         return Response(status_code=204)
     return Response(found[1], headers={SEQ: str(found[0])}, media_type="application/octet-stream")
 
 
-async def lines(desk: ApiContext, request: Request) -> Response:
+async def lines(context: ApiContext, request: Request) -> Response:
     """GET …/logs."""
-    summary = await desk.summary(request.path_params["id"])
+    summary = await context.summary(request.path_params["id"])
     after = number(request, "after", 0)
-    found = await desk.read(desk.log.lines, summary.execution_id, after=after)
+    found = await context.read(context.log.lines, summary.execution_id, after=after)
     page = [NumberedLine(at, line) for at, line in found[:_MOST]]
     return json(LogPage(page, page[-1].at if page else after, len(found) > _MOST))
 
 
-async def graph(desk: ApiContext, request: Request) -> Response:
+async def graph(context: ApiContext, request: Request) -> Response:
     """GET …/graph."""
-    summary = await desk.summary(request.path_params["id"])
-    source = await desk.read(desk.log.source, summary.playbook)
-    plans = (await desk.state(summary.execution_id)).synthesized
-    picture = await desk.read(_draw_graph, desk, source, list(plans))
+    summary = await context.summary(request.path_params["id"])
+    source = await context.read(context.log.source, summary.playbook)
+    plans = (await context.state(summary.execution_id)).synthesized
+    picture = await context.read(_draw_graph, context, source, list(plans))
     if picture is None:
         raise HttpProblem(404, f"the playbook of {summary.execution_id} is not there any more, or cannot be read")
     # It is shown as a page of its own when it is opened by its address.
     return Response(picture, headers={"Content-Security-Policy": "sandbox; script-src 'none'"}, media_type=SVG)
 
 
-def _draw_graph(desk: ApiContext, source: PlaybookSource | None, plans: list[dict[str, object]]) -> str | None:
+def _draw_graph(context: ApiContext, source: PlaybookSource | None, plans: list[dict[str, object]]) -> str | None:
     from noetl.draw import draw
 
-    net: Net | None = desk.office.catalog.net(source) if source is not None else None
-    return draw(desk.office.catalog.extend_net(net, plans), "svg") if net is not None else None
+    net: Net | None = context.control_plane.catalog.net(source) if source is not None else None
+    return draw(context.control_plane.catalog.extend_net(net, plans), "svg") if net is not None else None
 
 
-async def source(desk: ApiContext, request: Request) -> Response:
+async def source(context: ApiContext, request: Request) -> Response:
     """GET /api/sources/{hash}."""
-    found = await desk.read(desk.log.source, request.path_params["hash"])
+    found = await context.read(context.log.source, request.path_params["hash"])
     if found is None:
         raise HttpProblem(404, "there is no playbook of that hash")
     return json(found)
 
 
-async def latest(desk: ApiContext, request: Request) -> Response:
+async def latest(context: ApiContext, request: Request) -> Response:
     """GET /api/sources."""
     path = request.query_params.get("path", "")
-    found = await desk.read(desk.log.latest, path)
+    found = await context.read(context.log.latest, path)
     if found is None:
         raise HttpProblem(404, f"no playbook was run under the path {path!r}")
     return json(found)

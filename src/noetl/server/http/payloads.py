@@ -25,34 +25,34 @@ class PayloadRequest(msgspec.Struct, forbid_unknown_fields=True):
     stop: int | None = None
 
 
-async def by_query(desk: ApiContext, request: Request) -> Response:
+async def by_query(context: ApiContext, request: Request) -> Response:
     """GET /api/results."""
     given = value_of(request.query_params.get("ref", "").encode() or b"null", "reference")
-    return await _send_payload(desk, given, number(request, "start", 0), number(request, "stop", 0) or None)
+    return await _send_payload(context, given, number(request, "start", 0), number(request, "stop", 0) or None)
 
 
-async def by_body(desk: ApiContext, request: Request) -> Response:
+async def by_body(context: ApiContext, request: Request) -> Response:
     """POST /api/results: a reference may be too long for an address."""
     wish = await decode_body(request, PayloadRequest)
-    return await _send_payload(desk, wish.ref, wish.start, wish.stop)
+    return await _send_payload(context, wish.ref, wish.start, wish.stop)
 
 
-async def _send_payload(desk: ApiContext, reference: Any, start: int, stop: int | None) -> Response:
-    if desk.results is None:
+async def _send_payload(context: ApiContext, reference: Any, start: int, stop: int | None) -> Response:
+    if context.results is None:
         raise HttpProblem(404, "this server has no result store")
     if not isinstance(reference, dict) or not is_reference(reference):
         raise HttpProblem(400, "`ref` is no reference: one has `type`, `locator`, `auth_reference` and `meta`")
-    sent = await desk.read(desk.results.open, reference, start, stop)
-    first = await desk.read(next, sent.blocks, b"")
+    sent = await context.read(context.results.open, reference, start, stop)
+    first = await context.read(next, sent.blocks, b"")
     headers = {"Content-Disposition": "attachment"}
-    return StreamingResponse(_blocks(desk, first, sent), headers=headers, media_type=sent.content_type)
+    return StreamingResponse(_blocks(context, first, sent), headers=headers, media_type=sent.content_type)
 
 
-async def _blocks(desk: ApiContext, first: bytes, sent: PayloadBody) -> AsyncIterator[bytes]:
+async def _blocks(context: ApiContext, first: bytes, sent: PayloadBody) -> AsyncIterator[bytes]:
     block: bytes | None = first
     while block is not None:
         yield block
-        block = await desk.read(next, sent.blocks, None)
+        block = await context.read(next, sent.blocks, None)
 
 
 _ABOUT = "A stored payload: JSON, lines of JSON or Parquet, as it lies there; of a range, lines of JSON."

@@ -43,26 +43,26 @@ class Health(msgspec.Struct):
     status: str = "ok"
 
 
-async def health(_desk: ApiContext, _request: Request) -> Response:
+async def health(_context: ApiContext, _request: Request) -> Response:
     """GET /health. Whoever answers lives; nothing is asked of anybody else."""
     return json(Health())
 
 
-async def ready(desk: ApiContext, _request: Request) -> Response:
+async def ready(context: ApiContext, _request: Request) -> Response:
     """GET /ready."""
-    if desk.draining:
+    if context.draining:
         raise HttpProblem(503, "it is about to end")
     try:
         async with asyncio.timeout(_PATIENCE):
-            await desk.read(desk.log.summaries, limit=1)
+            await context.read(context.log.summaries, limit=1)
     except TimeoutError:
         raise HttpProblem(503, f"the store has not answered within {_PATIENCE:g} s") from None
     return json(Health())
 
 
-async def metrics(desk: ApiContext, _request: Request) -> Response:
+async def metrics(context: ApiContext, _request: Request) -> Response:
     """GET /metrics."""
-    statuses = Counter(hot.state.status for hot in desk.office.service.hot.values())
+    statuses = Counter(live.state.status for live in context.control_plane.service.live.values())
     lines = [
         "# HELP noetl_executions Executions that this process runs.",
         "# TYPE noetl_executions gauge",
@@ -71,30 +71,30 @@ async def metrics(desk: ApiContext, _request: Request) -> Response:
         "# TYPE noetl_http_requests_total counter",
         *(
             f'noetl_http_requests_total{{method="{method}",route="{route}",status="{status}"}} {count}'
-            for (method, route, status), count in sorted(desk.requests.items())
+            for (method, route, status), count in sorted(context.requests.items())
         ),
     ]
     return Response("\n".join(lines) + "\n", media_type=_TEXT)
 
 
-async def workers(desk: ApiContext, _request: Request) -> Response:
+async def workers(context: ApiContext, _request: Request) -> Response:
     """GET /api/workers."""
-    return json({"workers": await desk.read(desk.office.workers)})
+    return json({"workers": await context.read(context.control_plane.workers)})
 
 
-async def dead_letters(desk: ApiContext, _request: Request) -> Response:
+async def dead_letters(context: ApiContext, _request: Request) -> Response:
     """GET /api/dead-letters."""
-    return json({"dead_letters": await desk.read(desk.office.dead_letters)})
+    return json({"dead_letters": await context.read(context.control_plane.dead_letters)})
 
 
-async def validate(desk: ApiContext, request: Request) -> Response:
+async def validate(context: ApiContext, request: Request) -> Response:
     """POST /api/validate."""
     wish = await decode_body(request, ValidationRequest, 2 * MOST_TEXT)
     data = wish.playbook.encode("utf-8", "surrogatepass")
     if len(data) > MOST_TEXT:
         raise HttpProblem(413, f"the playbook has {len(data):,} bytes; {MOST_TEXT:,} are allowed")
-    kinds = desk.office.catalog.kinds
-    loaded = await desk.read(load_bytes, data, kinds, name=wish.file, legacy=wish.legacy, strict=wish.strict)
+    kinds = context.control_plane.catalog.kinds
+    loaded = await context.read(load_bytes, data, kinds, name=wish.file, legacy=wish.legacy, strict=wish.strict)
     return json({"valid": loaded.net is not None, **diagnostics(loaded)})
 
 

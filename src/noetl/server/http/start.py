@@ -67,9 +67,9 @@ class StartResponse(msgspec.Struct):
     repeated: bool = False
 
 
-async def start(desk: ApiContext, request: Request) -> Response:
+async def start(context: ApiContext, request: Request) -> Response:
     """POST /api/executions."""
-    if desk.draining:
+    if context.draining:
         raise HttpProblem(503, "this server is about to end", {"Retry-After": "1"})
     wish = await decode_body(request, StartRequest, MOST_START)
     caller: ApiToken = request.state.caller
@@ -83,29 +83,29 @@ async def start(desk: ApiContext, request: Request) -> Response:
     payload = value_of(wish.payload, "payload")
     if not isinstance(payload, dict):
         raise HttpProblem(400, "`payload` is a map")
-    source, net = await _playbook(desk, wish)
+    source, net = await _playbook(context, wish)
     _check_payload(net, payload)
-    calls = await _calls(desk, wish)
+    calls = await _calls(context, wish)
     if wish.path is not None and not calls:
-        calls = await desk.read(_calls_before, desk.log, wish.path)
+        calls = await context.read(_calls_before, context.log, wish.path)
     asked = {"by": caller.name} if caller.name else {}
     key = request.headers.get("idempotency-key")
     if key is None:
-        hot = await desk.office.start(source, net, payload, calls=calls, asked=asked or None)
-        return _answer(StartResponse(hot.id, hot.state.status, hot.state.path))
+        live = await context.control_plane.start(source, net, payload, calls=calls, asked=asked or None)
+        return _answer(StartResponse(live.id, live.state.status, live.state.path))
     if not 0 < len(key) <= _LONGEST_KEY:
         raise HttpProblem(400, f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters")
     execution_id = id_from_key(f"{caller.name}\0{key}")
     asked["digest"] = _digest(wish)
-    async with desk.lock_name(execution_id):
-        if (known := await _find_by_key(desk, execution_id)) is None:
+    async with context.lock_name(execution_id):
+        if (known := await _find_by_key(context, execution_id)) is None:
             more = {"execution_id": execution_id, "calls": calls, "asked": asked}
             try:
-                hot = await desk.office.start(source, net, payload, **more)
-                return _answer(StartResponse(hot.id, hot.state.status, hot.state.path))
+                live = await context.control_plane.start(source, net, payload, **more)
+                return _answer(StartResponse(live.id, live.state.status, live.state.path))
             except Conflict:  # the log has the last word: another server has written the first event
-                known = await desk.summary(execution_id)
-        return _answer(await _repeat_response(desk, known, asked["digest"]))
+                known = await context.summary(execution_id)
+        return _answer(await _repeat_response(context, known, asked["digest"]))
 
 
 def _answer(started: StartResponse) -> Response:
@@ -119,45 +119,45 @@ def _digest(wish: StartRequest) -> str:
     return hashlib.sha256(msgspec.json.encode(same, order="deterministic")).hexdigest()
 
 
-async def _find_by_key(desk: ApiContext, execution_id: str) -> Summary | None:
+async def _find_by_key(context: ApiContext, execution_id: str) -> Summary | None:
     """The execution of a key; None: there is none, and nobody else is making it."""
-    found = await desk.read(desk.log.summary, execution_id)
-    if found is not None or await desk.log.claim(execution_id):
+    found = await context.read(context.log.summary, execution_id)
+    if found is not None or await context.log.claim(execution_id):
         # Whoever had claimed it may have written it before letting go.
-        return found or await desk.read(desk.log.summary, execution_id)
+        return found or await context.read(context.log.summary, execution_id)
     for _ in range(int(_PATIENCE / _POLL)):
         await asyncio.sleep(_POLL)
-        if (found := await desk.read(desk.log.summary, execution_id)) is not None:
+        if (found := await context.read(context.log.summary, execution_id)) is not None:
             return found
     raise HttpProblem(503, "another server is starting this execution and has not done so yet", {"Retry-After": "1"})
 
 
-async def _repeat_response(desk: ApiContext, known: Summary, digest: str) -> StartResponse:
-    first = (await desk.read(desk.log.read, known.execution_id, limit=1))[0]
+async def _repeat_response(context: ApiContext, known: Summary, digest: str) -> StartResponse:
+    first = (await context.read(context.log.read, known.execution_id, limit=1))[0]
     if (first.payload.get("asked") or {}).get("digest") != digest:
         detail = "this Idempotency-Key was used for another request"
         raise HttpProblem(409, detail, execution_id=known.execution_id)
     return StartResponse(known.execution_id, known.status, known.path, repeated=True)
 
 
-async def _playbook(desk: ApiContext, wish: StartRequest) -> tuple[PlaybookSource, Net]:
+async def _playbook(context: ApiContext, wish: StartRequest) -> tuple[PlaybookSource, Net]:
     if wish.playbook is not None:
-        return await _read(desk, wish.playbook, wish.file or _NOWHERE, legacy=wish.legacy)
+        return await _read(context, wish.playbook, wish.file or _NOWHERE, legacy=wish.legacy)
     assert wish.path is not None
-    source = await desk.read(desk.log.latest, wish.path)
+    source = await context.read(context.log.latest, wish.path)
     if source is None:
         raise HttpProblem(404, f"no playbook was run under the path {wish.path!r}")
-    net = await desk.read(desk.office.catalog.net, source)
+    net = await context.read(context.control_plane.catalog.net, source)
     if net is None:
         raise HttpProblem(422, f"the playbook {wish.path!r} can no longer be read by this version")
     return source, net
 
 
-async def _read(desk: ApiContext, text: str, file: str, *, legacy: bool) -> tuple[PlaybookSource, Net]:
+async def _read(context: ApiContext, text: str, file: str, *, legacy: bool) -> tuple[PlaybookSource, Net]:
     data = text.encode("utf-8", "surrogatepass")
     if len(data) > MOST_TEXT:
         raise HttpProblem(413, f"the playbook {file} has {len(data):,} bytes; {MOST_TEXT:,} are allowed")
-    source, loaded = await desk.read(desk.office.catalog.read, Path(file), data, legacy=legacy)
+    source, loaded = await context.read(context.control_plane.catalog.read, Path(file), data, legacy=legacy)
     if loaded.net is None:
         raise HttpProblem(422, f"the playbook {file} is invalid", **diagnostics(loaded))
     return source, loaded.net
@@ -184,7 +184,7 @@ def _check_payload(net: Net, payload: dict[str, Any]) -> None:
         raise HttpProblem(422, f"the payload does not fit the playbook's schema: {told}", misfits=wrong)
 
 
-async def _calls(desk: ApiContext, wish: StartRequest) -> dict[str, str]:
+async def _calls(context: ApiContext, wish: StartRequest) -> dict[str, str]:
     """The playbooks that came along, kept; those with errors fail when they are called, as ones in a folder would."""
     found: dict[str, str] = {}
     for one in wish.calls:
@@ -192,7 +192,7 @@ async def _calls(desk: ApiContext, wish: StartRequest) -> dict[str, str]:
         if len(data) > MOST_TEXT:
             raise HttpProblem(413, f"the playbook {one.file} has {len(data):,} bytes; {MOST_TEXT:,} are allowed")
         source = PlaybookSource(hashlib.sha256(data).hexdigest(), one.text, one.file, wish.legacy)
-        await desk.office.keep(source)
+        await context.control_plane.keep(source)
         found |= dict.fromkeys(one.names, source.hash)
     return found
 

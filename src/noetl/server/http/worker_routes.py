@@ -1,4 +1,4 @@
-"""Work: where workers come to. They speak `model.wire`, with bodies that only they may send at such length."""
+"""The routes for workers. Their bodies are those of `model.wire`, with larger limits than other routes have."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from noetl.server.http.routes import JSON, Route
 _MOST = 256 << 20
 
 
-def build_worker_routes(counter: WorkerApi) -> list[Route]:
-    """The routes of workers, to one counter."""
+def build_worker_routes(worker_api: WorkerApi) -> list[Route]:
+    """The routes for workers, over one worker API."""
 
-    async def work(_desk: ApiContext, request: Request) -> Response:
+    async def work(_context: ApiContext, request: Request) -> Response:
         """POST /api/work."""
-        return await _serve_message(request, lambda body: counter.serve(decode_message(body), request.is_disconnected))
+        return await _serve_message(
+            request, lambda body: worker_api.serve(decode_message(body), request.is_disconnected)
+        )
 
-    async def alive(_desk: ApiContext, request: Request) -> Response:
+    async def alive(_context: ApiContext, request: Request) -> Response:
         """POST /api/pulse."""
-        return await _serve_message(request, lambda body: counter.alive(decode_heartbeat(body)))
+        return await _serve_message(request, lambda body: worker_api.alive(decode_heartbeat(body)))
 
-    async def source(desk: ApiContext, request: Request) -> Response:
+    async def source(context: ApiContext, request: Request) -> Response:
         """GET /api/assigned/{hash}."""
-        found = await desk.read(desk.log.source, request.path_params["hash"])
+        found = await context.read(context.log.source, request.path_params["hash"])
         if found is None:
             raise HttpProblem(404, "there is no such playbook")
         return Response(msgspec.json.encode(found), media_type=JSON)

@@ -23,7 +23,7 @@ _SQL = queries("postgres")
 
 
 class ClaimRequest:
-    """What is asked of the desk: to own an execution."""
+    """A request to the commit queue: to own an execution."""
 
     def __init__(self, execution_id: str) -> None:
         self.execution_id = execution_id

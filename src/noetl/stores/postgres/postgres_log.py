@@ -151,7 +151,7 @@ class PostgresLog(SqlLog):
         def write(connection: psycopg.Connection[Any]) -> None:
             connection.execute(_SQL["lay_down"], (names, times, self._name))
 
-        await self._desk.submit(write)
+        await self._queue.submit(write)
 
     def find_due(self, ahead_s: float, most: int) -> list[str]:
         """Those that are due within so many seconds, and those that somebody asks something of."""
@@ -201,7 +201,7 @@ class PostgresLog(SqlLog):
         if self._closed:
             return
         self._closed = True
-        await self._desk.close()
+        await self._queue.close()
         self._slots.close()
         if self._listener is not None:
             await asyncio.to_thread(self._listener.close)

@@ -30,7 +30,7 @@ _TYPES = ("text", "int8", "bytea", "bytea")
 
 
 class PgWriter(CommitQueue):
-    """The desk of one database."""
+    """The commit queue of one database."""
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
         super().__init__("the database of executions")

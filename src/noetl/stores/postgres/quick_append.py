@@ -1,4 +1,4 @@
-"""Quick: small appends in one statement and one round trip, sent and answered on the thread of the event loop.
+"""Small appends in one statement and one round trip, on the thread of the event loop.
 
 Where the logs end is known from what this process wrote last, and the statement holds good only where they still do: an
 execution that somebody else wrote to is not touched. Whatever is out of the ordinary is left to the thread that writes.

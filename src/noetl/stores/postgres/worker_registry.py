@@ -108,7 +108,7 @@ class PgRegistry(WorkerRegistry):
 
     # --- who has what ------------------------------------------------------------------------------------------------
 
-    def held(self, execution_id: str) -> list[HeldPipeline]:
+    def read_held(self, execution_id: str) -> list[HeldPipeline]:
         """See the port."""
         rows = self._do(lambda it: it.execute(_SQL["held"], (execution_id,)).fetchall())
         return [HeldPipeline(row[0], row[1], msgspec.json.decode(row[2]), *row[3:]) for row in rows]

@@ -55,10 +55,10 @@ class _SqliteSlotLedger(SqlSlotLedger):
 
 
 class SqliteSlots(Slots):
-    """`Slots` over the desk that writes the file."""
+    """`Slots` over the commit queue that writes the file."""
 
-    def __init__(self, desk: CommitQueue, me: str, alive: Callable[[str], bool], clock: Callable[[], float]) -> None:
-        self._desk, self._me, self._alive, self._clock = desk, me, alive, clock
+    def __init__(self, queue: CommitQueue, me: str, alive: Callable[[str], bool], clock: Callable[[], float]) -> None:
+        self._queue, self._me, self._alive, self._clock = queue, me, alive, clock
         #: whether what other processes have left was cleared away
         self._swept = False
 
@@ -72,17 +72,17 @@ class SqliteSlots(Slots):
                 books.sweep()
             return admit(asks, books)
 
-        answers: list[Answer] = await self._desk.submit(judge)
+        answers: list[Answer] = await self._queue.submit(judge)
         return answers
 
     async def release(self, holders: Collection[Key]) -> None:
         """See the port."""
         rows = [columns(holder) for holder in holders]
-        await self._desk.submit(lambda connection: connection.executemany(_SLOT_SQL["release_slot"], rows) and None)
+        await self._queue.submit(lambda connection: connection.executemany(_SLOT_SQL["release_slot"], rows) and None)
 
     async def list_holders(self, execution_id: str) -> list[Key]:
         """See the port."""
-        rows = await self._desk.submit(
+        rows = await self._queue.submit(
             lambda it: it.execute(_SLOT_SQL["slots_of_execution"], (execution_id,)).fetchall()
         )
         return [holder_of(row) for row in rows]
@@ -121,7 +121,7 @@ class SqliteLog(SqlLog):
     async def claim(self, execution_id: str) -> bool:
         """See the port. What a process that has died owned is free as soon as that is known."""
         give_up = time.monotonic() + _LETTING_GO_S
-        while (owner := await self._desk.submit(lambda connection: self._claim(connection, execution_id))) is not None:
+        while (owner := await self._queue.submit(lambda connection: self._claim(connection, execution_id))) is not None:
             if not self._owners.is_gone(owner) or time.monotonic() > give_up:
                 return False
             await asyncio.sleep(0.005)
@@ -145,7 +145,7 @@ class SqliteLog(SqlLog):
 
     def slots(self, clock: Callable[[], float]) -> Slots:
         """See `noetl.ports.slots.HasSlots`."""
-        return SqliteSlots(self._desk, self.me, self._owners.alive, clock)
+        return SqliteSlots(self._queue, self.me, self._owners.alive, clock)
 
     def collect(self) -> list[tuple[int, str, bytes]]:
         """See the port. Costs next to nothing while nobody writes to the file."""
@@ -205,7 +205,7 @@ class SqliteLog(SqlLog):
         if self._closed:
             return
         self._closed = True
-        await self._desk.close()
+        await self._queue.close()
         for connection, _ in self._readers.values():
             connection.close()
         self._readers.clear()

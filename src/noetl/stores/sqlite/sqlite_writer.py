@@ -32,7 +32,7 @@ _PATIENCE = 5.0
 
 
 class SqliteWriter(CommitQueue):
-    """The desk of one file."""
+    """The commit queue of one file."""
 
     def __init__(
         self, path: Path, lock: WriteLock, connect: Callable[[], sqlite3.Connection], *, at_once: bool

@@ -19,7 +19,7 @@ from noetl.drivers.text import as_text, summarize_value
 from noetl.model.output import Failure, Output, Spilled, failed, failure, ok
 from noetl.ports import Call, World
 from noetl.tools.http.network_zones import Resolver
-from noetl.tools.http.response_body import InvalidJson, ResponseBody, TooLarge, encoding_of, is_json_response
+from noetl.tools.http.response_body import InvalidJson, ResponseBody, TooLarge, is_json_response, read_encoding
 
 # The headers that a credential stands for in an HTTP request.
 
@@ -197,7 +197,7 @@ class HttpClient:
                 body = ResponseBody(response, world, limit, call.spill if response.status < 400 else None)
                 data = await body.receive()
                 if data is None:
-                    return _spill_output(target, response, await body.spilled(), http)
+                    return _spill_output(target, response, await body.finish_spill(), http)
                 if raw and response.status < 400:
                     return ok(_in_utf8(data, response), http=http)
                 return _output(target, response, data, http)
@@ -389,7 +389,7 @@ def _parse_body(body: bytes, response: aiohttp.ClientResponse) -> tuple[Any, str
     """What the body holds; and if it is said to be JSON and is not, why: it is text then."""
     if not body:
         return None, ""
-    encoding = encoding_of(response)
+    encoding = read_encoding(response)
     if is_json_response(response) and encoding == "utf-8":
         try:
             return msgspec.json.decode(body), ""
@@ -408,7 +408,7 @@ def _excerpt(text: str, *, cut: bool = False) -> str:
 
 
 def _in_utf8(body: bytes, response: aiohttp.ClientResponse) -> bytes:
-    encoding = encoding_of(response)
+    encoding = read_encoding(response)
     return body if encoding == "utf-8" else body.decode(encoding, "replace").encode()
 
 

@@ -78,7 +78,7 @@ class ResponseBody:
 
     def _conversion(self) -> Callable[[bytes], bytes]:
         """What is written for each part; nothing comes last."""
-        encoding = encoding_of(self._response)
+        encoding = read_encoding(self._response)
         if is_json_response(self._response) and encoding == "utf-8":
             return bytes
         decoder = codecs.getincrementaldecoder(encoding)("replace")
@@ -86,18 +86,18 @@ class ResponseBody:
             return lambda part: decoder.decode(part, not part).encode()
         return lambda part: escape_json(decoder.decode(part, not part))
 
-    async def spilled(self) -> Spilled | InvalidJson:
+    async def finish_spill(self) -> Spilled | InvalidJson:
         """The file, and what is to be known of it."""
         assert self._file is not None
         with self._file as file:
             if not is_json_response(self._response):
-                return await self._world.spilled(file)
+                return await self._world.adopt_spill(file)
             try:
                 rows, columns = await asyncio.to_thread(lambda: examine(_blocks(file)))
             except NotJsonText as error:
                 file.seek(0)
                 return InvalidJson(str(error), file.read(1_000).decode("utf-8", "replace"))
-            return await self._world.spilled(file, rows=rows, columns=columns)
+            return await self._world.adopt_spill(file, rows=rows, columns=columns)
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
@@ -110,7 +110,7 @@ def is_json_response(response: aiohttp.ClientResponse) -> bool:
     return response.content_type.endswith(("/json", "+json"))
 
 
-def encoding_of(response: aiohttp.ClientResponse) -> str:
+def read_encoding(response: aiohttp.ClientResponse) -> str:
     """How its text is encoded; UTF-8 if that is not said, or nobody has heard of it."""
     said = response.charset or "utf-8"
     try:

@@ -12,7 +12,7 @@ import psycopg
 
 from noetl.drivers.postgres import is_lost, task_failure
 from noetl.model.output import Spilled
-from noetl.tools.postgres.session import PgSession
+from noetl.tools.postgres.pg_session import PgSession
 
 #: an output is kept beside its marker, so it should be no table of its own
 MOST = 1 << 20

@@ -75,7 +75,7 @@ async def _retry(call: Call, carry_out: Any) -> Any:
 
 
 def _build_work(call: Call, world: World) -> TransactionWork:
-    from noetl.tools.postgres.session import Rows
+    from noetl.tools.postgres.pg_session import Rows
     from noetl.tools.postgres.statements import plan
     from noetl.tools.postgres.transaction import TransactionWork
 

@@ -12,7 +12,7 @@ from noetl.drivers.postgres import UNKNOWN_OUTCOME, PostgresFailed, from_stateme
 from noetl.model.output import Spilled
 from noetl.tools.postgres import exactly_once
 from noetl.tools.postgres.connection_pool import PgPool, configure
-from noetl.tools.postgres.session import PgSession, Rows
+from noetl.tools.postgres.pg_session import PgSession, Rows
 from noetl.tools.postgres.statements import SqlStatement, StatementPlan
 
 #: the server cannot tell which type a value is to have; with one of its own it can

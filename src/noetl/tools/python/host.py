@@ -267,10 +267,10 @@ def _await_result(value: Any) -> Any:
     if hasattr(value, "__await__"):
         import asyncio
 
-        async def finished() -> Any:
+        async def await_value() -> Any:
             return await value
 
-        return asyncio.run(finished())
+        return asyncio.run(await_value())
     return value
 
 

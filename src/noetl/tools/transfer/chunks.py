@@ -81,23 +81,23 @@ class LazyFile:
 
     def __init__(self, path: Path, blocks: Iterable[bytes]) -> None:
         self._path, self._blocks = path, blocks
-        self._written = False
+        self._write_json_lines = False
         self._writing = threading.Lock()
 
     def path(self) -> Path:
         """The file, with the text in it."""
         with self._writing:
-            if not self._written:
+            if not self._write_json_lines:
                 with self._path.open("wb") as file:
                     file.writelines(self._blocks)
-                self._written = True
+                self._write_json_lines = True
         return self._path
 
     def forget(self) -> None:
         """Remove the file."""
-        if self._written:
+        if self._write_json_lines:
             self._path.unlink(missing_ok=True)
-            self._written = False
+            self._write_json_lines = False
 
 
 class CsvChunk(Chunk):
@@ -244,12 +244,12 @@ class ValuesChunk(Chunk):
         return [msgspec.json.encode(row) for row in self._rows]
 
     def relation(self, connection: Any, types: Mapping[str, str]) -> str:
-        return self._written().relation(connection, types)
+        return self._write_json_lines().relation(connection, types)
 
     def raw_column(self, connection: Any, column: str) -> tuple[str, str]:
-        return self._written().raw_column(connection, column)
+        return self._write_json_lines().raw_column(connection, column)
 
-    def _written(self) -> JsonLinesChunk:
+    def _write_json_lines(self) -> JsonLinesChunk:
         with self._writing:  # targets come for it at the same time
             if self._lines is None:
                 path = self._scratch / f"rows-{id(self)}.ndjson"
@@ -276,7 +276,7 @@ class JsonChunk(ValuesChunk):
         return Chunk.rows(self, connection)
 
     def relation(self, connection: Any, types: Mapping[str, str]) -> str:
-        self._written().sampled = not self._is_typed
+        self._write_json_lines().sampled = not self._is_typed
         return super().relation(connection, types)
 
     def bodies(self, connection: Any, chosen: str = "*") -> Sequence[bytes]:  # noqa: ARG002

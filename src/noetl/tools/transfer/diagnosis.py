@@ -11,7 +11,7 @@ from typing import Any
 from noetl.drivers.datahost import DataHostFailed, failure_of
 from noetl.rows.duck import name
 from noetl.tools.transfer.chunks import Chunk
-from noetl.tools.transfer.strict_casts import altered_condition
+from noetl.tools.transfer.strict_casts import build_altered_condition
 from noetl.tools.transfer.text_files import UnclosedQuote
 
 _RAGGED = re.compile(
@@ -33,8 +33,8 @@ def explain_error(error: Exception, chunk: Chunk, connection: Any, wanted: Mappi
         return DataHostFailed(**found)
     said = str(error)
     place = (
-        _encoding_failure(said, chunk.first)
-        or _ragged_failure(said, chunk)
+        _explain_encoding(said, chunk.first)
+        or _explain_ragged(said, chunk)
         or _open_quote_failure(said, chunk)
         or _null_failure(said, chunk, connection)
     )
@@ -55,13 +55,13 @@ def unreadable_failure(error: Exception, path: Path) -> DataHostFailed:
     found = failure_of(error)
     if found["kind"] != "sql":
         return DataHostFailed(**found)
-    place = _encoding_failure(str(error), 0)
+    place = _explain_encoding(str(error), 0)
     if place is not None:
         return place
     return source_failure(f"`{path}` cannot be read as CSV: {' '.join(str(error).splitlines()[:2])}", None)
 
 
-def unclosed_failure(error: UnclosedQuote, first: int) -> DataHostFailed:
+def explain_unclosed(error: UnclosedQuote, first: int) -> DataHostFailed:
     """A quote that nothing closes."""
     row, shown = first + error.rows + 1, error.text[:80].decode("utf-8", "replace")
     return source_failure(f"row {row:,} opens a quote that is never closed: {shown!r}", row)
@@ -72,7 +72,7 @@ def source_failure(message: str, row: int | None) -> DataHostFailed:
     return DataHostFailed("type", f"the source: {message}", row=row, at="source")
 
 
-def _encoding_failure(said: str, first: int) -> DataHostFailed | None:
+def _explain_encoding(said: str, first: int) -> DataHostFailed | None:
     if _NO_UTF8 not in said:
         return None
     line = _LINE.search(said)
@@ -95,7 +95,7 @@ def find_misfit(chunk: Chunk, connection: Any, column: str, kind: str) -> DataHo
     return DataHostFailed("type", message, column=column, row=at, value=value)
 
 
-def _ragged_failure(said: str, chunk: Chunk) -> DataHostFailed | None:
+def _explain_ragged(said: str, chunk: Chunk) -> DataHostFailed | None:
     match = _RAGGED.search(said)
     if match is None:
         return None
@@ -133,7 +133,7 @@ def _null_failure(said: str, chunk: Chunk, connection: Any) -> DataHostFailed | 
 
 def _cast_failure(chunk: Chunk, connection: Any, column: str, kind: str) -> DataHostFailed | None:
     source, text = _raw_column(chunk, connection, column)
-    changed = f" OR {condition}" if (condition := altered_condition("CAST(v AS VARCHAR)", kind)) else ""
+    changed = f" OR {condition}" if (condition := build_altered_condition("CAST(v AS VARCHAR)", kind)) else ""
     row = _first_row(connection, source, text, f"v IS NOT NULL AND (TRY_CAST(v AS {kind}) IS NULL{changed})")
     if row is None:
         return None

@@ -182,7 +182,7 @@ class CycleDetector:
         return False
 
 
-def paging_of(source: Mapping[str, Any]) -> Paging:
+def read_paging(source: Mapping[str, Any]) -> Paging:
     """How a source says that its pages follow each other. BadPage: it makes no sense."""
     page, following = source.get("page"), source.get("next")
     if page is None:

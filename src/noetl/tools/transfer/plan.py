@@ -150,10 +150,10 @@ def _source(given: dict[str, Any], world: World) -> dict[str, Any]:
         given["query"] = _query(given)
         given["order_by"] = _as_list(given.get("order_by"))
     elif given["kind"] == "http":
-        from noetl.tools.transfer.paging import BadPage, paging_of
+        from noetl.tools.transfer.paging import BadPage, read_paging
 
         try:
-            given["paging"] = paging_of(given)
+            given["paging"] = read_paging(given)
         except BadPage as error:
             raise InvalidTransfer(str(error)) from None
     return given

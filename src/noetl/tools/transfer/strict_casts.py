@@ -20,7 +20,7 @@ _POWER = r"'^\s*[-+]?[0-9.]+[eE]'"
 
 def cast_text(text: str, wanted: str) -> str | None:
     """What is written as text, in a type; None: DuckDB changes nothing of that type."""
-    condition = altered_condition(text, wanted)
+    condition = build_altered_condition(text, wanted)
     if condition is None:
         return None
     # What most values have not is seen at a glance: a point or an exponent, and a date with anything behind it.
@@ -50,7 +50,7 @@ def _cast_float(value: str, wanted: str) -> str:
     return f"CASE WHEN {value} = trunc({value}) THEN {whole} ELSE {cast_text(f'CAST({value} AS VARCHAR)', wanted)} END"
 
 
-def altered_condition(text: str, wanted: str) -> str | None:
+def build_altered_condition(text: str, wanted: str) -> str | None:
     """What is true of a text whose value is another in a type; None: of no text."""
     if wanted == "DATE":
         time = f"TRY_CAST(trim({text}) AS TIMESTAMP)"
@@ -148,7 +148,7 @@ def _alteration_condition(column: str, kind: str, *, strict: bool) -> str | None
         exact = f"{sort} NOT IN ('BOOLEAN', 'NULL', 'VARCHAR'){is_text}"
         return f"({written} NOT IN ('true', 'false') AND ({exact}))"
     other = f"{sort} = 'BOOLEAN'{is_text}"
-    if (rounded := altered_condition(text, kind)) and kind != "DATE":
+    if (rounded := build_altered_condition(text, kind)) and kind != "DATE":
         return f"(regexp_matches({written}, '[^-0-9]') AND ({other} OR {rounded}))"
     if kind in ("FLOAT", "DOUBLE"):
         return f"({written}[1] IN ('t', 'f', '\"') AND ({other}))"

@@ -59,7 +59,7 @@ def _children(log: EventLog, execution_id: str) -> list[Summary]:
 def _document(
     summary: Summary, state: Execution, source: PlaybookSource | None, children: list[Summary]
 ) -> dict[str, Any]:
-    from noetl.cli.output.state_lines import parked_tokens, waits
+    from noetl.cli.output.state_lines import find_parked_tokens, waits
     from noetl.history import run_document
 
     waiting = [
@@ -83,7 +83,7 @@ def _document(
         "alive": summary.alive,
         "dormant": summary.dormant,
         "waiting": waiting,
-        "parked": parked_tokens(state),
+        "parked": find_parked_tokens(state),
     }
 
 

@@ -59,12 +59,12 @@ def command(*, execution: str, step: str | None, as_data: bool) -> None:
 
 
 def _text(state: Execution, status: str, answers: list[StepExplanation], waits: list[str], *, one: bool) -> str:
-    from noetl.cli.output.why_text import answer_text, ending_text, overview
+    from noetl.cli.output.why_text import answer_text, describe_ending, overview
 
     colour = in_colour(sys.stdout)
     if one:
         told = answer_text(answers[0], state, colour=colour)
         # Which of its steps waits is not said there: of those that are over none does.
         return told + "".join(f"   now  {line}\n" for line in waits if answers[0].status in _WAITING)
-    head = ending_text(state, status, colour=colour) + "".join(f"{line}\n" for line in waits)
+    head = describe_ending(state, status, colour=colour) + "".join(f"{line}\n" for line in waits)
     return f"{head}\n{overview(answers, state, colour=colour)}"

@@ -95,7 +95,7 @@ def _all(session: SuiteRunner, files: list[InputFile], *, at_first: bool, quiet:
     colour = in_colour(sys.stdout)
     stopped = False
 
-    def heard(ran: SuiteResult, result: CaseResult) -> None:
+    def on_result(ran: SuiteResult, result: CaseResult) -> None:
         nonlocal stopped
         stopped = stopped or result.status in ("failed", "error")
         if not quiet:
@@ -104,7 +104,7 @@ def _all(session: SuiteRunner, files: list[InputFile], *, at_first: bool, quiet:
 
     for file in files:
         assert file.path is not None
-        yield session.run(file.path, read(file), file.name, heard, until=lambda: at_first and stopped)
+        yield session.run(file.path, read(file), file.name, on_result, until=lambda: at_first and stopped)
         if at_first and stopped:
             return
 

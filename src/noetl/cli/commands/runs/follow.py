@@ -102,58 +102,60 @@ class ExecutionHost(Protocol):
     def kill(self) -> None:
         """End the processes that tools started, at once, as far as they are here."""
 
-    async def output(self, hot: LiveExecution) -> Any:
+    async def output(self, live: LiveExecution) -> Any:
         """What one yielded, in full as far as its playbook wants that."""
 
 
-async def follow(house: ExecutionHost, shown: Screen | QuietScreen) -> bool:
+async def follow(node: ExecutionHost, shown: Screen | QuietScreen) -> bool:
     """Stay with executions until they are over; whether that was at the wish of somebody who pressed Ctrl-C."""
     interrupted = False
-    hots: list[LiveExecution] = shown.roots
+    executions: list[LiveExecution] = shown.roots
 
     def on_interrupt() -> None:
         nonlocal interrupted
-        if interrupted or all(hot.finished.done() for hot in hots):
-            _kill(house, shown, INTERRUPTED)
+        if interrupted or all(live.finished.done() for live in executions):
+            _kill(node, shown, INTERRUPTED)
         interrupted = True
         note("cancelling; Ctrl-C again ends everything at once")
-        for hot in hots:
-            house.cancel(hot.id, "it was interrupted")
+        for live in executions:
+            node.cancel(live.id, "it was interrupted")
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, on_interrupt)
     # Who stops a machine or a container wants an end now, not a decision about the run.
-    loop.add_signal_handler(signal.SIGTERM, _kill, house, shown, TERMINATED)
-    ends = await asyncio.gather(*(asyncio.shield(hot.finished) for hot in hots), return_exceptions=True)
-    for hot, error in zip(hots, ends, strict=True):
+    loop.add_signal_handler(signal.SIGTERM, _kill, node, shown, TERMINATED)
+    ends = await asyncio.gather(*(asyncio.shield(live.finished) for live in executions), return_exceptions=True)
+    for live, error in zip(executions, ends, strict=True):
         if isinstance(error, NoetlError):
-            raise NoetlError(f"{error}; `noetl resume {hot.id}` goes on when that is mended") from None
+            raise NoetlError(f"{error}; `noetl resume {live.id}` goes on when that is mended") from None
         if isinstance(error, BaseException):
             raise error
     if interrupted:
         # Not over before their tools are: until then a second Ctrl-C has something to end.
-        await house.settle()
+        await node.settle()
     return interrupted
 
 
-def _kill(house: ExecutionHost, shown: Screen | QuietScreen, code: int) -> None:
+def _kill(node: ExecutionHost, shown: Screen | QuietScreen, code: int) -> None:
     """End this process at once, and what it started; the log stays as it is."""
     shown.stop()
-    house.kill()
-    for hot in shown.roots:
+    node.kill()
+    for live in shown.roots:
         # The state in memory may be ahead of the log; what is over there is over.
-        if hot.finished.done():
-            note(f"ended at once; {hot.id} is {hot.state.status} already")
-        elif house.is_remote:
-            note(f"left; {hot.id} goes on at the server, `noetl events {hot.id} --follow` follows it")
+        if live.finished.done():
+            note(f"ended at once; {live.id} is {live.state.status} already")
+        elif node.is_remote:
+            note(f"left; {live.id} goes on at the server, `noetl events {live.id} --follow` follows it")
         else:
-            note(f"killed; `noetl resume {hot.id}` goes on where it was")
+            note(f"killed; `noetl resume {live.id}` goes on where it was")
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-async def report_end(house: ExecutionHost, hots: list[LiveExecution], *, interrupted: bool, as_document: bool) -> int:
+async def report_end(
+    node: ExecutionHost, executions: list[LiveExecution], *, interrupted: bool, as_document: bool
+) -> int:
     """Tell how executions ended; the exit code."""
     if as_document:
         import msgspec
@@ -161,14 +163,14 @@ async def report_end(house: ExecutionHost, hots: list[LiveExecution], *, interru
         from noetl.cli.output.state_lines import locate_error
         from noetl.history import run_document
 
-        for hot in hots:
-            error = locate_error(hot.state.error, house.log.source(hot.state.playbook))
-            told = run_document(hot.state) | {"output": await house.output(hot), "error": error}
+        for live in executions:
+            error = locate_error(live.state.error, node.log.source(live.state.playbook))
+            told = run_document(live.state) | {"output": await node.output(live), "error": error}
             out(f"{msgspec.json.encode(told).decode()}\n")
     else:
-        for hot in hots:
-            print_ending(hot.state, hot.net, house.log)
-    return max((exit_code(hot.state, interrupted=interrupted) for hot in hots), default=0)
+        for live in executions:
+            print_ending(live.state, live.net, node.log)
+    return max((exit_code(live.state, interrupted=interrupted) for live in executions), default=0)
 
 
 def exit_code(state: Execution, *, interrupted: bool) -> int:

@@ -96,13 +96,13 @@ def _diagnose(wrong: WorkloadViolation, payload: dict[str, Any], diagnostics: tu
         return Diagnostic(CODE, Severity.ERROR, message, fix=f"correct it, or give another value with {option}")
     if not wrong.final:
         return Diagnostic(
-            CODE, Severity.ERROR, f"{wrong.name}: {wrong.said}", fix=f"give it with {_missing_option(wrong)}"
+            CODE, Severity.ERROR, f"{wrong.name}: {wrong.said}", fix=f"give it with {_suggest_option(wrong)}"
         )
     message = f"{wrong.name}: {wrong.said}; the payload is at fault"
     return Diagnostic(CODE, Severity.ERROR, message, fix=f"give another value with {option}")
 
 
-def _missing_option(wrong: WorkloadViolation) -> str:
+def _suggest_option(wrong: WorkloadViolation) -> str:
     """The option that gives what is not there, as far as its name can be told."""
     if wrong.lacks is None:
         return "--set or --payload"

@@ -52,8 +52,8 @@ async def _rerun(given: str, asked: RerunRequest, *, only_plan: bool, yes: bool,
     from noetl.cli.commands.runs.rerun_preparation import prepare_rerun
     from noetl.cli.output.diff_text import plan_text
 
-    async with open_local_node() as house:
-        made = prepare_rerun(house, find(house.log, given), asked, as_document=as_document)
+    async with open_local_node() as node:
+        made = prepare_rerun(node, find(node.log, given), asked, as_document=as_document)
         if only_plan:
             out(as_json(made.plan) if as_document else plan_text(made.plan, colour=in_colour(sys.stdout)))
             return 0
@@ -62,7 +62,7 @@ async def _rerun(given: str, asked: RerunRequest, *, only_plan: bool, yes: bool,
         if not yes and not _confirm():
             note("nothing was started")
             return 1
-        return await _follow(house, made, as_document=as_document)
+        return await _follow(node, made, as_document=as_document)
 
 
 def _confirm() -> bool:
@@ -71,22 +71,22 @@ def _confirm() -> bool:
     return click.confirm("Go on?", err=True)
 
 
-async def _follow(house: LocalNode, made: Rerun, *, as_document: bool) -> int:
+async def _follow(node: LocalNode, made: Rerun, *, as_document: bool) -> int:
     from noetl.cli.commands.runs.follow import exit_code, follow, report_end
     from noetl.cli.output.progress import progress
     from noetl.history import run_document
 
-    with progress(house.service.watchers, quiet=as_document) as shown:
-        hot = await made.start()
+    with progress(node.service.watchers, quiet=as_document) as shown:
+        live = await made.start()
         if made.fork is None:
-            shown.roots.append(hot)
+            shown.roots.append(live)
         else:
-            shown.on_resume(hot)
-        interrupted = await follow(house, shown)
+            shown.on_resume(live)
+        interrupted = await follow(node, shown)
     if not as_document:
-        return await report_end(house, shown.roots, interrupted=interrupted, as_document=False)
+        return await report_end(node, shown.roots, interrupted=interrupted, as_document=False)
     import msgspec
 
-    said: dict[str, Any] = {**run_document(hot.state), "rerun": hot.state.origin}
+    said: dict[str, Any] = {**run_document(live.state), "rerun": live.state.origin}
     out(f"{msgspec.json.encode(said).decode()}\n")
-    return exit_code(hot.state, interrupted=interrupted)
+    return exit_code(live.state, interrupted=interrupted)

@@ -57,8 +57,8 @@ class RerunRequest:
 class Rerun:
     """All that is needed to start, and what is told before."""
 
-    def __init__(self, house: LocalNode, source: PlaybookSource, net: Net, plan: rerun_plan.ForkPlan) -> None:
-        self.house = house
+    def __init__(self, node: LocalNode, source: PlaybookSource, net: Net, plan: rerun_plan.ForkPlan) -> None:
+        self.node = node
         self.source = source
         self.net = net
         self.plan = plan
@@ -69,19 +69,19 @@ class Rerun:
     async def start(self) -> LiveExecution:
         """Write the first events, and begin."""
         if self.fork is not None:
-            return await self.house.adopt(self.fork, self.source, self.net)
-        return await self.house.start(self.source, self.net, **self.opening)
+            return await self.node.adopt(self.fork, self.source, self.net)
+        return await self.node.start(self.source, self.net, **self.opening)
 
 
-def prepare_rerun(house: LocalNode, summary: Summary, asked: RerunRequest, *, as_document: bool) -> Rerun:
+def prepare_rerun(node: LocalNode, summary: Summary, asked: RerunRequest, *, as_document: bool) -> Rerun:
     """Choose the point, fork the log in memory, and make the plan; whatever does not fit is refused here."""
-    events = list(events_of(house.log, summary.execution_id))
-    before = house.log.source(summary.playbook)
-    old = house.catalog.net(before) if before is not None else None
-    source, net, loaded = _playbook(house, summary, asked, before, old, as_document=as_document)
+    events = list(events_of(node.log, summary.execution_id))
+    before = node.log.source(summary.playbook)
+    old = node.catalog.net(before) if before is not None else None
+    source, net, loaded = _playbook(node, summary, asked, before, old, as_document=as_document)
     wanted = parse_fork_point(asked.place) if asked.place is not None else 0
     plans = [event.payload for event in events if event.name == "workflow.synthesized"]
-    ran = house.catalog.extend_net(old, plans) if old is not None else net
+    ran = node.catalog.extend_net(old, plans) if old is not None else net
     seq = find_last_kept(events, wanted, run=asked.run, known=ran.steps)
     defaults = old.playbook.workload if old is not None and loaded is not None else None
     if loaded is not None:
@@ -91,17 +91,17 @@ def prepare_rerun(house: LocalNode, summary: Summary, asked: RerunRequest, *, as
     at = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="microseconds")
     if seq <= 1:  # all that would be kept is the request itself
         source = replace(source, file=_file(events, source, asked) or source.file)
-        return _rerun_from_start(house, summary, events, (source, net), _kinds(house, ran), defaults, at)
-    heir = ForkTarget(new_execution_id(time.time()), net, source.hash, _file(events, source, asked), at, defaults)
-    made = _fork_log(house, events[:seq], heir, asked)
-    plan = _plan(summary, events, made, (source, net), _kinds(house, ran))
-    rerun = Rerun(house, source, net, plan)
+        return _rerun_from_start(node, summary, events, (source, net), _kinds(node, ran), defaults, at)
+    target = ForkTarget(new_execution_id(time.time()), net, source.hash, _file(events, source, asked), at, defaults)
+    made = _fork_log(node, events[:seq], target, asked)
+    plan = _plan(summary, events, made, (source, net), _kinds(node, ran))
+    rerun = Rerun(node, source, net, plan)
     rerun.fork = made
     return rerun
 
 
 def _playbook(
-    house: LocalNode,
+    node: LocalNode,
     summary: Summary,
     asked: RerunRequest,
     before: PlaybookSource | None,
@@ -118,7 +118,7 @@ def _playbook(
         return before, old, None
     data = read(one_file(asked.file))
     with pause_gc():
-        source, loaded = house.catalog.read(Path(asked.file).absolute(), data, legacy=asked.legacy)
+        source, loaded = node.catalog.read(Path(asked.file).absolute(), data, legacy=asked.legacy)
     loaded = rename_source(loaded, asked.file)
     if loaded.net is None:
         refuse(loaded, json=as_document)
@@ -134,7 +134,7 @@ def _file(events: list[Event], source: PlaybookSource, asked: RerunRequest) -> s
 
 
 def _rerun_from_start(
-    house: LocalNode,
+    node: LocalNode,
     summary: Summary,
     events: list[Event],
     goes_on: tuple[PlaybookSource, Net],
@@ -148,7 +148,7 @@ def _rerun_from_start(
     entry = requested.payload.get("entry_step")
     state = Execution("", workload=merge_maps(net.playbook.workload, payload), entry_step=entry)
     rerun = Rerun(
-        house, source, net, _plan(summary, events, Fork(summary.execution_id, 0, (), state, {}), goes_on, kinds)
+        node, source, net, _plan(summary, events, Fork(summary.execution_id, 0, (), state, {}), goes_on, kinds)
     )
     rerun.opening = {
         "payload": payload,
@@ -161,12 +161,12 @@ def _rerun_from_start(
 # --- from a point ----------------------------------------------------------------------------------------------------
 
 
-def _fork_log(house: LocalNode, kept: list[Event], heir: ForkTarget, asked: RerunRequest) -> Fork:
-    ended = frozenset(one for one in open_children(kept) if _was_over(house, one, kept[-1].timestamp))
+def _fork_log(node: LocalNode, kept: list[Event], target: ForkTarget, asked: RerunRequest) -> Fork:
+    ended = frozenset(one for one in open_children(kept) if _was_over(node, one, kept[-1].timestamp))
     what = near(asked.file) if asked.file is not None else "the playbook"
     try:
         return build_fork(
-            kept, heir, house.catalog, ended=ended, new_child=house.child_id, new_id=lambda: str(uuid.uuid4())
+            kept, target, node.catalog, ended=ended, new_child=node.child_id, new_id=lambda: str(uuid.uuid4())
         )
     except ForkMismatch as unfit:
         lines = "".join(f"\n  event {one.seq}: {one.message}" for one in unfit.found)
@@ -182,8 +182,8 @@ def _fork_log(house: LocalNode, kept: list[Event], heir: ForkTarget, asked: Reru
         ) from None
 
 
-def _was_over(house: LocalNode, child: str, when: str) -> bool:
-    found = house.log.summary(child)
+def _was_over(node: LocalNode, child: str, when: str) -> bool:
+    found = node.log.summary(child)
     return found is not None and not found.alive and found.status in OVER and found.updated_at <= when
 
 
@@ -203,8 +203,8 @@ class TaskKinds:
         return next((one.kind for one in found.tasks if one.name == task), "?") if found is not None else "?"
 
 
-def _kinds(house: LocalNode, net: Net) -> TaskKinds:
-    return TaskKinds(net, lambda name: name in house.kinds and house.kinds[name].effect_free)
+def _kinds(node: LocalNode, net: Net) -> TaskKinds:
+    return TaskKinds(net, lambda name: name in node.kinds and node.kinds[name].effect_free)
 
 
 def _plan(
@@ -224,8 +224,10 @@ def _plan(
         near(source.file),
         changed,
         rerun_plan.results(events[:seq]),
-        rerun_plan.finished_steps(state) if seq else [],
-        rerun_plan.pending_work(state) if seq else [rerun_plan.PendingWork(state.entry_step or net.start, "starts")],
+        rerun_plan.find_finished_steps(state) if seq else [],
+        rerun_plan.find_pending_work(state)
+        if seq
+        else [rerun_plan.PendingWork(state.entry_step or net.start, "starts")],
         rerun_plan.effects(events, seq, kinds.of, kinds.effect_free),
         list(diff_values("workload", events[0].payload["workload"], state.workload)) if changed else [],
         [*rerun_plan.notes(state, alive=summary.is_attended), *_edit_hint(source, changed=changed)],

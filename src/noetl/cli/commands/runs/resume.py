@@ -37,24 +37,24 @@ async def _resume(given: str | None, *, as_document: bool) -> int:
     from noetl.cli.commands.runs.follow import follow, report_end
     from noetl.cli.output.progress import progress
 
-    async with open_local_node() as house:
-        chosen = [find(house.log, given)] if given is not None else _find_interrupted(house.log)
+    async with open_local_node() as node:
+        chosen = [find(node.log, given)] if given is not None else _find_interrupted(node.log)
         if not chosen:
             note("nothing to resume: no execution is interrupted that is not paused")
             return 0
         for one in chosen:
             _refuse_if_dormant(one)
-        with progress(house.service.watchers, quiet=as_document) as shown:
+        with progress(node.service.watchers, quiet=as_document) as shown:
             for one in chosen:
                 if one.status in OVER and not as_document:
                     note(f"{one.execution_id} is over already")
                 elif not as_document:
-                    _note_if_edited(house.log, one)
-                shown.on_resume(await house.resume(one.execution_id))
+                    _note_if_edited(node.log, one)
+                shown.on_resume(await node.resume(one.execution_id))
                 if one.status == "paused" and not as_document:
                     note(f"{one.execution_id} is paused; `noetl unpause {one.execution_id}` lets it go on")
-            interrupted = await follow(house, shown)
-        return await report_end(house, shown.roots, interrupted=interrupted, as_document=as_document)
+            interrupted = await follow(node, shown)
+        return await report_end(node, shown.roots, interrupted=interrupted, as_document=as_document)
 
 
 def _refuse_if_dormant(summary: Summary) -> None:

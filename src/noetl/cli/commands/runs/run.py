@@ -111,9 +111,9 @@ async def _run(name: str, file: Path, data: bytes, payload: dict[str, Any], *, l
     from noetl.cli.commands.runs.follow import follow, load_runnable, report_end
     from noetl.cli.output.progress import progress
 
-    async with open_local_node() as house:
-        source, net = load_runnable(house.catalog, file, data, name, payload, legacy=legacy, as_document=as_document)
-        with progress(house.service.watchers, quiet=as_document) as shown:
-            shown.roots.append(await house.start(source, net, payload))
-            interrupted = await follow(house, shown)
-        return await report_end(house, shown.roots, interrupted=interrupted, as_document=as_document)
+    async with open_local_node() as node:
+        source, net = load_runnable(node.catalog, file, data, name, payload, legacy=legacy, as_document=as_document)
+        with progress(node.service.watchers, quiet=as_document) as shown:
+            shown.roots.append(await node.start(source, net, payload))
+            interrupted = await follow(node, shown)
+        return await report_end(node, shown.roots, interrupted=interrupted, as_document=as_document)

@@ -92,5 +92,5 @@ async def _dev(found: Settings, host: str, port: int, grace: float) -> None:
 
     async with prepare_local_server(found, host, port, print_line=note_with_time) as made:
         await serve(made.api, made.listening, ready=lambda: note(made.ready_line), drain=lambda: made.node.drain(grace))
-        left = len(made.node.service.hot)
+        left = len(made.node.service.live)
         note(f"ended; {left} unfinished, which go on at the next start" if left else "ended")

@@ -37,10 +37,10 @@ def command(context: click.Context, *, pools: tuple[str, ...], slots: int, grace
     It has no port and needs no database; credentials are looked up where it runs. Ctrl-C or SIGTERM: it takes nothing more,
     finishes what it has or gives it back, and ends.
     """
-    from noetl.cli.target import named_servers, servers
+    from noetl.cli.target import read_server_names, servers
 
     if context.invoked_subcommand is not None:
-        named = ["--server", ",".join(named_servers())] if named_servers() else []
+        named = ["--server", ",".join(read_server_names())] if read_server_names() else []
         chosen = [word for pool in pools for word in ("--pool", pool)]
         context.obj = [*named, *chosen, "--slots", str(slots), "--grace", str(grace)]
         return
@@ -113,16 +113,16 @@ async def _work(found: Settings, urls: tuple[str, ...], pools: tuple[str, ...], 
     bus = open_bus(found) if found.bus is not None else None
     if not found.polls and bus is None:
         raise UsageError("NOETL_POLL is off and NOETL_BUS names no NATS: this worker would never hear of any work")
-    async with WorkerNode(found, urls, token=token, pools=pools, slots=slots, bus=bus, polls=found.polls) as outpost:
-        outpost.print_line = note_with_time
+    async with WorkerNode(found, urls, token=token, pools=pools, slots=slots, bus=bus, polls=found.polls) as node:
+        node.print_line = note_with_time
         woken = "; woken by NATS" if bus is not None else ""
-        note(f"worker {outpost.agent.name} of {', '.join(pools)}: {slots} slots, servers {', '.join(urls)}{woken}")
-        working = asyncio.ensure_future(outpost.run())
-        await _work_until_signal(outpost, working, grace)
+        note(f"worker {node.agent.name} of {', '.join(pools)}: {slots} slots, servers {', '.join(urls)}{woken}")
+        working = asyncio.ensure_future(node.run())
+        await _work_until_signal(node, working, grace)
     note("ended")
 
 
-async def _work_until_signal(outpost: WorkerNode, working: asyncio.Future[None], grace: float) -> None:
+async def _work_until_signal(node: WorkerNode, working: asyncio.Future[None], grace: float) -> None:
     """Work until a signal comes, then drain; a second one ends it at once."""
     wanted, now, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
 
@@ -138,11 +138,11 @@ async def _work_until_signal(outpost: WorkerNode, working: asyncio.Future[None],
     if working.done() and working.exception() is not None:
         working.result()
     note_with_time(f"draining: finishing what is under way, for {grace:g} s at most")
-    draining = asyncio.ensure_future(outpost.drain(grace))
+    draining = asyncio.ensure_future(node.drain(grace))
     ends = [draining, asyncio.ensure_future(now.wait())]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     if not draining.done():
-        outpost.kill()
+        node.kill()
         draining.cancel()
     working.cancel()
     with contextlib.suppress(asyncio.CancelledError):

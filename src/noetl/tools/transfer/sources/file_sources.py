@@ -27,7 +27,7 @@ from noetl.tools.transfer.chunks import (
     column_map,
     replace_columns,
 )
-from noetl.tools.transfer.diagnosis import source_failure, unclosed_failure, unreadable_failure
+from noetl.tools.transfer.diagnosis import explain_unclosed, source_failure, unreadable_failure
 from noetl.tools.transfer.file_formats import is_zipped
 from noetl.tools.transfer.sampled_types import SAMPLE, columns_of, exact_types
 from noetl.tools.transfer.strict_casts import cast_value
@@ -294,7 +294,7 @@ class TextSource(RowSource):
                         chunk, piece.last, {"offset": piece.end, "rows": first}, -(-piece.rows // self._size)
                     )
             except UnclosedQuote as error:
-                raise unclosed_failure(error, begun) from None
+                raise explain_unclosed(error, begun) from None
         if number < 0 and not position and self._named:
             empty = Piece(b"", 0, offset, last=True)
             yield ChunkRead(self._chunk(0, empty, 0), last=True, position={"offset": offset, "rows": 0}, chunks=0)

@@ -255,7 +255,7 @@ def copy_failure(error: psycopg.Error, mapped: MappedChunk, sent: CopyText | Non
     match = _PLACE.search(diag.context or "")
     if match is None or sent is None:
         among = f"(among rows {chunk.first + 1:,} to {chunk.first + chunk.size:,})"
-        return refusal(error, f"{said} {among}") if state.startswith("23") else _unplaced_failure(error, said, among)
+        return refusal(error, f"{said} {among}") if state.startswith("23") else _explain_unplaced(error, said, among)
     quote = getattr(chunk, "dialect", None)
     row = chunk.first + _row(sent.whole(), int(match[1]), (quote[1] if quote else '"').encode())
     column = match[2] or diag.column_name
@@ -285,7 +285,7 @@ def empty_key_failure(error: psycopg.Error, keys: list[str], failing: DataHostFa
     return DataHostFailed("type", message, column=column, **({"row": row} if row is not None else {}))
 
 
-def _unplaced_failure(error: psycopg.Error, said: str, among: str) -> DataHostFailed:
+def _explain_unplaced(error: psycopg.Error, said: str, among: str) -> DataHostFailed:
     return DataHostFailed("type", f"{said} {among}", code=error.sqlstate)
 
 

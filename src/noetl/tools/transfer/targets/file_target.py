@@ -48,7 +48,7 @@ class FileTarget(Target):
             if self.context.final and made.in_place:
                 continue  # all of it is in
             if made.size > note.size and not self._is_alone(made, note):
-                raise _shared_file_failure(path)
+                raise _explain_shared_file(path)
             made.truncate(note.size, self._notes.chunks)
         self.chunks = self._notes.chunks
         self.rows = sum(note.rows for note in self._notes.files.values())
@@ -64,7 +64,7 @@ class FileTarget(Target):
     def _refuse_if_seen(self) -> None:
         for path, _ in self._note_items():
             if self._format(path).in_place:
-                raise _shared_file_failure(path)
+                raise _explain_shared_file(path)
 
     @property
     def uses_columns(self) -> bool:
@@ -183,7 +183,7 @@ def _format_of(path: str, given: Any) -> str:
         raise DataHostFailed("fail", str(error)) from None
 
 
-def _shared_file_failure(path: str) -> DataHostFailed:
+def _explain_shared_file(path: str) -> DataHostFailed:
     return DataHostFailed(
         "not-resumable",
         f"the transfer cannot go on: somebody else has written to `{path}` since, and what is whose cannot be told; take out "

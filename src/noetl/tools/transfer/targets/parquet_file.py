@@ -74,7 +74,7 @@ class ParquetFormat(Format):
     def _settle(self, found: dict[str, str], mapped: MappedChunk, connection: Any) -> dict[str, str]:
         """The columns that are to be cast to the type they had in earlier chunks. Failing: a value does not fit that."""
         if self._types is None:
-            self._types = self._existing_types(connection)
+            self._types = self._read_existing_types(connection)
         cast = {key: self._types[key] for key, kind in found.items() if self._types.setdefault(key, kind) != kind}
         for one in mapped.columns:
             if one.name in cast and one.source:
@@ -83,7 +83,7 @@ class ParquetFormat(Format):
                     raise odd
         return cast
 
-    def _existing_types(self, connection: Any) -> dict[str, str]:
+    def _read_existing_types(self, connection: Any) -> dict[str, str]:
         """The types of what an earlier attempt wrote, and of what it is appended to."""
         files = [*([self.path] if self.append and self.path.exists() else []), *sorted(self.work.glob("*.parquet"))]
         if not files:

@@ -13,7 +13,7 @@ from noetl.tools.transfer.copy_text import CopiedChunk
 from noetl.tools.transfer.mapping import Column, MappedChunk
 from noetl.tools.transfer.postgres_connection import PgClient
 from noetl.tools.transfer.sampled_types import columns_of
-from noetl.tools.transfer.strict_casts import AlterationCheck, altered_condition, refuse_altered, scale_of
+from noetl.tools.transfer.strict_casts import AlterationCheck, build_altered_condition, refuse_altered, scale_of
 
 _COLUMNS = (
     "SELECT a.attname, format_type(a.atttypid, a.atttypmod), b.typname, b.typcategory = 'A', a.attnotnull, "
@@ -253,7 +253,7 @@ def check(connection: Any, source: str, texts: Mapping[str, str], doubts: Pairs,
     odd = []
     for one, into in doubts:
         text = f"CAST({texts[into.name]} AS VARCHAR)"
-        odd.append(AlterationCheck(one.source or one.name, into.spelled, _changed_condition(text, into), text))
+        odd.append(AlterationCheck(one.source or one.name, into.spelled, _build_changed_condition(text, into), text))
     refuse_altered(connection, source, odd, first)
 
 
@@ -273,13 +273,13 @@ def _keeps(chunk: Chunk, column: Column, into: PgTableColumn) -> bool:
     return scale is not None and scale <= into.scale
 
 
-def _changed_condition(text: str, into: PgTableColumn) -> str:
+def _build_changed_condition(text: str, into: PgTableColumn) -> str:
     """What is true of a text that is another value in a column."""
     if into.scale is not None:
-        return str(altered_condition(text, f"DECIMAL(38, {into.scale})"))
+        return str(build_altered_condition(text, f"DECIMAL(38, {into.scale})"))
     # What DuckDB does not take for a date, PostgreSQL may: `Jan 3 2024 17:45`.
     foreign = f"TRY_CAST({text} AS DATE) IS NULL AND regexp_matches({text}, '{_TIMED}')"
-    return f"(length({text}) > {_DATE} AND ({altered_condition(text, 'DATE')} OR ({foreign})))"
+    return f"(length({text}) > {_DATE} AND ({build_altered_condition(text, 'DATE')} OR ({foreign})))"
 
 
 def _may_hold(chunk: CsvChunk, doubts: Pairs) -> bool:
