@@ -119,7 +119,7 @@ def _run_command(arguments: list[str]) -> int:
 def _dispatch(arguments: list[str]) -> int:
     asked = os.environ.get(COMPLETION)
     if asked:
-        from noetl.cli.commands.admin.completion import answer
+        from noetl.cli.completion import answer
 
         return answer(cli, asked)
     try:

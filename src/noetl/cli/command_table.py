@@ -118,8 +118,6 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "schema": CommandEntry(
         "commands.playbooks.schema", "Set up", "Print the JSON Schema of playbooks or their tests, for editors."
     ),
-    "completion": CommandEntry(
-        "commands.admin.completion", "Set up", "Print the completion script for bash, zsh or fish."
-    ),
+    "completion": CommandEntry("completion", "Set up", "Print the completion script for bash, zsh or fish."),
     "help": CommandEntry("commands.admin.help", "Set up", "Help about a command, or about the code of a message."),
 }

@@ -67,7 +67,7 @@ def command(
 
         return plan(data, name, given, legacy=legacy, as_data=as_document)
     if there is not None:
-        from noetl.cli.remote_runs import RunSubmission, send
+        from noetl.cli.commands.runs.remote_runs import RunSubmission, send
 
         wish = RunSubmission(name, path, data, given, legacy, known is not None)
         return asyncio.run(send(there, wish, detach=detach, as_document=as_document))
