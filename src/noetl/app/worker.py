@@ -72,7 +72,7 @@ class WorkerNode:
         self.agent.answer = self._answer
         self._bus, self._polls = bus, polls
         #: hears what the person who started it should know
-        self.print_line: Callable[[str], None] = lambda _said: None
+        self.print_line: Callable[[str], None] = lambda _line: None
         self._deaf, self._lonely, self._leaving = False, "", False
         self._heartbeats: Heartbeats | None = None
         self._tasks: list[asyncio.Task[Any]] = []

@@ -317,14 +317,14 @@ class NatsBus:
     def _worker_subject(self, worker: str) -> str:
         return f"{self.prefix}.worker.{token_of(worker)}"
 
-    def _enqueue(self, said: _OutgoingMessage) -> None:
-        assert len(said.body) < HINT_BYTES, "ids travel, never data"
+    def _enqueue(self, outgoing: _OutgoingMessage) -> None:
+        assert len(outgoing.body) < HINT_BYTES, "ids travel, never data"
         if self._closed:
             return
         # The same may wait twice: it is for two workers.
-        self._waiting.setdefault(said.pool, deque(maxlen=MOST_WAITING)).append(said)
-        if said.pool not in self._saying:
-            self._saying[said.pool] = self._start(self._send(said.pool))
+        self._waiting.setdefault(outgoing.pool, deque(maxlen=MOST_WAITING)).append(outgoing)
+        if outgoing.pool not in self._saying:
+            self._saying[outgoing.pool] = self._start(self._send(outgoing.pool))
 
     async def _send(self, pool: str | None) -> None:
         """Say what waits for a pool, until nothing does."""
@@ -442,8 +442,8 @@ class NatsBus:
 
 
 async def _publish_plainly(client: Any, batch: Iterable[_OutgoingMessage]) -> None:
-    for said in batch:
-        await run_shielded(client.publish(said.subject, said.body))
+    for outgoing in batch:
+        await run_shielded(client.publish(outgoing.subject, outgoing.body))
 
 
 def _make_ack(message: Any) -> Callable[[], Awaitable[None]]:

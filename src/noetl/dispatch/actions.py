@@ -218,7 +218,7 @@ def retry(ledger: Ledger, entry: Entry, loss: Loss) -> State:
 def _continue(ledger: Ledger, entry: Entry, order: RunPipeline | None) -> State:
     """Make an order ready that follows on what a worker had, if the engine still wants it."""
     entry.following = None
-    found = ledger.again(_execution(entry), order) if order is not None else None
+    found = ledger.reissue(_execution(entry), order) if order is not None else None
     if found is None or not may_begin(found, paused=entry.record.paused):
         return settle(ledger, entry)
     entry.order = found
@@ -274,7 +274,7 @@ def restart(ledger: Ledger, entry: Entry, _none: None) -> State:
     ledger.detach(entry)
     entry.following, entry.over = None, False
     found = (
-        ledger.again(record.execution, following) if following is not None and record.execution is not None else None
+        ledger.reissue(record.execution, following) if following is not None and record.execution is not None else None
     )
     return admit(ledger, entry, found) if found is not None else end(ledger, entry, None)
 
@@ -282,7 +282,7 @@ def restart(ledger: Ledger, entry: Entry, _none: None) -> State:
 def check_wanted(ledger: Ledger, entry: Entry, _none: None) -> State:
     """A report of an earlier worker was recorded: if it was the pipeline's end, nobody runs it again."""
     wanted = entry.following or entry.order
-    if wanted is not None and ledger.again(_execution(entry), wanted) is not None:
+    if wanted is not None and ledger.reissue(_execution(entry), wanted) is not None:
         return entry.state
     return stop(ledger, entry, None) if entry.state is GIVEN else end(ledger, entry, None)
 

@@ -118,4 +118,4 @@ class Worker:
 
 
 #: the engine's answer to "is this order still wanted, and as what?"; None: it is not
-Again = Callable[[Any, RunPipeline], RunPipeline | None]
+Reissue = Callable[[Any, RunPipeline], RunPipeline | None]

@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from noetl.dispatch.entry import READY, SETTLED, Again, Entry, ExecutionRecord, State, Worker
+from noetl.dispatch.entry import READY, SETTLED, Entry, ExecutionRecord, Reissue, State, Worker
 from noetl.dispatch.moves import Hint, Move, ReleaseSlot, Wake
 from noetl.model.limits import Ask
 from noetl.model.wire import Key
@@ -106,8 +106,8 @@ HINT_AGAIN_S = 0.25
 class Ledger:
     """Executions, workers, queues, and the moves of the current input."""
 
-    def __init__(self, again: Again, *, name: str, local: str | None = None, keeps_slots: bool = True) -> None:
-        self.again = again
+    def __init__(self, reissue: Reissue, *, name: str, local: str | None = None, keeps_slots: bool = True) -> None:
+        self.reissue = reissue
         #: the beginning of every fence that is issued here
         self.name = name
         self.keeps_slots = keeps_slots

@@ -98,15 +98,15 @@ def _wrong(name: str, what: str, found: Any) -> TemplateError:
 def refusal_failure(ask: Ask) -> Failure:
     """Why a pipeline did not start."""
     assert ask.cap is not None
-    said = f"there are {ask.cap.limit} already (`concurrency.limit`), and `on_limit: cancel_new` lets no more start"
-    return failure("concurrency", said, key=_display_key(ask.cap), limit=ask.cap.limit, on_limit="cancel_new")
+    message = f"there are {ask.cap.limit} already (`concurrency.limit`), and `on_limit: cancel_new` lets no more start"
+    return failure("concurrency", message, key=_display_key(ask.cap), limit=ask.cap.limit, on_limit="cancel_new")
 
 
 def displacement_failure(cap: Cap | None) -> Failure:
     """Why a pipeline had to stop."""
-    said = "another run took its place (`concurrency.on_limit: cancel_running`)"
+    message = "another run took its place (`concurrency.on_limit: cancel_running`)"
     more: dict[str, Any] = {"key": _display_key(cap), "limit": cap.limit} if cap is not None else {}
-    return failure("concurrency", said, on_limit="cancel_running", **more)
+    return failure("concurrency", message, on_limit="cancel_running", **more)
 
 
 def describe_waits(ask: Ask) -> str:

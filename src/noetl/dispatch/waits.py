@@ -24,8 +24,8 @@ def _slots(entries: list[Entry]) -> Iterator[str]:
         for one in waiting
         if one.order is not None and one.ask is not None
     )
-    for said, many in found.items():
-        yield said if many == 1 else f"{said}, {many} of its iterations or runs"
+    for message, many in found.items():
+        yield message if many == 1 else f"{message}, {many} of its iterations or runs"
 
 
 def _workers(dispatcher: Dispatcher, entries: list[Entry]) -> Iterator[str]:

@@ -168,8 +168,8 @@ def tokens_per_firing(builder: DecisionBuilder, step: Step, join: Join) -> dict[
         except TemplateError as error:
             raise AdmissionError(step.name, failure_of(error)) from None
         if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-            said = f"`join.from.{name}` must be a whole number of at least 1, not {found!r}"
-            raise AdmissionError(step.name, failure("type", said))
+            text = f"`join.from.{name}` must be a whole number of at least 1, not {found!r}"
+            raise AdmissionError(step.name, failure("type", text))
         numbers[name] = found
     return numbers
 

@@ -158,8 +158,8 @@ def _wake(builder: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun)
     if wait.signal is not None:
         output = failed(failure("timeout", f"the signal `{wait.signal}` did not come in time (`timeout`)"))
     elif wait.child is not None:
-        said = f"playbook `{wait.child['path']}` did not end in time (`spec.timeout`)"
-        output = failed(failure("timeout", said, retryable=True))
+        message = f"playbook `{wait.child['path']}` did not end in time (`spec.timeout`)"
+        output = failed(failure("timeout", message, retryable=True))
         builder.orders.append(StopChild(wait.child["execution_id"]))
     order_pipeline(builder, run, path, pipe, output)
 

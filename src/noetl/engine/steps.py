@@ -21,8 +21,8 @@ def schedule(builder: DecisionBuilder, step: Step, firing: admission.Firing) -> 
     state = builder.state
     limit = builder.net_index.max_steps
     if state.total_runs >= limit:
-        said = f"the execution has run {limit:,} steps; `limits.max_steps` allows no more"
-        raise admission.AdmissionError(step.name, failure("limit", said))
+        message = f"the execution has run {limit:,} steps; `limits.max_steps` allows no more"
+        raise admission.AdmissionError(step.name, failure("limit", message))
     run_id = f"{step.name}-{(state.steps[step.name].runs if step.name in state.steps else 0) + 1}"
     payload = _payload(builder, step, firing)
     problem = _prepare(builder, step, payload)

@@ -115,19 +115,19 @@ def _pipeline(step: Step, run: StepRun, path: Path, pipe: PipelineRun, events: l
         task = event.entity_id.partition(".")[2]
         if counter >= len(names) or names[counter] != task:
             there = f"`{names[counter]}`" if counter < len(names) else "no task"
-            said = f"step `{step.name}` is under way at task `{task}`, where there is {there} now"
-            yield LogMismatch(said, event.seq, pipe.since - 1)
+            text = f"step `{step.name}` is under way at task `{task}`, where there is {there} now"
+            yield LogMismatch(text, event.seq, pipe.since - 1)
             return
         opened = event if event.name == "task.started" else None
         if opened is None:
             counter = _next(names, counter, event)
             if counter < 0:
-                said = f"step `{step.name}` jumped to task `{event.payload['to']}`, which is not there any more"
-                yield LogMismatch(said, event.seq, event.seq - 1)
+                text = f"step `{step.name}` jumped to task `{event.payload['to']}`, which is not there any more"
+                yield LogMismatch(text, event.seq, event.seq - 1)
                 return
     if opened is not None and not _same_wait(opened, step.tasks[counter].kind):
-        said = f"task `{names[counter]}` of step `{step.name}` is under way, and is of another kind now"
-        yield LogMismatch(said, opened.seq, opened.seq - 1)
+        text = f"task `{names[counter]}` of step `{step.name}` is under way, and is of another kind now"
+        yield LogMismatch(text, opened.seq, opened.seq - 1)
 
 
 def _next(names: list[str], counter: int, event: Event) -> int:

@@ -357,12 +357,12 @@ def select_fields(data: Any, select: Mapping[str, str]) -> dict[str, Any]:
 def store_unavailable(kind: str, kinds: Iterable[str]) -> Failure:
     """The error of asking for a store that nobody has set up."""
     here = ", ".join(f"`{one}`" for one in sorted(kinds))
-    said = f"`spec.result.store: {kind}` is not there; there is {here}, which `auto` takes as well"
-    return failure("result", f"{said}; NOETL_RESULTS names the stores")
+    text = f"`spec.result.store: {kind}` is not there; there is {here}, which `auto` takes as well"
+    return failure("result", f"{text}; NOETL_RESULTS names the stores")
 
 
 def unreadable_failure(error: NoetlError, what: str = "") -> Failure:
     """Why a payload cannot be brought; `what` it is to whoever wrote the playbook."""
     kind = "result-damaged" if isinstance(error, ResultDamaged) else "result"
-    said = f"{what} is wanted again: {error}" if what else str(error)
-    return failure("result-expired" if isinstance(error, ResultGone) else kind, said)
+    text = f"{what} is wanted again: {error}" if what else str(error)
+    return failure("result-expired" if isinstance(error, ResultGone) else kind, text)

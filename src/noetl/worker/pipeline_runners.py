@@ -109,8 +109,8 @@ class PipelineRunners:
         world = self.worlds.get(execution_id)
         if world is None:
             world = self.worlds[execution_id] = self.make_world(execution)
-        around = _PipelineContext(self, execution, execution_id, world.keychain.redactor)
-        runner = PipelineRunner(order, net.steps[order.step], net.playbook, around, world)
+        context = _PipelineContext(self, execution, execution_id, world.keychain.redactor)
+        runner = PipelineRunner(order, net.steps[order.step], net.playbook, context, world)
         try:
             if runner.run_sync():
                 self.receiver.on_done(key)
@@ -135,8 +135,8 @@ class PipelineRunners:
 
     def _report_broken(self, key: Key, error: BaseException) -> None:
         """Tell of a pipeline that broke; not in the words of an exception that knows a secret."""
-        world, said = self.worlds.get(key[0]), str(error)
-        if world is not None and world.keychain.redactor.text(said) != said:
+        world, message = self.worlds.get(key[0]), str(error)
+        if world is not None and world.keychain.redactor.text(message) != message:
             error = NoetlError(world.keychain.redactor.text(describe_error(error)))
         self.receiver.on_broken(key, error)
 

@@ -40,13 +40,13 @@ class PipelineRunner:
     """One pipeline."""
 
     def __init__(
-        self, order: RunPipeline, step: Step, playbook: Playbook, around: RunnerContext, world: LocalWorld
+        self, order: RunPipeline, step: Step, playbook: Playbook, context: RunnerContext, world: LocalWorld
     ) -> None:
         self.order = order
-        self.around = around
+        self.context = context
         self.world = world
         self.playbook = playbook
-        moment = around.moment()
+        moment = context.moment()
         functions = {"uuid": moment.new_id, "now": self._now}
         self.keychain = world.keychain
         self.frame = Frame(
@@ -57,7 +57,7 @@ class PipelineRunner:
             max_payload=playbook.max_payload,
         )
         self.keeper = ResultKeeper(world.results, playbook, step, self.frame)
-        self.caller = ToolCaller(order, step, playbook, around, world, self._progress)
+        self.caller = ToolCaller(order, step, playbook, context, world, self._progress)
         self.waiting: list[Fact] = []
         #: what the log has of it, when it goes on
         self.recorded: list[Event] = []
@@ -72,7 +72,7 @@ class PipelineRunner:
     def _now(self) -> str:
         from datetime import UTC, datetime
 
-        return datetime.fromtimestamp(self.around.moment().now, UTC).isoformat()
+        return datetime.fromtimestamp(self.context.moment().now, UTC).isoformat()
 
     def run_sync(self) -> bool:
         """Run as far as plain functions go; whether that was to the end. Most short pipelines need no more."""
@@ -85,16 +85,16 @@ class PipelineRunner:
                 if not all(map(self.keeper.may_go, self.waiting)):
                     return False
                 if self.waiting:
-                    self.around.post(self.waiting)
+                    self.context.post(self.waiting)
                 return True
             output = self._run_plain(self.move) if isinstance(self.move, RunTask) else None
             if output is None:
                 return False
-            output = machine.shape_output(self.frame, output, self.around.moment())
+            output = machine.shape_output(self.frame, output, self.context.moment())
             if not self.keeper.is_light(output):
                 self.shaped = output
                 return False
-            self.move = self._collect_facts(machine.conclude(self.frame, output, self.around.moment()))
+            self.move = self._collect_facts(machine.conclude(self.frame, output, self.context.moment()))
         return False
 
     async def run(self) -> None:
@@ -105,7 +105,7 @@ class PipelineRunner:
             self.move = self._collect_facts(await self._store_and_conclude(self.shaped))
         while self.move is not None and not isinstance(self.move, Finish):
             move = self.move
-            if isinstance(move, RunTask) and self.around.is_paused():
+            if isinstance(move, RunTask) and self.context.is_paused():
                 break  # it is ordered anew when that is over, and goes on behind what it has reported
             self.move = self._collect_facts(
                 await self._sleep(move) if isinstance(move, Sleep) else await self._task(move)
@@ -123,7 +123,7 @@ class PipelineRunner:
         """Whether it can begin at once: nothing is to be read from the result store, and no credential looked up."""
         order = self.order
         if order.begun:
-            self.recorded = self.around.read_recorded(order)
+            self.recorded = self.context.read_recorded(order)
         elsewhere = any(
             "kept" in one.payload or "redacted" in one.payload or one.payload.get("output", {}).get("external")
             for one in self.recorded
@@ -140,13 +140,13 @@ class PipelineRunner:
         if problem is not None:
             return machine.abort(frame, problem)
         if not order.begun:
-            return machine.begin(frame, self.around.moment())
+            return machine.begin(frame, self.context.moment())
         resume(frame, self.recorded)
         if order.answer is not None:
             if frame.recorded_start is None or frame.number != order.number:
                 return None  # it has been answered already
-            return machine.advance(frame, order.answer, self.around.moment())
-        return machine.proceed(frame, self.around.moment())
+            return machine.advance(frame, order.answer, self.context.moment())
+        return machine.proceed(frame, self.context.moment())
 
     async def _prepare(self) -> Move | None:
         """The first move of a pipeline that needs credentials, or something that the log does not have."""
@@ -160,9 +160,9 @@ class PipelineRunner:
         if problem is not None:
             return machine.abort(frame, problem)
         if not order.begun:
-            return machine.begin(frame, self.around.moment())
+            return machine.begin(frame, self.context.moment())
         if order.answer is None:
-            return machine.proceed(frame, self.around.moment())
+            return machine.proceed(frame, self.context.moment())
         if frame.recorded_start is None or frame.number != order.number:
             return None  # it has been answered already
         return await self._conclude(order.answer)
@@ -240,9 +240,9 @@ class PipelineRunner:
 
     async def _sleep(self, move: Sleep) -> Move:
         await self._report()
-        await self.around.sleep_until(move.until)
+        await self.context.sleep_until(move.until)
         await self._look_up()
-        return machine.proceed(self.frame, self.around.moment())
+        return machine.proceed(self.frame, self.context.moment())
 
     async def _conclude(self, output: Output) -> Move:
         """What follows from a task's output."""
@@ -252,7 +252,7 @@ class PipelineRunner:
         """A task's output as its `output:` makes it; a file that it was left in is gone if that does not want it."""
         try:
             brought = await self.keeper.fetch_data(output, self.frame.task)
-            shaped = machine.shape_output(self.frame, brought, self.around.moment())
+            shaped = machine.shape_output(self.frame, brought, self.context.moment())
         except BaseException:
             discard(output)
             raise
@@ -267,12 +267,12 @@ class PipelineRunner:
             discard(shaped)
             raise
         await self._look_up()
-        return machine.conclude(self.frame, output, self.around.moment(), recorded)
+        return machine.conclude(self.frame, output, self.context.moment(), recorded)
 
     async def _report(self, *, last: bool = False) -> None:
         facts, self.waiting = self.waiting, []
         if facts:
-            await self.around.report([await self.keeper.prepare_fact(fact) for fact in facts], last=last)
+            await self.context.report([await self.keeper.prepare_fact(fact) for fact in facts], last=last)
 
     async def _progress(self, said: Mapping[str, Any]) -> None:
         self.frame.progress = dict(said)
@@ -283,8 +283,8 @@ class PipelineRunner:
 
     def _run_plain(self, move: RunTask) -> Output | None:
         """The output of a task whose tool is a plain function without effect; None: it is none."""
-        kind = self.around.tools[move.task.kind]
-        run = getattr(self.around.tools.module(kind.name), "run", None)
+        kind = self.context.tools[move.task.kind]
+        run = getattr(self.context.tools.module(kind.name), "run", None)
         if (
             not kind.effect_free
             or run is None
@@ -307,14 +307,14 @@ class PipelineRunner:
     async def _task(self, move: RunTask) -> Move | None:
         """Run a task; None when it waits for something."""
         again = self.frame.recorded_start == (move.task_run_id, move.attempt)
-        kind = self.around.tools[move.task.kind]
+        kind = self.context.tools[move.task.kind]
         call = await self.caller.ready(move, self.frame.progress)
         if not isinstance(call, Call):
             return await self._end_unstarted(call, again=again)
         call = replace(call, spill=self.keeper.spill(move.task))
         suspend = self.caller.suspends(kind.name)
         if suspend is not None:
-            return await self._suspend(suspend(call, self.around.moment().now), call, again=again)
+            return await self._suspend(suspend(call, self.context.moment().now), call, again=again)
         if not again:
             self.waiting.append(facts.task_started_fact(self.frame, {}))
         if not kind.effect_free or len(self.waiting) > _PATIENCE:
@@ -326,7 +326,7 @@ class PipelineRunner:
         if not again:
             self.waiting.append(facts.task_started_fact(self.frame, {}))
         await self._look_up()
-        return machine.advance(self.frame, output, self.around.moment())
+        return machine.advance(self.frame, output, self.context.moment())
 
     async def _suspend(self, wait: dict[str, Any], call: Call, *, again: bool) -> Move | None:
         if "kind" in wait:
@@ -334,7 +334,7 @@ class PipelineRunner:
         if "child" in wait:
             if self.keychain.redactor.clean(wait["child"]["payload"])[1]:
                 return await self._end_unstarted(failed(failure("credential", _NO_SECRETS_IN_PAYLOADS)), again=again)
-            wait["child"]["execution_id"] = self.around.child_id()
+            wait["child"]["execution_id"] = self.context.child_id()
             if forbidden := restrictions(call.spec):
                 wait["child"]["restrict"] = forbidden
         if not again:

@@ -133,13 +133,13 @@ class ToolCaller:
         order: RunPipeline,
         step: Step,
         playbook: Playbook,
-        around: RunnerContext,
+        context: RunnerContext,
         world: LocalWorld,
         hear: Callable[[Mapping[str, Any]], Awaitable[None]],
     ) -> None:
         self.order = order
         self.playbook = playbook
-        self.around = around
+        self.context = context
         self.world = world
         self.keychain = world.keychain
         self._on_progress = hear
@@ -162,7 +162,7 @@ class ToolCaller:
 
     def suspends(self, kind: str) -> Suspend | None:
         """How a kind says what it waits for; None: it is one that runs."""
-        found: Suspend | None = getattr(self.around.tools.module(kind), "suspend", None)
+        found: Suspend | None = getattr(self.context.tools.module(kind), "suspend", None)
         return found
 
     def is_held(self, task: Task) -> bool:
@@ -171,7 +171,7 @@ class ToolCaller:
 
     def call(self, move: RunTask, progress: Mapping[str, Any] | None, outer: Call | None = None) -> Call:
         """What a tool is told; whoever calls it can only tighten its spec."""
-        order, kind = self.order, self.around.tools[move.task.kind]
+        order, kind = self.order, self.context.tools[move.task.kind]
         call = call_of(move, kind, step=order.step, iteration=order.iteration, progress=progress)
         bounds = restrictions(outer.spec) if outer is not None else self.world.restrict
         return replace(call, spec=restrict_spec(call.spec, bounds)) if bounds else call
@@ -182,7 +182,7 @@ class ToolCaller:
         """The same with its credentials; or the output of a task that cannot, or must not, be tried."""
         try:
             call = self.call(move, progress, outer)
-            unable = _check_supported(self.around.tools[move.task.kind], call)
+            unable = _check_supported(self.context.tools[move.task.kind], call)
             return unable or await auth.authorize(call, move.task, self.keychain)
         except TemplateError as error:
             return failed(failure_of(error))
@@ -202,7 +202,7 @@ class ToolCaller:
         if call.kind == "workbook":
             return _check_size(await self._workbook(call), call.spec.get("limits.output_bytes"))
         run: Callable[[Call, World], Awaitable[Output] | Output] | None
-        run = getattr(self.around.tools.module(call.kind), "run", None)
+        run = getattr(self.context.tools.module(call.kind), "run", None)
         if run is None:
             return failed(failure("fail", f"`kind: {call.kind}` cannot be run by this version"))
         timeout = call.spec.get("timeout")
@@ -232,16 +232,16 @@ class ToolCaller:
         scopes |= {"input": dict(call.own_input), "step": {}}
         step = Step(name=call.step, at=tasks[0].at, tasks=tasks)
         frame = Frame(step, scopes, run=call.key.partition("/")[2], iteration=None)
-        move = machine.begin(frame, self.around.moment())
+        move = machine.begin(frame, self.context.moment())
         while not isinstance(move, Finish):
             if isinstance(move, Sleep):
-                await self.around.sleep_until(move.until)
+                await self.context.sleep_until(move.until)
                 frame.problem = await self.problem()
-                move = machine.proceed(frame, self.around.moment())
+                move = machine.proceed(frame, self.context.moment())
                 continue
             output = await self._workbook_task(move, call)
             frame.problem = await self.problem()
-            move = machine.advance(frame, output, self.around.moment())
+            move = machine.advance(frame, output, self.context.moment())
         ended: Output = move.facts[-1].payload["output"]
         return _name_workbook_task(ended, str(call.config["task"]))
 

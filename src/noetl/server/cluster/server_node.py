@@ -112,8 +112,8 @@ class ServerNode(ControlPlane):
 
     def _bury(self, letter: DeadLetter) -> None:
         """Record a dead letter, and fail its step."""
-        said = f"it was given out {letter.tries} times and never came to an end; the last time, {letter.why}"
-        error = failure("dead_letter", said, tries=letter.tries)
+        message = f"it was given out {letter.tries} times and never came to an end; the last time, {letter.why}"
+        error = failure("dead_letter", message, tries=letter.tries)
         execution_id, run_id, iteration = letter.key
         self.spawn(self._keep_letter(HeldPipeline(*letter.key, "", letter.worker, letter.tries), letter.why))
         self.service.post(execution_id, [PipelineFailed(run_id, iteration, error)])

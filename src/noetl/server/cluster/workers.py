@@ -20,7 +20,7 @@ class WorkerRoster:
 
     def __init__(self) -> None:
         #: hears what whoever looks after the server should know
-        self.print_line: Callable[[str], None] = lambda _said: None
+        self.print_line: Callable[[str], None] = lambda _line: None
         self._names: set[str] = set()
 
     def report_joined(self, name: str, about: Mapping[str, Any]) -> None:

@@ -141,10 +141,10 @@ class Children:
             return failed(found)
         source, net = found
         if self._is_runaway(parent, source):
-            said = (
+            text = (
                 f"playbook `{child['path']}` calls itself; more than {RECURSIONS:,} runs came of one that was started"
             )
-            return failed(failure("limit", said))
+            return failed(failure("limit", text))
         return await self._host.start(
             source,
             net,

@@ -69,10 +69,10 @@ class Effects(msgspec.Struct, frozen=True):
     chance: Callable[[], float] = random.random
 
 
-def write_stderr(said: str) -> None:
+def write_stderr(message: str) -> None:
     """A line for whoever looks on; nobody has to."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{said}\n")
+        sys.stderr.write(f"{message}\n")
 
 
 class ControlPlane:
@@ -121,9 +121,9 @@ class ControlPlane:
         #: claimed, not loaded yet: requests for them have to wait
         self._coming: set[str] = set()
 
-    def warn(self, said: str) -> None:
+    def warn(self, message: str) -> None:
         """Say what is not as it should be."""
-        self.print_line(f"warning: {said}")
+        self.print_line(f"warning: {message}")
 
     def open(self) -> None:
         """Begin to look for what others ask for."""

@@ -96,8 +96,8 @@ class SlotLoop:
         except NoetlError:
             return TROUBLE_S
         except Exception as error:  # noqa: BLE001  a mistake of ours: no pipeline may wait for ever
-            said = f"its limits cannot be told: {type(error).__name__}: {error}"
-            self._carry_out(self._dispatcher.refuse_slots(failure("limit", said)))
+            message = f"its limits cannot be told: {type(error).__name__}: {error}"
+            self._carry_out(self._dispatcher.refuse_slots(failure("limit", message)))
             return TROUBLE_S
         for request, answer in zip(requests, answers, strict=True):
             self._carry_out(self._dispatcher.answer_slot(request, answer, now=monotonic()))

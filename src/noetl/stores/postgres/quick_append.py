@@ -241,8 +241,8 @@ class InlineWriter:
         self._group = None
         for name in group.last if group is not None else ():
             self._heads.pop(name, None)
-        said = str(error) if isinstance(error, StoreFailed) else str(explain_error(error))
-        settle([(reply, StoreFailed(said)) for _, reply in sent])
+        message = str(error) if isinstance(error, StoreFailed) else str(explain_error(error))
+        settle([(reply, StoreFailed(message)) for _, reply in sent])
         self._hand_back_rest()
 
     def _hand_back_rest(self) -> None:
