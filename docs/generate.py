@@ -19,8 +19,16 @@ from grammar_pages import grammar_page, tests_page, tools_page
 from noetl.cli.app import cli
 from noetl.cli.command_table import COMMANDS
 from noetl.expr.sandbox.evaluation import DEFAULT_BUDGET
-from noetl.expr.scopes import STEP_HELPERS, EvaluationPoint, visible_names
-from noetl.expr.vocabulary import FUNCTIONS, JINJA_FILTERS, OWN_FILTERS, OWN_FUNCTIONS, TESTS
+from noetl.expr.scopes import (
+    FUNCTIONS,
+    JINJA_FILTERS,
+    OWN_FILTERS,
+    OWN_FUNCTIONS,
+    STEP_HELPERS,
+    TESTS,
+    EvaluationPoint,
+    visible_names,
+)
 from noetl.lang.loader import load
 from noetl.lang.printing.report import FileReport, render_text, summarize_problems
 from noetl.model.events import EVENTS, Event

@@ -24,7 +24,7 @@ from noetl.pipeline.frame import Frame, Moment
 from noetl.pipeline.machine import RunTask
 from noetl.ports import Call
 from noetl.tools.registry import ToolKinds
-from noetl.worker.drafts import give_name, open_unnamed_file
+from noetl.worker.outgoing import give_name, open_unnamed_file
 from noetl.worker.tool_caller import call_of
 
 T = TypeVar("T")

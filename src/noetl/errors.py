@@ -22,7 +22,7 @@ NoetlError
 ├── ForkMismatch            the recorded events do not fit the playbook of a rerun (`history.fork`)
 ├── ResultGone              a payload was removed when its time to live ended (`ports.results`)
 ├── ResultDamaged           a payload differs from what was stored (`ports.results`)
-├── NoCredential            a credential is missing or unusable; the message never holds a value (`ports.credentials`)
+├── NoCredential            a credential is missing or unusable; the message never holds a value (`ports.tools`)
 ├── NoDuckDB                the extra `duckdb` is not installed (`rows.duck`)
 ├── BucketFailed            an object store refused a request or did not answer (`drivers.object_stores`)
 │   └── NoObject            there is no object of that name

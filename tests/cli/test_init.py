@@ -11,8 +11,7 @@ from jsonschema import Draft202012Validator
 
 from noetl.lang.reading.node import plain_value
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostics
-from noetl.model.source import Source
+from noetl.model.diagnostics import Diagnostics, Source
 
 if TYPE_CHECKING:
     from cli.conftest import Noetl

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from noetl.cli.output import log_progress
+from noetl.cli.output import progress
 
 if TYPE_CHECKING:
     from cli.conftest import Noetl
@@ -21,8 +21,8 @@ def test_long_logs_show_how_far_they_are_and_leave_nothing_behind(
 ) -> None:
     noetl("run", "choice.yaml", "--json")
     assert noetl(*command).err == ""
-    monkeypatch.setattr(log_progress, "_FEW", 10)
-    monkeypatch.setattr(log_progress, "_EVERY", 5)
+    monkeypatch.setattr(progress, "_FEW", 10)
+    monkeypatch.setattr(progress, "_EVERY", 5)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     told = noetl(*command).err
     assert " of " in told

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from noetl.client import sse
-from noetl.client.sse import StreamMessage, StreamParser
+from noetl.client import api
+from noetl.client.api import StreamMessage, StreamParser
 from noetl.errors import UnexpectedAnswer
 
 STREAM = (
@@ -28,6 +28,6 @@ def test_messages_are_the_same_in_whatever_pieces_they_arrive(data: st.DataObjec
 
 
 def test_a_message_without_an_end_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "_MOST_MESSAGE", 100)
+    monkeypatch.setattr(api, "_MOST_MESSAGE", 100)
     with pytest.raises(UnexpectedAnswer, match="larger than"):
         StreamParser().feed(b"data: " + b"x" * 200)

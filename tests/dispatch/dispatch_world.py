@@ -16,10 +16,9 @@ from noetl.dispatch import Dispatcher, Entry, State
 from noetl.dispatch.moves import DeadLetter, Deny, Displace, Forget, Give, Hint, Move, ReleaseSlot, StopAt, Wake
 from noetl.dispatch.table import ACTIONS, TABLE, Action
 from noetl.model.events import Event, Fact
-from noetl.model.limits import Answer, Ask
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline, StopPipelines
-from noetl.model.wire import HeldPipeline, Key, PipelineReport
+from noetl.model.wire import Answer, Ask, HeldPipeline, Key, PipelineReport
 from noetl.server.core.catalog import Catalog
 from noetl.tools.registry import ToolKinds
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from noetl.model.diagnostics import Span
 from noetl.model.net import Incoming, Net
 from noetl.model.playbook import Arc, Directive, Playbook, Policy, Router, Rule, Step, Synthesis, Task
-from noetl.model.source import Span
 
 AT = Span(1, 1, 1, 2)
 FAILED = "event.name == 'step.failed'"

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from noetl.draw.layout import lay_out
-from noetl.draw.layout.arrangement import arrange
+from noetl.draw.layout.arrangement import arrange, find_orders
 from noetl.draw.layout.crossings import Crossings
 from noetl.draw.layout.geometry import Curve, NetLayout, Point
-from noetl.draw.layout.order import find_orders
 from noetl.draw.layout.placement import distance, spread
 from noetl.draw.layout.plan import CARD, LABEL, Plan, Sizes, Spot
 from noetl.draw.layout.ports import find_ports

@@ -12,8 +12,8 @@ from jinja2.filters import FILTERS as JINJA_FILTERS
 from jinja2.tests import TESTS as JINJA_TESTS
 
 from noetl.errors import TemplateError
-from noetl.expr import template, vocabulary
-from noetl.expr.sandbox import filters, jinja_filters, predicates
+from noetl.expr import scopes, template
+from noetl.expr.sandbox import filters, jinja_filters, operators
 
 JINJA = jinja2.Environment()
 SCOPES: dict[str, Any] = {
@@ -27,10 +27,10 @@ SCOPES: dict[str, Any] = {
 
 
 def test_the_vocabulary_is_that_of_the_installed_jinja2_and_ours() -> None:
-    assert set(JINJA_FILTERS) == vocabulary.JINJA_FILTERS
-    assert vocabulary.TESTS == set(JINJA_TESTS) == set(predicates.TESTS)
-    assert set(jinja2.defaults.DEFAULT_NAMESPACE) == vocabulary.FUNCTIONS
-    assert filters.FILTERS.keys() | jinja_filters.BORROWED.keys() == vocabulary.FILTERS
+    assert set(JINJA_FILTERS) == scopes.JINJA_FILTERS
+    assert scopes.TESTS == set(JINJA_TESTS) == set(operators.TESTS)
+    assert set(jinja2.defaults.DEFAULT_NAMESPACE) == scopes.FUNCTIONS
+    assert filters.FILTERS.keys() | jinja_filters.BORROWED.keys() == scopes.FILTERS
 
 
 SAME_AS_JINJA = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from noetl.engine.fold import apply
-from noetl.history.compatibility import misfits
+from noetl.history.fork import misfits
 from noetl.lang.loader import load
 from noetl.model.events import EVENTS, Event, event_id
 from noetl.model.net import Net

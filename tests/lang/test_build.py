@@ -8,9 +8,8 @@ from noetl.lang.building.playbook import build
 from noetl.lang.loader import load
 from noetl.lang.reading.node import MapNode
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostics
+from noetl.model.diagnostics import Diagnostics, Source
 from noetl.model.playbook import Playbook, Step
-from noetl.model.source import Source
 from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"

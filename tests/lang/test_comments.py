@@ -16,8 +16,7 @@ from noetl.lang.printing.printer import print_tree, render
 from noetl.lang.reading import node as nodes
 from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, entry, make, plain_value, scalar, walk_nodes
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostics
-from noetl.model.source import Source
+from noetl.model.diagnostics import Diagnostics, Source
 
 
 def tree(text: str) -> Node:

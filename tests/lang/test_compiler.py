@@ -1,9 +1,9 @@
 """The net: steps by name, where it starts, and who leads to whom."""
 
 from noetl.lang.building.playbook import compile_net
+from noetl.model.diagnostics import Span
 from noetl.model.net import Net
 from noetl.model.playbook import Arc, Playbook, Router, Step
-from noetl.model.source import Span
 
 AT = Span(1, 1, 1, 1)
 

@@ -9,8 +9,7 @@ from hypothesis import given, strategies as st
 from noetl.lang.printing.plain_yaml import is_plain, key_text, scalar_text
 from noetl.lang.reading.node import DOUBLE, FOLDED, LITERAL, PLAIN, SINGLE, plain_value
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostics
-from noetl.model.source import Source
+from noetl.model.diagnostics import Diagnostics, Source
 
 STYLES = (PLAIN, SINGLE, DOUBLE, LITERAL, FOLDED)
 #: pieces that make trouble in YAML, in any order

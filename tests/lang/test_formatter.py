@@ -12,8 +12,7 @@ from suite import PLAYBOOKS
 from noetl.lang.printing.formatter import format_text
 from noetl.lang.reading.node import plain_value
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostics
-from noetl.model.source import Source
+from noetl.model.diagnostics import Diagnostics, Source
 from noetl.tools.registry import ToolKinds
 
 WORDS = {"name", "kind", "choose", "while", "until", "input", "auth", "output", "set", "spec"}

@@ -11,8 +11,7 @@ from noetl.lang.jsonschema.grammar_schema import check_schema, playbook_schema
 from noetl.lang.loader import load
 from noetl.lang.reading.node import plain_value
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostics
-from noetl.model.source import Source
+from noetl.model.diagnostics import Diagnostics, Source
 from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x}\n"

@@ -2,8 +2,7 @@
 
 from noetl.lang.reading.node import MapNode, Scalar, copy, entry, make, plain_value, walk_nodes
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostics
-from noetl.model.source import Source
+from noetl.model.diagnostics import Diagnostics, Source
 
 
 def tree(text: str) -> MapNode:

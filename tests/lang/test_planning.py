@@ -13,9 +13,8 @@ from noetl.lang.planning import build_plan, extend_net
 from noetl.lang.printing.plain_yaml import dump
 from noetl.lang.reading.node import plain_value
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostics
+from noetl.model.diagnostics import Diagnostics, Source
 from noetl.model.net import Net, PlanResult
-from noetl.model.source import Source
 from noetl.tools.registry import ToolKinds
 
 KINDS = ToolKinds()

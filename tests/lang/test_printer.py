@@ -10,8 +10,7 @@ from noetl.lang.printing.printer import render
 from noetl.lang.reading import node as nodes
 from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, Scalar, entry, make, plain_value
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostics
-from noetl.model.source import Source
+from noetl.model.diagnostics import Diagnostics, Source
 
 Change = Callable[[Any], Any]
 

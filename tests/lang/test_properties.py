@@ -22,8 +22,7 @@ from thorough import up_to
 from noetl.lang.legacy import migrate
 from noetl.lang.loader import Loaded, load, load_bytes
 from noetl.lang.printing.formatter import format_text
-from noetl.model.diagnostics import Severity
-from noetl.model.source import Span
+from noetl.model.diagnostics import Severity, Span
 from noetl.tools.registry import ToolKinds
 
 sys.path.insert(0, str(Path(__file__).parent))

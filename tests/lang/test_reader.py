@@ -7,8 +7,7 @@ import pytest
 from noetl.lang.loader import load_bytes
 from noetl.lang.reading.node import MapNode, Node, Scalar, plain_value
 from noetl.lang.reading.reader import MAX_ALIAS_NODES, MAX_BYTES, MAX_DEPTH, decode_text, read_yaml
-from noetl.model.diagnostics import Diagnostic, Diagnostics
-from noetl.model.source import Source
+from noetl.model.diagnostics import Diagnostic, Diagnostics, Source
 from noetl.tools.registry import ToolKinds
 
 

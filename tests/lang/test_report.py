@@ -14,8 +14,7 @@ from noetl.lang.printing.report import (
     render_text,
     summarize_problems,
 )
-from noetl.model.diagnostics import Diagnostic, Edit, Severity
-from noetl.model.source import Source
+from noetl.model.diagnostics import Diagnostic, Edit, Severity, Source
 
 
 def at(source: Source, word: str, **more: object) -> Diagnostic:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from noetl.model.diagnostics import MOST, Diagnostics, Edit, Severity, TooManyErrors
-from noetl.model.source import Source, Span
+from noetl.model.diagnostics import MOST, Diagnostics, Edit, Severity, Source, Span, TooManyErrors
 
 
 def test_what_is_found_comes_in_the_order_of_the_source() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from noetl.model.source import Source, Span
+from noetl.model.diagnostics import Source, Span
 
 
 @pytest.mark.parametrize(

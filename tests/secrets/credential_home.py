@@ -10,8 +10,7 @@ from noetl.lang.loader import load
 from noetl.model.playbook import Playbook
 from noetl.secrets.encryption import MasterKeys
 from noetl.secrets.keychain import ExecutionKeychain
-from noetl.secrets.provider_requests import SecretHttpClient
-from noetl.secrets.sources import SecretSources, Vault
+from noetl.secrets.sources import SecretHttpClient, SecretSources, Vault
 from noetl.secrets.store import CredentialStore
 from noetl.tools.registry import ToolKinds
 

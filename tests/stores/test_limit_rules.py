@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from noetl.model.limits import Ask, Cap, Pace
+from noetl.model.wire import Ask, Cap, Pace
 from noetl.stores.memory import MemorySlots, SharedSlots
 
 PROCESSES = ("a", "b")

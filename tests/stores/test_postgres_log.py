@@ -14,10 +14,10 @@ from servers import Database
 from waiting import until
 
 from noetl.ports import LogDamaged, StoreFailed
+from noetl.stores.appends import queries
 from noetl.stores.postgres.claims import ClaimQueue
 from noetl.stores.postgres.postgres_log import PostgresLog
 from noetl.stores.postgres.schema import VERSION, connect
-from noetl.stores.queries import queries
 from noetl.stores.verify import verify_store
 
 

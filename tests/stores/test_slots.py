@@ -13,11 +13,11 @@ import pytest
 from log_contract import events
 from servers import Database
 
-from noetl.model.limits import Ask, Cap, Pace
-from noetl.ports.slots import HasSlots
+from noetl.model.wire import Ask, Cap, Pace
+from noetl.ports.cluster import HasSlots
+from noetl.stores.appends import schema
 from noetl.stores.memory import MemoryLog
 from noetl.stores.postgres.postgres_log import PostgresLog
-from noetl.stores.queries import schema
 from noetl.stores.sqlite.sqlite_log import SqliteLog
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from noetl.worker.drafts import DraftClaim, give_name, open_unnamed_file, sweep_drafts
+from noetl.worker.outgoing import DraftClaim, give_name, open_unnamed_file, sweep_drafts
 
 
 def test_a_file_without_a_name_gets_one_when_it_is_done(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_a_disk_that_knows_no_such_files_is_written_to_all_the_same(
 LEAVES = """
 import os, sys, time
 from pathlib import Path
-from noetl.worker.drafts import DraftClaim
+from noetl.worker.outgoing import DraftClaim
 folder = Path(sys.argv[1])
 claim = DraftClaim(folder)
 (folder / f"{os.getpid()}-1.parquet").write_text("secret")

@@ -25,8 +25,8 @@ else:
         __name__,
         {
             "http_server": "require_server_extra serve",
-            "server": "PreparedServer prepare_local_server prepare_server",
             "local": "LocalNode open_catalog open_local_node open_log open_registry open_results",
+            "server": "PreparedServer prepare_local_server prepare_server",
             "worker": "WorkerNode",
         },
     )

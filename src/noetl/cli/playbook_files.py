@@ -113,7 +113,7 @@ def rename_source(loaded: Loaded, file: str) -> Loaded:
     """The same with the file called as on the command line."""
     from msgspec.structs import replace
 
-    from noetl.model.source import Source
+    from noetl.model.diagnostics import Source
 
     return _name_file_in_fixes(replace(loaded, source=Source(loaded.source.text, one_file(file).name)))
 
@@ -121,8 +121,7 @@ def rename_source(loaded: Loaded, file: str) -> Loaded:
 def playbook_text(file: InputFile, data: bytes) -> str:
     """The text of a file that can be read as a playbook, whatever its dialect; other files are refused."""
     from noetl.lang import MapNode, Scalar, decode_text, read_yaml
-    from noetl.model.diagnostics import Diagnostics
-    from noetl.model.source import Source
+    from noetl.model.diagnostics import Diagnostics, Source
 
     problems = Diagnostics(Source("", file.name))
     text = decode_text(data, problems)

@@ -5,8 +5,7 @@ How to use it: docs/howto/use-from-python.md.
 
 from typing import TYPE_CHECKING
 
-from noetl.client.api import Client
-from noetl.client.replies import CalledPlaybook, EventPage, RequestEffect, StartedExecution
+from noetl.client.api import CalledPlaybook, Client, EventPage, RequestEffect, StartedExecution
 from noetl.errors import (
     AccessDenied,
     ClientError,

@@ -7,27 +7,150 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from noetl.client.address import ServerAddress, parse_address
-from noetl.client.replies import (
-    CalledPlaybook,
-    EventPage,
-    ExecutionPage,
-    LinePage,
-    RequestEffect,
-    StartedExecution,
-    WaitReasons,
-)
-from noetl.client.sse import StreamParser
 from noetl.client.transport import Request, StreamedResponse, Transport
 from noetl.config import Secret, parse_servers as split_servers, settings
 from noetl.errors import ClientError, ServerUnavailable, UnexpectedAnswer, UsageError
 from noetl.model.events import Event
 from noetl.ports import OVER, LogLine, PlaybookSource, Summary
+
+# What the operations of the API return. Fields that a newer server adds are ignored.
+
+
+class StartedExecution(msgspec.Struct, frozen=True):
+    """An execution that was started, now or when its idempotency key was first used."""
+
+    execution_id: str
+    status: str
+    path: str
+    #: it was started before, under the same key
+    repeated: bool = False
+
+
+class RequestEffect(msgspec.Struct, frozen=True):
+    """What a request to an execution caused."""
+
+    execution_id: str
+    #: of the execution, afterwards
+    status: str
+    #: the name of the event that records it
+    event: str
+    #: its number; None: it was so already, or it is still to come
+    seq: int | None = None
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Some events of an execution, in order."""
+
+    events: list[Event]
+    #: what `after` is for the next page
+    after: int
+    #: the execution is over, and this page has the last of it
+    over: bool
+
+
+class ExecutionPage(msgspec.Struct, frozen=True):
+    """Some executions, the latest first."""
+
+    executions: list[Summary]
+    #: what `cursor` is for the next page; None: this is the last
+    cursor: str | None = None
+
+
+class NumberedLine(msgspec.Struct, frozen=True):
+    """A line that a tool wrote, and its position."""
+
+    at: int
+    line: LogLine
+
+
+class LinePage(msgspec.Struct, frozen=True):
+    """Some lines that tools wrote, in order."""
+
+    lines: list[NumberedLine]
+    #: what `after` is for the next page
+    after: int
+    more: bool
+
+
+class WaitReasons(msgspec.Struct, frozen=True):
+    """What an execution waits for that is no part of it, such as workers; in words."""
+
+    waits: list[str]
+
+
+class CalledPlaybook(msgspec.Struct, frozen=True):
+    """A playbook that is sent along because another calls it."""
+
+    text: str
+    #: where its text comes from; relative paths in it start at its folder
+    file: str
+    #: what callers call it
+    names: list[str]
+
+
+# Server-sent events without IO: blocks of a stream in, messages out.
+
+
+#: bytes of one message
+_MOST_MESSAGE: Final = 256 << 20
+
+
+class StreamMessage(NamedTuple):
+    """One message of a stream."""
+
+    event: str
+    #: None: it has none of its own
+    id: str | None
+    data: str
+
+
+class StreamParser:
+    """A stream of server-sent events, parsed as it arrives."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        #: up to here is no end of a line
+        self._seen = 0
+        self._event = "message"
+        self._id: str | None = None
+        self._data: list[str] = []
+
+    def feed(self, block: bytes) -> list[StreamMessage]:
+        """Take a block; return the messages that it completes."""
+        self._buffer += block
+        messages = []
+        start = 0
+        while (end := self._buffer.find(b"\n", max(start, self._seen))) >= 0:
+            line = bytes(self._buffer[start:end]).rstrip(b"\r").decode("utf-8", "replace")
+            start = end + 1
+            if line:
+                self._take(line)
+            elif self._data:
+                messages.append(StreamMessage(self._event, self._id, "\n".join(self._data)))
+            if not line:
+                self._event, self._id, self._data = "message", None, []
+        del self._buffer[:start]
+        self._seen = len(self._buffer)
+        if self._seen > _MOST_MESSAGE:
+            raise UnexpectedAnswer("a message of the event stream is larger than this client accepts")
+        return messages
+
+    def _take(self, line: str) -> None:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            self._data.append(value)
+        elif name == "event":
+            self._event = value
+        elif name == "id":
+            self._id = value
+
 
 T = TypeVar("T")
 #: seconds that a server may take for an answer, besides what it was asked to wait

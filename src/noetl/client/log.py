@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn, TypeVar
 
-from noetl.client.api import Client
-from noetl.client.replies import EventPage
+from noetl.client.api import Client, EventPage
 from noetl.errors import NoetlError, NotFound, RequestInvalid, UsageError
 from noetl.model.events import Event
 from noetl.model.requests import Cancel, Pause, Signal, decode_request

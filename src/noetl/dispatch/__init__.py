@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noetl.dispatch.dispatcher import Dispatcher, Moves, SlotRequest
-from noetl.dispatch.entry import DEFAULT_POOL, Entry, State, Worker
+from noetl.dispatch.entry import DEFAULT_POOL, Entry, State, Worker, may_begin
 from noetl.dispatch.limit_keys import has_limits
-from noetl.dispatch.rules import may_begin
 from noetl.dispatch.waits import waits
 from noetl.lazy import export_lazily
 

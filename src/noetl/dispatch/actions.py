@@ -6,18 +6,29 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from noetl.dispatch.entry import DEFAULT_POOL, GIVEN, IDLE, ORPHANED, READY, STOPPING, WAITING, Entry, State, Worker
+from noetl.dispatch.entry import (
+    DEFAULT_POOL,
+    GIVEN,
+    IDLE,
+    ORPHANED,
+    READY,
+    STOPPING,
+    WAITING,
+    Entry,
+    State,
+    Worker,
+    latest,
+    may_begin,
+)
 from noetl.dispatch.ledger import Ledger
 from noetl.dispatch.limit_keys import ask_of
 from noetl.dispatch.moves import AskSlot, DeadLetter, Deny, Dispatched, Give, StopAt
-from noetl.dispatch.rules import latest, may_begin
 from noetl.errors import TemplateError
 from noetl.expr import failure_of, render
-from noetl.model.limits import Ask
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure, failure
-from noetl.model.wire import HeldPipeline
+from noetl.model.wire import Ask, HeldPipeline
 
 # Where a pipeline is to run, and how urgent it is: the `pool` and `priority` of its step's spec.
 

@@ -12,11 +12,10 @@ from noetl.dispatch.limit_keys import displacement_failure, refusal_failure
 from noetl.dispatch.moves import Dispatched, Displace, Forget, Give, Move, ReleaseSlot
 from noetl.dispatch.table import ACTIONS, Action, Input
 from noetl.model.events import Event
-from noetl.model.limits import Answer, Ask
 from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.output import Failure
 from noetl.model.state import parse_label
-from noetl.model.wire import HeldPipeline, Key, PipelineReport
+from noetl.model.wire import Answer, Ask, HeldPipeline, Key, PipelineReport
 
 #: events after which a step run or an iteration does not go on
 _ENDS = frozenset({"step.done", "step.failed", "step.cancelled", "loop.iteration.done", "loop.iteration.failed"})

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from noetl.dispatch.entry import READY, SETTLED, Entry, ExecutionRecord, Reissue, State, Worker
 from noetl.dispatch.moves import Hint, Move, ReleaseSlot, Wake
-from noetl.model.limits import Ask
-from noetl.model.wire import Key
+from noetl.model.wire import Ask, Key
 
 # The two queues of a dispatcher: pipelines that wait for a slot, and pipelines that wait for a worker.
 

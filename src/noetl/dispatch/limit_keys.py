@@ -9,12 +9,11 @@ import msgspec
 
 from noetl.errors import TemplateError
 from noetl.expr import render
-from noetl.model.limits import Ask, Cap, Pace
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure, failure
 from noetl.model.playbook import Step
-from noetl.model.wire import Key
+from noetl.model.wire import Ask, Cap, Key, Pace
 
 #: a longer key is kept by its hash
 _LONGEST = 200

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from noetl.draw.dot import draw_dot
-from noetl.draw.mermaid import draw_mermaid
 from noetl.draw.picture import Picture, picture
 from noetl.draw.svg import draw_svg
+from noetl.draw.text_formats import draw_dot, draw_mermaid
 from noetl.model.net import Net
 
 #: format → what draws it

@@ -44,7 +44,11 @@ if TYPE_CHECKING:
         problem_of as problem_of,
     )
     from noetl.expr.scopes import (
+        FILTERS as FILTERS,
+        FUNCTIONS as FUNCTIONS,
+        OWN_FUNCTIONS as OWN_FUNCTIONS,
         STEP_HELPERS as STEP_HELPERS,
+        TESTS as TESTS,
         EvaluationPoint as EvaluationPoint,
         visible_names as visible_names,
     )
@@ -60,12 +64,6 @@ if TYPE_CHECKING:
     )
     from noetl.expr.sql.statement import compile_sql as compile_sql
     from noetl.expr.values import LateValue as LateValue
-    from noetl.expr.vocabulary import (
-        FILTERS as FILTERS,
-        FUNCTIONS as FUNCTIONS,
-        OWN_FUNCTIONS as OWN_FUNCTIONS,
-        TESTS as TESTS,
-    )
 else:
     __getattr__ = export_lazily(
         __name__,
@@ -77,11 +75,10 @@ else:
             "result_readers": "Way find_result_reads pipeline_values select_paths",
             "sandbox.evaluation": "Evaluation",
             "sandbox.jsonpath": "find_jsonpath plain_keys problem_of",
-            "scopes": "EvaluationPoint STEP_HELPERS visible_names",
+            "scopes": "EvaluationPoint FILTERS FUNCTIONS OWN_FUNCTIONS STEP_HELPERS TESTS visible_names",
             "shell.command": "compile_command",
             "sql.query": "BoundQuery Finished Parameter QuotedBody StatementBreak sql_error sql_literal",
             "sql.statement": "compile_sql",
             "values": "LateValue",
-            "vocabulary": "FILTERS FUNCTIONS OWN_FUNCTIONS TESTS",
         },
     )

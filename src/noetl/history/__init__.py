@@ -32,8 +32,7 @@ if TYPE_CHECKING:
         origin_of as origin_of,
         payload_of as payload_of,
     )
-    from noetl.history.fsck import check_log as check_log
-    from noetl.history.fsck_rules import PayloadRule as PayloadRule
+    from noetl.history.fsck import PayloadRule as PayloadRule, check_log as check_log
     from noetl.history.past import (
         EVENTS_PER_PAGE as EVENTS_PER_PAGE,
         events_of as events_of,
@@ -66,8 +65,7 @@ else:
             "archive": "ARCHIVE_SUFFIX execution_tree restore_archive write_archive",
             "diff": "Change ComparedRun Difference Divergence Side StepDecision StepPair StepStanding diff_executions diff_values",
             "fork": "Fork ForkMismatch ForkTarget build_fork open_children origin_of payload_of",
-            "fsck": "check_log",
-            "fsck_rules": "PayloadRule",
+            "fsck": "PayloadRule check_log",
             "past": "EVENTS_PER_PAGE events_of output_of output_of_step read_pipeline_events run_document snapshot_of state_at status_of",
             "rerun_plan": "ForkPlan KeptStep PendingWork TaskEffect find_last_kept parse_fork_point",
             "why": "StepExplanation StepReason describe_standing explain_step",

@@ -6,19 +6,177 @@ that it is started anew; one that had ended stays the result it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from noetl.engine import ForkMark, NetIndex, apply, is_cause, replay_decision
+from noetl.engine import ForkMark, NetIndex, apply, is_cause, pipeline_runs, replay_decision
 from noetl.errors import NoetlError
-from noetl.history.compatibility import LogMismatch, misfits
 from noetl.model.events import Event, epoch_seconds, event_id
 from noetl.model.net import Net, Planner
+from noetl.model.playbook import Loop, Step
 from noetl.model.scope import map_difference, merge_maps
-from noetl.model.state import Execution
+from noetl.model.state import Execution, LoopRun, Path, PipelineRun, StepRun, label_of
+
+# Whether what is recorded makes sense under another playbook, so that a run can go on with it. Pure.
+
+
+_OF_STEPS = frozenset({"step", "task", "loop", "next"})
+
+
+class LogMismatch(msgspec.Struct, frozen=True):
+    """Something that is recorded and has no place in the playbook."""
+
+    message: str
+    #: the event that tells of it
+    seq: int
+    #: the last event that could be kept without it
+    keep: int
+
+
+def misfits(net: Net, events: list[Event], state: Execution) -> list[LogMismatch]:
+    """What keeps a run, as far as these events go, from going on with a net.
+
+    The state is one between decisions, before the last of these events or behind: only runs they know of are judged.
+    """
+    found = [*_steps(net, events), *_ends(net, state)]
+    if found:
+        return found
+    for run in state.runs.values():
+        found += _run(net.steps.get(run.step), run, events)
+    return [*found, *_tokens(net, state)]
+
+
+def _steps(net: Net, events: list[Event]) -> Iterator[LogMismatch]:
+    made = _find_planned_steps(events)
+    seen: set[str] = set()
+    for event in events:
+        step = _step_of(event)
+        if step is None or step in seen:
+            continue
+        seen.add(step)
+        if step not in net.steps and step not in made:
+            yield LogMismatch(f"there is no step `{step}` any more, {_describe_event(event)}", event.seq, event.seq - 1)
+
+
+def _find_planned_steps(events: Iterable[Event]) -> set[str]:
+    plans = (event.payload["steps"] for event in events if event.name == "workflow.synthesized")
+    return {step["step"] for steps in plans for step in steps}
+
+
+def _step_of(event: Event) -> str | None:
+    if event.name == "workflow.started":
+        return event.payload.get("step")
+    return event.entity_id.partition(".")[0] if event.entity_type in _OF_STEPS else None
+
+
+def _describe_event(event: Event) -> str:
+    if event.name == "workflow.started":
+        return "with which the run began"
+    return "which has run" if event.name == "step.scheduled" else "which has been reached"
+
+
+def _ends(net: Net, state: Execution) -> Iterator[LogMismatch]:
+    for name, what in ((state.entry_step, "began"), (state.return_step, "was to end")):
+        if name is not None and name not in net.steps:
+            yield LogMismatch(f"there is no step `{name}`, with which the run {what}", 1, 0)
+
+
+# --- what is under way -----------------------------------------------------------------------------------------------
+
+
+def _run(step: Step | None, run: StepRun, events: list[Event]) -> Iterator[LogMismatch]:
+    scheduled = next((e.seq for e in events if e.step_run_id == run.id and e.name == "step.scheduled"), None)
+    if step is None or scheduled is None:
+        return
+    problem = _shape(step.loop, run.loop)
+    if problem is None and run.loop is None and run.pipe is not None and not step.tasks:
+        problem = "has no task any more"
+    if problem is not None:
+        yield LogMismatch(f"step `{step.name}` is under way, and {problem}", scheduled, scheduled - 1)
+        return
+    for path, pipe in pipeline_runs(run):
+        if pipe is not None and pipe.begun:
+            yield from _pipeline(step, run, path, pipe, events)
+
+
+def _shape(declared: Loop | None, loop: LoopRun | None) -> str | None:
+    """Why a loop that runs is not the one that is declared."""
+    if loop is None or declared is None:
+        if loop is not None:
+            return "has no loop any more"
+        return "has a loop now" if declared is not None else None
+    for inner in loop.running.values():
+        if isinstance(inner, LoopRun) != (declared.inner is not None):
+            return "its loops are nested differently now"
+        if isinstance(inner, LoopRun) and (problem := _shape(declared.inner, inner)) is not None:
+            return problem
+    return None
+
+
+def _pipeline(step: Step, run: StepRun, path: Path, pipe: PipelineRun, events: list[Event]) -> Iterator[LogMismatch]:
+    """Walk the recorded tasks of a pipeline along those that are declared now."""
+    names = [task.name for task in step.tasks]
+    counter, opened, label = 0, None, label_of(path)
+    for event in events[pipe.since - 1 :]:
+        if event.step_run_id != run.id or event.iteration != label or event.name not in ("task.started", "task.done"):
+            continue
+        task = event.entity_id.partition(".")[2]
+        if counter >= len(names) or names[counter] != task:
+            there = f"`{names[counter]}`" if counter < len(names) else "no task"
+            text = f"step `{step.name}` is under way at task `{task}`, where there is {there} now"
+            yield LogMismatch(text, event.seq, pipe.since - 1)
+            return
+        opened = event if event.name == "task.started" else None
+        if opened is None:
+            counter = _next(names, counter, event)
+            if counter < 0:
+                text = f"step `{step.name}` jumped to task `{event.payload['to']}`, which is not there any more"
+                yield LogMismatch(text, event.seq, event.seq - 1)
+                return
+    if opened is not None and not _same_wait(opened, step.tasks[counter].kind):
+        text = f"task `{names[counter]}` of step `{step.name}` is under way, and is of another kind now"
+        yield LogMismatch(text, opened.seq, opened.seq - 1)
+
+
+def _next(names: list[str], counter: int, event: Event) -> int:
+    """The task behind one that has ended; -1: there is none of the name it jumped to."""
+    payload = event.payload
+    if payload["do"] == "retry":
+        return counter
+    if payload["do"] == "jump":
+        return names.index(payload["to"]) if payload["to"] in names else -1
+    return len(names) if payload["do"] == "break" else counter + 1
+
+
+def _same_wait(started: Event, kind: str) -> bool:
+    """Whether a task that is under way waits as one of its kind does now."""
+    wait = started.payload.get("wait")
+    if wait is None:
+        return kind not in ("wait", "playbook")
+    return kind == ("playbook" if "child" in wait else "wait")
+
+
+# --- tokens ----------------------------------------------------------------------------------------------------------
+
+
+def _tokens(net: Net, state: Execution) -> Iterator[LogMismatch]:
+    for name in state.parked:
+        step = net.steps.get(name)
+        if step is not None and step.admission.join is not None:
+            yield LogMismatch(f"a token waits at `{name}`, which is a join that counts tokens now", state.seq, 0)
+    for name, entry in state.rounds.items():
+        join = net.steps[name].admission.join if name in net.steps else None
+        held = [source for source, tokens in entry.places.items() if tokens]
+        if join is None and held:
+            yield LogMismatch(f"tokens wait at `{name}`, which does not count tokens any more", state.seq, 0)
+        for source in held if join is not None else ():
+            if join is not None and source not in join.places:
+                yield LogMismatch(
+                    f"a token from `{source}` waits at `{name}`, whose join does not name it", state.seq, 0
+                )
 
 
 class ForkTarget(msgspec.Struct, frozen=True):

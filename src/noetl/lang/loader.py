@@ -19,10 +19,9 @@ from noetl.lang.jsonschema.workload import check_defaults
 from noetl.lang.legacy import lower, scan
 from noetl.lang.reading.node import MapNode
 from noetl.lang.reading.reader import decode_text, read_yaml
-from noetl.model.diagnostics import Diagnostic, Diagnostics, Severity, TooManyErrors
+from noetl.model.diagnostics import Diagnostic, Diagnostics, Severity, Source, TooManyErrors
 from noetl.model.kinds import ToolKind
 from noetl.model.net import Net
-from noetl.model.source import Source
 
 __all__ = ["Loaded", "load", "load_bytes"]
 

@@ -21,12 +21,11 @@ from noetl.lang.legacy import lower, scan
 from noetl.lang.printing.plain_yaml import dump
 from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, entry, make, map_of, plain_value, text_of
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostic, Diagnostics, Severity, TooManyErrors
+from noetl.model.diagnostics import Diagnostic, Diagnostics, Severity, Source, TooManyErrors
 from noetl.model.kinds import ToolKind
 from noetl.model.net import Net, PlanResult
 from noetl.model.output import Failure, failure
 from noetl.model.playbook import Playbook, Synthesis
-from noetl.model.source import Source
 
 Kinds = Mapping[str, ToolKind]
 #: of the problems of a plan, how many its error tells, and how many its message has room for

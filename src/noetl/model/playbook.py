@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from noetl.model.source import Span
+from noetl.model.diagnostics import Span
 
 #: the default of `limits.max_payload_bytes`
 MAX_PAYLOAD = 1_048_576

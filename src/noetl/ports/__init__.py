@@ -8,10 +8,11 @@ if TYPE_CHECKING:
     from noetl.ports.cluster import (
         HINT_BYTES as HINT_BYTES,
         Bus as Bus,
+        HasSlots as HasSlots,
         ReceivedHint as ReceivedHint,
+        Slots as Slots,
         WorkerRegistry as WorkerRegistry,
     )
-    from noetl.ports.credentials import Keychain as Keychain, NoCredential as NoCredential
     from noetl.ports.log import (
         OVER as OVER,
         Conflict as Conflict,
@@ -31,17 +32,20 @@ if TYPE_CHECKING:
         Results as Results,
         ResultStore as ResultStore,
     )
-    from noetl.ports.slots import HasSlots as HasSlots, Slots as Slots
-    from noetl.ports.tools import Call as Call, Tool as Tool, World as World
+    from noetl.ports.tools import (
+        Call as Call,
+        Keychain as Keychain,
+        NoCredential as NoCredential,
+        Tool as Tool,
+        World as World,
+    )
 else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "cluster": "Bus HINT_BYTES ReceivedHint WorkerRegistry",
-            "credentials": "Keychain NoCredential",
+            "cluster": "Bus HINT_BYTES HasSlots ReceivedHint Slots WorkerRegistry",
             "log": "Conflict EventLog ListenableLog LogDamaged LogLine OVER PlaybookSource StoreFailed StoreUnreachable Summary",
-            "results": "Results Part ResultDamaged ResultGone ResultStore",
-            "tools": "Tool Call World",
-            "slots": "HasSlots Slots",
+            "results": "Part ResultDamaged ResultGone ResultStore Results",
+            "tools": "Call Keychain NoCredential Tool World",
         },
     )

@@ -13,8 +13,7 @@ import msgspec
 
 from noetl.model.output import JSON, NDJSON
 from noetl.ports import ResultDamaged
-from noetl.rows.duck import literal
-from noetl.rows.exact_sql import json_row
+from noetl.rows.duck import json_row, literal
 
 _TO_WRITE = "64MB"
 #: no more than one group of rows, which somebody else may have made large

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from noetl.errors import NoetlError
@@ -76,3 +76,123 @@ def _json(value: Any) -> str:
     import msgspec
 
     return msgspec.json.encode(value).decode()
+
+
+# SQL that writes rows as JSON, by the rules that hold for all tools: ISO 8601, exact numbers, base64.
+#
+# DuckDB does it at its own speed, and nothing passes through Python objects.
+
+
+# SQL that makes rows fit for Parquet without losing a digit.
+
+
+def parquet_row(columns: Sequence[tuple[str, Any]]) -> str:
+    """The columns of a SELECT whose result is written as Parquet."""
+    return ", ".join(_column(key, kind) for key, kind in columns)
+
+
+def _column(key: str, kind: Any) -> str:
+    # Parquet has no integers of 128 bits, and DuckDB would write doubles.
+    if kind.id in ("hugeint", "uhugeint"):
+        return f"CAST({name(key)} AS DECIMAL(38, 0)) AS {name(key)}"
+    if kind.id == "bit":
+        return f"CAST({name(key)} AS VARCHAR) AS {name(key)}"
+    if kind.id == "union":
+        return f"to_json({name(key)}) AS {name(key)}"
+    return name(key)
+
+
+#: begins the message where a value cannot be written at all
+NOT_JSON = "not JSON: "
+#: what JSON holds as DuckDB writes it
+_PLAIN = frozenset(
+    "boolean tinyint smallint integer bigint utinyint usmallint uinteger ubigint varchar uuid enum date time "  # noqa: SIM905
+    "interval bit null sqlnull".split()
+)
+_TIMES = frozenset({"timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"})
+_ZONED = frozenset({"timestamp with time zone", "timestamp_tz", "time with time zone", "time_tz"})
+#: digits that a double always keeps
+_SURE = 15
+_LEAST, _MOST = -(2**63), 2**64 - 1
+
+
+def json_row(columns: Sequence[tuple[str, Any]]) -> str:
+    """An expression: the row as a JSON object. `columns` are names with their types, as DuckDB describes them."""
+    row = _Row(columns)
+    return (
+        "json_object(" + ", ".join(f"{literal(key)}, {row.value(name(key), kind, key)}" for key, kind in columns) + ")"
+    )
+
+
+def text_row(columns: Sequence[tuple[str, Any]]) -> str:
+    """The columns of a SELECT whose values are written as text, such as CSV: as in JSON, but numbers in full."""
+    row = _Row(columns)
+    return ", ".join(f"{_text(row, name(key), kind, key)} AS {name(key)}" for key, kind in columns)
+
+
+def _text(row: _Row, text: str, kind: Any, column: str) -> str:
+    if kind.id in _TIMES or kind.id in _ZONED or kind.id == "blob":
+        return row.value(text, kind, column)
+    if kind.id in ("list", "array", "struct", "map", "union"):
+        return f"to_json({row.convert_nested(text, kind, column)})"
+    return text
+
+
+def _scalar(text: str, sort: str, kind: Any, column: str) -> str | None:
+    if sort in _PLAIN:
+        return text
+    if sort in ("double", "float"):
+        refusal = literal(f"{NOT_JSON}the column {name(column)} holds a number that JSON has no form for: ")
+        return f"CASE WHEN isfinite({text}) OR {text} IS NULL THEN {text} ELSE error({refusal} || {text}) END"
+    if sort in _TIMES:
+        return f"replace(CAST({text} AS VARCHAR), ' ', 'T')"
+    if sort in _ZONED:
+        return f"regexp_replace(replace(CAST({text} AS VARCHAR), ' ', 'T'), '([+-][0-9][0-9])$', '\\1:00')"
+    if sort == "blob":
+        return f"to_base64({text})"
+    if sort == "decimal":
+        return text if dict(kind.children)["precision"] <= _SURE else _decimal(text, kind)
+    if sort in ("hugeint", "uhugeint"):
+        return f"CASE WHEN {text} BETWEEN {_LEAST} AND {_MOST} THEN to_json({text}) ELSE {_as_text(text)} END"
+    return None
+
+
+def _decimal(text: str, kind: Any) -> str:
+    """A number if no digit is lost, else text."""
+    return f"CASE WHEN CAST(CAST({text} AS DOUBLE) AS {kind}) = {text} THEN to_json({text}) ELSE {_as_text(text)} END"
+
+
+def _as_text(text: str) -> str:
+    return f"to_json(CAST({text} AS VARCHAR))"
+
+
+class _Row:
+    """The columns of one SELECT: what lambdas call their parameter must be none of them."""
+
+    def __init__(self, columns: Sequence[tuple[str, Any]]) -> None:
+        self._columns = [key for key, _ in columns]
+
+    def value(self, text: str, kind: Any, column: str, depth: int = 0) -> str:
+        """An expression that `to_json` writes as it should be; the same text where it does so anyway."""
+        made = _scalar(text, kind.id, kind, column)
+        return self.convert_nested(text, kind, column, depth) if made is None else made
+
+    def convert_nested(self, text: str, kind: Any, column: str, depth: int = 0) -> str:
+        """The same for what has parts."""
+        element = make_distinct(f"e{depth}", self._columns)
+        if kind.id in ("list", "array"):
+            inner = self.value(element, dict(kind.children)["child"], column, depth + 1)
+            return text if inner == element else f"list_transform({text}, lambda {element}: {inner})"
+        if kind.id == "struct":
+            fields = [(key, self.value(f"{text}.{name(key)}", one, column, depth)) for key, one in kind.children]
+            if all(made == f"{text}.{name(key)}" for key, made in fields):
+                return text
+            made = ", ".join(f"{literal(key)}, {part}" for key, part in fields)
+            return f"CASE WHEN {text} IS NULL THEN NULL ELSE json_object({made}) END"
+        if kind.id == "map":
+            inner = self.value(f"{element}.value", dict(kind.children)["value"], column, depth + 1)
+            if inner == f"{element}.value":
+                return text
+            entries = f"lambda {element}: {{'key': CAST({element}.key AS VARCHAR), 'value': {inner}}}"
+            return f"map_from_entries(list_transform(map_entries({text}), {entries}))"
+        return f"to_json({text})"

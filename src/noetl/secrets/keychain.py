@@ -17,8 +17,7 @@ from noetl.model.playbook import Credential, Playbook
 from noetl.ports import NoCredential
 from noetl.redaction import SHORTEST_SECRET, Redactor
 from noetl.secrets.credential_kinds import complete_fields, fields_of, find_missing, form_of, problem_in, secrets_in
-from noetl.secrets.provider_requests import SecretHttpClient
-from noetl.secrets.sources import SecretSources
+from noetl.secrets.sources import SecretHttpClient, SecretSources
 
 # Tokens of OAuth2 client credentials: asked for once, shared by all who wait, renewed before they run out.
 

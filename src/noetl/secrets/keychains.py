@@ -17,8 +17,7 @@ from noetl.ports import NoCredential, PlaybookSource
 from noetl.secrets.credential_kinds import complete_fields, problem_in
 from noetl.secrets.encryption import MasterKeys
 from noetl.secrets.keychain import ExecutionKeychain, variables
-from noetl.secrets.provider_requests import SecretHttpClient
-from noetl.secrets.sources import SecretSources, Vault
+from noetl.secrets.sources import SecretHttpClient, SecretSources, Vault
 from noetl.secrets.store import CredentialStore
 
 #: a shorter secret within a longer value may be there by chance

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from noetl.model.limits import ASK_AGAIN_S, Answer, Ask, Cap, Pace
-from noetl.model.wire import Key
+from noetl.model.wire import ASK_AGAIN_S, Answer, Ask, Cap, Key, Pace
 
 #: a process that waits is believed to do so for this many seconds after it last asked
 FRESH_S = 1.0

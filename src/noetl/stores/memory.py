@@ -11,8 +11,7 @@ import msgspec
 
 from noetl.errors import UsageError
 from noetl.model.events import Event, decode, encode
-from noetl.model.limits import Answer, Ask
-from noetl.model.wire import Key
+from noetl.model.wire import Answer, Ask, Key
 from noetl.ports import OVER, Conflict, EventLog, LogLine, PlaybookSource, Slots, Summary
 from noetl.stores.appends import link, root
 from noetl.stores.limit_rules import FRESH_S, SlotLedger, admit
@@ -209,7 +208,7 @@ class MemoryLog(EventLog):
         return True
 
     def slots(self, clock: Callable[[], float]) -> Slots:
-        """See `noetl.ports.slots.HasSlots`."""
+        """See `noetl.ports.cluster.HasSlots`."""
         return MemorySlots(self._shared.ledger, self._name, self._is_attended, clock)
 
     def _is_attended(self, execution_id: str) -> bool:

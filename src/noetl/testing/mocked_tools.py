@@ -19,16 +19,15 @@ from msgspec.structs import replace
 from noetl.errors import TemplateError
 from noetl.expr import BoundQuery, Template, TemplateValue, template
 from noetl.lang import KnownValues
+from noetl.model.diagnostics import Span
 from noetl.model.kinds import ToolKind
 from noetl.model.net import Net
 from noetl.model.output import Output, Spilled
 from noetl.model.playbook import Credential, Playbook, Step, Task
-from noetl.model.source import Span
 from noetl.model.state import parse_label
 from noetl.ports import Call, Keychain, World
-from noetl.testing.cassette import Cassette
 from noetl.testing.clock import VirtualTimeLoop
-from noetl.testing.mocks import CallCounts, Mock, NoMockOutput, delay_of, output_of, pick
+from noetl.testing.mocks import CallCounts, Cassette, Mock, NoMockOutput, delay_of, output_of, pick
 from noetl.testing.suite import Case
 from noetl.tools import ToolKinds
 

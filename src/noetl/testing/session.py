@@ -23,18 +23,17 @@ from noetl.lang import (
     span,
     workload_violations,
 )
-from noetl.model.diagnostics import Diagnostic, Diagnostics, Severity
+from noetl.model.diagnostics import Diagnostic, Diagnostics, Severity, Source, Span
 from noetl.model.nearest import nearest
 from noetl.model.net import Net
 from noetl.model.scope import merge_maps
-from noetl.model.source import Source, Span
 from noetl.ports import PlaybookSource
 from noetl.server.core import Catalog
 from noetl.testing.case_run import CaseOutcome, CaseRunner
-from noetl.testing.cassette import CassetteFile
 from noetl.testing.crash_check import CrashReport, crash_everywhere
 from noetl.testing.expectations import find_mismatches
 from noetl.testing.mocked_tools import MockedTools
+from noetl.testing.mocks import CassetteFile
 from noetl.testing.suite import Case, Suite, load_suite
 from noetl.tools import ToolKinds
 

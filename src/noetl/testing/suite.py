@@ -30,10 +30,9 @@ from noetl.lang import (
     text_of,
     walk_nodes,
 )
-from noetl.model.diagnostics import Diagnostic, Diagnostics, TooManyErrors
+from noetl.model.diagnostics import Diagnostic, Diagnostics, Source, Span, TooManyErrors
 from noetl.model.playbook import Playbook
 from noetl.model.scope import merge_maps
-from noetl.model.source import Source, Span
 from noetl.testing.file_grammar import COUNTED, NAMED, TEST_FILE
 from noetl.testing.mocks import Mock
 

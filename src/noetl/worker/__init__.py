@@ -6,9 +6,9 @@ from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
     from noetl.worker.agent import WorkerAgent as WorkerAgent
-    from noetl.worker.drafts import sweep_drafts as sweep_drafts
     from noetl.worker.heartbeats import Heartbeats as Heartbeats
     from noetl.worker.link import ServerLink as ServerLink
+    from noetl.worker.outgoing import sweep_drafts as sweep_drafts
     from noetl.worker.pipeline_runners import PipelineRunners as PipelineRunners, RunningExecution as RunningExecution
     from noetl.worker.world import LocalWorld as LocalWorld
 else:
@@ -16,9 +16,9 @@ else:
         __name__,
         {
             "agent": "WorkerAgent",
-            "drafts": "sweep_drafts",
             "heartbeats": "Heartbeats",
             "link": "ServerLink",
+            "outgoing": "sweep_drafts",
             "pipeline_runners": "PipelineRunners RunningExecution",
             "world": "LocalWorld",
         },

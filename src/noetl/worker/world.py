@@ -12,8 +12,7 @@ from noetl.drivers.spilled_data import guard_disk_full
 from noetl.model.output import JSON, Spilled
 from noetl.ports import Call, Keychain, ResultDamaged, ResultStore
 from noetl.redaction import RedactingStream
-from noetl.worker.drafts import DraftClaim, open_unnamed_file
-from noetl.worker.outgoing import CleanResults
+from noetl.worker.outgoing import CleanResults, DraftClaim, open_unnamed_file
 
 T = TypeVar("T")
 #: rows of a reference are read so many at a time, and so many blocks of them are kept

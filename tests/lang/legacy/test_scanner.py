@@ -21,10 +21,9 @@ from noetl.lang.legacy import lower, scan
 from noetl.lang.loader import load
 from noetl.lang.reading.node import MapNode, Node, Scalar
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostics
+from noetl.model.diagnostics import Diagnostics, Source
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Anything, Key
-from noetl.model.source import Source
 from noetl.tools.registry import ToolKinds
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -17,9 +17,9 @@ from noetl.drivers.datahost.host import HostCall
 from noetl.expr import template
 from noetl.tools.transfer.chunks import ValuesChunk
 from noetl.tools.transfer.targets.file_target import FileTarget
-from noetl.tools.transfer.targets.parquet_file import ParquetFormat
 from noetl.tools.transfer.targets.postgres_target import PostgresTarget
 from noetl.tools.transfer.targets.target import Target, TargetChunk, TargetContext
+from noetl.tools.transfer.targets.text_formats import ParquetFormat
 
 duckdb = pytest.importorskip("duckdb")
 

@@ -17,8 +17,7 @@ from noetl.drivers.datahost.host import HostCall
 from noetl.results.codec import read_batches
 from noetl.tools.transfer.chunks import ValuesChunk
 from noetl.tools.transfer.targets.file_target import FileTarget
-from noetl.tools.transfer.targets.notes import Notes
-from noetl.tools.transfer.targets.target import TargetChunk, TargetContext
+from noetl.tools.transfer.targets.target import Notes, TargetChunk, TargetContext
 
 pytest.importorskip("duckdb")
 

@@ -12,7 +12,7 @@ from noetl.lang import FileReport, escape_controls, render_text, summarize_probl
 from noetl.lang.printing import report
 
 if TYPE_CHECKING:
-    from noetl.model.source import Source
+    from noetl.model.diagnostics import Source
     from noetl.testing import CaseFailure, CaseResult, SuiteResult
 
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from noetl.draw.picture import END, ROUTER, Badge, Card, Row
-from noetl.draw.svg.icons import use
-from noetl.draw.svg.markup import escape, group, number, path, rect, text
+from noetl.draw.svg.markup import escape, group, number, path, rect, text, use
 from noetl.draw.text import clean, elide, width, wrap
 from noetl.draw.tones import icon_kind
 

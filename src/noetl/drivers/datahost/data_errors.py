@@ -8,8 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from noetl.errors import TemplateError
-from noetl.rows.duck import NoDuckDB
-from noetl.rows.exact_sql import NOT_JSON
+from noetl.rows.duck import NOT_JSON, NoDuckDB
 
 _TECHNICAL = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 _LOCKED = ("Could not set lock on file",)

@@ -8,8 +8,7 @@ from typing import Any
 from noetl.drivers.datahost.data_errors import UNWRITTEN, DataHostFailed, is_full
 from noetl.drivers.datahost.databases import open_database
 from noetl.drivers.datahost.host import HostCall
-from noetl.rows.duck import duckdb
-from noetl.rows.exact_sql import json_row, parquet_row
+from noetl.rows.duck import duckdb, json_row, parquet_row
 
 _ROWS_AT_ONCE = 1_000
 #: words that begin what a table can be made of as it is

@@ -11,8 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from noetl.errors import TemplateError
-from noetl.expr.closures.calls import filter_code
-from noetl.expr.closures.expressions import compile_expression
+from noetl.expr.closures.expressions import compile_expression, filter_code
 from noetl.expr.sandbox.evaluation import Code, Evaluation
 from noetl.expr.sandbox.functions import LoopContext, Namespace
 from noetl.expr.sandbox.plain_data import to_bounded_list, to_text

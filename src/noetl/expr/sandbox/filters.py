@@ -17,7 +17,7 @@ from noetl.errors import TemplateError, UndefinedValue
 from noetl.expr.paths import ABSENT, member
 from noetl.expr.sandbox import jsonpath
 from noetl.expr.sandbox.evaluation import Evaluation, check_float, check_int, weigh
-from noetl.expr.sandbox.formatting import percent
+from noetl.expr.sandbox.operators import percent
 from noetl.expr.sandbox.plain_data import dumps, plain, to_bounded_list, tojson
 from noetl.expr.sandbox.undefined import Missing, NoValue, refuse_missing
 

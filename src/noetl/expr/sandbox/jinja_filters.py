@@ -18,10 +18,10 @@ from noetl.errors import TemplateError, TemplateLimit
 from noetl.expr.paths import ABSENT, VISIBLE, item
 from noetl.expr.sandbox.evaluation import Evaluation, check_number, weigh
 from noetl.expr.sandbox.filters import FILTERS, FilterFunction
+from noetl.expr.sandbox.operators import TESTS
 from noetl.expr.sandbox.plain_data import to_bounded_list
-from noetl.expr.sandbox.predicates import TESTS
 from noetl.expr.sandbox.undefined import Missing, NoValue, refuse_missing
-from noetl.expr.vocabulary import JINJA_FILTERS
+from noetl.expr.scopes import JINJA_FILTERS
 
 # What Jinja2's own filters can cost, paid before they are called.
 #

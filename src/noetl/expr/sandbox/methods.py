@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from noetl.errors import TemplateError
 from noetl.expr.sandbox.evaluation import Evaluation, weigh
-from noetl.expr.sandbox.formatting import braces
+from noetl.expr.sandbox.operators import braces
 from noetl.expr.sandbox.plain_data import to_bounded_list
 from noetl.expr.sandbox.undefined import refuse_missing
 

@@ -11,7 +11,7 @@ from noetl.errors import TemplateError, UndefinedValue
 from noetl.expr.paths import Ref
 from noetl.expr.sandbox.evaluation import ITEM, Evaluation, check_float, check_int, weigh
 from noetl.expr.sandbox.undefined import Missing, refuse_missing
-from noetl.expr.vocabulary import OWN_FUNCTIONS
+from noetl.expr.scopes import OWN_FUNCTIONS
 
 # Values as text: what `{{ … }}` inside other text and `~` make of them, and JSON.
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from noetl.expr.facts import FunctionCall, PathRead, TemplateFacts, TemplateProblem
+from noetl.expr.scopes import FILTERS, TESTS
 from noetl.expr.syntax import nodes
-from noetl.expr.vocabulary import FILTERS, TESTS
 
 
 def facts_of(tree: nodes.Expr) -> TemplateFacts:

@@ -16,6 +16,7 @@ from noetl.lang.building.layering import OWN_TO_A_SCOPE, Layer, effective_spec
 from noetl.lang.building.sites import SitePlace, Sites, literal
 from noetl.lang.building.tasks import TaskBuilder
 from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, map_of, plain_value, text_of
+from noetl.model.diagnostics import Source
 from noetl.model.kinds import ToolKind
 from noetl.model.net import Incoming, Net
 from noetl.model.playbook import (
@@ -33,7 +34,6 @@ from noetl.model.playbook import (
     Synthesis,
     Task,
 )
-from noetl.model.source import Source
 
 # The typed playbook to its net: steps by name, the start, and who leads to whom.
 

@@ -13,9 +13,9 @@ from noetl.lang.building.sites import SitePlace, Sites
 from noetl.lang.grammar.document_shape import SUGAR, TASK_KEYS
 from noetl.lang.grammar.value_types import is_labelled, is_template
 from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, plain_value
+from noetl.model.diagnostics import Source, Span
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.playbook import Assignment, Directive, Policy, Rule, Task
-from noetl.model.source import Source, Span
 
 
 class TaskBuilder:

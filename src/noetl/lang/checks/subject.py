@@ -10,12 +10,11 @@ from functools import cached_property
 from noetl.expr import PathRead
 from noetl.lang.building.sites import Site, Sites
 from noetl.lang.reading.node import DOUBLE, SINGLE, MapNode
-from noetl.model.diagnostics import Diagnostics, Edit, Where
+from noetl.model.diagnostics import Diagnostics, Edit, Span, Where
 from noetl.model.kinds import ToolKind
 from noetl.model.nearest import SpellingHints
 from noetl.model.net import Net
 from noetl.model.playbook import Assignment, Loop, Playbook, Step, Task
-from noetl.model.source import Span
 
 _QUOTES = (SINGLE, DOUBLE)
 #: of fewer letters every name is nearly another

@@ -19,9 +19,8 @@ from noetl.lang.legacy.workflow import arc_args, habits, loops, results, routing
 from noetl.lang.printing.printer import render
 from noetl.lang.reading.node import MapNode
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostic, Diagnostics
+from noetl.model.diagnostics import Diagnostic, Diagnostics, Source
 from noetl.model.kinds import ToolKind
-from noetl.model.source import Source
 
 #: what is found in one pass is relied on by those behind it: shapes first, names inside templates last
 LOWERINGS = (

@@ -12,9 +12,8 @@ from typing import TypeAlias
 from noetl.lang.printing.printer import print_tree
 from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, scalar, text_of, walk_nodes
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostics
+from noetl.model.diagnostics import Diagnostics, Source
 from noetl.model.kinds import ToolKind
-from noetl.model.source import Source
 
 Kinds: TypeAlias = Mapping[str, ToolKind]
 

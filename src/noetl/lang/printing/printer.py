@@ -7,7 +7,7 @@ from noetl.lang.printing.copy_plan import PartComments, PrintPlan, is_touched
 from noetl.lang.printing.inline_text import InlinePrinter
 from noetl.lang.printing.outline import BREAK, LIST, Comment, Line, Outline
 from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, Scalar, walk_nodes
-from noetl.model.source import Source
+from noetl.model.diagnostics import Source
 
 WIDTH = 110
 #: a new collection of so few scalars, and so short, is written in one line

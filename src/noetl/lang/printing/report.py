@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from noetl.model.diagnostics import Diagnostic, Edit, Severity
-from noetl.model.source import Source, Span
+from noetl.model.diagnostics import Diagnostic, Edit, Severity, Source, Span
 
 #: text and the name of a colour to the text in that colour
 _Paint: TypeAlias = Callable[[str, str], str]

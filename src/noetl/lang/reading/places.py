@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, list_of, text_of
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostics
-from noetl.model.source import Source
+from noetl.model.diagnostics import Diagnostics, Source
 
 
 class PlaybookLocation(NamedTuple):

@@ -6,10 +6,8 @@
 from collections.abc import Mapping
 
 from noetl.model.slugs.data import DATA
-from noetl.model.slugs.document import DOCUMENT
-from noetl.model.slugs.entry import Slug
+from noetl.model.slugs.document import DOCUMENT, LEGACY, Slug, older_construct
 from noetl.model.slugs.flow import FLOW
-from noetl.model.slugs.legacy import LEGACY, older_construct
 from noetl.model.slugs.names import NAMES
 from noetl.model.slugs.templates import TEMPLATES
 

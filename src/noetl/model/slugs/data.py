@@ -1,6 +1,6 @@
 """Slugs about data: what may be read and written where, references, secrets, text spliced in raw."""
 
-from noetl.model.slugs.entry import make_slug
+from noetl.model.slugs.document import make_slug
 
 DATA = (
     make_slug(

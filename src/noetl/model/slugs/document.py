@@ -1,6 +1,73 @@
 """Slugs about the document itself: YAML, keys, types, words."""
 
-from noetl.model.slugs.entry import make_slug
+from textwrap import dedent
+
+import msgspec
+
+# Slug: what there is to say about one code of a diagnostic.
+
+
+class Slug(msgspec.Struct, frozen=True):
+    """A diagnostic's code explained: what it means, why it matters, how to mend it, with an example of both."""
+
+    code: str
+    title: str
+    meaning: str
+    why: str
+    mend: str
+    #: a piece of a playbook in which it is found; steps when it starts with `- step:`, else root keys
+    wrong: str = ""
+    #: the same piece, mended
+    right: str = ""
+
+
+def make_slug(code: str, *, title: str, meaning: str, why: str, mend: str, wrong: str = "", right: str = "") -> Slug:
+    """A slug whose examples are written indented, where they stand in the table."""
+    return Slug(code, title, meaning, why, mend, _dedent_example(wrong), _dedent_example(right))
+
+
+def _dedent_example(example: str) -> str:
+    return dedent(example).strip("\n")
+
+
+# Slugs of the older dialects: `legacy-<word>`, one for each old word, all of one family.
+
+
+_WHY = "There is one canonical spelling of everything; older ones are lowered to it."
+_MEND = (
+    "`noetl migrate FILE` rewrites the file and keeps its comments. Until then `--legacy` runs it as it is, "
+    "unless the message is a warning: then no flag is needed."
+)
+
+LEGACY = (
+    make_slug(
+        "legacy-habit",
+        title="A habit of playbooks in the wild",
+        meaning="No document ever described this spelling, but playbooks use it.",
+        why=_WHY,
+        mend=_MEND,
+    ),
+    make_slug(
+        "legacy-todo",
+        title="A person has to decide",
+        meaning="The older construct can mean more than one thing; what stands there now is the likeliest.",
+        why="Migration never guesses in silence: it leaves a `# TODO noetl:` comment.",
+        mend="Read the comment, correct the place if need be, and remove the comment.",
+    ),
+)
+
+
+def older_construct(code: str) -> Slug:
+    """The slug of an older construct, by its old word."""
+    word = code.removeprefix("legacy-").replace("-", " ")
+    return Slug(
+        code,
+        title=f"An older construct: {word}",
+        meaning=f"`{word}` belongs to an older dialect of the language; the message names the canonical spelling.",
+        why=_WHY,
+        mend=_MEND,
+    )
+
 
 DOCUMENT = (
     make_slug(

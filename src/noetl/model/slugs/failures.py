@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from noetl.model.slugs.entry import Slug, make_slug
+from noetl.model.slugs.document import Slug, make_slug
 
 _TASK = "Rules and arcs can act on it, by `error.kind`."
 

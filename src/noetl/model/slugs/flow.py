@@ -1,6 +1,6 @@
 """Slugs about control: rules, arcs, loops, and what no token can do."""
 
-from noetl.model.slugs.entry import make_slug
+from noetl.model.slugs.document import make_slug
 
 FLOW = (
     make_slug(

@@ -1,6 +1,6 @@
 """Slugs about names that must be unique or must exist: steps, tasks, credentials."""
 
-from noetl.model.slugs.entry import make_slug
+from noetl.model.slugs.document import make_slug
 
 NAMES = (
     make_slug(

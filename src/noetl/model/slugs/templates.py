@@ -1,6 +1,6 @@
 """Slugs about templates: that they parse, and use names and filters that exist."""
 
-from noetl.model.slugs.entry import make_slug
+from noetl.model.slugs.document import make_slug
 
 TEMPLATES = (
     make_slug(

@@ -86,8 +86,7 @@ class Catalog:
 def names_of(file: Path) -> list[str]:
     """What a playbook is called, looked up without compiling it; a path comes before a name."""
     from noetl.lang import MapNode, plain_value, read_yaml
-    from noetl.model.diagnostics import Diagnostics
-    from noetl.model.source import Source as Text
+    from noetl.model.diagnostics import Diagnostics, Source as Text
 
     try:
         text = file.read_text(encoding="utf-8")

@@ -28,12 +28,11 @@ from noetl.dispatch import (
 from noetl.engine import pipeline_runs
 from noetl.errors import NoetlError
 from noetl.model.events import Event
-from noetl.model.limits import ASK_AGAIN_S
 from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.output import failure
 from noetl.model.requests import Denied
 from noetl.model.state import label_of
-from noetl.model.wire import Key
+from noetl.model.wire import ASK_AGAIN_S, Key
 from noetl.ports import Slots
 from noetl.server.core.service import LiveExecution
 

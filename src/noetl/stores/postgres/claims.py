@@ -12,9 +12,9 @@ from threading import Event as Flag, Thread
 from typing import TYPE_CHECKING, Any
 
 from noetl.ports import StoreFailed
+from noetl.stores.appends import queries
 from noetl.stores.commit_queue import CommitQueue, Ticket, answer
 from noetl.stores.postgres.schema import explain_error
-from noetl.stores.queries import queries
 
 if TYPE_CHECKING:
     import psycopg

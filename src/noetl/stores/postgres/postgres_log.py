@@ -16,12 +16,12 @@ from threading import Event as Flag, Thread, get_ident
 from typing import TYPE_CHECKING, Any
 
 from noetl.ports import Slots, StoreFailed
+from noetl.stores.appends import queries
 from noetl.stores.commit_queue import Job
 from noetl.stores.postgres.claims import ClaimQueue
 from noetl.stores.postgres.postgres_slots import PgSlots
 from noetl.stores.postgres.postgres_writer import PgWriter
 from noetl.stores.postgres.schema import connect, explain_error, prepare
-from noetl.stores.queries import queries
 from noetl.stores.sql_log import SqlLog
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class PostgresLog(SqlLog):
         return self._name
 
     def slots(self, clock: Callable[[], float]) -> Slots:  # noqa: ARG002  the database has its own
-        """See `noetl.ports.slots.HasSlots`."""
+        """See `noetl.ports.cluster.HasSlots`."""
         return self._slots
 
     def listen(self, heard: Callable[[str], None]) -> None:

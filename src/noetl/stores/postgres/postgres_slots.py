@@ -8,12 +8,11 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from noetl.model.limits import Answer, Ask
-from noetl.model.wire import Key
+from noetl.model.wire import Answer, Ask, Key
 from noetl.ports import Slots, StoreFailed
+from noetl.stores.appends import queries
 from noetl.stores.limit_rules import admit
 from noetl.stores.postgres.schema import connect, explain_error
-from noetl.stores.queries import queries
 from noetl.stores.sql_slots import SqlSlotLedger, columns, holder_of
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from noetl.ports import OVER, Conflict, StoreFailed
-from noetl.stores.appends import KEPT_SNAPSHOTS, Append, AppendBatch, Heads, root
+from noetl.stores.appends import KEPT_SNAPSHOTS, Append, AppendBatch, Heads, queries, root
 from noetl.stores.commit_queue import CommitQueue, Ticket, answer
 from noetl.stores.postgres.quick_append import InlineWriter, record_heads
 from noetl.stores.postgres.schema import explain_error
-from noetl.stores.queries import queries
 
 if TYPE_CHECKING:
     import psycopg

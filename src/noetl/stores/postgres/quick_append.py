@@ -13,10 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from noetl.ports import OVER, StoreFailed
-from noetl.stores.appends import Append, AppendBatch, Heads, root
+from noetl.stores.appends import Append, AppendBatch, Heads, queries, root
 from noetl.stores.commit_queue import Ticket, settle
 from noetl.stores.postgres.schema import explain_error
-from noetl.stores.queries import queries
 
 if TYPE_CHECKING:
     import psycopg

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from noetl.drivers.postgres import NO_ADDRESS, is_denied, is_no_address
 from noetl.ports import StoreFailed, StoreUnreachable
 from noetl.redaction import ADDRESS_HINT, is_address
-from noetl.stores.queries import schema
+from noetl.stores.appends import schema
 
 if TYPE_CHECKING:
     import psycopg

@@ -13,8 +13,8 @@ import msgspec
 
 from noetl.model.wire import HeldPipeline
 from noetl.ports import StoreFailed, WorkerRegistry
+from noetl.stores.appends import queries
 from noetl.stores.postgres.schema import connect, explain_error
-from noetl.stores.queries import queries
 
 if TYPE_CHECKING:
     import psycopg

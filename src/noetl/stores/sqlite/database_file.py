@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from noetl.ports import StoreFailed
-from noetl.stores.queries import schema
+from noetl.stores.appends import schema
 from noetl.stores.sqlite.locks import WriteLock
 
 # What SQLite reports, in words that say what to do.

@@ -14,12 +14,11 @@ from pathlib import Path
 from threading import get_ident
 from typing import Any, Literal
 
-from noetl.model.limits import Answer, Ask
-from noetl.model.wire import Key
+from noetl.model.wire import Answer, Ask, Key
 from noetl.ports import Slots, StoreFailed
+from noetl.stores.appends import queries
 from noetl.stores.commit_queue import CommitQueue, Job
 from noetl.stores.limit_rules import admit
-from noetl.stores.queries import queries
 from noetl.stores.sql_log import SqlLog
 from noetl.stores.sql_slots import SqlSlotLedger, columns, holder_of
 from noetl.stores.sqlite.database_file import connect, explain_error, prepare_database
@@ -144,7 +143,7 @@ class SqliteLog(SqlLog):
         return self._owners.id
 
     def slots(self, clock: Callable[[], float]) -> Slots:
-        """See `noetl.ports.slots.HasSlots`."""
+        """See `noetl.ports.cluster.HasSlots`."""
         return SqliteSlots(self._queue, self.me, self._owners.alive, clock)
 
     def collect(self) -> list[tuple[int, str, bytes]]:

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from noetl.drivers.postgres import NoAddress, PostgresFailed, connection_arguments, from_connect_error
-from noetl.tools.postgres.json_loaders import SETTINGS, prepare
+from noetl.tools.postgres.parameters import SETTINGS, prepare
 
 #: so many statements are remembered with what was found out about them
 _REMEMBERED = 1_000

@@ -25,8 +25,7 @@ from noetl.model.output import NDJSON, Spilled
 from noetl.ports import Call, World
 from noetl.rows.columns import Columns
 from noetl.tools.postgres.connection_pool import PgPool
-from noetl.tools.postgres.json_loaders import NotFinite
-from noetl.tools.postgres.parameters import ANY, Parameter, list_parameter, parameter
+from noetl.tools.postgres.parameters import ANY, NotFinite, Parameter, list_parameter, parameter
 
 if TYPE_CHECKING:
     from psycopg.abc import PQGen

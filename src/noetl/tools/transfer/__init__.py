@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Anything, Key, ListOf, MapOf, Number, OneOf, Record, Text, Variant, Word
-from noetl.tools.transfer.file_formats import ENDINGS
+from noetl.tools.transfer.text_files import ENDINGS
 
 if TYPE_CHECKING:
     from noetl.model.output import Output

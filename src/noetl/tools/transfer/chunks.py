@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.rows.duck import literal, name
-from noetl.rows.exact_sql import json_row
+from noetl.rows.duck import json_row, literal, name
 from noetl.tools.transfer.sampled_types import SAMPLE
 from noetl.tools.transfer.strict_casts import cast_text, cast_value, check_unaltered
 

@@ -18,7 +18,7 @@ from noetl.model.output import Failure, failure
 from noetl.ports import Call, World
 from noetl.tools.postgres.kind import FITTING
 from noetl.tools.transfer import REMOTE
-from noetl.tools.transfer.file_formats import UnknownFormat, format_of
+from noetl.tools.transfer.text_files import UnknownFormat, format_of
 
 _SIZE = 10_000
 #: kinds that are asked in SQL

@@ -22,7 +22,7 @@ def command(*, execution: str | None, as_data: bool) -> int:
 
     That goes for the events and for what they left in the result store, as far as its time has not run out. Nothing is written. The exit code is 1 when something is wrong.
     """
-    from noetl.cli.output.log_progress import CountingLog
+    from noetl.cli.output.progress import CountingLog
 
     with open_command_log() as log:
         chosen = [find(log, execution)] if execution is not None else log.summaries(limit=1_000_000)

@@ -39,7 +39,7 @@ def command(*, execution: str, step: str | None, as_data: bool) -> None:
     Every guard stands with the values it saw when it was asked, refused arcs included, and so do tokens that are parked
     and what they wait for.
     """
-    from noetl.cli.output.log_progress import CountingLog
+    from noetl.cli.output.progress import CountingLog
     from noetl.history import events_of, explain_step, state_at
 
     with open_command_log() as log:

@@ -119,8 +119,7 @@ def command(*, files: tuple[str, ...], strict: bool, legacy: bool, fix: bool, fo
 def _report(file: InputFile, *, strict: bool, legacy: bool, fix: bool) -> FileReport:
     """What is to be said about a file; that it cannot be read is one of the things."""
     from noetl.lang import FileReport
-    from noetl.model.diagnostics import Diagnostic, Severity
-    from noetl.model.source import Source
+    from noetl.model.diagnostics import Diagnostic, Severity, Source
 
     try:
         data = read(file)

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from noetl.drivers.datahost import DataHostFailed, HostCall
-from noetl.tools.transfer.file_formats import UnknownFormat, format_of
 from noetl.tools.transfer.mapping import render_tree
-from noetl.tools.transfer.targets.chunk_file import Announce, Format
-from noetl.tools.transfer.targets.notes import ChunkNote, Notes
-from noetl.tools.transfer.targets.target import Target, TargetChunk, TargetContext
-from noetl.tools.transfer.targets.text_formats import FORMATS, schema_of
+from noetl.tools.transfer.targets.target import ChunkNote, Notes, Target, TargetChunk, TargetContext
+from noetl.tools.transfer.targets.text_formats import FORMATS, Announce, Format, schema_of
+from noetl.tools.transfer.text_files import UnknownFormat, format_of
 
 #: a file of more bytes is not read again to tell its digest
 _DIGESTED = 64 * 1024 * 1024
