@@ -545,3 +545,29 @@ def test_used_up_retries_are_counted_in_the_error(site: Site) -> None:
     state = run(site.run(f"- {{step: a, tool: {{kind: shell, cmd: exit 3, spec: {{policy: {{rules: [{rule}]}}}}}}}}"))
     assert state.error is not None
     assert state.error["attempts"] == 3
+
+
+def test_a_request_that_cannot_be_read_is_reported_and_holds_up_nothing(tmp_path: Path) -> None:
+    """A newer version may have left it, and may own the execution next."""
+    file = tmp_path / "waits.yaml"
+    file.write_text(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: waits}\nworkflow:\n"
+        "- {step: start, tool: {kind: wait, signal: go}}\n"
+    )
+    printed: list[str] = []
+
+    async def go() -> None:
+        log = SqliteLog(tmp_path / "noetl.db")
+        async with LocalNode(Settings(tmp_path), log) as node:
+            node.print_line = printed.append
+            source, loaded = node.catalog.read(file)
+            assert loaded.net is not None
+            live = await node.start(source, loaded.net, {})
+            log.post(live.id, b'{"type":"Levitate"}')
+            await until(lambda: printed)
+            log.post(live.id, encode_request(Signal("go", 1)))
+            await asyncio.wait_for(live.finished, 120)
+        assert live.state.status == "completed"
+
+    asyncio.run(go())
+    assert "cannot be read here and stays in the store" in printed[0]

@@ -337,8 +337,13 @@ class ControlPlane:
     async def _request(self, number: int, execution_id: str, body: bytes) -> None:
         """Let a request take effect, and forget it when that is durable."""
         live = self.service.live.get(execution_id)
+        try:
+            request = decode_request(body, number)
+        except msgspec.MsgspecError as error:  # left by a newer version, which may own the execution next
+            self.warn(f"request {number} for {execution_id} cannot be read here and stays in the store: {error}")
+            return
         with contextlib.suppress(NoetlError):
-            await self.service.record(execution_id, [decode_request(body, number)])
+            await self.service.record(execution_id, [request])
             if live is not None and not live.lost:
                 self.log.settle(number)
                 return
