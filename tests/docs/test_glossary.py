@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -16,18 +15,6 @@ GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
 SOURCE = ROOT / "src"
 #: a row of a table: classes, the module that defines them, and a text
 ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| `([\w.]+)` \| (.+) \|$", re.MULTILINE)
-
-#: types of the API, which server and client define separately; and three pairs that never meet in one module
-SHARED_NAMES = {
-    "CalledPlaybook",
-    "EventPage",
-    "ExecutionPage",
-    "NumberedLine",
-    "RequestEffect",
-    "Hint",
-    "Pace",
-    "_Absent",
-}
 
 
 def rows() -> Iterator[tuple[str, str]]:
@@ -83,13 +70,3 @@ def test_no_class_is_in_the_glossary_twice() -> None:
 def test_every_line_of_a_table_is_a_row_that_is_checked() -> None:
     lines = [line for line in GLOSSARY.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
     assert [line for line in lines if not ROW.fullmatch(line)] == []
-
-
-def test_a_class_name_is_defined_once() -> None:
-    names = Counter(
-        node.name
-        for path in SOURCE.rglob("*.py")
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef)
-    )
-    assert {name for name, count in names.items() if count > 1} - SHARED_NAMES == set()
