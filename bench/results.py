@@ -32,7 +32,7 @@ import msgspec  # noqa: E402
 
 from noetl.config import Settings  # noqa: E402
 from noetl.model.output import JSON, Spilled  # noqa: E402
-from noetl.results.locations import open_payloads  # noqa: E402
+from noetl.results.backend_addresses import open_payloads  # noqa: E402
 from noetl.rows.columns import row_shape  # noqa: E402
 
 BYTES = 100_000_000

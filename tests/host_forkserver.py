@@ -206,8 +206,8 @@ def _warm() -> None:
     import duckdb  # noqa: F401
     import psycopg  # noqa: F401
 
-    import noetl.drivers.datahost.statements
-    import noetl.tools.transfer.session  # noqa: F401
+    import noetl.drivers.datahost.databases
+    import noetl.tools.transfer.host_session  # noqa: F401
 
     gc.freeze()  # a collection in a child would copy all of it
 

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from noetl.services.nats_server import NatsServer
-from noetl.services.servers import PostgresServer, S3Server
+from noetl.services.servers import NatsServer, PostgresServer, S3Server
 
 #: what is lost with the power is of no interest here, and disks of test machines are slow
 QUICK = {"fsync": "off", "shared_buffers": "64MB", "max_connections": "60"}

@@ -10,7 +10,7 @@ def unsound(database: Path) -> list[str]:
     """What `noetl fsck` finds in a store."""
     from noetl.cli.executions import whole_net
     from noetl.history.fsck import check_log
-    from noetl.stores.sqlite.sqlite_log import SqliteLog
+    from noetl.stores.sqlite_log import SqliteLog
     from noetl.stores.verify import verify_store
 
     log = SqliteLog(database)

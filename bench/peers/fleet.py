@@ -16,8 +16,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from noetl.services.nats_server import NatsServer
-from noetl.services.servers import PostgresServer, free_port
+from noetl.services.servers import NatsServer, PostgresServer, free_port
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 _START_S = 60.0

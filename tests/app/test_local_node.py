@@ -13,13 +13,13 @@ from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.engine.fold import replay
 from noetl.errors import NoetlError
-from noetl.history.past import read_snapshot
+from noetl.history.log_queries import read_snapshot
 from noetl.model.requests import Cancel, Pause, Resume, Signal, encode_request
 from noetl.model.state import Execution
 from noetl.ports import StoreFailed
 from noetl.server.core.service import LiveExecution
-from noetl.stores.sqlite.locks import WriteLock
-from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.sqlite_file import WriteLock
+from noetl.stores.sqlite_log import SqliteLog
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkflow:\n"
 

@@ -18,7 +18,7 @@ from noetl.bus.nats_bus import MOST_WAITING, NatsBus
 from noetl.drivers import nats
 from noetl.drivers.nats import NatsFailed, address_of
 from noetl.ports.cluster import HINT_BYTES, ReceivedHint
-from noetl.services.nats_server import NatsServer
+from noetl.services.servers import NatsServer
 
 Scenario = Callable[[Callable[[], Awaitable[NatsBus]]], Coroutine[Any, Any, None]]
 

@@ -13,7 +13,7 @@ from waiting import wait_until
 
 from noetl.model.events import decode, encode
 from noetl.ports import LogLine
-from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.sqlite_log import SqliteLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from noetl.cli.commands.playbooks.rewrite import rewrite_each
-from noetl.cli.files import InputFile
+from noetl.cli.files import InputFile, rewrite_each
 from noetl.errors import UsageError
 
 

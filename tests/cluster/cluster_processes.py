@@ -17,8 +17,7 @@ from typing import Self
 
 from forkserver import ForkedProcess, ForkServer
 
-from noetl.services.nats_server import NatsServer
-from noetl.services.servers import PostgresServer, free_port
+from noetl.services.servers import NatsServer, PostgresServer, free_port
 
 LEASE_S = 2.0
 #: for tests in which no process may be given up: one that a busy machine holds up for 20 s is not

@@ -12,7 +12,7 @@ import aiohttp
 import psycopg
 from cluster_processes import Arena
 
-from noetl.history.past import state_at
+from noetl.history.log_queries import state_at
 from noetl.model.state import Execution
 from noetl.stores.postgres.postgres_log import PostgresLog
 

@@ -19,8 +19,7 @@ from noetl.ports import EventLog, StoreFailed
 from noetl.server.cluster.server_node import ClusterStore, ServerNode
 from noetl.server.cluster.workers import MemoryRegistry
 from noetl.server.core.children import OwnedElsewhere
-from noetl.server.core.service import LiveExecution
-from noetl.server.core.unowned import apply_request
+from noetl.server.core.service import LiveExecution, apply_request
 from noetl.stores.memory import MemoryLog
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: it, path: it}\nworkflow:\n"

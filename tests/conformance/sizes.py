@@ -125,8 +125,7 @@ def _cluster(made: Processes, size: str, services: dict[str, str]) -> Path:
 @contextlib.contextmanager
 def running_services(folder: Path) -> Iterator[dict[str, str]]:
     """PostgreSQL and NATS."""
-    from noetl.services.nats_server import NatsServer
-    from noetl.services.servers import PostgresServer
+    from noetl.services.servers import NatsServer, PostgresServer
 
     with PostgresServer(folder / "postgres") as postgres, NatsServer(folder / "nats") as nats:
         yield {"NOETL_STORE": postgres.url(), "NOETL_BUS": nats.url()}

@@ -16,7 +16,7 @@ from forkserver import ForkServer
 from servers import Bucket, Database
 
 from noetl.config import Settings
-from noetl.secrets.keychains import open_store
+from noetl.secrets.keychain import open_store
 
 pytest.importorskip("duckdb")
 pytestmark = pytest.mark.usefixtures("forkserver")

@@ -23,7 +23,7 @@ from noetl.config import Settings
 from noetl.engine.fold import apply
 from noetl.errors import NoetlError
 from noetl.history.fsck import check_log
-from noetl.history.past import state_at
+from noetl.history.log_queries import state_at
 from noetl.model.events import Event
 from noetl.model.net import Net
 from noetl.model.orders import Order
@@ -37,7 +37,7 @@ from noetl.server.core.control_plane import Effects, resume_unowned
 from noetl.server.core.service import LiveExecution
 from noetl.stores.memory import MemoryLog
 from noetl.stores.verify import verify_store
-from noetl.testing.clock import VirtualTimeLoop
+from noetl.testing.virtual_time import VirtualTimeLoop
 from noetl.tools.registry import ToolKinds
 
 ROOT = "x"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from noetl.testing.session import SuiteOptions, SuiteRunner
+from noetl.testing.suite_runner import SuiteOptions, SuiteRunner
 
 FOLDER = Path(__file__).parents[2] / "examples" / "tests"
 FILES = sorted(FOLDER.glob("*.test.yaml"))

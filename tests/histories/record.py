@@ -20,7 +20,7 @@ from typing import Any
 
 from noetl.app.local import LocalNode
 from noetl.config import Settings
-from noetl.history.past import snapshot_of, state_at
+from noetl.history.log_queries import snapshot_of, state_at
 from noetl.model.events import Event, Fact
 from noetl.model.orders import Gather, LoopRow, RunPipeline
 from noetl.model.requests import Cancel, Denied, Pause, Resume, Signal, encode_request
@@ -39,7 +39,7 @@ from noetl.model.wire import (
 )
 from noetl.server.core import service
 from noetl.server.core.service import LiveExecution
-from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.sqlite_log import SqliteLog
 
 HERE = Path(__file__).parent
 

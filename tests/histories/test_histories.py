@@ -15,10 +15,10 @@ import pytest
 
 from noetl.cli.app import run
 from noetl.engine.fold import replay
-from noetl.history.past import read_snapshot, state_at
+from noetl.history.log_queries import read_snapshot, state_at
 from noetl.model.requests import decode_request, encode_request
 from noetl.model.wire import decode_heartbeat, decode_message, decode_reply, encode
-from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.sqlite_log import SqliteLog
 
 HERE = Path(__file__).parent
 RECORDED: dict[str, dict[str, Any]] = json.loads((HERE / "recorded.json").read_text())

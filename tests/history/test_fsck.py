@@ -13,7 +13,7 @@ import pytest
 from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.history.fsck import check_log
-from noetl.history.past import snapshot_of
+from noetl.history.log_queries import snapshot_of
 from noetl.lang.loader import load
 from noetl.model.events import Event, event_id
 from noetl.model.net import Net

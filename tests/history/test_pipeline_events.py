@@ -10,7 +10,7 @@ import pytest
 
 from noetl.app.local import LocalNode
 from noetl.config import Settings
-from noetl.history.past import read_pipeline_events
+from noetl.history.log_queries import read_pipeline_events
 from noetl.model.events import Event, event_id
 from noetl.model.orders import RunPipeline
 from noetl.model.requests import Signal

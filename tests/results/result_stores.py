@@ -11,7 +11,7 @@ import pytest
 from servers import Bucket, Database, Subjects
 
 from noetl.config import Settings
-from noetl.results.locations import open_payloads
+from noetl.results.backend_addresses import open_payloads
 from noetl.results.store import PayloadStore
 
 T = TypeVar("T")

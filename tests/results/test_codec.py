@@ -16,7 +16,7 @@ from noetl.ports import ResultDamaged
 from noetl.results import codec
 from noetl.rows.columns import row_shape
 from noetl.rows.json_stream import NotJsonText, batches, examine
-from noetl.tools.python.result_spill import json_pieces
+from noetl.tools.python.task_result import json_pieces
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 NUMBERS = st.one_of(
@@ -164,8 +164,8 @@ def test_text_is_taken_for_json_just_when_it_is(value: Any, place: int, char: st
 @given(VALUES)
 def test_the_pieces_of_a_result_are_the_result(value: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("noetl.tools.python.result_spill._SLICE", 2)
-        patch.setattr("noetl.tools.python.result_spill._FEW", 3)
+        patch.setattr("noetl.tools.python.task_result._SLICE", 2)
+        patch.setattr("noetl.tools.python.task_result._FEW", 3)
         assert b"".join(json_pieces(value, msgspec.json.encode)) == msgspec.json.encode(value)
 
 

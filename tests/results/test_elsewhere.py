@@ -12,8 +12,8 @@ from noetl.config import Secret, Settings
 from noetl.errors import UsageError
 from noetl.model.output import JSON, NDJSON, PARQUET
 from noetl.ports import ResultDamaged, ResultGone
+from noetl.results.backend_addresses import open_payloads
 from noetl.results.external_rows import CSV
-from noetl.results.locations import open_payloads
 from noetl.results.store import PayloadStore
 
 duckdb = pytest.importorskip("duckdb")

@@ -21,12 +21,12 @@ from noetl.drivers.nats import address_of
 from noetl.errors import UsageError
 from noetl.model.output import JSON
 from noetl.ports import ResultDamaged, ResultGone, StoreFailed
+from noetl.results.backend_addresses import open_payloads
 from noetl.results.backends import nats_objects as shelf_module
 from noetl.results.backends.backend import PayloadPlace
 from noetl.results.backends.file_cache import FileCache
 from noetl.results.backends.nats_objects import NatsBackend
-from noetl.results.locations import open_payloads
-from noetl.services.nats_server import NatsServer
+from noetl.services.servers import NatsServer
 
 MB = 1 << 20
 

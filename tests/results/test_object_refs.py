@@ -15,7 +15,7 @@ from noetl.config import Settings
 from noetl.errors import UsageError
 from noetl.model.state import Execution
 from noetl.ports import ResultDamaged, ResultGone, StoreFailed
-from noetl.results.locations import open_payloads
+from noetl.results.backend_addresses import open_payloads
 from noetl.stores.memory import MemoryLog
 
 pytest.importorskip("duckdb")

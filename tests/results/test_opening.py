@@ -12,8 +12,8 @@ from servers import Bucket, Database
 from noetl.config import Settings
 from noetl.errors import UsageError
 from noetl.ports import StoreFailed
-from noetl.results.backends import tables
-from noetl.results.locations import open_payloads
+from noetl.results.backend_addresses import open_payloads
+from noetl.results.backends import postgres_tables
 from noetl.results.store import PayloadStore
 
 
@@ -138,7 +138,7 @@ def test_a_database_that_is_not_there_is_told_at_once(tmp_path: Path, database: 
 
 
 def test_a_server_that_is_away_is_asked_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(postgres_tables, "PATIENCE_S", 0.5)
     with pytest.raises(StoreFailed, match=r"the result store postgresql://127.0.0.1/x: .*refused") as caught:
         keep(opened(tmp_path, "postgresql://me:hush-hush@127.0.0.1:1/x"))
     assert "hush" not in str(caught.value)

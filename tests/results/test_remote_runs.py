@@ -17,7 +17,7 @@ from servers import Bucket, Database, Subjects
 from thorough import up_to
 
 from noetl.config import Settings
-from noetl.secrets.keychains import open_store
+from noetl.secrets.keychain import open_store
 
 pytestmark = pytest.mark.usefixtures("forkserver")
 

@@ -15,8 +15,7 @@ from noetl.lang.grammar.spec_shape import CREDENTIAL, CREDENTIAL_KINDS as DECLAR
 from noetl.ports import NoCredential
 from noetl.redaction.redactor import MASK
 from noetl.secrets.credential_kinds import CREDENTIAL_KINDS
-from noetl.secrets.keychain import variables
-from noetl.secrets.keychains import read_credential
+from noetl.secrets.keychain import read_credential, variables
 from noetl.secrets.sources import Vault
 
 

@@ -22,7 +22,7 @@ from noetl.config import Settings
 from noetl.engine.fold import replay
 from noetl.model.state import Execution
 from noetl.redaction.redactor import MASK
-from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.sqlite_log import SqliteLog
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: main}\n"
 TOKEN = "tok-93af-5521-zz"

@@ -14,7 +14,7 @@ from test_secrets_in_runs import TOKEN, Site
 from noetl.config import Settings
 from noetl.ports import Call
 from noetl.redaction.redactor import MASK
-from noetl.results.locations import open_payloads
+from noetl.results.backend_addresses import open_payloads
 from noetl.worker.world import LocalWorld
 
 

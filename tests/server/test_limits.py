@@ -21,7 +21,7 @@ from noetl.ports import EventLog
 from noetl.server.core.service import LiveExecution
 from noetl.stores.memory import MemoryLog
 from noetl.stores.postgres.postgres_log import PostgresLog
-from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.sqlite_log import SqliteLog
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: main, path: main}\nworkload: {who: a}\nworkflow:\n"
 #: notes when it begins and ends, in one file for all

@@ -15,9 +15,9 @@ from aiohttp import web
 from noetl.app.local import LocalNode
 from noetl.config import Settings
 from noetl.model.requests import Cancel
-from noetl.server.core import notices
+from noetl.server.core import failure_notices
 from noetl.server.core.service import LiveExecution
-from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.sqlite_log import SqliteLog
 
 ROOT = Path(__file__).parents[2]
 HEAD = """\
@@ -60,7 +60,7 @@ class Hearer:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notices, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(failure_notices, "PAUSES", (0.01, 0.01))
 
 
 def run(folder: Path, text: str, hearer: Hearer | None, *, cancel: bool = False, **more: Any) -> LiveExecution:
@@ -164,7 +164,7 @@ def test_who_is_called_without_a_network_sends_no_notices(tmp_path: Path, capsys
 
 
 def test_a_playbook_under_test_tells_nobody(tmp_path: Path) -> None:
-    from noetl.testing.session import SuiteOptions, SuiteRunner
+    from noetl.testing.suite_runner import SuiteOptions, SuiteRunner
 
     async def main() -> list[Any]:
         hearer = Hearer()

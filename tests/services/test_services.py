@@ -7,8 +7,7 @@ import psycopg
 import pytest
 from servers import Bucket, Database, Subjects
 
-from noetl.services.nats_server import NatsServer
-from noetl.services.servers import PostgresServer, S3Server
+from noetl.services.servers import NatsServer, PostgresServer, S3Server
 
 
 def test_a_database_takes_and_gives_rows(database: Database) -> None:
@@ -117,9 +116,9 @@ def test_a_nats_client_with_another_password_is_refused(nats: Subjects) -> None:
 
 
 def test_a_folder_that_no_server_can_start_in_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from noetl.services import nats_server
+    from noetl.services import servers
     from noetl.services.servers import NotStarted
 
-    monkeypatch.setattr(nats_server, "_START_S", 0.5)
+    monkeypatch.setattr(servers, "_NATS_START_S", 0.5)
     with pytest.raises(NotStarted, match=r"did not listen .*; its log is "):
         NatsServer(tmp_path / "n", settings="this is no setting {").start()

@@ -11,7 +11,7 @@ import asyncio, sys
 from pathlib import Path
 from log_contract import events
 from noetl.ports import Conflict, StoreFailed
-from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.sqlite_log import SqliteLog
 
 async def main(log, arguments):
 {body}

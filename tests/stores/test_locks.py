@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 from pathlib import Path
 
-from noetl.stores.sqlite.locks import Owners
+from noetl.stores.sqlite_file import Owners
 
 
 def test_an_owner_lives_until_it_resigns(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from processes import start
 
-from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.sqlite_log import SqliteLog
 from noetl.stores.verify import verify_store
 
 #: keeps a copy of each file beside it, made when the file was synced
@@ -41,8 +41,8 @@ int fdatasync(int file) { return sync_with("fdatasync", file); }
 #: small, so that the WAL is moved into the database several times on the way
 APPEND_AND_DIE = """
 import os, signal
-from noetl.stores.sqlite import sqlite_writer
-sqlite_writer._CHECKPOINT = 100_000
+from noetl.stores import sqlite_log
+sqlite_log._CHECKPOINT = 100_000
 for seq in range(1, 10 * int(arguments[0]), 10):
     await log.append(events("x", seq, seq + 9, text="x" * 50), status="running")
     print(seq + 9, flush=True)

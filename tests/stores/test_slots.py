@@ -18,7 +18,7 @@ from noetl.ports.cluster import HasSlots
 from noetl.stores.appends import schema
 from noetl.stores.memory import MemoryLog
 from noetl.stores.postgres.postgres_log import PostgresLog
-from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.sqlite_log import SqliteLog
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

@@ -14,8 +14,8 @@ from log_contract import events
 from processes import start
 
 from noetl.ports import StoreFailed
-from noetl.stores.sqlite.locks import WriteLock
-from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.sqlite_file import WriteLock
+from noetl.stores.sqlite_log import SqliteLog
 from noetl.stores.verify import verify_store
 
 

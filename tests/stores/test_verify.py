@@ -13,7 +13,7 @@ from noetl.model.events import Event, encode
 from noetl.ports import StoreFailed, Summary
 from noetl.stores.appends import link, root
 from noetl.stores.memory import MemoryLog
-from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.sqlite_log import SqliteLog
 from noetl.stores.verify import StoreProblem, verify_store
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from noetl.testing.session import CaseResult, SuiteOptions, SuiteResult, SuiteRunner
+from noetl.testing.suite_runner import CaseResult, SuiteOptions, SuiteResult, SuiteRunner
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: tried}\nworkload: {items: [1, 2, 3], url: 'http://x'}\nworkflow:\n"
 

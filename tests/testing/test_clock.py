@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from noetl.testing.clock import VirtualTimeLoop
+from noetl.testing.virtual_time import VirtualTimeLoop
 
 DAY = 86_400.0
 

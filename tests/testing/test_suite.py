@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from suite_folder import Bench, told
 
 from noetl.cli.commands.playbooks.schema import test_schema_text as schema_text
-from noetl.testing.suite import load_suite
+from noetl.testing.test_file import load_suite
 
 STEPS = """
 - {step: start, tool: {kind: http, name: get, url: "{{ workload.url }}"}, next: {arcs: [{step: end}]}}

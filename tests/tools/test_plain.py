@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from noetl.tools.python.json_values import NotJson, locate, plain
+from noetl.tools.python.task_result import NotJson, locate, plain
 
 D = decimal.Decimal
 Point = namedtuple("Point", "x y")

@@ -14,7 +14,7 @@ from noetl.config import Settings
 from noetl.model.events import Fact
 from noetl.model.output import JSON, PARQUET, Spilled
 from noetl.redaction.redactor import MASK, Redactor
-from noetl.results.locations import open_payloads
+from noetl.results.backend_addresses import open_payloads
 from noetl.worker.outgoing import CleanResults, holds_secret, open_unnamed_file, redact_fact, redact_facts
 
 TOKEN = "tok-93af-5521-zz"

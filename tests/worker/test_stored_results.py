@@ -19,7 +19,7 @@ from noetl.model.requests import Pause, Resume
 from noetl.model.state import Execution
 from noetl.ports import StoreFailed
 from noetl.results.store import PayloadStore
-from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.sqlite_log import SqliteLog
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkflow:\n"
 ROWS = "[{'id': i, 'name': 'x' * 40} for i in range(2000)]"

@@ -9,8 +9,8 @@ import asyncio
 import ssl
 
 from noetl.client.address import ServerAddress, choose_tls
-from noetl.client.answers import ServerResponse, explain_break
 from noetl.client.http1 import ResponseParser, format_request
+from noetl.client.responses import ServerResponse, explain_break
 from noetl.config import Secret
 from noetl.errors import ServerUnavailable, UnexpectedAnswer
 

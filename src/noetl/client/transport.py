@@ -1,19 +1,119 @@
-"""Transport: requests to one of several servers, from any thread. Connections are kept for the next request."""
+"""Transport: requests to one of several servers, from any thread, over blocking connections that are kept for the next request."""
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import Final, NamedTuple
+from time import monotonic
+from typing import Final, NamedTuple, Self
 
 from noetl.client.address import ServerAddress, choose_tls
-from noetl.client.answers import ServerResponse, explain_break, failure_of
-from noetl.client.blocking import BlockingConnection
-from noetl.client.http1 import ResponseHead, format_headers, format_request
+from noetl.client.http1 import ResponseHead, ResponseParser, format_headers, format_request
+from noetl.client.responses import ServerResponse, explain_break, failure_of
 from noetl.config import Secret
 from noetl.errors import ServerUnavailable, UnexpectedAnswer
+
+# Time limits are deadlines: a server that sends a byte now and then gains nothing.
+
+
+_BLOCK = 1 << 18
+
+
+class BlockingConnection:
+    """One request at a time, and its answer."""
+
+    def __init__(self, address: ServerAddress, tls: ssl.SSLContext | None, seconds: float) -> None:
+        self.address = address
+        self._parser = ResponseParser()
+        #: what of the body arrived together with the head
+        self._first = b""
+        deadline = monotonic() + seconds
+        plain = socket.create_connection((address.host, address.port), seconds)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            plain.settimeout(_seconds_left(deadline))
+            self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname=address.host)
+        except BaseException:
+            plain.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close it."""
+        self._socket.close()
+
+    def is_stale(self) -> bool:
+        """Return whether a connection that was kept is of no more use: the server closed it, or sent what nobody asked for."""
+        self._socket.settimeout(0)
+        try:
+            self._socket.recv(1)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return False
+        except OSError:
+            return True
+        return True
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether it can carry another request: the last answer was read to its end."""
+        return self._parser.done and self._parser.reusable
+
+    def send(self, request: bytes, seconds: float, most_bytes: int | None = None) -> ResponseHead:
+        """Send a request; return the head of its answer. OSError, UnexpectedAnswer: the connection is closed."""
+        try:
+            return self._send(request, monotonic() + seconds, ResponseParser(most_bytes))
+        except BaseException:
+            self.close()
+            raise
+
+    def _send(self, request: bytes, deadline: float, parser: ResponseParser) -> ResponseHead:
+        self._parser, self._first = parser, b""
+        self._socket.settimeout(_seconds_left(deadline))
+        # A server that refuses a large body answers and closes before it has read all of it.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._socket.sendall(request)
+        while parser.head is None:
+            self._first = self._receive(deadline)
+        return parser.head
+
+    def read(self, seconds: float) -> bytes:
+        """Return the body of the answer, all of it."""
+        deadline = monotonic() + seconds
+        parts = [self._first]
+        while not self._parser.done:
+            parts.append(self._receive(deadline))
+        return b"".join(parts)
+
+    def blocks(self, idle_s: float) -> Iterator[bytes]:
+        """Yield the body as it arrives; between two pieces may lie so many seconds."""
+        if self._first:
+            yield self._first
+        while not self._parser.done:
+            if part := self._receive(monotonic() + idle_s):
+                yield part
+
+    def _receive(self, deadline: float) -> bytes:
+        self._socket.settimeout(_seconds_left(deadline))
+        data = self._socket.recv(_BLOCK)
+        if not data:
+            self._parser.finish()
+        return self._parser.feed(data) if data else b""
+
+
+def _seconds_left(deadline: float) -> float:
+    if (seconds := deadline - monotonic()) <= 0:
+        raise TimeoutError
+    return seconds
+
 
 #: bytes of an answer that is held in memory
 _MOST_BYTES: Final = 1 << 30

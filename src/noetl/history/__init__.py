@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         payload_of as payload_of,
     )
     from noetl.history.fsck import PayloadRule as PayloadRule, check_log as check_log
-    from noetl.history.past import (
+    from noetl.history.log_queries import (
         EVENTS_PER_PAGE as EVENTS_PER_PAGE,
         events_of as events_of,
         output_of as output_of,
@@ -66,7 +66,7 @@ else:
             "diff": "Change ComparedRun Difference Divergence Side StepDecision StepPair StepStanding diff_executions diff_values",
             "fork": "Fork ForkMismatch ForkTarget build_fork open_children origin_of payload_of",
             "fsck": "PayloadRule check_log",
-            "past": "EVENTS_PER_PAGE events_of output_of output_of_step read_pipeline_events run_document snapshot_of state_at status_of",
+            "log_queries": "EVENTS_PER_PAGE events_of output_of output_of_step read_pipeline_events run_document snapshot_of state_at status_of",
             "rerun_plan": "ForkPlan KeptStep PendingWork TaskEffect find_last_kept parse_fork_point",
             "why": "StepExplanation StepReason describe_standing explain_step",
         },

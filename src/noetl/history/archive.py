@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from noetl.errors import NoetlError
-from noetl.history.past import events_of
+from noetl.history.log_queries import events_of
 from noetl.model.events import Event, decode, encode
 from noetl.ports import OVER, EventLog, LogLine, PlaybookSource, Summary
 

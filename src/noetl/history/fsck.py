@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from noetl.engine import apply
-from noetl.history.past import events_of, read_snapshot, status_of
+from noetl.history.log_queries import events_of, read_snapshot, status_of
 from noetl.model.events import Event, epoch_seconds
 from noetl.model.net import Net
 from noetl.model.state import Execution, parse_label

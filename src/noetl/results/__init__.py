@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from noetl.results.contents import content_of as content_of, find_damage as find_damage
+    from noetl.results.backend_addresses import open_payloads as open_payloads
     from noetl.results.download import PayloadSender as PayloadSender
     from noetl.results.external_rows import is_external as is_external
     from noetl.results.garbage import Removable as Removable
-    from noetl.results.locations import open_payloads as open_payloads
+    from noetl.results.integrity import content_of as content_of, find_damage as find_damage
     from noetl.results.store import PayloadStore as PayloadStore, StoredPayload as StoredPayload
     from noetl.results.unrecorded import find_unrecorded as find_unrecorded
 else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "contents": "content_of find_damage",
+            "backend_addresses": "open_payloads",
             "download": "PayloadSender",
             "external_rows": "is_external",
             "garbage": "Removable",
-            "locations": "open_payloads",
+            "integrity": "content_of find_damage",
             "store": "PayloadStore StoredPayload",
             "unrecorded": "find_unrecorded",
         },

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         is_open as is_open,
         problem_in as problem_in,
     )
-    from noetl.secrets.keychains import (
+    from noetl.secrets.keychain import (
         Keychains as Keychains,
         open_store as open_store,
         read_credential as read_credential,
@@ -23,7 +23,7 @@ else:
         __name__,
         {
             "credential_kinds": "CREDENTIAL_KINDS complete_fields fields_of is_open problem_in",
-            "keychains": "Keychains open_store read_credential",
+            "keychain": "Keychains open_store read_credential",
             "store": "CredentialStore StoredCredential",
         },
     )

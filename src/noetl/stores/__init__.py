@@ -1,4 +1,4 @@
-"""Where event logs live: in a SQLite file, or in memory for tests."""
+"""Event logs: in a SQLite file, in PostgreSQL, or in memory for tests."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from noetl.stores.memory import MemoryLog as MemoryLog
     from noetl.stores.postgres.postgres_log import PostgresLog as PostgresLog
     from noetl.stores.postgres.worker_registry import PgRegistry as PgRegistry
-    from noetl.stores.sqlite.sqlite_log import SqliteLog as SqliteLog
+    from noetl.stores.sqlite_log import SqliteLog as SqliteLog
     from noetl.stores.verify import verify_store as verify_store
 else:
     __getattr__ = export_lazily(
@@ -17,7 +17,7 @@ else:
             "memory": "MemoryLog",
             "postgres.postgres_log": "PostgresLog",
             "postgres.worker_registry": "PgRegistry",
-            "sqlite.sqlite_log": "SqliteLog",
+            "sqlite_log": "SqliteLog",
             "verify": "verify_store",
         },
     )

@@ -6,7 +6,7 @@ from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
     from noetl.testing.file_grammar import NAMED as NAMED, TEST_FILE as TEST_FILE
-    from noetl.testing.session import (
+    from noetl.testing.suite_runner import (
         CaseFailure as CaseFailure,
         CaseResult as CaseResult,
         SuiteOptions as SuiteOptions,
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
         SuiteRunner as SuiteRunner,
         check_file as check_file,
     )
-    from noetl.testing.suite import ENDINGS as ENDINGS
+    from noetl.testing.test_file import ENDINGS as ENDINGS
 else:
     __getattr__ = export_lazily(
         __name__,
         {
             "file_grammar": "NAMED TEST_FILE",
-            "session": "CaseFailure CaseResult SuiteOptions SuiteResult SuiteRunner check_file",
-            "suite": "ENDINGS",
+            "suite_runner": "CaseFailure CaseResult SuiteOptions SuiteResult SuiteRunner check_file",
+            "test_file": "ENDINGS",
         },
     )

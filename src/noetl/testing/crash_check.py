@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from noetl.model.events import Event
-from noetl.testing.case_run import CaseOutcome, CrashPoint
+from noetl.testing.case_runner import CaseOutcome, CrashPoint
 from noetl.testing.expectations import ABSENT, render_value, same
 
 #: ids that are made anew when what made them is done again

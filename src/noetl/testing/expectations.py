@@ -11,7 +11,7 @@ from noetl.errors import TemplateError
 from noetl.expr import guard, template
 from noetl.lang import ListNode, MapEntry, MapNode, Node, Scalar, is_template, plain_value, span
 from noetl.model.events import Event
-from noetl.testing.case_run import CaseOutcome
+from noetl.testing.case_runner import CaseOutcome
 from noetl.testing.mocked_tools import ObservedCall
 
 # What is expected held against what is there: maps by the keys that are named, lists item by item, conditions over `it`.

@@ -26,9 +26,9 @@ from noetl.model.output import Output, Spilled
 from noetl.model.playbook import Credential, Playbook, Step, Task
 from noetl.model.state import parse_label
 from noetl.ports import Call, Keychain, World
-from noetl.testing.clock import VirtualTimeLoop
 from noetl.testing.mocks import CallCounts, Cassette, Mock, NoMockOutput, delay_of, output_of, pick
-from noetl.testing.suite import Case
+from noetl.testing.test_file import Case
+from noetl.testing.virtual_time import VirtualTimeLoop
 from noetl.tools import ToolKinds
 
 # Masking: a task that is not run needs no secrets; where its fields read some, their names stand instead.

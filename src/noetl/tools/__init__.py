@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from noetl.tools.python.result_spill import json_pieces as json_pieces
+    from noetl.tools.python.task_result import json_pieces as json_pieces
     from noetl.tools.registry import ToolKinds as ToolKinds
 else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "python.result_spill": "json_pieces",
+            "python.task_result": "json_pieces",
             "registry": "ToolKinds",
         },
     )

@@ -54,7 +54,7 @@ async def run(call: Call, world: World) -> Output:
         given = _build_request(call, world, place)
         try:
             async with hosts.lease(shared=given["file"] is not None, spec=call.spec) as host:
-                reply = await host.call("noetl.drivers.datahost.statements:run", given)
+                reply = await host.call("noetl.drivers.datahost.databases:run_statements", given)
         except CallFailed as error:
             if error.failure["kind"] == UNWRITTEN:
                 raise disk_full_error(world) from None

@@ -16,8 +16,7 @@ from noetl.pipeline import Moment
 from noetl.redaction import Redactor
 from noetl.worker.outgoing import redact_facts
 from noetl.worker.runner import PipelineRunner
-from noetl.worker.runner_context import ToolModules
-from noetl.worker.world import LocalWorld
+from noetl.worker.world import LocalWorld, ToolModules
 
 
 class RunningExecution(Protocol):

@@ -23,9 +23,8 @@ from noetl.model.playbook import Playbook, Step
 from noetl.pipeline import OUTPUT, Finish, Frame, Move, Replay, RunTask, Sleep, facts, machine, resume
 from noetl.ports import Call
 from noetl.worker.payloads import ResultKeeper, discard, unreadable_failure
-from noetl.worker.runner_context import RunnerContext
 from noetl.worker.tool_caller import ToolCaller, crash_output
-from noetl.worker.world import LocalWorld
+from noetl.worker.world import LocalWorld, RunnerContext
 
 #: facts that may wait for a later report
 _PATIENCE = 64

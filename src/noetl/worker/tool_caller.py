@@ -21,8 +21,7 @@ from noetl.model.playbook import Playbook, Step, Task
 from noetl.pipeline import Finish, Frame, RunTask, Sleep, machine
 from noetl.ports import Call, NoCredential, StoreFailed, World
 from noetl.worker import auth
-from noetl.worker.runner_context import RunnerContext
-from noetl.worker.world import LocalWorld
+from noetl.worker.world import LocalWorld, RunnerContext
 
 # A task's own fields, rendered: SQL to statements with parameters, shell to safe text, everything else to values.
 

@@ -1,4 +1,4 @@
-"""LocalWorld: what the tools of one execution may use in this process."""
+"""What a runner and its tools use of the process they run in: RunnerContext and LocalWorld."""
 
 from __future__ import annotations
 
@@ -6,13 +6,55 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 from noetl.drivers.spilled_data import guard_disk_full
+from noetl.model.events import Event, Fact
+from noetl.model.kinds import ToolKind
+from noetl.model.orders import RunPipeline
 from noetl.model.output import JSON, Spilled
+from noetl.pipeline import Moment
 from noetl.ports import Call, Keychain, ResultDamaged, ResultStore
 from noetl.redaction import RedactingStream
 from noetl.worker.outgoing import CleanResults, DraftClaim, open_unnamed_file
+
+
+class ToolModules(Protocol):
+    """The installed tools."""
+
+    def __getitem__(self, name: str) -> ToolKind:
+        """What a kind says of itself."""
+
+    def module(self, name: str) -> Any:
+        """The module that runs it."""
+
+
+class RunnerContext(Protocol):
+    """What a runner needs from its process."""
+
+    tools: ToolModules
+
+    def moment(self) -> Moment:
+        """The time now, and chance."""
+
+    def child_id(self) -> str:
+        """The id of an execution that is to be started."""
+
+    def is_paused(self) -> bool:
+        """Whether nothing new may start."""
+
+    async def sleep_until(self, when: float) -> None:
+        """Sleep until a time in seconds since the epoch."""
+
+    async def report(self, facts: list[Fact], *, last: bool) -> None:
+        """Hand over facts; returns when they are durable. Nothing comes behind the `last`."""
+
+    def post(self, facts: list[Fact]) -> None:
+        """Hand over facts, without waiting."""
+
+    def read_recorded(self, order: RunPipeline) -> list[Event]:
+        """What the log has of the order's pipeline."""
+
 
 T = TypeVar("T")
 #: rows of a reference are read so many at a time, and so many blocks of them are kept

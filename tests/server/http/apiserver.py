@@ -19,7 +19,7 @@ from noetl.server.core.control_plane import resume_unowned
 from noetl.server.http.api_tokens import ApiTokens
 from noetl.server.http.app import build_app
 from noetl.server.http.routes import Route
-from noetl.stores.sqlite.sqlite_log import SqliteLog
+from noetl.stores.sqlite_log import SqliteLog
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: %s}\nworkload: {n: 3}\nworkflow:\n"
 DOUBLE = HEAD % "double" + '  - {step: end, tool: {kind: noop, output: "{{ workload.n * 2 }}"}}\n'

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from noetl.server.http.context import ApiContext
+from noetl.server.http.routes import ApiContext
 
 
 def context() -> ApiContext:

@@ -16,9 +16,8 @@ from noetl.config import Settings
 from noetl.errors import NoetlError, UsageError
 from noetl.server.http.api_tokens import MAY, ROLES, ApiTokens, Permission, Role
 from noetl.server.http.app import ROUTES, build_app
-from noetl.server.http.context import ApiContext
 from noetl.server.http.guard import ServerNames
-from noetl.server.http.routes import Route, json
+from noetl.server.http.routes import ApiContext, Route, json
 from noetl.stores.memory import MemoryLog
 
 #: who may call a route, by its permission; written out, so that a change of one table shows in the other

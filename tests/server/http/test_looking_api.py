@@ -12,7 +12,7 @@ from apiserver import APPROVAL, DOUBLE, HEAD, Api
 from waiting import wait_until
 
 from noetl.model.state import Execution
-from noetl.server.http import context
+from noetl.server.http import routes
 from noetl.server.http.app import ROUTES
 
 PRINTS = HEAD % "prints" + "  - {step: end, tool: {kind: shell, cmd: 'echo one; echo two >&2'}}\n"
@@ -102,7 +102,7 @@ def test_the_api_describes_itself(api: Api) -> None:
 
 
 def test_health_is_answered_while_the_log_is_slow(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from noetl.stores.sqlite.sqlite_log import SqliteLog
+    from noetl.stores.sqlite_log import SqliteLog
 
     execution_id = api.run(DOUBLE)["execution_id"]
     slow, waiting = threading.Event(), []
@@ -110,7 +110,7 @@ def test_health_is_answered_while_the_log_is_slow(api: Api, monkeypatch: pytest.
     asked = [threading.Thread(target=api.get, args=(f"/api/executions/{execution_id}/logs",)) for _ in range(8)]
     for one in asked:
         one.start()
-    wait_until(lambda: len(waiting) == context._READERS)
+    wait_until(lambda: len(waiting) == routes._READERS)
     assert api.get("/health").status == 200
     ready = api.get("/ready")
     assert (ready.status, "has not answered" in ready.data.get("detail", "")) == (503, True)

@@ -9,7 +9,7 @@ from tool_world import Workshop
 
 duckdb = pytest.importorskip("duckdb")
 
-from noetl.tools.transfer.strict_casts import cast_text, cast_value  # noqa: E402
+from noetl.tools.transfer.column_types import cast_text, cast_value  # noqa: E402
 
 _LATE = "id,amount\n" + "".join(f"{n},{n}\n" for n in range(30_000))
 _TARGETS: list[dict[str, Any]] = [

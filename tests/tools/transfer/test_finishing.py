@@ -12,14 +12,13 @@ from ends import data, file
 from servers import Database
 from tool_world import Workshop
 
-from noetl.drivers.datahost.data_errors import DataHostFailed
-from noetl.drivers.datahost.host import HostCall
+from noetl.drivers.datahost.host import DataHostFailed, HostCall
 from noetl.expr import template
 from noetl.tools.transfer.chunks import ValuesChunk
+from noetl.tools.transfer.targets.file_formats import ParquetFormat
 from noetl.tools.transfer.targets.file_target import FileTarget
 from noetl.tools.transfer.targets.postgres_target import PostgresTarget
 from noetl.tools.transfer.targets.target import Target, TargetChunk, TargetContext
-from noetl.tools.transfer.targets.text_formats import ParquetFormat
 
 duckdb = pytest.importorskip("duckdb")
 

@@ -12,8 +12,7 @@ import pytest
 from aiohttp import web
 from tool_world import Workshop, serving
 
-from noetl.tools.transfer import move as moving
-from noetl.tools.transfer.api import page_reader as paging
+from noetl.tools.transfer import move as moving, page_reader as paging
 
 duckdb = pytest.importorskip("duckdb")
 

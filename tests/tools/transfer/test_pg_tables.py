@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from servers import Database
 
-from noetl.drivers.datahost.data_errors import DataHostFailed
+from noetl.drivers.datahost.host import DataHostFailed
 from noetl.tools.transfer.postgres_connection import PgClient
 from noetl.tools.transfer.targets.postgres_tables import make
 from noetl.tools.transfer.targets.postgres_target import Markers

@@ -16,7 +16,7 @@ from test_resume import MORTAL, attempt
 
 from noetl.drivers.datahost.host import HostCall
 from noetl.drivers.postgres.connection import connection_arguments
-from noetl.tools.transfer.sources.postgres_source import PostgresSource
+from noetl.tools.transfer.postgres_source import PostgresSource
 
 pytestmark = pytest.mark.usefixtures("forkserver")
 

@@ -13,7 +13,7 @@ from tool_world import Workshop
 
 duckdb = pytest.importorskip("duckdb")
 
-from noetl.tools.transfer.sources.file_sources import find_uneven_row, sniff  # noqa: E402
+from noetl.tools.transfer.file_sources import find_uneven_row, sniff  # noqa: E402
 
 _GOOD = "id,name,city\n" + "".join(f"{n},n{n},c{n}\n" for n in range(1, 101))
 

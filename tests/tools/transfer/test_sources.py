@@ -10,7 +10,7 @@ import pytest
 from ends import asked, data, failing, file, lines, move, table
 from tool_world import Workshop
 
-from noetl.tools.transfer.sources.file_sources import FedSource
+from noetl.tools.transfer.file_sources import FedSource
 
 pytest.importorskip("duckdb")
 

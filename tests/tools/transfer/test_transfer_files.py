@@ -12,8 +12,7 @@ import pytest
 from ends import asked, data, failing, file, lines, move, table
 from tool_world import Workshop
 
-from noetl.drivers.datahost.data_errors import DataHostFailed
-from noetl.drivers.datahost.host import HostCall
+from noetl.drivers.datahost.host import DataHostFailed, HostCall
 from noetl.results.codec import read_batches
 from noetl.tools.transfer.chunks import ValuesChunk
 from noetl.tools.transfer.targets.file_target import FileTarget

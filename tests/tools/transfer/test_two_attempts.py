@@ -16,8 +16,7 @@ from servers import Database
 from test_finishing import around, write
 from waiting import wait_until
 
-from noetl.drivers.datahost.data_errors import DataHostFailed
-from noetl.drivers.datahost.host import HostCall
+from noetl.drivers.datahost.host import DataHostFailed, HostCall
 from noetl.tools.transfer.postgres_connection import PgClient
 from noetl.tools.transfer.targets.postgres_target import Markers, PostgresTarget
 

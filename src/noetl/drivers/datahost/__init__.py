@@ -5,11 +5,6 @@ from typing import TYPE_CHECKING
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from noetl.drivers.datahost.data_errors import (
-        UNWRITTEN as UNWRITTEN,
-        DataHostFailed as DataHostFailed,
-        failure_of as failure_of,
-    )
     from noetl.drivers.datahost.databases import (
         LITTLE as LITTLE,
         Database as Database,
@@ -18,7 +13,12 @@ if TYPE_CHECKING:
         open_database as open_database,
         render_statement as render_statement,
     )
-    from noetl.drivers.datahost.host import HostCall as HostCall
+    from noetl.drivers.datahost.host import (
+        UNWRITTEN as UNWRITTEN,
+        DataHostFailed as DataHostFailed,
+        HostCall as HostCall,
+        failure_of as failure_of,
+    )
     from noetl.drivers.datahost.pool import (
         CallFailed as CallFailed,
         DataHost as DataHost,
@@ -29,9 +29,8 @@ else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "data_errors": "DataHostFailed UNWRITTEN failure_of",
             "databases": "Database LITTLE config_of confine_config open_database render_statement",
-            "host": "HostCall",
+            "host": "DataHostFailed HostCall UNWRITTEN failure_of",
             "pool": "CallFailed DataHost DataHosts HostReply",
         },
     )

@@ -18,7 +18,7 @@ from noetl.server.core import ControlPlane, LiveExecution, OwnedElsewhere
 #: seconds until one that could not be gone on with is tried again
 LATER_S = 60.0
 #: lines that are remembered
-_MOST = 1_000
+_MOST_REPORTED = 1_000
 
 
 class RetryLater:
@@ -48,7 +48,7 @@ class RetryLater:
         """Say what is wrong, the first time."""
         line = f"{what}: {describe_error(error)}"
         if line not in self._reported:
-            if len(self._reported) >= _MOST:
+            if len(self._reported) >= _MOST_REPORTED:
                 self._reported.clear()
             self._reported.add(line)
             self._warn(line)

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
         resume_unowned as resume_unowned,
     )
     from noetl.server.core.pipelines import Pipelines as Pipelines
-    from noetl.server.core.service import ExecutionService as ExecutionService, LiveExecution as LiveExecution
-    from noetl.server.core.unowned import apply_request as apply_request
+    from noetl.server.core.service import (
+        ExecutionService as ExecutionService,
+        LiveExecution as LiveExecution,
+        apply_request as apply_request,
+    )
 else:
     __getattr__ = export_lazily(
         __name__,
@@ -26,7 +29,6 @@ else:
             "children": "OwnedElsewhere",
             "control_plane": "ControlPlane Effects id_from_key is_orphan new_execution_id resume_unowned",
             "pipelines": "Pipelines",
-            "service": "ExecutionService LiveExecution",
-            "unowned": "apply_request",
+            "service": "ExecutionService LiveExecution apply_request",
         },
     )

@@ -33,7 +33,7 @@ from noetl.model.wire import Key
 from noetl.ports import OVER, EventLog, HasSlots, ListenableLog, PlaybookSource, StoreFailed, Summary
 from noetl.server.core.catalog import Catalog
 from noetl.server.core.children import WITHOUT_PARENT, Children, OwnedElsewhere
-from noetl.server.core.notices import FailureNotices
+from noetl.server.core.failure_notices import FailureNotices
 from noetl.server.core.order_carrier import OrderCarrier
 from noetl.server.core.pipelines import Pipelines, WorkerSide
 from noetl.server.core.service import SNAPSHOT_EVERY, ExecutionService, LiveExecution

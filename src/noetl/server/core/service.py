@@ -24,7 +24,7 @@ from noetl.history import read_pipeline_events, snapshot_of, state_at, status_of
 from noetl.lru import LruCache
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net, Planner
-from noetl.model.orders import Order, RunPipeline
+from noetl.model.orders import Order, RunPipeline, StopChild
 from noetl.model.requests import Due, OpenExecution, Request
 from noetl.model.state import Execution, parse_label
 from noetl.ports import EventLog
@@ -282,3 +282,39 @@ def _as_noetl_error(error: BaseException) -> NoetlError:
     made = NoetlError(describe_error(error))
     made.__cause__ = error
     return made
+
+
+# An execution without an owner: requests take effect in its log, and no order is carried out. The orders follow from the
+# log again when the execution is resumed.
+
+
+class _NullDispatch:
+    """Carries out nothing, but knows which children were to end."""
+
+    def __init__(self) -> None:
+        self.children: list[str] = []
+
+    def give(self, _live: LiveExecution, orders: Iterable[Order]) -> None:
+        self.children += [order.execution_id for order in orders if isinstance(order, StopChild)]
+
+    def on_end(self, _live: LiveExecution) -> None:
+        """Nothing was kept."""
+
+
+async def apply_request(
+    log: EventLog,
+    execution_id: str,
+    net: Net,
+    request: Request,
+    planner: Planner,
+    *,
+    clock: Callable[[], float],
+    new_id: Callable[[], str],
+) -> list[str]:
+    """Record what follows from a request to an execution that this process has claimed; the children to end as well."""
+    nobody = _NullDispatch()
+    service = ExecutionService(log, nobody, planner, clock=clock, new_id=new_id)
+    state = state_at(log, execution_id)
+    service.live[execution_id] = LiveExecution(state, NetIndex(net, planner).of(state))
+    await service.record(execution_id, [request])
+    return nobody.children

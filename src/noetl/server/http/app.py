@@ -16,10 +16,9 @@ from noetl.server.core import ControlPlane
 from noetl.server.http import events, executions, inspection, payloads, server_info, start
 from noetl.server.http.api_tokens import ApiTokens
 from noetl.server.http.bodies import HttpProblem
-from noetl.server.http.context import ApiContext, PayloadReader
 from noetl.server.http.guard import AccessGuard, GuardedRoute, ServerNames, is_loopback
 from noetl.server.http.openapi import describe_api
-from noetl.server.http.routes import Route, json
+from noetl.server.http.routes import ApiContext, PayloadReader, Route, json
 
 #: the table of all routes that every server has; workers have their own, see `more` of `app`
 ROUTES: list[Route] = [

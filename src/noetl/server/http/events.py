@@ -14,8 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from noetl.model.events import Event, encode
 from noetl.ports import OVER
 from noetl.server.http.bodies import HttpProblem, number
-from noetl.server.http.context import ApiContext
-from noetl.server.http.routes import Route, json
+from noetl.server.http.routes import ApiContext, Route, json
 
 STREAM = "text/event-stream"
 #: events of a page, unless asked for otherwise, and at most

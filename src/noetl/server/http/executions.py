@@ -16,8 +16,7 @@ from noetl.history import run_document
 from noetl.model.requests import Cancel, Pause, Posted, Resume, Signal, encode_request
 from noetl.ports import OVER, Summary
 from noetl.server.http.bodies import MOST, HttpProblem, decode_body, flag, number, value_of
-from noetl.server.http.context import ApiContext
-from noetl.server.http.routes import Route, json
+from noetl.server.http.routes import ApiContext, Route, json
 
 #: of a page
 _MOST = 1000

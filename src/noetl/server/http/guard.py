@@ -16,8 +16,7 @@ from starlette.types import Receive, Scope, Send
 from noetl.errors import NoetlError, UsageError
 from noetl.server.http.api_tokens import MAY, ApiToken, ApiTokens, Permission, roles_with
 from noetl.server.http.bodies import HttpProblem, problem_of
-from noetl.server.http.context import ApiContext
-from noetl.server.http.routes import Route
+from noetl.server.http.routes import ApiContext, Route
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _EVERYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  compared with, not bound to

@@ -10,8 +10,7 @@ from noetl.model.net import Net
 from noetl.model.state import Execution
 from noetl.ports import LogLine, PlaybookSource
 from noetl.server.http.bodies import HttpProblem, number
-from noetl.server.http.context import ApiContext
-from noetl.server.http.routes import JSON, Route, json
+from noetl.server.http.routes import JSON, ApiContext, Route, json
 
 #: of a page of lines
 _MOST = 10_000

@@ -11,8 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from noetl.expr import is_reference
 from noetl.server.http.bodies import HttpProblem, decode_body, number, value_of
-from noetl.server.http.context import ApiContext, PayloadBody
-from noetl.server.http.routes import Route
+from noetl.server.http.routes import ApiContext, PayloadBody, Route
 
 _BINARY = "application/octet-stream"
 

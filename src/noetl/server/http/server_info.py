@@ -12,8 +12,7 @@ from starlette.responses import Response
 
 from noetl.lang import load_bytes
 from noetl.server.http.bodies import MOST_TEXT, HttpProblem, decode_body
-from noetl.server.http.context import ApiContext
-from noetl.server.http.routes import Route, json
+from noetl.server.http.routes import ApiContext, Route, json
 from noetl.server.http.start import diagnostics
 
 #: seconds within which the store has to answer

@@ -23,8 +23,7 @@ from noetl.ports import Conflict, EventLog, PlaybookSource, Summary
 from noetl.server.core import id_from_key
 from noetl.server.http.api_tokens import MAY, ApiToken, roles_with
 from noetl.server.http.bodies import MOST_START, MOST_TEXT, HttpProblem, decode_body, value_of
-from noetl.server.http.context import ApiContext
-from noetl.server.http.routes import Route, json
+from noetl.server.http.routes import ApiContext, Route, json
 
 #: how long is waited for another server that is starting the same, in seconds
 _PATIENCE = 5.0

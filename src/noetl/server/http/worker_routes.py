@@ -12,8 +12,7 @@ from noetl.errors import NoetlError
 from noetl.model.wire import ServerReply, decode_heartbeat, decode_message, encode
 from noetl.server.cluster import WorkerApi
 from noetl.server.http.bodies import HttpProblem, body_of
-from noetl.server.http.context import ApiContext
-from noetl.server.http.routes import JSON, Route
+from noetl.server.http.routes import JSON, ApiContext, Route
 
 #: of a message: outputs travel in it up to the size that the log takes, several at once
 _MOST = 256 << 20

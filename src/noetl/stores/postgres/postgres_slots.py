@@ -13,7 +13,7 @@ from noetl.ports import Slots, StoreFailed
 from noetl.stores.appends import queries
 from noetl.stores.limit_rules import admit
 from noetl.stores.postgres.schema import connect, explain_error
-from noetl.stores.sql_slots import SqlSlotLedger, columns, holder_of
+from noetl.stores.sql_log import SqlSlotLedger, columns, holder_of
 
 if TYPE_CHECKING:
     import psycopg

@@ -1,7 +1,7 @@
 """What writes to PostgreSQL: whatever waits is one transaction, and the database decides between those who write at once.
 
 A group locks the executions it appends to, in one order, and finds where their logs end; all its events then go in one
-statement. What is small and goes on where its log is known to end needs no thread (see `pgquick`). A connection that breaks is made anew for the next group: whoever waited is told that it failed, and looks.
+statement. What is small and goes on where its log is known to end needs no thread (see `quick_append`). A connection that breaks is made anew for the next group: whoever waited is told that it failed, and looks.
 """
 
 from __future__ import annotations

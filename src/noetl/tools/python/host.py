@@ -22,12 +22,69 @@ from _signal import (  # type: ignore[import-not-found]  # the package `signal` 
 )
 from types import CodeType, FunctionType, ModuleType
 
-from noetl.tools.python.author_code import SCRIPT, compile_code, functions, inner_names
-from noetl.tools.python.json_values import NotJson, locate, plain, short_repr
+from noetl.tools.python.task_result import NotJson, locate, plain, short_repr
 
 TYPE_CHECKING = False  # typing is slow to import as well
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, NoReturn
+
+# The author's code, compiled.
+
+
+#: the name of the function that a script with a `return` becomes
+SCRIPT = "__script__"
+
+
+def compile_code(text: str, name: str) -> CodeType:
+    """A script or a module's text; a script may return at its top level."""
+    try:
+        return compile(text, name, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        if "'return' outside function" not in str(error):
+            raise
+        return _as_function(text, name)
+
+
+def _as_function(text: str, name: str) -> CodeType:
+    """A script with a `return` at its top level: its statements become a function whose names are all global."""
+    import ast
+
+    class Unannotated(ast.NodeTransformer):
+        """`x: int = 1` to `x = 1`, outside of functions and classes: a global name may not be annotated."""
+
+        def visit(self, node: ast.AST) -> Any:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                return node
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                return ast.copy_location(ast.Assign([node.target], node.value) if node.value else ast.Pass(), node)
+            return self.generic_visit(node)
+
+    tree = Unannotated().visit(ast.parse(text, name))
+    futures = [one for one in tree.body if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
+    script = ast.parse(f"def {SCRIPT}(): pass").body[0]
+    assert isinstance(script, ast.FunctionDef)
+    script.body = [one for one in tree.body if one not in futures]
+    tree.body = [*futures, script]
+    ast.fix_missing_locations(tree)
+    inner = next(functions(compile(tree, name, "exec", dont_inherit=True)))
+    if names := sorted({*inner.co_varnames, *inner.co_cellvars}):
+        script.body.insert(0, ast.Global(names))
+        ast.fix_missing_locations(tree)
+    return compile(tree, name, "exec", dont_inherit=True)
+
+
+def functions(code: CodeType) -> Iterator[CodeType]:
+    """The functions that stand right in a piece of code."""
+    return (constant for constant in code.co_consts if isinstance(constant, CodeType))
+
+
+def inner_names(code: CodeType) -> Iterator[str]:
+    """The names that its functions use."""
+    for inner in functions(code):
+        yield from inner.co_names
+        yield from inner_names(inner)
+
 
 #: the name under which the code of the task at hand is a module
 _MODULE = "noetl_task"
@@ -146,7 +203,7 @@ class PythonHostServer:
 
     def _spill_result(self, value: Any, task: dict[str, Any]) -> bytes:
         """What to answer when nobody looks into the result: it may go to a file."""
-        from noetl.tools.python.result_spill import json_pieces, receive_file, spill_result
+        from noetl.tools.python.task_result import json_pieces, receive_file, spill_result
 
         def ask() -> int:
             self._send(b'{"ask":"draft"}')

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from noetl.rows.duck import json_row, literal, name
-from noetl.tools.transfer.sampled_types import SAMPLE
-from noetl.tools.transfer.strict_casts import cast_text, cast_value, check_unaltered
+from noetl.tools.transfer.column_types import SAMPLE, cast_text, cast_value, check_unaltered
 
 _AT_ONCE = 10_000
 #: bytes of one JSON object, at least
@@ -218,7 +217,7 @@ class ValuesChunk(Chunk):
 
     def columns(self) -> dict[str, str]:
         if self._types is None:
-            from noetl.tools.transfer.sampled_types import columns_of
+            from noetl.tools.transfer.column_types import columns_of
 
             self._types = columns_of(self.rows(None), self.first)
         return self._types

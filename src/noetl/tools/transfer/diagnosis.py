@@ -11,7 +11,7 @@ from typing import Any
 from noetl.drivers.datahost import DataHostFailed, failure_of
 from noetl.rows.duck import name
 from noetl.tools.transfer.chunks import Chunk
-from noetl.tools.transfer.strict_casts import build_altered_condition
+from noetl.tools.transfer.column_types import build_altered_condition
 from noetl.tools.transfer.text_files import UnclosedQuote
 
 _RAGGED = re.compile(

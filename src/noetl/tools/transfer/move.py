@@ -19,7 +19,7 @@ from noetl.drivers.datahost import CallFailed, DataHost, DataHosts, HostReply
 from noetl.expr import is_reference
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.ports import Call, World
-from noetl.tools.transfer.api.engine_rows import Feed, StoredResultFeed, ValueFeed, send, with_auth
+from noetl.tools.transfer.engine_rows import Feed, StoredResultFeed, ValueFeed, send, with_auth
 from noetl.tools.transfer.plan import QUERIED, InvalidTransfer, TransferPlan, pack, plan_of, reachability_failure
 from noetl.tools.transfer.targets.target import place_of
 
@@ -101,7 +101,7 @@ def read_progress(call: Call, plan: TransferPlan) -> Progress:
     return Progress(token=plan.token)
 
 
-_SESSION = "noetl.tools.transfer.session"
+_SESSION = "noetl.tools.transfer.host_session"
 #: chunks are committed and recorded together, after so many seconds or rows; what goes over a network at once
 _EVERY_S = 0.5
 _EVERY_ROWS = 150_000
@@ -143,7 +143,7 @@ def feed_of(call: Call, world: World, plan: TransferPlan) -> Feed | None:
     """The feed of a source; None: the data host reads it by itself."""
     source = plan.source
     if source["kind"] == "http":
-        from noetl.tools.transfer.api.page_reader import PageFeed
+        from noetl.tools.transfer.page_reader import PageFeed
 
         return PageFeed(with_auth(call, source.get("auth")), world, plan)
     if source["kind"] != "data":

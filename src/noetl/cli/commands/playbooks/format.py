@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from noetl.cli.commands.playbooks.rewrite import rewrite_each
-from noetl.cli.files import InputFile
+from noetl.cli.files import InputFile, rewrite_each
 from noetl.cli.playbook_files import FILE, load_data, playbook_text, refuse
 
 

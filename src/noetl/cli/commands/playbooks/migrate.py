@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.commands.playbooks.rewrite import rewrite_each
-from noetl.cli.files import InputFile
+from noetl.cli.files import InputFile, rewrite_each
 from noetl.cli.output.printing import in_colour, note
 from noetl.cli.playbook_files import FILE, MIGRATE, load_data, pause_gc, playbook_text
 

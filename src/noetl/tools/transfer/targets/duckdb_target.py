@@ -13,9 +13,9 @@ from typing import Any
 
 from noetl.drivers.datahost import Database, DataHostFailed, HostCall
 from noetl.rows.duck import literal, make_distinct, name, names
+from noetl.tools.transfer.column_types import cast_value
 from noetl.tools.transfer.diagnosis import explain_error
 from noetl.tools.transfer.mapping import Column, MappedChunk
-from noetl.tools.transfer.strict_casts import cast_value
 from noetl.tools.transfer.targets.target import Target, TargetChunk, TargetContext
 
 _MARKERS = '"noetl_transfers"'
@@ -273,6 +273,6 @@ def _expression(column: Column) -> str:
 
 
 def _sort(value: Any) -> str:
-    from noetl.tools.transfer.sampled_types import columns_of
+    from noetl.tools.transfer.column_types import columns_of
 
     return columns_of([{"value": value}])["value"]

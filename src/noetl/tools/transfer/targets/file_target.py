@@ -13,8 +13,8 @@ from typing import Any
 
 from noetl.drivers.datahost import DataHostFailed, HostCall
 from noetl.tools.transfer.mapping import render_tree
+from noetl.tools.transfer.targets.file_formats import FORMATS, Announce, Format, schema_of
 from noetl.tools.transfer.targets.target import ChunkNote, Notes, Target, TargetChunk, TargetContext
-from noetl.tools.transfer.targets.text_formats import FORMATS, Announce, Format, schema_of
 from noetl.tools.transfer.text_files import UnknownFormat, format_of
 
 #: a file of more bytes is not read again to tell its digest

@@ -19,10 +19,10 @@ import msgspec
 from noetl.drivers.datahost import HostCall
 from noetl.drivers.object_stores import Bucket, NoObject, ObjectAddress
 from noetl.tools.transfer.mapping import Projection, render_tree
-from noetl.tools.transfer.sources.object_source import bucket_of, locate_object, translate_bucket_errors
+from noetl.tools.transfer.object_source import bucket_of, locate_object, translate_bucket_errors
+from noetl.tools.transfer.targets.file_formats import Format, schema_of
 from noetl.tools.transfer.targets.file_target import FileTarget, digest_of
 from noetl.tools.transfer.targets.target import TargetChunk, TargetContext
-from noetl.tools.transfer.targets.text_formats import Format, schema_of
 
 #: a name of a file has so many characters, and something is put around it
 _LONGEST = 150

@@ -9,11 +9,16 @@ from typing import Any, NamedTuple
 from noetl.drivers.datahost import DataHostFailed
 from noetl.rows.duck import make_distinct, name, names
 from noetl.tools.transfer.chunks import Chunk, CsvChunk
+from noetl.tools.transfer.column_types import (
+    AlterationCheck,
+    build_altered_condition,
+    columns_of,
+    refuse_altered,
+    scale_of,
+)
 from noetl.tools.transfer.copy_text import CopiedChunk
 from noetl.tools.transfer.mapping import Column, MappedChunk
 from noetl.tools.transfer.postgres_connection import PgClient
-from noetl.tools.transfer.sampled_types import columns_of
-from noetl.tools.transfer.strict_casts import AlterationCheck, build_altered_condition, refuse_altered, scale_of
 
 _COLUMNS = (
     "SELECT a.attname, format_type(a.atttypid, a.atttypmod), b.typname, b.typcategory = 'A', a.attnotnull, "

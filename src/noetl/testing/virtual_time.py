@@ -1,9 +1,4 @@
-"""Skipped time: an event loop whose clock moves only when nothing else can.
-
-Everything that waits does so through the loop: backoff, `wait`, timeouts, deadlines, mocked delays. When nothing is
-ready, the loop does not sleep until the next timer: it moves its clock there. While a real tool is at work, the clock
-goes as real clocks go.
-"""
+"""Virtual time: an event loop whose clock moves only when nothing else can."""
 
 from __future__ import annotations
 

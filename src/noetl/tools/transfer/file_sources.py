@@ -27,9 +27,8 @@ from noetl.tools.transfer.chunks import (
     column_map,
     replace_columns,
 )
+from noetl.tools.transfer.column_types import SAMPLE, cast_value, columns_of, exact_types
 from noetl.tools.transfer.diagnosis import explain_unclosed, source_failure, unreadable_failure
-from noetl.tools.transfer.sampled_types import SAMPLE, columns_of, exact_types
-from noetl.tools.transfer.strict_casts import cast_value
 from noetl.tools.transfer.text_files import Piece, UnclosedQuote, is_zipped, open_text, pieces, to_json_lines, to_utf8
 
 # How a CSV file is written, as DuckDB finds it out; and why it cannot, where rows have not all as many columns.

@@ -1,4 +1,4 @@
-"""Notices: who is told that an execution failed, by `metadata.on_failure`.
+"""Failure notices: who is told that an execution failed, by `metadata.on_failure`.
 
 A notice follows from what is durable and changes nothing of it: whether it arrives is a matter of a few tries and a line
 of warning. A process that is killed on the way sends none, and a resumed one does not make up for it.

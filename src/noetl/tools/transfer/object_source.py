@@ -9,7 +9,7 @@ from typing import Any
 
 from noetl.drivers.datahost import DataHostFailed, HostCall
 from noetl.drivers.object_stores import Bucket, BucketFailed, NoObject, ObjectAddress, address_of
-from noetl.tools.transfer.sources.file_sources import ChunkRead, RowSource, source_of
+from noetl.tools.transfer.file_sources import ChunkRead, RowSource, source_of
 
 
 @contextlib.contextmanager

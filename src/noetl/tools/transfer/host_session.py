@@ -1,4 +1,4 @@
-"""A transfer in the data host: its source, its targets and the chunk in hand. Each function is a call of the engine."""
+"""A transfer inside the data host: its source, its targets and the current chunk. The engine calls each function here."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 from noetl.drivers.datahost import Database, HostCall, confine_config
 from noetl.expr import template
 from noetl.tools.transfer.diagnosis import explain_error
+from noetl.tools.transfer.file_sources import ChunkRead, FedSource, RowSource, source_of
 from noetl.tools.transfer.mapping import reads_chunk, reads_data
-from noetl.tools.transfer.sources.file_sources import ChunkRead, FedSource, RowSource, source_of
 from noetl.tools.transfer.targets import target_of
 from noetl.tools.transfer.targets.target import Target, TargetChunk, TargetContext
 
@@ -207,11 +207,11 @@ def _is_particular(target: Mapping[str, Any]) -> bool:
 
 def _source(given: Mapping[str, Any], running: HostCall, scratch: Path, size: int) -> RowSource:
     if given["kind"] == "s3":
-        from noetl.tools.transfer.sources.object_source import ObjectSource
+        from noetl.tools.transfer.object_source import ObjectSource
 
         return ObjectSource(given, running, scratch, size)
     if given["kind"] == "postgres":
-        from noetl.tools.transfer.sources.postgres_source import PostgresSource
+        from noetl.tools.transfer.postgres_source import PostgresSource
 
         return PostgresSource(given, scratch, size, running)
     return source_of(given, running, scratch, size)

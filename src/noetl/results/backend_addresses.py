@@ -1,4 +1,4 @@
-"""The result store that the settings name: addresses become backends. The first one is the default."""
+"""Opens the result store that the settings name: each address becomes a backend. The first one is the default."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _open_bucket(address: str, credentials: Credentials, brought: FileCache) -> 
 
 
 def _open_table(address: str, credentials: Credentials, brought: FileCache) -> PayloadBackend:
-    from noetl.results.backends.tables import PostgresBackend
+    from noetl.results.backends.postgres_tables import PostgresBackend
 
     if "://" in address and not is_address(
         address

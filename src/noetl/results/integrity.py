@@ -1,4 +1,4 @@
-"""What a reference leads to, told without where it lies: two runs that came to the same have other places, and other ids."""
+"""Payloads compared by content and checked for damage. Equal results of two runs have different references."""
 
 from __future__ import annotations
 

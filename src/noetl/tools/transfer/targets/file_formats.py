@@ -21,9 +21,9 @@ from noetl.model.output import JSON, NDJSON, PARQUET
 from noetl.rows.duck import literal, name, parquet_row, text_row
 from noetl.rows.parquet_join import IncompatibleFiles, join
 from noetl.tools.transfer.chunks import Chunk, CsvChunk
+from noetl.tools.transfer.column_types import columns_of, not_a_map_failure, sorts_of, wider_type
 from noetl.tools.transfer.diagnosis import explain_error, find_misfit
 from noetl.tools.transfer.mapping import Column, MappedChunk, Projection
-from noetl.tools.transfer.sampled_types import columns_of, not_a_map_failure, sorts_of, wider_type
 from noetl.tools.transfer.targets.target import TargetChunk
 from noetl.tools.transfer.text_files import delimiter_of, is_zipped
 

@@ -1,4 +1,4 @@
-"""The past of an execution: its state at any event, without anything that could change it."""
+"""What a log says of one execution: its events, its state at any event, its status and outputs. Nothing is changed."""
 
 from __future__ import annotations
 

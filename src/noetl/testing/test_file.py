@@ -1,4 +1,4 @@
-"""Suite: a test file as its cases, with every problem of the file told at once."""
+"""A test file read as a suite of cases, with every problem of the file reported at once."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from noetl.drivers.datahost import DataHostFailed, HostCall
 from noetl.rows.duck import names
 from noetl.tools.transfer.copy_text import CopiedChunk, PgColumn
+from noetl.tools.transfer.file_sources import FILL, ChunkRead, RowSource
 from noetl.tools.transfer.postgres_connection import PgClient, refusal
-from noetl.tools.transfer.sources.file_sources import FILL, ChunkRead, RowSource
 
 if TYPE_CHECKING:
     import psycopg

@@ -1,4 +1,4 @@
-"""Session: test files run one after the other, and what became of each case."""
+"""SuiteRunner: runs the cases of test files one after the other, and collects their results."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from noetl.model.net import Net
 from noetl.model.scope import merge_maps
 from noetl.ports import PlaybookSource
 from noetl.server.core import Catalog
-from noetl.testing.case_run import CaseOutcome, CaseRunner
+from noetl.testing.case_runner import CaseOutcome, CaseRunner
 from noetl.testing.crash_check import CrashReport, crash_everywhere
 from noetl.testing.expectations import find_mismatches
 from noetl.testing.mocked_tools import MockedTools
 from noetl.testing.mocks import CassetteFile
-from noetl.testing.suite import Case, Suite, load_suite
+from noetl.testing.test_file import Case, Suite, load_suite
 from noetl.tools import ToolKinds
 
 # Names in a test file that must exist in its playbook: steps, tasks, kinds.

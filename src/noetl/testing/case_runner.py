@@ -1,4 +1,4 @@
-"""One test case, run from start to end on a node of its own, and killed on the way where the case asks for it."""
+"""CaseRunner: runs one test case on a node of its own, and kills the node where the case asks for it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from noetl.model.state import Execution
 from noetl.ports import PlaybookSource, StoreFailed
 from noetl.server.core import Catalog, Effects, LiveExecution
 from noetl.stores import MemoryLog
-from noetl.testing.clock import VirtualTimeLoop
 from noetl.testing.mocked_tools import CaseError, MockedTools, ObservedCall
-from noetl.testing.suite import Case, SignalSpec
+from noetl.testing.test_file import Case, SignalSpec
+from noetl.testing.virtual_time import VirtualTimeLoop
 
 #: the execution under test; those that it calls are `trial-1`, `trial-2` …
 ROOT = "trial"

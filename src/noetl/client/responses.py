@@ -1,4 +1,4 @@
-"""Answers of servers, and the errors that they and broken connections are reported as."""
+"""Responses of servers, and the errors that they and broken connections are reported as."""
 
 from __future__ import annotations
 

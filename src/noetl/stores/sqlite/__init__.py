@@ -1,1 +1,0 @@
-"""An event log in one SQLite file, shared by processes of one machine."""

@@ -1,1 +1,0 @@
-"""Rows that the engine fetches or sends itself: pages of an API, values in hand, chunk requests."""

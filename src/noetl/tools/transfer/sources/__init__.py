@@ -1,1 +1,0 @@
-"""Sources in the data host: files, objects and PostgreSQL as chunks of rows."""
