@@ -26,10 +26,6 @@ MOST_MODULES = 15
 #: the bodies of the HTTP API have one name at both ends: the client's are its public interface, the server's name the
 #: schemas of openapi.json
 SAME_AT_BOTH_ENDS = {"CalledPlaybook", "EventPage", "ExecutionPage", "NumberedLine", "RequestEffect"}
-#: module names that one package may repeat
-REPEATED_MODULES = {
-    ("tools", "kind"),  # the declaration of each tool kind that is a package of its own
-}
 #: slow to import, and not needed to answer `--version` and `--help`
 HEAVY = {"jinja2", "yaml", "rich", "jsonschema", "asyncio", "jsonpath", "importlib.metadata"}
 #: places of somebody's machine, spelled so that this file does not name one
@@ -89,9 +85,7 @@ def test_a_module_name_occurs_once_in_a_top_level_package() -> None:
         _, package, *rest = path.relative_to(ROOT / "src").parts
         if rest and path.stem not in {"__init__", "__main__"}:
             places[package, path.stem].append(module_id(path))
-    repeated = {name: found for name, found in places.items() if len(found) > 1}
-    assert {name: found for name, found in repeated.items() if name not in REPEATED_MODULES} == {}
-    assert set(repeated) == REPEATED_MODULES, "an exception that is not needed any more"
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 def tracked_files() -> Iterator[Path]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from noetl.bus.location import LocalBus, open_bus
+from noetl.bus import LocalBus, open_bus
 from noetl.bus.nats_bus import NatsBus
 from noetl.config import Secret, Settings
 from noetl.errors import UsageError

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from noetl.cli.files import InputFile, rewrite_each
+from noetl.cli.files import InputFile
+from noetl.cli.playbook_files import rewrite_each
 from noetl.errors import UsageError
 
 

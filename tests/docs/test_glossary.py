@@ -25,10 +25,12 @@ def rows() -> Iterator[tuple[str, str]]:
 
 
 def door_imports(path: Path) -> Iterator[ast.ImportFrom]:
-    """What the `__init__` of a package exports: on first use, and in a package with lazy exports also at once."""
+    """What the `__init__` of a package with lazy exports exports: on first use, and also at once."""
     text = path.read_text(encoding="utf-8")
+    if "export_lazily(" not in text:
+        return
     for node in ast.parse(text).body:
-        if isinstance(node, ast.ImportFrom) and "export_lazily(" in text:
+        if isinstance(node, ast.ImportFrom):
             yield node
         elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             yield from (line for line in node.body if isinstance(line, ast.ImportFrom))

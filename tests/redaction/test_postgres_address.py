@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from noetl.redaction.postgres_address import is_address, parts_of, passwords_in
+from noetl.redaction.addresses import is_address, parts_of_address, passwords_in_address
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from noetl.redaction.postgres_address import is_address, parts_of, passwords_in
 )  # fmt: skip
 def test_an_address_is_taken_apart(text: str, parts: dict[str, Any]) -> None:
     assert is_address(text)
-    assert parts_of(text) == parts
+    assert parts_of_address(text) == parts
 
 
 @pytest.mark.parametrize(
@@ -50,18 +50,18 @@ def test_an_address_is_taken_apart(text: str, parts: dict[str, Any]) -> None:
 )
 def test_what_is_no_address_is_not_taken_apart(text: str) -> None:
     assert not is_address(text)
-    assert parts_of(text) == {}
+    assert parts_of_address(text) == {}
 
 
 def test_the_password_of_what_is_no_address_is_known_as_a_whole() -> None:
-    assert "p@VerySecret/word#1" in set(passwords_in("postgresql://u:p@VerySecret/word#1@h:5432/db"))
+    assert "p@VerySecret/word#1" in set(passwords_in_address("postgresql://u:p@VerySecret/word#1@h:5432/db"))
 
 
 @pytest.mark.parametrize(
     ("text", "password"), [("host=h password=a://b", "a://b"), ("password='x://y' host=h", "x://y")]
 )
 def test_a_password_among_settings_may_look_like_an_address(text: str, password: str) -> None:
-    assert password in set(passwords_in(text))
+    assert password in set(passwords_in_address(text))
 
 
 @pytest.mark.parametrize("repeated", ["xy=", "xy=&", "a=b&", "=", "a", "a:1,", "%41", ":", "?a=", "/"])

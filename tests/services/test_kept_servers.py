@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import psycopg
 import pytest
 
-from noetl.services.kept_servers import services
+from noetl.services.__main__ import services
 from noetl.services.servers import NotStarted
 
 

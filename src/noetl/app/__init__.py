@@ -1,5 +1,6 @@
 """Composition: the processes that NoETL consists of, built from the parts. Nothing else knows every adapter."""
 
+import gc
 from typing import TYPE_CHECKING
 
 from noetl.lazy import export_lazily
@@ -30,3 +31,12 @@ else:
             "worker": "WorkerNode",
         },
     )
+
+#: new containers between two collections: data makes many, and none of it forms cycles
+_GC_THRESHOLD = 10_000
+
+
+def tune_gc() -> None:
+    """Exempt the program itself from garbage collection, and collect less often, in a process that runs executions."""
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
-from noetl.app import gc_tuning
+from noetl.app import tune_gc
 from noetl.config import Settings, settings
 from noetl.dispatch import DeadLetter, Give
 from noetl.model.net import Net
@@ -122,7 +122,7 @@ class LocalNode(ControlPlane):
         super().__init__(log, catalog or Catalog(self.kinds), side, effects, local=LOCAL, alone=alone)
 
     async def __aenter__(self) -> Self:
-        gc_tuning.tune_gc()
+        tune_gc()
         sweep_drafts(self.results.drafts)
         self.open()
         return self

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from noetl.app import gc_tuning
+from noetl.app import tune_gc
 from noetl.app.http_server import address_of, bind_socket, describe_bus, describe_store, tokens_of
 from noetl.app.local import LocalNode, open_catalog, open_log, open_registry, open_results
 from noetl.bus import open_bus
@@ -46,7 +46,7 @@ async def prepare_server(
     found: Settings, host: str, port: int, url: str | None = None, *, print_line: Callable[[str], None]
 ) -> AsyncIterator[PreparedServer]:
     """A server of a cluster; its pipelines run on workers."""
-    gc_tuning.tune_gc()
+    tune_gc()
     tokens, listening = tokens_of(found), bind_socket(host, port)
     address = (url or address_of(listening)).rstrip("/")
     bus = open_bus(found) if found.bus is not None else None

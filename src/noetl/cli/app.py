@@ -38,7 +38,8 @@ class Commands(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        command: click.Command = import_module(f"noetl.cli.{entry.module}").command
+        module, _, name = entry.place.partition(":")
+        command: click.Command = getattr(import_module(f"noetl.cli.{module}"), name or "command")
         if entry.remote and server_option not in command.params:
             command.params.append(server_option)
         return command

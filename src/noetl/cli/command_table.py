@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 
 class CommandEntry(NamedTuple):
-    """A command that is imported when it is called: `noetl.cli.<module>.command`."""
+    """A command, which is imported when it is called."""
 
-    module: str
+    #: the module below `noetl.cli`; behind a colon, the name in it, where that is not `command`
+    place: str
     #: the heading it stands under in the help
     purpose: str
     about: str
@@ -31,14 +32,14 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "commands.runs.rerun", "Run", "Run again from a step or an event; what came before is kept.", remote=False
     ),
     "cancel": CommandEntry(
-        "commands.runs.cancel", "Run", "End an execution, of this or of another process.", remote=True
+        "commands.runs.control:cancel", "Run", "End an execution, of this or of another process.", remote=True
     ),
     "pause": CommandEntry(
-        "commands.runs.pause", "Run", "Start nothing new in an execution until it is unpaused.", remote=True
+        "commands.runs.control:pause", "Run", "Start nothing new in an execution until it is unpaused.", remote=True
     ),
-    "unpause": CommandEntry("commands.runs.unpause", "Run", "Let a paused execution go on.", remote=True),
+    "unpause": CommandEntry("commands.runs.control:unpause", "Run", "Let a paused execution go on.", remote=True),
     "signal": CommandEntry(
-        "commands.runs.signal", "Run", "Send a signal to an execution that waits for it, or will.", remote=True
+        "commands.runs.control:signal", "Run", "Send a signal to an execution that waits for it, or will.", remote=True
     ),
     "ps": CommandEntry("commands.inspect.ps", "Look at runs", "List executions, the latest first.", remote=True),
     "show": CommandEntry(

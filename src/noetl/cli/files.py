@@ -1,4 +1,4 @@
-"""Files that a command line names: finding, reading and rewriting them, so that none is ever half written."""
+"""Files that a command line names: finding and reading them, and replacing one so that it is never half written."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import codecs
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
-from noetl.cli.output.printing import note, out
 from noetl.errors import UsageError
 from noetl.model.nearest import nearest
 
@@ -193,40 +190,3 @@ def write(path: Path, text: str) -> None:
             path.write_bytes(text.encode("utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
-
-
-# Rewriting: a file that cannot be read does not stop the others.
-
-
-#: a file and its bytes to its new text
-Rewrite = Callable[[InputFile, bytes], str]
-
-
-def rewrite_each(names: Iterable[str], rewrite: Rewrite, *, word: str, check: bool, to_stdout: bool) -> int:
-    """Rewrite the files; the exit code: 2 when one cannot be read, 1 when `check` found one that would change."""
-    changed = failed = False
-    for file in expand_files(names):
-        try:
-            changed |= _rewrite(file, rewrite, word=word, check=check, to_stdout=to_stdout)
-        except UsageError as error:
-            note(f"noetl: {error}")
-            failed = True
-        except click.exceptions.Exit:
-            failed = True  # what is wrong with it has been printed
-    return 2 if failed else 1 if check and changed else 0
-
-
-def _rewrite(file: InputFile, rewrite: Rewrite, *, word: str, check: bool, to_stdout: bool) -> bool:
-    data = read(file)
-    text = rewrite(file, data)
-    differs = text.encode() != data.removeprefix(codecs.BOM_UTF8)
-    if check:
-        note(f"{file.name}: would be {word}" if differs else f"{file.name}: is as it should be")
-    elif to_stdout or file.path is None:
-        out(text)
-    elif differs:
-        replace(file.path, text, before=data)
-        note(f"{file.name}: {word}")
-    else:
-        note(f"{file.name}: is as it should be")
-    return differs

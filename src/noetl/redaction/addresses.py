@@ -1,11 +1,12 @@
-"""Addresses with a secret in them: which part of one is secret, and how much of a text is not. Pure."""
+"""Addresses with a secret in them: which part is secret; addresses of PostgreSQL, taken apart as its own library does. Pure."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote
 
 from noetl.redaction.finder import common_prefix_length
 
@@ -89,3 +90,54 @@ def _end_of_host(secret: str, begin: int, end: int) -> int:
     place = _PLACE.match(secret, begin, end)
     behind = place.end() if place else end
     return behind if secret[behind:end].strip("/") else end
+
+
+# Addresses of PostgreSQL.
+
+
+EXAMPLE: Final = "postgresql://USER:PASSWORD@HOST:5432/DATABASE"
+ADDRESS_HINT: Final = f"write {EXAMPLE}, where in a name or a password @ / # % are written %40 %2F %23 %25"
+
+_POSTGRES_LOGIN = r"(?:[^%@/]|%[0-9A-Fa-f]{2})*"
+_HOST = r"(?:\[[^\]@/?#]*\]|[^\[\]:,@/?#]*)(?::\d*)?"
+#: a value ends at the next `&`, and there is one way to read it: none is tried again
+_QUERY = r"(?:[^=&@]+=[^&=]*(?:&[^=&@]+=[^&=]*)*&?)?"
+_POSTGRES_ADDRESS: Final = re.compile(
+    rf"postgres(?:ql)?://(?:(?P<login>{_POSTGRES_LOGIN})@)?(?P<hosts>{_HOST}(?:,{_HOST})*)(?:/(?P<path>[^@?]*))?(?:\?(?P<query>{_QUERY}))?\s*"
+)
+_HOSTS: Final = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::(\d*))?")
+_PARAMETERS: Final = frozenset({"user", "password", "sslmode", "sslpassword"})
+#: settings that are no address
+_POSTGRES_SETTING: Final = re.compile(r"(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|[^\s']\S*)")
+#: passwords in what may be no address at all
+_ANY_LOGIN: Final = re.compile(r"://[^:/?#@]*:(.*)@", re.DOTALL)
+_ANY_PARAMETER: Final = re.compile(r"[?&][^=&#]*password=([^&#]*)")
+
+
+def is_address(text: str) -> bool:
+    """Whether it may be one: where it is not, a part of its password would be taken for a host, and shown."""
+    return _POSTGRES_ADDRESS.fullmatch(text) is not None if looks_like_address(text) else "=" in text
+
+
+def parts_of_address(text: str) -> dict[str, Any]:
+    """The parts of `postgresql://user:password@host:port/database?…`, or of `host=… password=…`, as far as there are any."""
+    if not looks_like_address(text):
+        return {name: re.sub(r"\\(.)", r"\1", value.strip("'")) for name, value in _POSTGRES_SETTING.findall(text)}
+    found = _POSTGRES_ADDRESS.fullmatch(text)
+    if found is None:
+        return {}
+    user, _, password = (found["login"] or "").partition(":")
+    made: dict[str, Any] = {"user": unquote(user), "password": unquote(password)}
+    made["database"] = unquote((found["path"] or "").strip())
+    if "," not in found["hosts"]:  # several are for that library to go through
+        host, digits = _HOSTS.findall(found["hosts"])[0]
+        made |= {"host": unquote(host.strip("[]")), "port": int(digits) if digits else None}
+    made |= {name: value for name, value in parse_qsl(found["query"] or "") if name in _PARAMETERS}
+    return {name: value for name, value in made.items() if value not in (None, "")}
+
+
+def passwords_in_address(text: str) -> Iterator[str]:
+    """The passwords of an address, decoded and as they stand in it, which may be another spelling."""
+    yield from (str(value) for name, value in parts_of_address(text).items() if "password" in name)
+    for found in (one for pattern in (_ANY_LOGIN, _ANY_PARAMETER) for one in pattern.findall(text)):
+        yield from (found, unquote(found))

@@ -8,10 +8,9 @@ if TYPE_CHECKING:
     from noetl.results.backend_addresses import open_payloads as open_payloads
     from noetl.results.download import PayloadSender as PayloadSender
     from noetl.results.external_rows import is_external as is_external
-    from noetl.results.garbage import Removable as Removable
+    from noetl.results.garbage import Removable as Removable, find_unrecorded as find_unrecorded
     from noetl.results.integrity import content_of as content_of, find_damage as find_damage
     from noetl.results.store import PayloadStore as PayloadStore, StoredPayload as StoredPayload
-    from noetl.results.unrecorded import find_unrecorded as find_unrecorded
 else:
     __getattr__ = export_lazily(
         __name__,
@@ -19,9 +18,8 @@ else:
             "backend_addresses": "open_payloads",
             "download": "PayloadSender",
             "external_rows": "is_external",
-            "garbage": "Removable",
+            "garbage": "Removable find_unrecorded",
             "integrity": "content_of find_damage",
             "store": "PayloadStore StoredPayload",
-            "unrecorded": "find_unrecorded",
         },
     )

@@ -1,15 +1,17 @@
-"""What may be removed of a result store: payloads, wherever they lie, and files of this machine."""
+"""What may be removed of a result store: expired payloads, payloads that no log names, and files of this machine."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
+from noetl.errors import NoetlError
 from noetl.results.backends.backend import DRAFTS, BackendEntry, PayloadBackend
 
 
@@ -62,3 +64,30 @@ def is_alive(draft: Path) -> bool:
     except PermissionError:
         return True
     return True
+
+
+# Payloads that were stored and never recorded, because the process was killed in between. No reference leads to them. That
+# is certain only of an execution that is over: its log gets no more events.
+
+
+def find_unrecorded(
+    parts_of: Callable[[str], Iterable[bytes]], execution_id: str, lying: Iterable[Removable], log: Iterable[bytes]
+) -> list[Removable]:
+    """Which of the things of an execution neither its log, given as text, leads to, nor a list that the log leads to."""
+    waiting = _file_names(execution_id, log)
+    known: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        known.add(name)
+        try:
+            parts = parts_of(f"{execution_id}/{name}")
+        except NoetlError:
+            return []  # what a list leads to cannot be told any more
+        waiting |= _file_names(execution_id, parts) - known
+    return [one for one in lying if one.name not in known]
+
+
+def _file_names(execution_id: str, texts: Iterable[bytes]) -> set[str]:
+    """The files that texts name; one too many does no harm."""
+    name = re.compile(re.escape(execution_id).encode() + rb"/([0-9a-f]{32}[.\w]*)")
+    return {found.decode() for text in texts for found in name.findall(text)}

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from noetl.model.nearest import nearest
-from noetl.redaction import SHORTEST_SECRET, postgres_address
+from noetl.redaction import ADDRESS_HINT, SHORTEST_SECRET, is_address, parts_of_address, passwords_in_address
 
 
 class CredentialKind(msgspec.Struct, frozen=True):
@@ -122,7 +122,7 @@ def complete_fields(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         made[also if name not in known and also in known and also not in fields else name] = value
     if kind == "postgres_credential" and isinstance(made.get("dsn"), str):
         made = {
-            **{_ALSO.get(name, name): value for name, value in postgres_address.parts_of(made["dsn"]).items()},
+            **{_ALSO.get(name, name): value for name, value in parts_of_address(made["dsn"]).items()},
             **made,
         }
     return made
@@ -145,8 +145,8 @@ def problem_in(kind: str, fields: Mapping[str, Any]) -> str | None:
     if lacking:
         return f"a `{kind}` needs {', '.join(f'`{part}`' for part in lacking)}{_describe_unknown(kind, fields)}"
     dsn = fields.get("dsn")
-    if kind == "postgres_credential" and isinstance(dsn, str) and dsn and not postgres_address.is_address(dsn):
-        return f"it has an address that is none (`dsn`); {postgres_address.ADDRESS_HINT}"
+    if kind == "postgres_credential" and isinstance(dsn, str) and dsn and not is_address(dsn):
+        return f"it has an address that is none (`dsn`); {ADDRESS_HINT}"
     return _find_misspelling(kind, fields)
 
 
@@ -187,7 +187,7 @@ def secrets_in(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
     if kind == "basic":
         yield f"{fields.get('username', '')}:{fields.get('password', '')}"
     if kind == "postgres_credential" and isinstance(fields.get("dsn"), str):
-        yield from postgres_address.passwords_in(fields["dsn"])
+        yield from passwords_in_address(fields["dsn"])
 
 
 def is_open(name: str) -> bool:

@@ -15,6 +15,7 @@ import stat
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ import msgspec
 from noetl.config import Secret
 from noetl.errors import UsageError
 from noetl.ports import NoCredential
-from noetl.secrets import aead
 
 # Files that only their user may look into, replaced as a whole or not at all.
 
@@ -76,6 +76,68 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+# AES-256-GCM. libsodium does it with the AES instructions of the processor, and has no other way. Where a processor lacks
+# them, the larger library `cryptography` does the same in software, if it is installed.
+
+
+#: what authenticates a message, at its end
+_TAG_BYTES = 16
+
+
+def encrypt(key: bytes, nonce: bytes, message: bytes, context: bytes) -> bytes:
+    """Encrypt a message; `context` is authenticated with it."""
+    from nacl.bindings import crypto_aead_aes256gcm_encrypt  # slow to import, and rarely needed
+    from nacl.exceptions import UnavailableError
+
+    try:
+        return crypto_aead_aes256gcm_encrypt(message, context, nonce, key)
+    except UnavailableError:
+        return encrypt_in_software(key, nonce, message, context)
+
+
+def decrypt(key: bytes, nonce: bytes, data: bytes, context: bytes) -> bytes:
+    """Decrypt a message; ValueError: the data, or its context, was changed, or the key is another one."""
+    from nacl.bindings import crypto_aead_aes256gcm_decrypt
+    from nacl.exceptions import CryptoError, UnavailableError
+
+    if len(data) < _TAG_BYTES:
+        raise ValueError("too short to have been encrypted")
+    try:
+        return crypto_aead_aes256gcm_decrypt(data, context, nonce, key)
+    except UnavailableError:
+        return decrypt_in_software(key, nonce, data, context)
+    except CryptoError as error:
+        raise ValueError("not encrypted with this key and context") from error
+
+
+def encrypt_in_software(key: bytes, nonce: bytes, message: bytes, context: bytes) -> bytes:
+    """`encrypt` on a processor without AES instructions."""
+    encrypted: bytes = _software_cipher(key).encrypt(nonce, message, context)
+    return encrypted
+
+
+def decrypt_in_software(key: bytes, nonce: bytes, data: bytes, context: bytes) -> bytes:
+    """`decrypt` on a processor without AES instructions."""
+    cipher = _software_cipher(key)
+    wrong: type[Exception] = import_module("cryptography.exceptions").InvalidTag
+    try:
+        message: bytes = cipher.decrypt(nonce, data, context)
+    except wrong as error:
+        raise ValueError("not encrypted with this key and context") from error
+    return message
+
+
+def _software_cipher(key: bytes) -> Any:
+    try:
+        module = import_module("cryptography.hazmat.primitives.ciphers.aead")
+    except ModuleNotFoundError:
+        raise NoCredential(
+            "this processor has no AES instructions, so stored credentials need a library more: "
+            "run `pip install cryptography`"
+        ) from None
+    return module.AESGCM(key)
 
 
 _BYTES = 32
@@ -153,13 +215,13 @@ def _context(what: str, about: Sequence[Any], *more: str) -> bytes:
 
 def _encrypt(key: bytes, value: bytes, context: bytes) -> str:
     nonce = secrets.token_bytes(_NONCE)
-    return urlsafe_b64encode(nonce + aead.encrypt(key, nonce, value, context)).decode()
+    return urlsafe_b64encode(nonce + encrypt(key, nonce, value, context)).decode()
 
 
 def _decrypt(key: bytes, text: str, context: bytes) -> bytes:
     try:
         data = _decode_base64(text)
-        return aead.decrypt(key, data[:_NONCE], data[_NONCE:], context)
+        return decrypt(key, data[:_NONCE], data[_NONCE:], context)
     except (ValueError, binascii.Error):
         raise NoCredential("what is stored of it was changed or damaged; remove it and add it again") from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from inspect import isawaitable
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,8 +19,7 @@ from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure, Output, Spilled, failed, failure
 from noetl.model.playbook import Playbook, Step, Task
 from noetl.pipeline import Finish, Frame, RunTask, Sleep, machine
-from noetl.ports import Call, NoCredential, StoreFailed, World
-from noetl.worker import auth
+from noetl.ports import Call, Keychain, NoCredential, StoreFailed, World
 from noetl.worker.world import LocalWorld, RunnerContext
 
 # A task's own fields, rendered: SQL to statements with parameters, shell to safe text, everything else to values.
@@ -124,6 +123,89 @@ def _query(text: Any, scopes: Mapping[str, Any], names: Mapping[str, Any]) -> An
 Suspend = Callable[[Call, float], dict[str, Any]]
 
 
+# The credentials that a task uses: those that its `auth`, and parts of its configuration, name.
+
+
+_UNAUTHORIZED = 401
+
+
+async def _authorize(call: Call, task: Task, keychain: Keychain) -> Call:
+    """The call with its credentials. NoCredential: one of them is missing."""
+    named = {name: await keychain.credential(name) for name in sorted(set(_names(call.config)))}
+    auth = await _auth(call, task, keychain)
+    if not named and not auth:
+        return call
+    return replace(call, auth=auth, auths=named, auth_name=_name(call, task))
+
+
+async def _renew_token(call: Call, task: Task, output: Output, keychain: Keychain) -> Call | None:
+    """The call with another token, when the one it had was refused; None: there is nothing to be gained by it."""
+    if call.auth is None or output.get("http", {}).get("status") != _UNAUTHORIZED:
+        return None
+    name = _evaluate_auth(call, task)
+    auth = await keychain.renew_credential(name, call.auth) if isinstance(name, str) else None
+    return replace(call, auth=auth) if auth is not None else None
+
+
+def _credential_failure(error: NoCredential) -> Failure:
+    """A missing credential as data."""
+    return failure("credential", str(error), retryable=error.retryable)
+
+
+def _keychain_reads(step: Step, playbook: Playbook) -> frozenset[str]:
+    """The keychain entries that templates of a step's tasks read, those of the workbook included if it calls any."""
+    tasks = list(step.tasks)
+    if any(task.kind == "workbook" for task in tasks):
+        tasks += [task for pipeline in playbook.workbook.values() for task in pipeline]
+    return frozenset(name for task in tasks for name in _reads(task))
+
+
+async def _auth(call: Call, task: Task, keychain: Keychain) -> dict[str, Any] | None:
+    named = _evaluate_auth(call, task)
+    if isinstance(named, Mapping):
+        return {"kind": "generic", **named}
+    if _is_secret_itself(task):
+        return {"kind": "bearer", "token": str(named)}
+    if named in (None, ""):
+        return None
+    return await keychain.credential(str(named))
+
+
+def _is_secret_itself(task: Task) -> bool:
+    """`auth: "{{ keychain.api.token }}"`"""
+    return task.auth is not None and any(read.path[0] == "keychain" for read in _reads_of(task.auth))
+
+
+def _name(call: Call, task: Task) -> str | None:
+    """The name of the credential, for messages; None: it has none that may be told."""
+    named = None if _is_secret_itself(task) else _evaluate_auth(call, task)
+    return named if isinstance(named, str) and named else None
+
+
+def _evaluate_auth(call: Call, task: Task) -> Any:
+    return task.auth.evaluate(call.scopes) if task.auth is not None else None
+
+
+def _names(config: Mapping[str, Any]) -> Iterator[str]:
+    """Every `auth` of the ends of a transfer."""
+    targets = config.get("targets")
+    for end in [config.get("source"), *(targets if isinstance(targets, list) else [])]:
+        if isinstance(end, Mapping) and isinstance(end.get("auth"), str):
+            yield end["auth"]
+
+
+def _reads(task: Task) -> Iterator[str]:
+    values = [*task.config.values(), task.auth]
+    values += list(task.input.values()) if isinstance(task.input, Mapping) else [task.input]
+    for value in values:
+        yield from (read.path[1] for read in _reads_of(value) if read.path[0] == "keychain" and len(read.path) > 1)
+
+
+def _reads_of(value: Any) -> tuple[Any, ...]:
+    facts = getattr(value, "facts", None)
+    return facts.reads if facts is not None else ()
+
+
 class ToolCaller:
     """Calls tools for one pipeline; `hear` is told how far a long task is."""
 
@@ -146,7 +228,7 @@ class ToolCaller:
         self._reading: frozenset[str] = frozenset()
         if self.keychain.declared:
             if step.name not in world.reading:
-                world.reading[step.name] = auth.keychain_reads(step, playbook)
+                world.reading[step.name] = _keychain_reads(step, playbook)
             self._reading = world.reading[step.name]
 
     async def problem(self) -> Failure | None:
@@ -156,7 +238,7 @@ class ToolCaller:
         try:
             await self.keychain.ready(self._reading)
         except NoCredential as error:
-            return auth.failure_of(error)
+            return _credential_failure(error)
         return None
 
     def suspends(self, kind: str) -> Suspend | None:
@@ -182,19 +264,19 @@ class ToolCaller:
         try:
             call = self.call(move, progress, outer)
             unable = _check_supported(self.context.tools[move.task.kind], call)
-            return unable or await auth.authorize(call, move.task, self.keychain)
+            return unable or await _authorize(call, move.task, self.keychain)
         except TemplateError as error:
             return failed(failure_of(error))
         except NoCredential as error:
-            return failed(auth.failure_of(error))
+            return failed(_credential_failure(error))
 
     async def run(self, call: Call, task: Task) -> Output:
         """Run the tool; once more with a new token if the one it had was refused."""
         output = await self._run_once(call, task)
         try:
-            renewed = await auth.with_new_token(call, task, output, self.keychain)
+            renewed = await _renew_token(call, task, output, self.keychain)
         except NoCredential as error:
-            return failed(auth.failure_of(error))
+            return failed(_credential_failure(error))
         return output if renewed is None else await self._run_once(renewed, task)
 
     async def _run_once(self, call: Call, task: Task) -> Output:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from noetl.drivers.postgres.postgres_errors import PostgresFailed
+from noetl.drivers.postgres import PostgresFailed
 from noetl.expr.sql.statement import compile_sql
 from noetl.tools.postgres.parameters import (  # fmt: skip
     ANY,

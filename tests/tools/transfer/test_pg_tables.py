@@ -8,7 +8,7 @@ import pytest
 from servers import Database
 
 from noetl.drivers.datahost.host import DataHostFailed
-from noetl.tools.transfer.postgres_connection import PgClient
+from noetl.tools.transfer.postgres_copy import PgClient
 from noetl.tools.transfer.targets.postgres_tables import make
 from noetl.tools.transfer.targets.postgres_target import Markers
 

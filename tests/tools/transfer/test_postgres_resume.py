@@ -15,7 +15,7 @@ from servers import Database
 from test_resume import MORTAL, attempt
 
 from noetl.drivers.datahost.host import HostCall
-from noetl.drivers.postgres.connection import connection_arguments
+from noetl.drivers.postgres import connection_arguments
 from noetl.tools.transfer.postgres_source import PostgresSource
 
 pytestmark = pytest.mark.usefixtures("forkserver")

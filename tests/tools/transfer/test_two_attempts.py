@@ -17,7 +17,7 @@ from test_finishing import around, write
 from waiting import wait_until
 
 from noetl.drivers.datahost.host import DataHostFailed, HostCall
-from noetl.tools.transfer.postgres_connection import PgClient
+from noetl.tools.transfer.postgres_copy import PgClient
 from noetl.tools.transfer.targets.postgres_target import Markers, PostgresTarget
 
 MODES: dict[str, dict[str, Any]] = {"append": {}, "replace": {}, "upsert": {"key": ["id"]}}

@@ -1,6 +1,6 @@
 """kind: python
 
-The code runs in a host (`python_host`), a process that is kept warm within one execution (`python_pool`).
+The code runs in a host (`host`), a process that is kept warm within one execution (`host_pool`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from noetl.drivers.postgres import NoAddress, connection_arguments, from_connect
 from noetl.expr import BoundQuery, Template, value
 from noetl.model.output import Failure, failure
 from noetl.ports import Call, World
-from noetl.tools.postgres.kind import FITTING
+from noetl.tools.postgres import FITTING
 from noetl.tools.transfer import REMOTE
 from noetl.tools.transfer.text_files import UnknownFormat, format_of
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from noetl.drivers.datahost import DataHostFailed, HostCall
 from noetl.rows.duck import names
-from noetl.tools.transfer.copy_text import CopiedChunk, PgColumn
 from noetl.tools.transfer.file_sources import FILL, ChunkRead, RowSource
-from noetl.tools.transfer.postgres_connection import PgClient, refusal
+from noetl.tools.transfer.postgres_copy import CopiedChunk, PgClient, PgColumn, refusal
 
 if TYPE_CHECKING:
     import psycopg

@@ -62,7 +62,7 @@ def _find_unreferenced(store: PayloadStore) -> Iterator[Removable]:
         for execution_id, lying in aged.items():
             summary = log.summary(execution_id)
             if summary is not None and summary.execution_id == execution_id and summary.status in OVER:
-                yield from find_unrecorded(store, execution_id, lying, _texts(log, execution_id))
+                yield from find_unrecorded(store.parts_of, execution_id, lying, _texts(log, execution_id))
 
 
 def _texts(log: EventLog, execution_id: str) -> Iterator[bytes]:

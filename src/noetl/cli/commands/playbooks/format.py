@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from noetl.cli.files import InputFile, rewrite_each
-from noetl.cli.playbook_files import FILE, load_data, playbook_text, refuse
+from noetl.cli.files import InputFile
+from noetl.cli.playbook_files import FILE, load_data, playbook_text, refuse, rewrite_each
 
 
 @click.command()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.files import InputFile, rewrite_each
+from noetl.cli.files import InputFile
 from noetl.cli.output.printing import in_colour, note
-from noetl.cli.playbook_files import FILE, MIGRATE, load_data, pause_gc, playbook_text
+from noetl.cli.playbook_files import FILE, MIGRATE, load_data, pause_gc, playbook_text, rewrite_each
 
 if TYPE_CHECKING:
     from noetl.model.diagnostics import Diagnostic

@@ -1,16 +1,27 @@
-"""Acting on an execution from outside: through the process that runs it, or at once when there is none."""
+"""noetl cancel, pause, unpause and signal: act on an execution, through the process that runs it or directly if none does."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from noetl.cli.executions import catalog, find, net_of, open_command_log, resume_hint, runner
+import click
+
+from noetl.cli.executions import (
+    catalog,
+    execution_argument,
+    find,
+    json_option,
+    net_of,
+    open_command_log,
+    resume_hint,
+    runner,
+)
 from noetl.cli.output.printing import as_json, note, out
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, UsageError
 from noetl.ports import OVER
 
 if TYPE_CHECKING:
@@ -18,10 +29,105 @@ if TYPE_CHECKING:
     from noetl.model.state import Execution
     from noetl.ports import EventLog, Summary
 
+
 #: seconds in which a living process answers, unless it is very busy
 _PATIENCE = 5.0
 _POLL = 0.02
 _RESUME = "; `noetl resume %s` goes on with it"
+#: waits that are told of
+_SHOWN = 5
+
+
+@click.command()
+@execution_argument()
+@click.option("--why", default="it was cancelled", show_default=True, help="The reason, for the record.")
+@json_option
+def cancel(*, execution: str, why: str, as_data: bool) -> int:
+    """End an execution: everything that runs is stopped, nothing new starts. This is final.
+
+    It may be run by another process, or by none any more.
+    """
+    from noetl.model.requests import Cancel
+
+    return act(execution, Cancel(why), "execution.cancelled", as_data=as_data)
+
+
+@click.command()
+@execution_argument()
+@json_option
+def pause(*, execution: str, as_data: bool) -> int:
+    """Pause an execution: what runs is let finish, nothing new starts until `noetl unpause`.
+
+    It may be run by another process, or by none any more.
+    """
+    from noetl.model.requests import Pause
+
+    return act(execution, Pause(), "execution.paused", as_data=as_data)
+
+
+@click.command()
+@execution_argument()
+@json_option
+def unpause(*, execution: str, as_data: bool) -> int:
+    """Let an execution that is paused go on.
+
+    When no process runs it any more, `noetl resume` has to follow.
+    """
+    from noetl.model.requests import Resume
+
+    return act(execution, Resume(), "execution.resumed", as_data=as_data)
+
+
+@click.command()
+@execution_argument()
+@click.argument("name", metavar="NAME")
+@click.argument("data", metavar="[JSON]", required=False)
+@json_option
+def signal(*, execution: str, name: str, data: str | None, as_data: bool) -> int:
+    """Send a signal to an execution, for the `kind: wait` task that waits for NAME now or later.
+
+    JSON is what the signal carries; it becomes the output of that task. `noetl show ID` says what is waited for.
+    """
+    from noetl.cli.files import is_unicode
+    from noetl.model.requests import Signal
+
+    if not is_unicode(name):
+        raise UsageError(f"{name!a}: the name of a signal is UTF-8 text")
+    request = Signal(name, _parse_data(data))
+    return act(execution, request, "signal.received", as_data=as_data, remarks=partial(_remarks, name))
+
+
+def _remarks(name: str, log: EventLog, state: Execution) -> Iterator[str]:
+    """Of a signal that nothing took: what is waited for instead, here or in a child."""
+    from noetl.cli.executions import descendant_waits
+    from noetl.cli.output.state_lines import place, signal_hint, waits
+    from noetl.model.nearest import nearest
+
+    if not state.signals.get(name):
+        return
+    yield f"nothing in {state.execution_id} waits for `{name}` now; it is kept for the next wait on it"
+    here = {wait.signal: place(run.step, label) for run, label, wait in waits(state) if wait.signal and not wait.answer}
+    for signal, step in list(here.items())[:_SHOWN]:
+        yield f"{step} waits for `{signal}`"
+    meant = nearest(name, here)
+    if meant is not None:
+        yield f"did you mean `{meant}`?"
+    below = [one for one in descendant_waits(log, state) if one.wait.signal is not None]
+    for one in below[:_SHOWN]:
+        yield f"{one.path} ({one.execution_id}): {one.step} waits for `{one.wait.signal}`{signal_hint(one.execution_id, one.wait)}"
+
+
+def _parse_data(data: str | None) -> Any:
+    from noetl.cli.commands.runs.payload import from_json
+
+    if data is None:
+        return None
+    try:
+        return from_json(data)
+    except ValueError as error:
+        raise UsageError(
+            f'what a signal carries is JSON, such as \'{{"by": "ann"}}\' or \'"text"\' ({error})'
+        ) from None
 
 
 def act(
@@ -36,6 +142,8 @@ def act(
 
     `remarks` may add what the state behind it tells.
     """
+    import asyncio
+
     from noetl.history import state_at
 
     with open_command_log() as log:

@@ -1,21 +1,32 @@
-"""noetl run: a playbook from its file to its end, with progress for people and one document for programs."""
+"""noetl run: runs a playbook from its file to its end, or with --plan says what would run."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from noetl.cli.files import STDIN, is_unicode, near, one_file, read
-from noetl.cli.output.printing import note
-from noetl.cli.playbook_files import FILE
+from noetl.cli.output.printing import as_json, colorize, in_colour, note, out
+from noetl.cli.playbook_files import FILE, load_data, refuse
 from noetl.errors import UsageError
 
 if TYPE_CHECKING:
     from noetl.ports import PlaybookSource
+
+
+#: how sure it is that a step runs, in words behind its name
+_RUNS = {"yes": "", "perhaps": "  perhaps", "on failure": "  only after a failure"}
+_TAKEN = {"yes": "→", "perhaps": "?", "on failure": "✗", "no": "·"}
+#: what is said behind an arc
+_WHY = {"yes": "", "perhaps": "", "on failure": "  (only if it fails)", "no": "  (would not be taken)"}
+#: characters of a value
+_MOST = 160
 
 
 @click.command()
@@ -63,9 +74,7 @@ def command(
         if not as_document:
             _note_source(known, name)
     if only_plan:
-        from noetl.cli.commands.runs.plan import plan
-
-        return plan(data, name, given, legacy=legacy, as_data=as_document)
+        return _print_plan(data, name, given, legacy=legacy, as_data=as_document)
     if there is not None:
         from noetl.cli.commands.runs.remote_runs import RunSubmission, send
 
@@ -117,3 +126,91 @@ async def _run(name: str, file: Path, data: bytes, payload: dict[str, Any], *, l
             shown.roots.append(await node.start(source, net, payload))
             interrupted = await follow(node, shown)
         return await report_end(node, shown.roots, interrupted=interrupted, as_document=as_document)
+
+
+# noetl run --plan
+
+
+def _print_plan(data: bytes, name: str, payload: dict[str, Any], *, legacy: bool, as_data: bool) -> int:
+    """Print what would run; where the playbook or the payload is invalid, that."""
+    from noetl.cli.commands.runs.payload import check_payload, find_unknown_keys
+    from noetl.lang import dry_run
+    from noetl.model.scope import merge_maps
+    from noetl.tools import ToolKinds
+
+    loaded = load_data(data, one_file(name).name, legacy=legacy)
+    if loaded.net is None:
+        refuse(loaded, json=as_data)
+    refused = check_payload(loaded, payload)
+    if refused is not None:
+        refuse(refused, json=as_data)
+    workload = loaded.net.playbook.workload
+    for stranger in find_unknown_keys(workload, payload):
+        note(stranger)
+    told = dry_run(loaded.net, merge_maps(workload, payload), ToolKinds())
+    out(as_json(told) if as_data else "\n".join(_plan_text(told, colour=in_colour(sys.stdout))) + "\n")
+    return 0
+
+
+def _plan_text(told: Mapping[str, Any], *, colour: bool) -> Iterator[str]:
+    yield f"{colorize(told['path'], 'bold', colour=colour)}: nothing is run"
+    for one in told["keychain"]:
+        yield f"  needs the credential {one['name']} ({one['kind']})"
+    for number, step in enumerate(told["steps"], 1):
+        yield ""
+        name = colorize(f"{number}. {step['name']}", "bold", colour=colour)
+        about = f"  {step['desc']}" if "desc" in step else ""
+        yield f"{name}{colorize(_RUNS[step['runs']], 'dim', colour=colour)}{about}"
+        yield from (f"   {line}" for line in _plan_step(step))
+    if told["not_run"]:
+        yield f"\nwould not run: {', '.join(told['not_run'])}"
+
+
+def _plan_step(step: Mapping[str, Any]) -> Iterator[str]:
+    for rule in step.get("admitted", ()):
+        yield f"admitted when {rule}"
+    if "joins" in step:
+        yield f"waits for tokens from {', '.join(step['joins'])}"
+    if "loop" in step:
+        yield from _plan_loop(step["loop"])
+    yield from _values("input", step.get("input"))
+    for task in step["tasks"]:
+        auth = f", auth {task['auth']}" if "auth" in task else ""
+        yield f"{task['name']}: {task['kind']}{auth}"
+        more = {name: task[name] for name in ("input", "output") if name in task}
+        for name, value in {**task["with"], **more}.items():
+            yield from (f"  {line}" for line in _values(name, value))
+    if "plans" in step:
+        yield f"plans further steps: {_short(step['plans'])}"
+    for arc in step["next"]:
+        condition = f" when {arc['when']}" if "when" in arc else ""
+        yield f"{_TAKEN[arc['taken']]} {arc['to']}{condition}{_WHY[arc['taken']]}"
+
+
+def _plan_loop(loop: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
+    count = "as many times as there will be items" if loop["count"] is None else f"{loop['count']:,} times"
+    if depth:
+        count = f"inside of the first, {count}"
+    first = "; below is the first" if not depth and loop["count"] != 0 and "loop" not in loop else ""
+    yield f"{'  ' * depth}{count}, {loop['mode']}, over {_short(loop['in'])} as iter.{loop['iterator']}{first}"
+    if "loop" in loop:
+        yield from _plan_loop(loop["loop"], depth + 1)
+
+
+def _values(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping) and value:
+        yield f"{name}:"
+        for key, part in value.items():
+            yield from (f"  {line}" for line in _values(str(key), part))
+    elif value is not None and value != {}:
+        yield f"{name}: {_short(value)}"
+
+
+def _short(value: Any) -> str:
+    import msgspec
+
+    from noetl.lang import escape_controls
+
+    text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+    text = escape_controls(" ".join(text.split()) if isinstance(value, str) else text)
+    return text if len(text) <= _MOST else f"{text[: _MOST - 1]}…"

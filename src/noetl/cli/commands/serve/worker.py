@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.app import gc_tuning
+from noetl.app import tune_gc
 from noetl.cli.commands.serve.daemons import Daemons, add_verbs
 from noetl.cli.executions import json_option
 from noetl.cli.output.printing import note, note_with_time
@@ -108,7 +108,7 @@ async def _work(found: Settings, urls: tuple[str, ...], pools: tuple[str, ...], 
     from noetl.app import WorkerNode
     from noetl.bus import open_bus
 
-    gc_tuning.tune_gc()
+    tune_gc()
     token = found.token.reveal() if found.token is not None else None
     bus = open_bus(found) if found.bus is not None else None
     if not found.polls and bus is None:

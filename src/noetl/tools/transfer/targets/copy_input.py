@@ -14,10 +14,9 @@ from noetl.drivers.datahost import DataHostFailed
 from noetl.drivers.postgres import is_lost
 from noetl.rows.duck import literal, name, names
 from noetl.tools.transfer.chunks import Chunk, CsvChunk, StagedChunk
-from noetl.tools.transfer.copy_text import CopiedChunk
 from noetl.tools.transfer.diagnosis import explain_error
 from noetl.tools.transfer.mapping import Column, MappedChunk
-from noetl.tools.transfer.postgres_connection import refusal
+from noetl.tools.transfer.postgres_copy import CopiedChunk, refusal
 from noetl.tools.transfer.targets.postgres_tables import Pairs, PgTableColumn, check
 from noetl.tools.transfer.targets.target import TargetChunk
 

@@ -16,9 +16,8 @@ from noetl.tools.transfer.column_types import (
     refuse_altered,
     scale_of,
 )
-from noetl.tools.transfer.copy_text import CopiedChunk
 from noetl.tools.transfer.mapping import Column, MappedChunk
-from noetl.tools.transfer.postgres_connection import PgClient
+from noetl.tools.transfer.postgres_copy import CopiedChunk, PgClient
 
 _COLUMNS = (
     "SELECT a.attname, format_type(a.atttypid, a.atttypmod), b.typname, b.typcategory = 'A', a.attnotnull, "

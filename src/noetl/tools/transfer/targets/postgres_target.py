@@ -15,9 +15,8 @@ from noetl.drivers.datahost import DataHostFailed, HostCall, open_database
 from noetl.drivers.postgres import is_lost
 from noetl.rows.duck import name, names
 from noetl.tools.transfer.chunks import Chunk
-from noetl.tools.transfer.copy_text import CopiedChunk
 from noetl.tools.transfer.mapping import MappedChunk
-from noetl.tools.transfer.postgres_connection import PgClient, refusal
+from noetl.tools.transfer.postgres_copy import CopiedChunk, PgClient, refusal
 from noetl.tools.transfer.targets import postgres_tables
 from noetl.tools.transfer.targets.copy_input import (
     CopyText,

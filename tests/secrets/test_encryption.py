@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from noetl.ports import NoCredential
-from noetl.secrets import aead
+from noetl.secrets import encryption
 from noetl.secrets.encryption import SealedValue, parse_key, unseal
 
 KEY, NONCE, CONTEXT = bytes(range(32)), bytes(range(12)), b"what it belongs to"
 
 
 def test_what_either_library_encrypted_the_other_decrypts() -> None:
-    with_instructions = aead.encrypt(KEY, NONCE, b"a secret", CONTEXT)
-    in_software = aead.encrypt_in_software(KEY, NONCE, b"a secret", CONTEXT)
+    with_instructions = encryption.encrypt(KEY, NONCE, b"a secret", CONTEXT)
+    in_software = encryption.encrypt_in_software(KEY, NONCE, b"a secret", CONTEXT)
     assert with_instructions == in_software
-    assert aead.decrypt(KEY, NONCE, in_software, CONTEXT) == b"a secret"
-    assert aead.decrypt_in_software(KEY, NONCE, with_instructions, CONTEXT) == b"a secret"
+    assert encryption.decrypt(KEY, NONCE, in_software, CONTEXT) == b"a secret"
+    assert encryption.decrypt_in_software(KEY, NONCE, with_instructions, CONTEXT) == b"a secret"
 
 
 def test_a_credential_that_an_earlier_version_stored_is_read() -> None:
@@ -33,9 +33,9 @@ def test_a_credential_that_an_earlier_version_stored_is_read() -> None:
     assert unseal(sealed, key, ["shop", 1]) == {"password": "hunter2"}
 
 
-@pytest.mark.parametrize("decrypt", [aead.decrypt, aead.decrypt_in_software])
+@pytest.mark.parametrize("decrypt", [encryption.decrypt, encryption.decrypt_in_software])
 def test_a_change_is_noticed(decrypt: Any) -> None:
-    data = aead.encrypt(KEY, NONCE, b"a secret", CONTEXT)
+    data = encryption.encrypt(KEY, NONCE, b"a secret", CONTEXT)
     changed = bytes([data[0] ^ 1]) + data[1:]
     for key, nonce, found, context in (
         (KEY, NONCE, changed, CONTEXT),
@@ -51,12 +51,12 @@ def test_a_change_is_noticed(decrypt: Any) -> None:
 @pytest.mark.parametrize("length", [0, 5, 15])
 def test_what_is_too_short_is_a_change_as_well(length: int) -> None:
     with pytest.raises(ValueError, match="too short"):
-        aead.decrypt(KEY, NONCE, bytes(length), CONTEXT)
+        encryption.decrypt(KEY, NONCE, bytes(length), CONTEXT)
 
 
 def test_a_short_nonce_is_a_change_as_well() -> None:
     with pytest.raises(ValueError, match="not encrypted"):
-        aead.decrypt(KEY, b"short", bytes(20), CONTEXT)
+        encryption.decrypt(KEY, b"short", bytes(20), CONTEXT)
 
 
 def without_instructions(*arguments: object) -> bytes:
@@ -66,12 +66,12 @@ def without_instructions(*arguments: object) -> bytes:
 
 
 def test_a_processor_without_aes_instructions_uses_software(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = aead.encrypt(KEY, NONCE, b"a secret", CONTEXT)
+    usual = encryption.encrypt(KEY, NONCE, b"a secret", CONTEXT)
     monkeypatch.setattr("nacl.bindings.crypto_aead_aes256gcm_encrypt", without_instructions)
     monkeypatch.setattr("nacl.bindings.crypto_aead_aes256gcm_decrypt", without_instructions)
-    assert aead.encrypt(KEY, NONCE, b"a secret", CONTEXT) == usual
-    assert aead.decrypt(KEY, NONCE, usual, CONTEXT) == b"a secret"
+    assert encryption.encrypt(KEY, NONCE, b"a secret", CONTEXT) == usual
+    assert encryption.decrypt(KEY, NONCE, usual, CONTEXT) == b"a secret"
     # What an environment without the library has.
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
     with pytest.raises(NoCredential, match="pip install cryptography"):
-        aead.decrypt(KEY, NONCE, usual, CONTEXT)
+        encryption.decrypt(KEY, NONCE, usual, CONTEXT)
