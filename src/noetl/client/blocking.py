@@ -1,4 +1,7 @@
-"""A connection to a server that blocks its thread. Time limits are deadlines: a server that sends a byte now and then gains nothing."""
+"""A connection to a server that blocks its thread. Its time limits are deadlines by `monotonic`.
+
+A server that sends a byte now and then gains nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,21 @@ from noetl.client.address import ServerAddress
 from noetl.client.http1 import ResponseHead, ResponseParser
 
 _BLOCK = 1 << 18
+#: seconds after which a kept connection is not used again: a router may have forgotten it without a sign
+_MOST_IDLE_S = 30.0
 
 
 class BlockingConnection:
     """One request at a time, and its answer."""
 
-    def __init__(self, address: ServerAddress, tls: ssl.SSLContext | None, seconds: float) -> None:
+    def __init__(self, address: ServerAddress, tls: ssl.SSLContext | None, deadline: float) -> None:
         self.address = address
+        #: when the answer must be complete, and when the server last sent something; by `monotonic`
+        self._deadline, self._last = deadline, monotonic()
         self._parser = ResponseParser()
         #: what of the body arrived together with the head
         self._first = b""
-        deadline = monotonic() + seconds
-        plain = socket.create_connection((address.host, address.port), seconds)
+        plain = socket.create_connection((address.host, address.port), _seconds_left(deadline))
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             plain.settimeout(_seconds_left(deadline))
@@ -44,7 +50,9 @@ class BlockingConnection:
         self._socket.close()
 
     def is_stale(self) -> bool:
-        """Return whether a connection that was kept is of no more use: the server closed it, or sent what nobody asked for."""
+        """Return whether a kept connection is of no more use: idle for long, closed, or with data that nobody asked for."""
+        if monotonic() - self._last > _MOST_IDLE_S:
+            return True
         self._socket.settimeout(0)
         try:
             self._socket.recv(1)
@@ -59,30 +67,30 @@ class BlockingConnection:
         """Whether it can carry another request: the last answer was read to its end."""
         return self._parser.done and self._parser.reusable
 
-    def send(self, request: bytes, seconds: float, most_bytes: int | None = None) -> ResponseHead:
+    def send(self, request: bytes, deadline: float, most_bytes: int | None = None) -> ResponseHead:
         """Send a request; return the head of its answer. OSError, UnexpectedAnswer: the connection is closed."""
+        self._deadline = deadline
         try:
-            return self._send(request, monotonic() + seconds, ResponseParser(most_bytes))
+            return self._send(request, ResponseParser(most_bytes))
         except BaseException:
             self.close()
             raise
 
-    def _send(self, request: bytes, deadline: float, parser: ResponseParser) -> ResponseHead:
+    def _send(self, request: bytes, parser: ResponseParser) -> ResponseHead:
         self._parser, self._first = parser, b""
-        self._socket.settimeout(_seconds_left(deadline))
+        self._socket.settimeout(_seconds_left(self._deadline))
         # A server that refuses a large body answers and closes before it has read all of it.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(request)
         while parser.head is None:
-            self._first = self._receive(deadline)
+            self._first = self._receive(self._deadline)
         return parser.head
 
-    def read(self, seconds: float) -> bytes:
-        """Return the body of the answer, all of it."""
-        deadline = monotonic() + seconds
+    def read(self) -> bytes:
+        """Return the body of the answer, all of it, before the deadline of the request."""
         parts = [self._first]
         while not self._parser.done:
-            parts.append(self._receive(deadline))
+            parts.append(self._receive(self._deadline))
         return b"".join(parts)
 
     def blocks(self, idle_s: float) -> Iterator[bytes]:
@@ -96,6 +104,7 @@ class BlockingConnection:
     def _receive(self, deadline: float) -> bytes:
         self._socket.settimeout(_seconds_left(deadline))
         data = self._socket.recv(_BLOCK)
+        self._last = monotonic()
         if not data:
             self._parser.finish()
         return self._parser.feed(data) if data else b""
