@@ -1,7 +1,4 @@
-"""A connection to a server that blocks its thread. Its time limits are deadlines by `monotonic`.
-
-A server that sends a byte now and then gains nothing.
-"""
+"""A connection to a server that blocks its thread. Time limits are deadlines: a server that sends a byte now and then gains nothing."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ _MOST_IDLE_S = 30.0
 
 
 class BlockingConnection:
-    """One request at a time, and its answer."""
+    """One request at a time, and its answer. Deadlines are times of `monotonic`."""
 
     def __init__(self, address: ServerAddress, tls: ssl.SSLContext | None, deadline: float) -> None:
         self.address = address
-        #: when the answer must be complete, and when the server last sent something; by `monotonic`
+        #: when the answer must be complete, and when the server last sent something
         self._deadline, self._last = deadline, monotonic()
         self._parser = ResponseParser()
         #: what of the body arrived together with the head
