@@ -36,6 +36,8 @@ class Peer:
         #: the requests that came, and how many connections
         self.requests: list[bytes] = []
         self.connections = 0
+        #: the connections that ended
+        self.ended: list[socket.socket] = []
         self._open: list[socket.socket] = []
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port = self._socket.getsockname()[1]
@@ -51,6 +53,10 @@ class Peer:
                 threading.Thread(target=self._serve, args=(line,), daemon=True).start()
 
     def _serve(self, line: socket.socket) -> None:
+        self._answer(line)
+        self.ended.append(line)
+
+    def _answer(self, line: socket.socket) -> None:
         with suppress(OSError), self._tls.wrap_socket(line, server_side=True) if self._tls else line as secure:
             while request := _read_request(secure):
                 self.requests.append(request)

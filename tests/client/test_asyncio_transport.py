@@ -138,6 +138,23 @@ def test_an_answer_that_does_not_come_is_told_and_not_left_to_the_next_message()
     trial(work)
 
 
+def test_a_request_that_is_under_way_when_its_transport_is_closed_keeps_no_connection() -> None:
+    async def work() -> None:
+        came: list[int] = []
+
+        def answer(body: bytes) -> bytes:
+            transport.close()
+            return plain(body)
+
+        async with server(answer, came) as url:
+            transport = transport_to(url)
+            for _ in range(2):
+                assert await post(transport, b"it") == (200, b"it")
+            assert came == [1, 1]
+
+    trial(work)
+
+
 def test_a_server_that_closes_the_connection_or_is_not_there_is_unavailable() -> None:
     async def work() -> None:
         async with server(lambda _body: b"", []) as url:

@@ -172,8 +172,15 @@ def test_of_several_servers_the_first_that_answers_is_used(api: Api) -> None:
         assert client.waits(client.start(text=APPROVAL).execution_id) == []
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1/api", "127.0.0.1:1", "http://[x"])
-def test_an_address_with_more_or_less_than_a_host_is_none(url: str) -> None:
+def test_a_server_behind_a_proxy_is_called_under_its_path() -> None:
+    with peer(plain(b'{"executions": []}')) as proxy, Client(f"{proxy.url}/noetl/") as client:
+        assert client.executions() == []
+        assert proxy.requests[0].startswith(b"GET /noetl/api/executions?")
+        assert client.server == f"{proxy.url}/noetl"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/?a=1", "127.0.0.1:1", "http://[x"])
+def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="no address"):
         Client(url)
 
@@ -185,6 +192,23 @@ def test_something_that_is_no_noetl_server_is_told_as_such() -> None:
         pytest.raises(UnexpectedAnswer, match="did not answer as a NoETL server"),
     ):
         client.executions()
+
+
+def test_only_a_stream_of_events_is_followed() -> None:
+    page = plain(b"<html>It works!</html>", more="Content-Type: text/html\r\n")
+    with peer(page, b"HTTP/1.1 204 No Content\r\n\r\n") as other, Client(other.url) as client:
+        with pytest.raises(UnexpectedAnswer, match=r"did not answer as a NoETL server does: .*text/html"):
+            list(client.follow("x"))
+        assert list(client.follow("x")) == []
+
+
+def test_a_snapshot_without_a_number_is_no_answer_of_a_server() -> None:
+    with (
+        peer(plain(b"state", more="noetl-seq: last\r\n")) as other,
+        Client(other.url) as client,
+        pytest.raises(UnexpectedAnswer, match="did not answer as a NoETL server"),
+    ):
+        client.snapshot("x")
 
 
 def test_the_log_of_a_server_reads_like_one_on_this_machine(client: Client) -> None:

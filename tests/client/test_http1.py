@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -9,6 +11,7 @@ from noetl.client.http1 import ResponseParser, format_headers, format_request
 from noetl.errors import UnexpectedAnswer, UsageError
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 PLAIN = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nX-One: a\r\nx-one: b\r\n\r\nhello"
 
 
@@ -23,7 +26,7 @@ def parse(*pieces: bytes, most: int | None = None) -> tuple[ResponseParser, byte
         PLAIN,
         CHUNKED + b"3\r\nhel\r\n2;name=x\r\nlo\r\n0\r\n\r\n",
         CHUNKED + b"5\r\nhello\r\n0\r\nTrailer: x\r\n\r\n",
-        b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + PLAIN,
+        b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + INTERIM + PLAIN,
     ],
     ids=["length", "chunked", "trailers", "interim"],
 )
@@ -81,6 +84,10 @@ def test_an_answer_that_is_cut_short_is_never_taken_for_a_whole_one(answer: byte
     [
         b"SSH-2.0-server\r\n\r\n",
         b"HTTP/2 200\r\n\r\n",
+        b"HTTP/1.1\n200 OK\r\n\r\n",
+        b"HTTP/1.1 200\nOK\r\n\r\n",
+        b"HTTP/1.1 000 OK\r\n\r\n",
+        INTERIM * 2_000 + PLAIN,
         b"HTTP/1.1 2000 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
@@ -100,6 +107,20 @@ def test_an_answer_that_is_cut_short_is_never_taken_for_a_whole_one(answer: byte
 def test_what_is_not_clear_is_refused(answer: bytes) -> None:
     with pytest.raises(UnexpectedAnswer):
         parse(answer)
+
+
+@given(st.sampled_from([b"", INTERIM, b"HTTP/1.1 ", PLAIN[:17], CHUNKED, CHUNKED + b"5\r\n"]), st.lists(st.binary()))
+def test_no_answer_raises_an_error_of_another_kind(start: bytes, pieces: list[bytes]) -> None:
+    with suppress(UnexpectedAnswer):
+        parse(start, *pieces)
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 1048577\r\n\r\n", b"\r\n" + b"x" * ((1 << 20) + 1)])
+@pytest.mark.parametrize("status", [b"302 Found", b"500 Error"])
+def test_the_body_of_an_error_has_a_limit_where_that_of_a_success_has_none(framing: bytes, status: bytes) -> None:
+    with pytest.raises(UnexpectedAnswer, match="larger than"):
+        parse(b"HTTP/1.1 " + status + b"\r\n" + framing)
+    parse(b"HTTP/1.1 200 OK\r\n" + framing)
 
 
 @pytest.mark.parametrize("answer", [PLAIN, CHUNKED + b"5\r\nhello\r\n0\r\n\r\n"])

@@ -31,3 +31,13 @@ def test_a_message_without_an_end_does_not_grow_without_bound(monkeypatch: pytes
     monkeypatch.setattr(api, "_MOST_MESSAGE", 100)
     with pytest.raises(UnexpectedAnswer, match="larger than"):
         StreamParser().feed(b"data: " + b"x" * 200)
+
+
+@pytest.mark.parametrize("line", [b"data: " + b"x" * 50 + b"\n", b"data\n"], ids=["long", "empty"])
+def test_a_message_of_many_lines_does_not_grow_without_bound(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "_MOST_MESSAGE", 100)
+    parser = StreamParser()
+    for _ in range(100):
+        assert len(parser.feed(b"data: x\n\n")) == 1
+    with pytest.raises(UnexpectedAnswer, match="larger than"):
+        list(map(parser.feed, [line] * 100))

@@ -5,14 +5,18 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from peers import OK, nobody, peer, plain, self_signed
+from waiting import wait_until
 
+from noetl.client import blocking
 from noetl.client.address import parse_address
 from noetl.client.transport import Request, Transport
 from noetl.config import Secret
@@ -48,6 +52,28 @@ def drip(line: socket.socket, _request: bytes) -> None:
     while True:
         line.sendall(b"H")
         time.sleep(0.01)
+
+
+def swallow(line: socket.socket, _request: bytes) -> None:
+    """Never answer."""
+    line.settimeout(60)
+    line.recv(1)
+
+
+def call(transport: Transport) -> None:
+    transport.call(GET)
+
+
+def open_stream(transport: Transport) -> None:
+    with transport.stream(GET):
+        pass
+
+
+def call_from_threads(transport: Transport, count: int) -> None:
+    """Call from so many threads at once; each gets an answer."""
+    with ThreadPoolExecutor(count) as pool:
+        calls = [pool.submit(transport.call, GET) for _ in range(count)]
+        assert [one.result().status for one in calls] == [200] * count
 
 
 def test_requests_go_over_one_connection() -> None:
@@ -99,15 +125,104 @@ def test_a_kept_connection_that_the_server_has_closed_is_not_used() -> None:
         assert (len(server.requests), server.connections) == (2, 2)
 
 
-def test_a_kept_connection_that_is_dead_without_a_sign_costs_one_time_limit() -> None:
-    def swallow(line: socket.socket, _request: bytes) -> None:
-        line.settimeout(60)
-        line.recv(1)
-
-    with peer(OK, swallow, OK) as server, calling(server.url, timeout_s=0.3) as transport:
+def test_a_kept_connection_that_breaks_is_replaced_by_a_new_one() -> None:
+    with peer(OK, b"", OK) as server, calling(server.url) as transport:
         transport.call(GET)
         assert transport.call(GET).status == 200
+        assert (len(server.requests), server.connections) == (3, 2)
+
+
+def test_a_kept_connection_that_is_dead_without_a_sign_costs_one_time_limit() -> None:
+    with peer(OK, swallow, OK) as server, calling(server.url, timeout_s=0.3) as transport:
+        transport.call(GET)
+        with pytest.raises(ServerUnavailable, match="no answer in time"):
+            transport.call(GET)
+        assert server.connections == 1
+        assert transport.call(GET).status == 200
+
+
+def test_a_connection_that_was_idle_for_long_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocking, "_MOST_IDLE_S", -1.0)
+    with peer(OK) as server, calling(server.url) as transport:
+        for _ in range(2):
+            assert transport.call(GET).status == 200
         assert server.connections == 2
+
+
+def test_calls_that_are_sent_once_leave_no_connection() -> None:
+    with peer(OK) as server, calling(server.url) as transport:
+        for _ in range(20):
+            transport.call(POST)
+        wait_until(lambda: len(server.ended) == 20)
+
+
+def test_of_the_connections_of_many_threads_a_few_are_kept() -> None:
+    together = threading.Barrier(12)
+
+    def answer(line: socket.socket, _request: bytes) -> None:
+        together.wait(60)
+        line.sendall(OK)
+
+    with peer(answer) as server, calling(server.url) as transport:
+        call_from_threads(transport, 12)
+        wait_until(lambda: len(server.ended) == 4)
+
+
+def test_a_call_that_is_under_way_when_its_transport_is_closed_keeps_no_connection() -> None:
+    def answer(line: socket.socket, _request: bytes) -> None:
+        transport.close()
+        line.sendall(OK)
+
+    with peer(answer) as server, calling(server.url) as transport:
+        assert transport.call(GET).status == 200
+        wait_until(lambda: len(server.ended) == 1)
+
+
+def test_threads_that_leave_a_broken_server_together_reach_the_next_one() -> None:
+    together = threading.Barrier(2)
+
+    def break_off(line: socket.socket, _request: bytes) -> None:
+        with suppress(threading.BrokenBarrierError):
+            together.wait(5)
+        line.close()
+
+    with peer(break_off) as broken, peer(OK) as whole, calling(broken.url, whole.url) as transport:
+        call_from_threads(transport, 2)
+        assert (len(broken.requests), len(whole.requests)) == (2, 2)
+        assert transport.address.url == whole.url
+
+
+def test_a_question_without_an_answer_is_asked_once_of_each_server() -> None:
+    with peer(swallow) as one, peer(swallow) as other, calling(one.url, other.url, timeout_s=0.3) as transport:
+        with pytest.raises(ServerUnavailable, match="no answer in time"):
+            transport.call(GET)
+        assert (len(one.requests), len(other.requests)) == (1, 1)
+
+
+def test_the_time_limit_holds_for_the_head_and_the_body_together() -> None:
+    def pause_between(line: socket.socket, _request: bytes) -> None:
+        time.sleep(1.2)
+        line.sendall(OK[:-1])
+        time.sleep(1.2)
+        line.sendall(OK[-1:])
+
+    with (
+        peer(pause_between) as server,
+        calling(server.url, timeout_s=2.0) as transport,
+        pytest.raises(ServerUnavailable, match="no answer in time"),
+    ):
+        transport.call(GET)
+
+
+@pytest.mark.parametrize("ask", [call, open_stream], ids=["call", "stream"])
+def test_an_error_that_is_too_large_is_refused(ask: Callable[[Transport], None]) -> None:
+    large = plain(b"x" * (2 << 20), "500 Error")
+    with (
+        peer(large) as server,
+        calling(server.url, most_bytes=1 << 30) as transport,
+        pytest.raises(UnexpectedAnswer, match=f"{server.url}: the answer is larger"),
+    ):
+        ask(transport)
 
 
 @pytest.mark.parametrize("slow", [drip, plain(b"abc")[:-1]], ids=["headers", "body"])

@@ -23,10 +23,10 @@ from noetl.ports import Summary
 if TYPE_CHECKING:
     from noetl.client.address import choose_tls as choose_tls, parse_address as parse_address
     from noetl.client.asyncio_transport import AsyncTransport as AsyncTransport
+    from noetl.client.blocking import BlockingConnection as BlockingConnection
     from noetl.client.http1 import format_request as format_request
     from noetl.client.log import RemoteLog as RemoteLog
     from noetl.client.responses import failure_of as failure_of
-    from noetl.client.transport import BlockingConnection as BlockingConnection
 else:
     __getattr__ = export_lazily(
         __name__,
@@ -36,7 +36,7 @@ else:
             "http1": "format_request",
             "log": "RemoteLog",
             "responses": "failure_of",
-            "transport": "BlockingConnection",
+            "blocking": "BlockingConnection",
         },
     )
 

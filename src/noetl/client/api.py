@@ -120,6 +120,8 @@ class StreamParser:
         self._event = "message"
         self._id: str | None = None
         self._data: list[str] = []
+        #: bytes of the lines of the message that has no end yet
+        self._size = 0
 
     def feed(self, block: bytes) -> list[StreamMessage]:
         """Take a block; return the messages that it completes."""
@@ -128,16 +130,17 @@ class StreamParser:
         start = 0
         while (end := self._buffer.find(b"\n", max(start, self._seen))) >= 0:
             line = bytes(self._buffer[start:end]).rstrip(b"\r").decode("utf-8", "replace")
+            self._size += end + 1 - start
             start = end + 1
             if line:
                 self._take(line)
             elif self._data:
                 messages.append(StreamMessage(self._event, self._id, "\n".join(self._data)))
             if not line:
-                self._event, self._id, self._data = "message", None, []
+                self._event, self._id, self._data, self._size = "message", None, [], 0
         del self._buffer[:start]
         self._seen = len(self._buffer)
-        if self._seen > _MOST_MESSAGE:
+        if self._size + self._seen > _MOST_MESSAGE:
             raise UnexpectedAnswer("a message of the event stream is larger than this client accepts")
         return messages
 
@@ -153,10 +156,11 @@ class StreamParser:
 
 
 T = TypeVar("T")
-#: seconds that a server may take for an answer, besides what it was asked to wait
+#: seconds that each server has for all of its answer, the connection included, besides what it was asked to wait
 _TIMEOUT_S: Final = 60.0
 #: executions, and events, of a page
 _EXECUTIONS, _EVENTS = 1_000, 10_000
+_STREAM: Final = "text/event-stream"
 #: seconds without a byte after which an event stream counts as dead; a server sends a line every 15
 _SILENCE_S: Final = 45.0
 #: seconds in which a server that is restarted may come back, and between two attempts
@@ -281,7 +285,7 @@ class Client:
         """Return a stored state of an execution and the event that it stands after; None: there is none."""
         answer = self._transport.call(Request("GET", _with_query(f"{_one(execution_id)}/snapshot", {"upto": upto})))
         seq = answer.head.header("noetl-seq")
-        return (int(seq), answer.body) if answer.status == 200 and seq is not None else None
+        return (self._decode(seq, int), answer.body) if answer.status == 200 and seq is not None else None
 
     def source(self, content_hash: str) -> PlaybookSource:
         """Return a playbook by the hash of its text."""
@@ -327,7 +331,7 @@ class Client:
         """
         away_since: float | None = None
         while True:
-            headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+            headers = {"Accept": _STREAM, "Last-Event-ID": str(after)}
             request = Request("GET", f"{_one(execution_id)}/events", headers=headers)
             try:
                 with self._transport.stream(request, idle_s=_SILENCE_S) as answer:
@@ -347,6 +351,10 @@ class Client:
         """Yield events for as long as a stream lasts; None: the execution is over."""
         if answer.head.status == 204:
             yield None
+            return
+        kind = answer.head.header("content-type") or "no content type"
+        if not kind.lower().startswith(_STREAM):
+            raise _not_noetl(self.server, f"{kind} is no stream of events")
         parser = StreamParser()
         for block in answer.blocks:
             for message in parser.feed(block):
@@ -397,7 +405,11 @@ def _decode(server: str, body: bytes | str, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise UnexpectedAnswer(f"{server} did not answer as a NoETL server does: {error}") from None
+        raise _not_noetl(server, str(error)) from None
+
+
+def _not_noetl(server: str, why: str) -> UnexpectedAnswer:
+    return UnexpectedAnswer(f"{server} did not answer as a NoETL server does: {why}")
 
 
 def _ask_waits(transport: Transport, path: str) -> list[str]:
@@ -411,11 +423,7 @@ def _parse_servers(given: str | Sequence[str]) -> list[ServerAddress]:
     urls = split_servers(given if isinstance(given, str) else ",".join(given), "server")
     if not urls:
         raise UsageError("no server is named: pass its address, or set NOETL_SERVER to http://HOST:PORT")
-    addresses = [parse_address(url) for url in urls]
-    for url, address in zip(urls, addresses, strict=True):
-        if address.base:
-            raise UsageError(f"{url!r} is no address of a server; write http://HOST:PORT")
-    return addresses
+    return [parse_address(url) for url in urls]
 
 
 def _with_query(path: str, query: Mapping[str, Any]) -> str:

@@ -33,6 +33,7 @@ class AsyncTransport:
         self._headers = address.format_headers(token)
         self._tls, self._most = tls, most_bytes
         self._free: list[_Channel] = []
+        self._closed = False
 
     async def request(self, method: str, path: str, body: bytes | None, seconds: float) -> ServerResponse:
         """Send a request; return its answer, whatever its status. ServerUnavailable, UnexpectedAnswer."""
@@ -49,12 +50,15 @@ class AsyncTransport:
             raise ServerUnavailable(f"{self.address.url} does not answer: {explain_break(error)}") from error
         except UnexpectedAnswer as error:
             raise UnexpectedAnswer(f"{self.address.url}: {error}") from None
-        if not channel.closed:
+        if self._closed:
+            channel.close()
+        elif not channel.closed:
             self._free.append(channel)
         return response
 
     def close(self) -> None:
-        """Close the connections that are kept."""
+        """Close the connections that are kept. Requests that are under way close theirs."""
+        self._closed = True
         for channel in self._free:
             channel.close()
         self._free.clear()

@@ -15,11 +15,14 @@ from noetl.errors import UnexpectedAnswer, UsageError
 #: limits of an answer, in bytes: its head or trailers, and a line with the size of a chunk
 _MOST_HEAD: Final = 64 << 10
 _MOST_SIZE_LINE: Final = 4 << 10
+#: bytes of the body of an answer that is no success
+_MOST_ERROR: Final = 1 << 20
+#: interim answers before the one that counts
+_MOST_INTERIM: Final = 16
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_VERSIONS: Final = (b"HTTP/1.1", b"HTTP/1.0")
-_AFTER_STATUS: Final = (b" ", b"\r", b"")
+_STATUS: Final = re.compile(rb"(HTTP/1\.[01]) ([1-9][0-9]{2})(?: |\r\n|\Z)")
 _HEX: Final = re.compile(rb"[0-9A-Fa-f]{1,15}")
 _LENGTH: Final = re.compile(r"[0-9]{1,15}")
 _NO_BODY: Final = (204, 304)
@@ -51,14 +54,10 @@ class ResponseHead:
     __slots__ = ("_lowered", "_raw", "status", "version")
 
     def __init__(self, raw: bytes) -> None:
-        self.version, status = raw[:8], raw[9:12]
-        if (
-            self.version not in _VERSIONS
-            or not (len(status) == 3 and status.isdigit())
-            or raw[12:13] not in _AFTER_STATUS
-        ):
+        found = _STATUS.match(raw)
+        if found is None:
             raise UnexpectedAnswer("the answer is not HTTP/1.1")
-        self.status = int(status)
+        self.version, self.status = found[1], int(found[2])
         self._raw, self._lowered = raw, raw.lower()
 
     def header(self, name: str) -> str | None:
@@ -79,7 +78,7 @@ class ResponseHead:
 class ResponseParser:
     """One answer, parsed as it arrives."""
 
-    __slots__ = ("_buffer", "_chunks", "_left", "_most", "done", "head", "reusable")
+    __slots__ = ("_buffer", "_chunks", "_interim", "_left", "_most", "done", "head", "reusable")
 
     def __init__(self, most_bytes: int | None = None) -> None:
         self.head: ResponseHead | None = None
@@ -89,6 +88,8 @@ class ResponseParser:
         self.reusable = True
         #: how much of the body may still come before it is too large; None: there is no limit
         self._most = most_bytes
+        #: how many interim answers came
+        self._interim = 0
         self._buffer = b""
         #: how much of the body is still to come; None: it is chunked, or ends with the connection
         self._left: int | None = None
@@ -122,22 +123,27 @@ class ResponseParser:
         """Parse the head when it is complete; return what follows it."""
         if self._buffer:  # rare: a head comes in one piece
             data = self._buffer + data
-        end = data.find(_END_OF_HEAD)
-        if (len(data) if end < 0 else end) > _MOST_HEAD:
-            raise UnexpectedAnswer(f"the headers of the answer have more than {_MOST_HEAD:,} bytes")
-        self._buffer = b"" if end >= 0 else data
-        if end < 0:
-            return b""
-        head = ResponseHead(data[:end])
-        rest = data[end + len(_END_OF_HEAD) :]
-        if head.status < 200:  # an interim answer: the one that counts follows
-            return self._feed_head(rest) if rest else b""
-        self._frame(head)
-        self.head = head
-        return rest
+        while True:
+            end = data.find(_END_OF_HEAD)
+            if (len(data) if end < 0 else end) > _MOST_HEAD:
+                raise UnexpectedAnswer(f"the headers of the answer have more than {_MOST_HEAD:,} bytes")
+            self._buffer = b"" if end >= 0 else data
+            if end < 0:
+                return b""
+            head = ResponseHead(data[:end])
+            data = data[end + len(_END_OF_HEAD) :]
+            if head.status >= 200:
+                self._frame(head)
+                self.head = head
+                return data
+            self._interim += 1  # the answer that counts follows
+            if self._interim > _MOST_INTERIM:
+                raise UnexpectedAnswer(f"the server sent more than {_MOST_INTERIM} interim answers")
 
     def _frame(self, head: ResponseHead) -> None:
         """Find out where the body ends."""
+        if head.status >= 300:
+            self._most = _MOST_ERROR if self._most is None else min(self._most, _MOST_ERROR)
         length, coding = head.header("content-length"), head.header("transfer-encoding")
         compression, connection = head.header("content-encoding"), head.header("connection")
         if compression is not None and compression.lower() != "identity":

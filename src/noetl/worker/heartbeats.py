@@ -117,14 +117,14 @@ class Heartbeats:
 
     def _send_heartbeat(self, url: str) -> int:
         address = parse_address(url)
-        seconds = min(_TIMEOUT_S, self._lease_s)
+        deadline = monotonic() + min(_TIMEOUT_S, self._lease_s)
         # A new connection each time: one that was kept and is dead would cost the beat.
-        with BlockingConnection(address, choose_tls(address, None), seconds) as connection:
+        with BlockingConnection(address, choose_tls(address, None), deadline) as connection:
             heartbeat = replace(self._make_heartbeat(), leaving=self._leaving)
             headers = address.format_headers(self._token).reveal()
             request = format_request("POST", f"{address.base}/api/pulse", headers, encode(heartbeat))
-            status = connection.send(request, seconds, _MOST_BYTES).status
-            body = connection.read(seconds)
+            status = connection.send(request, deadline, _MOST_BYTES).status
+            body = connection.read()
         if status == 200:
             self._loop.call_soon_threadsafe(self._on_reply, url, heartbeat.worker, decode_reply(body))
         return status
