@@ -167,7 +167,7 @@ _MAGIC = b"PAR1"
 _BLOCK = 1 << 20
 #: behind a description: its length, and the mark
 _TAIL = 8
-_I64, _LIST, _STRUCT = 6, 9, 12
+_I64 = 6
 #: by their numbers in `parquet.thrift`: of a file
 _ROWS, _GROUPS, _KEYED = 3, 4, 5
 _KNOWN_OF_FILE = frozenset({1, 2, _ROWS, _GROUPS, _KEYED, 6, 7})
