@@ -96,7 +96,7 @@ def rates(services: Services, table: Table, mode: str) -> None:
     mine: list[float] = []
     theirs: list[float] = []
     with Fleet(services) as fleet:
-        asyncio.run(_warm(fleet.url))
+        asyncio.run(warm(fleet.url))
         for _ in range(ROUNDS):
             mine.append(asyncio.run(ours(fleet.url, mode)))
             if (PEERS / "dbos").is_dir():
@@ -108,7 +108,7 @@ def rates(services: Services, table: Table, mode: str) -> None:
         table.row(TITLES[mode], f"{rate:,.0f}/s", f"of DBOS ({other:,.0f}/s)", rate / other, limit)
 
 
-async def _warm(url: str) -> None:
+async def warm(url: str) -> None:
     async with Client(url) as client:
         for _ in range(3):
             await client.run(chain(20, "noop"))
@@ -137,7 +137,7 @@ def events(services: Services, table: Table) -> None:
     plain: list[float] = []
     copied: list[float] = []
     with Fleet(services) as fleet:
-        asyncio.run(_warm(fleet.url))
+        asyncio.run(warm(fleet.url))
         for _ in range(ROUNDS):
             mine.append(asyncio.run(_pipelines(fleet.url)) * (2 + 2 * TASKS))
             plain.append(asyncio.run(ours(fleet.url, "loop")) * EVENTS)

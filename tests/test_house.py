@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +48,25 @@ def test_a_module_says_what_it_is_and_fits_in_the_head(path: Path) -> None:
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions}
     assert {name: length for name, length in lengths.items() if length > MOST_LINES_IN_A_FUNCTION} == {}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_id)
+def test_a_module_gives_a_name_one_meaning(path: Path) -> None:
+    """A constant that is assigned again, further down, would change for the functions above it as well."""
+    counts = Counter(name for node in ast.parse(path.read_text(encoding="utf-8")).body for name in _assigned(node))
+    assert {name: count for name, count in counts.items() if count > 1 and name != "_"} == {}
+
+
+def _assigned(node: ast.stmt) -> Iterator[str]:
+    """The names that a statement of a module gives a value; a declaration alone gives none."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Assign(targets=targets):
+            parts = [part for target in targets for part in getattr(target, "elts", [target])]
+            yield from (part.id for part in parts if isinstance(part, ast.Name))
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
+            yield name
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -26,12 +26,16 @@ _ENDED = ("completed", "failed", "cancelled")
 class Process:
     """A `noetl` in a process of its own."""
 
-    def __init__(self, folder: Path, name: str, words: Sequence[str], environment: dict[str, str]) -> None:
+    def __init__(
+        self, folder: Path, name: str, words: Sequence[str], environment: dict[str, str], checkout: Path | None
+    ) -> None:
         self.log = folder / f"{name}.log"
         home = folder / name
         home.mkdir(exist_ok=True)
-        env = {**os.environ, "PYTHONPATH": str(SOURCES), "NOETL_HOME": str(home), **environment}
-        command = [sys.executable, "-m", "noetl", *words]
+        sources = checkout / "src" if checkout else SOURCES
+        env = {**os.environ, "PYTHONPATH": str(sources), "NOETL_HOME": str(home), **environment}
+        python = str(checkout / ".venv/bin/python") if checkout else sys.executable
+        command = [python, "-m", "noetl", *words]
         if os.environ.get("BENCH_PROFILE"):
             command[1:1] = ["-m", "cProfile", "-o", f"{os.environ['BENCH_PROFILE']}/{name}-{time.time():.0f}.prof"]
         with self.log.open("ab") as out:
@@ -95,9 +99,18 @@ class Services:
 
 
 class Fleet:
-    """A server and some workers over a database of their own."""
+    """A server and some workers over a database of their own; of this build, or of another checkout's."""
 
-    def __init__(self, services: Services, *, workers: int = 2, slots: int = 8, polls: bool = True) -> None:
+    def __init__(
+        self,
+        services: Services,
+        *,
+        workers: int = 2,
+        slots: int = 8,
+        polls: bool = True,
+        checkout: Path | None = None,
+    ) -> None:
+        self._checkout = checkout
         self._services, self._workers, self._slots = services, workers, slots
         self.url = f"http://127.0.0.1:{free_port()}"
         self.database = services.database()
@@ -131,14 +144,15 @@ class Fleet:
         port = self.url.rpartition(":")[2]
         # What tells workers where a server is would make it one of its own clients.
         environment = {**self._environment, "NOETL_SERVER": ""}
-        self.server = Process(self.folder, f"server{len(self.processes)}", ["server", "--port", port], environment)
+        words = ["server", "--port", port]
+        self.server = Process(self.folder, f"server{len(self.processes)}", words, environment, self._checkout)
         self.processes.append(self.server)
         self.server.wait_for("listening on")
 
     def work(self, number: int) -> None:
         """Start a worker."""
         words = ["worker", "--slots", str(self._slots)]
-        worker = Process(self.folder, f"worker{number}", words, self._environment)
+        worker = Process(self.folder, f"worker{number}", words, self._environment, self._checkout)
         self.processes.append(worker)
         worker.wait_for("slots, servers")
 

@@ -139,7 +139,6 @@ def _escape(text: str) -> str:
 
 
 _HARMLESS = frozenset(" .,-_/=+!")
-_FAILED = "#c8445a"
 
 
 def draw_mermaid(seen: Picture) -> str:

@@ -16,7 +16,7 @@ from noetl.draw.layout.plan import Plan, Spot
 
 
 #: rounds of sorting after which hardly any order still changes for the better
-_MOST_SWEEPS = 8
+_MOST_SORTS = 8
 
 
 def find_orders(plan: Plan, lines: Crossings, *, rounds: int, most: int) -> list[Rows]:
@@ -28,7 +28,7 @@ def find_orders(plan: Plan, lines: Crossings, *, rounds: int, most: int) -> list
     starts = (improved, first, [row[::-1] for row in first]) if several else (improved,)
     for start in starts if lines.count(improved) else ():
         for middle in (_mean, _median) if several else (_mean,):
-            for proposed in _sort_repeatedly(lines, start, middle, rounds=min(rounds, _MOST_SWEEPS)):
+            for proposed in _sort_repeatedly(lines, start, middle, rounds=min(rounds, _MOST_SORTS)):
                 better = lines.exchange_neighbours(proposed, passes=rounds)
                 if better not in found:
                     found.append(better)

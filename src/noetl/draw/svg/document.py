@@ -65,7 +65,7 @@ def _labels(layout: NetLayout, links: Sequence[Link], labels: Sequence[Drawn | N
 
 
 _ROOM = 196.0
-_LINE = 16.0
+_LABEL_LINE = 16.0
 _PAD = 5.0
 _NUMBER = 22.0
 #: longer conditions are for the tooltip
@@ -82,19 +82,19 @@ def draw_label(link: Link) -> Drawn | None:
     before = _NUMBER if link.number is not None else 0.0
     wide = max([width(line, SMALL, fixed=fixed) for line in lines] + [0.0])
     wide = max(before + wide, width(note, SMALL) + 16 if note else 0.0) + 2 * _PAD
-    high = _LINE * (len(lines) + bool(note)) + 6
+    high = _LABEL_LINE * (len(lines) + bool(note)) + 6
     parts = [rect((0, 0), (wide, high), "halo", radius=4)]
     css = "otherwise" if link.otherwise else "when failure" if link.failure else "when"
     if link.number is not None:
-        middle = 3 + _LINE * len(lines) / 2
+        middle = 3 + _LABEL_LINE * len(lines) / 2
         parts.append(f'<circle class="number" cx="{number(_PAD + 8)}" cy="{number(middle)}" r="8"/>')
         parts.append(text((_PAD + 8, middle + 4), str(link.number), "digit", anchor="middle"))
     # Centred, so that a font narrower than the estimate leaves the same air on both sides.
     centre = (before + wide) / 2
     for at, line in enumerate(lines):
-        parts.append(text((centre, 15 + _LINE * at), line, css, anchor="middle"))
+        parts.append(text((centre, 15 + _LABEL_LINE * at), line, css, anchor="middle"))
     if note:
-        base = 15 + _LINE * len(lines)
+        base = 15 + _LABEL_LINE * len(lines)
         left = (wide - width(note, SMALL) - 16) / 2
         parts.append(use("cancel", (left, base - 10), 12, "icon failure"))
         parts.append(text((left + 16, base), note, "small failure"))
@@ -104,7 +104,7 @@ def draw_label(link: Link) -> Drawn | None:
 # The legend: one line that explains those signs of a picture that need it, and only the ones it has.
 
 
-_GLYPH, _GAP, _LINE = 32.0, 24.0, 20.0
+_GLYPH, _GAP, _LEGEND_LINE = 32.0, 24.0, 20.0
 
 
 def draw_legend(seen: Picture, room: float, *, brief: bool) -> Drawn | None:
@@ -117,10 +117,10 @@ def draw_legend(seen: Picture, room: float, *, brief: bool) -> Drawn | None:
     for glyph, words in entries:
         needed = _GLYPH + width(words, SMALL)
         if x and x + needed > room:
-            x, y = 0.0, y + _LINE
+            x, y = 0.0, y + _LEGEND_LINE
         parts.append(group("key", [glyph, text((_GLYPH, 14), words, "small")], at=(x, y)))
         x += needed + _GAP
-    return Drawn(room, y + _LINE, tuple(parts))
+    return Drawn(room, y + _LEGEND_LINE, tuple(parts))
 
 
 def _entries(seen: Picture, *, brief: bool) -> list[tuple[str, str]]:

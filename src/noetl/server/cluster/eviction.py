@@ -57,7 +57,7 @@ class RetryLater:
 #: seconds for which an execution must have been still; and what it waits for must be further away
 _STILL_S, _FAR_S = 1.0, 5.0
 #: seconds before it is due that one is woken, and how many at a time
-_AHEAD_S, _MOST, _AT_ONCE = 0.5, 500, 32
+_AHEAD_S, _MOST_DUE, _AT_ONCE = 0.5, 500, 32
 
 
 class EvictionStore(Protocol):
@@ -125,7 +125,7 @@ class Eviction:
             await self._store.register_waker()
             self._is_registered = True
         refused = self._retry_later.now()
-        due = await asyncio.to_thread(self._store.find_due, _AHEAD_S, _MOST + len(refused))
+        due = await asyncio.to_thread(self._store.find_due, _AHEAD_S, _MOST_DUE + len(refused))
         found = [name for name in due if name not in refused]
         gate = asyncio.Semaphore(_AT_ONCE)
         await asyncio.gather(*(self._wake(name, gate) for name in found))
