@@ -1,4 +1,4 @@
-"""An explanation in words: the data of `lang.preview.explanation`, laid out to be read."""
+"""An explanation in words: the data of `lang.explanation`, laid out to be read."""
 
 from __future__ import annotations
 
