@@ -30,7 +30,7 @@ from noetl.expr.scopes import (
     visible_names,
 )
 from noetl.lang.loader import load
-from noetl.lang.printing.report import FileReport, render_text, summarize_problems
+from noetl.lang.printing.diagnostic_report import FileReport, render_text, summarize_problems
 from noetl.model.events import EVENTS, Event
 from noetl.model.slugs import SLUGS, Slug
 from noetl.model.slugs.failures import FAILURES

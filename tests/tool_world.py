@@ -16,7 +16,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of
+from noetl.expr.values import failure_of
 from noetl.lang.loader import load
 from noetl.model.output import JSON, Output, Spilled, failed
 from noetl.pipeline import machine

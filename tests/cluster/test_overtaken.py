@@ -13,8 +13,8 @@ from noetl.model.events import Fact
 from noetl.model.output import ok
 from noetl.model.requests import Cancel, Pause, Resume, Signal
 from noetl.model.wire import Heartbeat, HeldPipeline, PipelineReport, WorkAssignment, WorkerMessage
-from noetl.pipeline import facts, machine
-from noetl.pipeline.frame import Frame, Moment
+from noetl.pipeline import machine
+from noetl.pipeline.frame import Frame, Moment, task_started_fact
 from noetl.ports import EventLog, StoreFailed
 from noetl.server.cluster.server_node import ClusterStore, ServerNode
 from noetl.server.cluster.workers import MemoryRegistry
@@ -72,9 +72,9 @@ def said(live: LiveExecution, given: WorkAssignment, *, waits: str | None = None
     frame = Frame(step, dict(order.scopes), run=run, iteration=label, max_payload=10**6)
     begun = list(machine.begin(frame, moment).facts)
     for _ in range(done):
-        begun += [facts.task_started_fact(frame, {}), *machine.advance(frame, ok(), moment).facts]
+        begun += [task_started_fact(frame, {}), *machine.advance(frame, ok(), moment).facts]
     about = {"wait": {"signal": waits, "until": None}} if waits is not None else {}
-    started = facts.task_started_fact(frame, about)
+    started = task_started_fact(frame, about)
     return [*begun, started, *([] if waits is not None else machine.advance(frame, ok(), moment).facts)]
 
 

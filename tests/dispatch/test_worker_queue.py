@@ -6,17 +6,19 @@ import random
 
 from thorough import up_to
 
-from noetl.dispatch.assignments import (
+from noetl.dispatch.worker_queue import (
+    WORKER_TABLE,
     AskAll,
     HeldAssignment,
     RunAlone,
     SayLast,
     Send,
     StopRun,
+    WorkerInput,
     WorkerMoves,
+    WorkerQueue,
     WorkerState,
 )
-from noetl.dispatch.worker_queue import WORKER_TABLE, WorkerInput, WorkerQueue
 from noetl.model.orders import RunPipeline
 from noetl.model.wire import Key, WorkAssignment
 

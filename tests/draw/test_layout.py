@@ -9,15 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from noetl.draw.layout import lay_out
-from noetl.draw.layout.arrangement import arrange, find_orders
-from noetl.draw.layout.crossings import Crossings
-from noetl.draw.layout.geometry import Curve, NetLayout, Point
+from noetl.draw.layout.layered_graph import CARD, LABEL, Plan, Sizes, Spot, fold, islands, rank, walk
 from noetl.draw.layout.placement import distance, spread
-from noetl.draw.layout.plan import CARD, LABEL, Plan, Sizes, Spot
-from noetl.draw.layout.ports import find_ports
-from noetl.draw.layout.ranks import fold, islands, rank, walk
-from noetl.draw.layout.routes import Routes
-from noetl.draw.layout.stack import Stack
+from noetl.draw.layout.routes import Curve, NetLayout, Point, Routes, Stack, find_ports
+from noetl.draw.layout.row_order import Crossings, arrange, find_orders
 from noetl.draw.picture import Link
 
 edges_of_small_graphs = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("abcdefgh")), max_size=24)

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from netbuilding import AT, FAILED, Expression, arc, chain, fan, hubs, net, ring, step, task, when
 
 from noetl.draw import draw
-from noetl.draw.text import width
+from noetl.draw.text_fitting import width
 from noetl.model.net import Net
 from noetl.model.playbook import Admission, AdmitRule, Assignment, Join, LayeredValue, Loop, Synthesis
 

@@ -4,7 +4,7 @@ import unicodedata
 
 from hypothesis import given, strategies as st
 
-from noetl.draw.text import clean, elide, initial, shorten, width, wrap
+from noetl.draw.text_fitting import clean, elide, initial, shorten, width, wrap
 
 anything = st.text(st.characters(exclude_categories=()), max_size=60)
 

@@ -3,7 +3,17 @@
 import pytest
 from netbuilding import AT, Expression, arc, task, when
 
-from noetl.draw import words
+from noetl.draw.picture import (
+    condition_text,
+    duration,
+    gate_texts,
+    is_failure,
+    jumps,
+    loop_text,
+    retries,
+    task_timeout,
+    value_text,
+)
 from noetl.model.playbook import Admission, AdmitRule, Condition, Join, LayeredValue, Loop
 
 
@@ -24,12 +34,12 @@ def condition(text: str) -> Condition:
     ],
 )
 def test_a_condition_is_shortened_without_loss(written: str, said: str) -> None:
-    assert words.condition_text(condition(written)) == said
+    assert condition_text(condition(written)) == said
 
 
 def test_a_literal_condition_is_said_in_a_word() -> None:
-    assert words.condition_text(Expression("true")) == "always"
-    assert words.condition_text(Expression("false")) == "never"
+    assert condition_text(Expression("true")) == "always"
+    assert condition_text(Expression("false")) == "never"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +55,7 @@ def test_a_literal_condition_is_said_in_a_word() -> None:
     ],
 )
 def test_an_arc_that_mentions_a_failure_is_a_failure_arc(written: str) -> None:
-    assert words.is_failure(arc("x", written))
+    assert is_failure(arc("x", written))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +63,7 @@ def test_an_arc_that_mentions_a_failure_is_a_failure_arc(written: str) -> None:
     [None, "output.data.error_count > 3", "event.name != 'step.failed'", "output.error is none", "not fail('a')"],
 )
 def test_an_arc_of_success_is_not_a_failure_arc(written: str | None) -> None:
-    assert not words.is_failure(arc("x", written))
+    assert not is_failure(arc("x", written))
 
 
 @pytest.mark.parametrize(
@@ -61,24 +71,24 @@ def test_an_arc_of_success_is_not_a_failure_arc(written: str | None) -> None:
     [(30, "30 s"), (0.5, "0.5 s"), (90, "90 s"), (120, "2 min"), (3600, "1 h"), (5400, "90 min"), (172_800, "2 d")],
 )
 def test_durations_use_the_unit_people_would_use(seconds: float, said: str) -> None:
-    assert words.duration(seconds) == said
+    assert duration(seconds) == said
 
 
 def test_a_duration_may_be_an_expression() -> None:
-    assert words.duration(Expression("{{ workload.patience }}")) == "workload.patience"
+    assert duration(Expression("{{ workload.patience }}")) == "workload.patience"
 
 
 def test_a_loop_says_what_it_goes_over_and_how() -> None:
     inner = Loop(Expression("x"), "hotel", AT)
     loop = Loop(Expression("x"), "city", AT, mode="parallel", max_in_flight=50, exec="distributed", inner=inner)
-    assert words.loop_text(loop) == "for each city, hotel · parallel ×50 · distributed"
+    assert loop_text(loop) == "for each city, hotel · parallel ×50 · distributed"
 
 
 def test_a_loop_says_when_it_ends_early() -> None:
     loop = Loop(
         Expression("x"), "page", AT, until=condition("not output.data"), complete_when=condition("loop.failed > 3")
     )
-    assert words.loop_text(loop) == "for each page · until not output.data · enough when loop.failed > 3"
+    assert loop_text(loop) == "for each page · until not output.data · enough when loop.failed > 3"
 
 
 @pytest.mark.parametrize(
@@ -98,24 +108,24 @@ def test_a_loop_says_when_it_ends_early() -> None:
     ],
 )
 def test_a_gate_says_what_it_waits_for(admission: Admission, said: list[str]) -> None:
-    assert words.gate_texts(admission) == said
+    assert gate_texts(admission) == said
 
 
 def test_of_several_retry_rules_the_most_patient_counts() -> None:
-    assert words.retries(task("a", "http", retry=5)) == 5
-    assert words.retries(task("a", "http")) is None
+    assert retries(task("a", "http", retry=5)) == 5
+    assert retries(task("a", "http")) is None
 
 
 def test_a_jump_names_its_target() -> None:
-    assert words.jumps(task("a", "http", jump="fetch")) == "fetch"
-    assert words.jumps(task("a", "http", retry=2)) is None
+    assert jumps(task("a", "http", jump="fetch")) == "fetch"
+    assert jumps(task("a", "http", retry=2)) is None
 
 
 def test_only_a_timeout_that_the_author_wrote_at_the_step_is_shown() -> None:
-    assert words.task_timeout(task("a", "http", spec={"timeout": LayeredValue(30, "task.spec")})) == 30
-    assert words.task_timeout(task("a", "http", spec={"timeout": LayeredValue(30, "kind default")})) is None
-    assert words.task_timeout(task("a", "http")) is None
+    assert task_timeout(task("a", "http", spec={"timeout": LayeredValue(30, "task.spec")})) == 30
+    assert task_timeout(task("a", "http", spec={"timeout": LayeredValue(30, "kind default")})) is None
+    assert task_timeout(task("a", "http")) is None
 
 
 def test_values_are_written_as_people_write_them() -> None:
-    assert [words.value_text(value) for value in (3, 2.50, True, None, object())] == ["3", "2.5", "true", "null", "…"]
+    assert [value_text(value) for value in (3, 2.50, True, None, object())] == ["3", "2.5", "true", "null", "…"]

@@ -20,7 +20,7 @@ from noetl.engine.fold import apply, replay
 from noetl.engine.net_index import NetIndex
 from noetl.engine.reaction import find_pending_orders, react, start_execution as open_execution
 from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of, render
+from noetl.expr.values import failure_of, render
 from noetl.lang.loader import load
 from noetl.model.events import Event, Fact, decode, encode
 from noetl.model.net import Net
@@ -28,8 +28,8 @@ from noetl.model.orders import RunPipeline, StartChild, StopChild, StopPipelines
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.requests import ChildEnded, Due, OpenExecution, Request, Signal
 from noetl.model.state import Execution, parse_label
-from noetl.pipeline import facts, machine
-from noetl.pipeline.frame import Frame, Moment
+from noetl.pipeline import machine
+from noetl.pipeline.frame import Frame, Moment, task_started_fact
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
 from noetl.pipeline.replay import resume
 from noetl.server.core.catalog import Catalog
@@ -247,7 +247,7 @@ class House:
             call = call_of(move, kind, step=pipe.frame.step.name, iteration=pipe.iteration)
         except TemplateError as error:
             if not again:
-                pipe.waiting.append(facts.task_started_fact(pipe.frame, {}))
+                pipe.waiting.append(task_started_fact(pipe.frame, {}))
             self.goes_on(pipe, machine.advance(pipe.frame, failed(failure_of(error)), self.moment()))
             return
         suspend = getattr(KINDS.module(kind.name), "suspend", None)
@@ -256,12 +256,12 @@ class House:
             if "child" in wait:
                 wait["child"]["execution_id"] = self.new_id()
             if not again:
-                pipe.waiting.append(facts.task_started_fact(pipe.frame, {"wait": wait}))
+                pipe.waiting.append(task_started_fact(pipe.frame, {"wait": wait}))
             del self.pipes[key]
             self.report(pipe)
             return
         if not again:
-            pipe.waiting.append(facts.task_started_fact(pipe.frame, {}))
+            pipe.waiting.append(task_started_fact(pipe.frame, {}))
         if not kind.effect_free:
             self.report(pipe)
             if key not in self.pipes:

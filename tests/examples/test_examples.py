@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from noetl.draw import draw
+from noetl.lang.explanation import explain_playbook, explain_step
 from noetl.lang.legacy import migrate
 from noetl.lang.loader import Loaded, load
-from noetl.lang.preview.explanation import explain_playbook, explain_step
 from noetl.lang.printing.formatter import format_text
 from noetl.tools.registry import BUILT_IN, ToolKinds
 

@@ -9,8 +9,8 @@ import pytest
 
 USUAL = """
 from noetl.expr import guard, template, value
-from noetl.expr.sql.statement import compile_sql
-from noetl.expr.shell.command import compile_command
+from noetl.expr.embedded.sql_template import compile_sql
+from noetl.expr.embedded.shell_template import compile_command
 scopes = {"a": {"b": [1, 2]}, "now": lambda: "t"}
 assert template("x/{{ a.b | length }}/{{ a.c | default('-') }}{{ now() }}").evaluate(scopes) == "x/2/-t"
 assert template("{{ {'k': a.b} | to_json }}").evaluate(scopes) == '{"k": [1, 2]}'

@@ -7,7 +7,7 @@ import string
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from noetl.expr.facts import TemplateProblem
+from noetl.expr.syntax.facts import TemplateProblem
 from noetl.expr.syntax.jinja import parse_expression
 from noetl.expr.syntax.nodes import Expr
 from noetl.expr.syntax.parser import NeedsJinja, parse

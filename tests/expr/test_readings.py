@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from noetl.errors import TemplateError
-from noetl.expr.result_readers import find_result_reads, select_paths
+from noetl.expr.result_policy import find_result_reads, select_paths
 from noetl.expr.templates import template
 from noetl.lang.loader import load
 from noetl.model.playbook import Playbook, Step

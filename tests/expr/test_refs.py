@@ -8,7 +8,7 @@ import pytest
 
 from noetl.errors import TemplateError
 from noetl.expr import guard, template
-from noetl.expr.paths import REF_FIELDS, Ref, is_reference
+from noetl.expr.member_access import REF_FIELDS, Ref, is_reference
 
 REF = Ref(type="blob", locator={"path": "x"}, auth_reference=None, meta={"bytes": 9})
 SCOPES: dict[str, Any] = {"ctx": {"big_ref": REF, "refs": [REF]}}

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from jinja2 import nodes
 
 from noetl.expr import template
-from noetl.expr.shell.command import compile_command
+from noetl.expr.embedded.shell_template import compile_command
 from noetl.expr.syntax.segments import Hole, has_template, split
 
 JINJA = jinja2.Environment(keep_trailing_newline=True)

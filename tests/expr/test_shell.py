@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from noetl.errors import TemplateError, UndefinedValue
-from noetl.expr.shell.command import compile_command
+from noetl.expr.embedded.shell_template import compile_command
 
 SHELLS = [shell for shell in ("/bin/sh", "/bin/bash") if shutil.which(shell)]
 NASTY = "a b\"c'd$HOME`x`\\ $(id) ${x} \\n}; #!*{\t~é\n|&<>(x)[y]=%s -- end'"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from noetl.errors import TemplateError, UndefinedValue
-from noetl.expr.sql.statement import compile_sql
+from noetl.expr.embedded.sql_template import compile_sql
 
 SCOPES: dict[str, Any] = {
     "t": "numbers",

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from noetl.lang.explanation import PASSES, explain_playbook, explain_step, reachable
 from noetl.lang.loader import load
-from noetl.lang.preview.explanation import PASSES, explain_playbook, explain_step, reachable
 from noetl.model.net import Net
 from noetl.tools.registry import ToolKinds
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from noetl.lang.dry_runs import dry_run
 from noetl.lang.loader import load
-from noetl.lang.preview.dry_run import dry_run
 from noetl.tools.registry import ToolKinds
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -7,7 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from suite import cases
 
-from noetl.lang.jsonschema.grammar_schema import check_schema, playbook_schema
+from noetl.lang.grammar.json_schema import check_schema, playbook_schema
 from noetl.lang.loader import load
 from noetl.lang.reading.node import plain_value
 from noetl.lang.reading.reader import read_yaml

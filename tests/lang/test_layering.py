@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from noetl.lang.building.layering import effective_spec
+from noetl.lang.building.effective_spec import effective_spec
 from noetl.lang.loader import load
 from noetl.tools.registry import ToolKinds
 

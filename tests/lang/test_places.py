@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.lang.reading.places import PlaybookLocation, find_location, find_workbook_location
+from noetl.lang.reading.playbook_location import PlaybookLocation, find_location, find_workbook_location
 
 TEXT = """\
 apiVersion: noetl.io/v2

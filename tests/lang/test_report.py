@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from noetl.lang.printing.report import (
+from noetl.lang.printing.diagnostic_report import (
     FileReport,
     apply_edits,
     as_json,

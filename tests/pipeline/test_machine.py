@@ -9,8 +9,8 @@ import pytest
 from noetl.lang.loader import load
 from noetl.model.events import Event, Fact
 from noetl.model.output import Output, failed, failure, ok
-from noetl.pipeline import facts, machine, replay
-from noetl.pipeline.frame import Frame, Moment
+from noetl.pipeline import machine, replay
+from noetl.pipeline.frame import Frame, Moment, task_started_fact
 from noetl.pipeline.machine import LONGEST, Finish, Move, RunTask, Sleep, delay_before
 from noetl.tools.registry import ToolKinds
 
@@ -56,7 +56,7 @@ class Driver:
             if not waiting:
                 return move
             self.ran.append(f"{move.task.name}#{move.attempt}")
-            self.facts.append(facts.task_started_fact(self.frame, {}))
+            self.facts.append(task_started_fact(self.frame, {}))
             move = machine.advance(self.frame, waiting.pop(0), self.moment())
 
     @property

@@ -152,14 +152,14 @@ def net_or_exit(name: str, *, legacy: bool, json: bool = False) -> Net:
 
 def refuse(loaded: Loaded, *, json: bool) -> NoReturn:
     """Print what is wrong with a playbook and end the command."""
-    from noetl.lang.printing import report
+    from noetl.lang.printing import diagnostic_report
 
-    found = [report.FileReport(loaded.source, loaded.diagnostics)]
+    found = [diagnostic_report.FileReport(loaded.source, loaded.diagnostics)]
     if json:
-        out(as_json(report.as_json(found)))
+        out(as_json(diagnostic_report.as_json(found)))
     else:
-        text = report.render_text(loaded.source, loaded.diagnostics, colour=in_colour(sys.stderr))
-        sys.stderr.write(f"{text}\n{report.summarize_problems(found)}")
+        text = diagnostic_report.render_text(loaded.source, loaded.diagnostics, colour=in_colour(sys.stderr))
+        sys.stderr.write(f"{text}\n{diagnostic_report.summarize_problems(found)}")
     raise click.exceptions.Exit(2)
 
 

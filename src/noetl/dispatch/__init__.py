@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noetl.dispatch.dispatcher import Dispatcher, Moves, SlotRequest
+from noetl.dispatch.dispatcher import Dispatcher, Moves, SlotRequest, waits
 from noetl.dispatch.entry import DEFAULT_POOL, Entry, State, Worker, may_begin
 from noetl.dispatch.limit_keys import has_limits
-from noetl.dispatch.waits import waits
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from noetl.dispatch.assignments import (
-        AskAll as AskAll,
-        HeldAssignment as HeldAssignment,
-        RunAlone as RunAlone,
-        SayLast as SayLast,
-        Send as Send,
-        StopRun as StopRun,
-        WorkerMoves as WorkerMoves,
-    )
     from noetl.dispatch.moves import (
         AskSlot as AskSlot,
         DeadLetter as DeadLetter,
@@ -33,14 +23,22 @@ if TYPE_CHECKING:
         StopAt as StopAt,
         Wake as Wake,
     )
-    from noetl.dispatch.worker_queue import WorkerQueue as WorkerQueue
+    from noetl.dispatch.worker_queue import (
+        AskAll as AskAll,
+        HeldAssignment as HeldAssignment,
+        RunAlone as RunAlone,
+        SayLast as SayLast,
+        Send as Send,
+        StopRun as StopRun,
+        WorkerMoves as WorkerMoves,
+        WorkerQueue as WorkerQueue,
+    )
 else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "assignments": "AskAll HeldAssignment RunAlone SayLast Send StopRun WorkerMoves",
             "moves": "AskSlot DeadLetter Deny Displace Forget Give Hint Move ReleaseSlot StopAt Wake",
-            "worker_queue": "WorkerQueue",
+            "worker_queue": "AskAll HeldAssignment RunAlone SayLast Send StopRun WorkerMoves WorkerQueue",
         },
     )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from noetl.dispatch.actions import Loss
-from noetl.dispatch.entry import DEFAULT_POOL, GIVEN, READY, STOPPING, Entry, ExecutionRecord, State, Worker
+from noetl.dispatch.entry import DEFAULT_POOL, GIVEN, READY, STOPPING, WAITING, Entry, ExecutionRecord, State, Worker
 from noetl.dispatch.ledger import Ledger
-from noetl.dispatch.limit_keys import displacement_failure, refusal_failure
+from noetl.dispatch.limit_keys import describe_waits, displacement_failure, refusal_failure
 from noetl.dispatch.moves import Dispatched, Displace, Forget, Give, Move, ReleaseSlot
 from noetl.dispatch.table import ACTIONS, Action, Input
 from noetl.model.events import Event
@@ -322,3 +323,33 @@ class Dispatcher(Ledger):
         if entry is not None:
             self._apply(entry, _FINISHED)
         return self.moves
+
+
+# What an execution waits for outside itself, in words.
+
+
+def waits(dispatcher: Dispatcher, execution_id: str) -> list[str]:
+    """What the pipelines of an execution wait for: slots first, then workers."""
+    record = dispatcher.executions.get(execution_id)
+    entries = list(record.entries.values()) if record is not None else []
+    return [*_slots(entries), *(_workers(dispatcher, entries) if dispatcher.local is None else ())]
+
+
+def _slots(entries: list[Entry]) -> Iterator[str]:
+    waiting = [one for one in entries if one.state is WAITING]
+    found = Counter(
+        f"{one.order.step} waits for {describe_waits(one.ask)}"
+        for one in waiting
+        if one.order is not None and one.ask is not None
+    )
+    for message, many in found.items():
+        yield message if many == 1 else f"{message}, {many} of its iterations or runs"
+
+
+def _workers(dispatcher: Dispatcher, entries: list[Entry]) -> Iterator[str]:
+    found = Counter(one.pool for one in entries if one.state is READY)
+    for pool, many in sorted(found.items()):
+        there = any(pool in worker.pools for worker in dispatcher.workers.values())
+        why = "all that are there are busy" if there else f"none is there; `noetl worker --pool {pool}` starts one"
+        plural = many > 1
+        yield f"{many} pipeline{'s' if plural else ''} wait{'' if plural else 's'} for a worker of pool `{pool}`: {why}"

@@ -1,4 +1,4 @@
-"""The worker's side: what a worker process does with the pipelines that servers give it.
+"""The worker's side: the assignments that a worker process holds, and what it does with each.
 
 A server gives a pipeline as an assignment, under a fence. The worker queues it, runs it in one of its slots, and reports; when the server
 knows the end and the tools are put away, the worker forgets it. Everything here is lost with the process, and nothing is lost by
@@ -25,18 +25,123 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from noetl.dispatch.assignments import (
-    AskAll,
-    HeldAssignment,
-    PrefetchEstimator,
-    RunAlone,
-    SayLast,
-    Send,
-    StopRun,
-    WorkerMoves,
-    WorkerState,
-)
-from noetl.model.wire import HeldPipeline, Key
+import msgspec
+
+from noetl.model.wire import ExecutionBrief, HeldPipeline, Key, PipelineReport, WorkAssignment
+
+# What a worker holds: assignments, the moves that concern them, and the pace at which they end.
+
+
+#: seconds of work that are fetched ahead, and pipelines at most
+_AHEAD_S, _AHEAD = 0.05, 200
+
+
+class WorkerState(StrEnum):
+    """Where a pipeline stands at its worker."""
+
+    NEW = "new"
+    #: it has not begun
+    QUEUED = "queued"
+    #: it takes a slot
+    RUNNING = "running"
+    #: its runner has ended, and the server is being told
+    REPORTING = "reporting"
+    #: the server expects nothing more of it; its tools are being put away
+    CLOSING = "closing"
+    #: the worker has forgotten it
+    GONE = "gone"
+
+
+#: the states in which a server expects to hear of a pipeline
+_OPEN = frozenset({WorkerState.QUEUED, WorkerState.RUNNING, WorkerState.REPORTING})
+
+
+class HeldAssignment:
+    """A pipeline that this worker holds."""
+
+    __slots__ = ("assignment", "begun", "brief", "following", "link", "shared", "state")
+
+    def __init__(
+        self, link: Any, assignment: WorkAssignment, brief: ExecutionBrief | None, shared: dict[str, Any]
+    ) -> None:
+        #: the connection to the server that gave it, or that has its execution now
+        self.link = link
+        self.assignment = assignment
+        #: None: the worker knows its execution
+        self.brief = brief
+        #: the scopes that all assignments of the execution share
+        self.shared = shared
+        self.state = WorkerState.NEW
+        self.begun: float | None = None
+        #: the same pipeline, given again before this one was gone
+        self.following: HeldAssignment | None = None
+
+    @property
+    def key(self) -> Key:
+        """The pipeline's key."""
+        return self.assignment.key
+
+    @property
+    def fence(self) -> str:
+        """The fence that it is held by."""
+        return self.assignment.fence
+
+    @property
+    def open(self) -> bool:
+        """Whether its server expects to hear of it."""
+        return self.state in _OPEN
+
+    def report(self, **more: Any) -> PipelineReport:
+        """A report of it."""
+        return PipelineReport(*self.assignment.key, self.fence, **more)
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Send a report to its server; nobody waits for the answer."""
+
+    held: HeldAssignment
+    report: PipelineReport
+
+
+class SayLast(msgspec.Struct, frozen=True):
+    """Report that nothing follows, until a server has heard it; then `WorkerQueue.told`."""
+
+    held: HeldAssignment
+
+
+class StopRun(msgspec.Struct, frozen=True):
+    """End a runner; it calls `WorkerQueue.ended` when its tools are put away."""
+
+    key: Key
+
+
+class RunAlone(msgspec.Struct, frozen=True):
+    """Start a pipeline by `WorkerQueue.start_alone` when nothing else runs."""
+
+    held: HeldAssignment
+
+
+class AskAll(msgspec.Struct, frozen=True):
+    """Ask every server for work: they were told that there is no room."""
+
+
+WorkerMove = Send | SayLast | StopRun | RunAlone | AskAll
+WorkerMoves = list[WorkerMove]
+
+
+class PrefetchEstimator:
+    """How long pipelines take here, and so how many are fetched before a slot is free."""
+
+    def __init__(self) -> None:
+        self._usual = 1.0
+
+    def add_duration(self, seconds: float) -> None:
+        """Take the duration of a pipeline into account."""
+        self._usual += 0.1 * (seconds - self._usual)
+
+    def ahead(self, slots: int) -> int:
+        """How many pipelines to hold beyond the slots."""
+        return min(_AHEAD, int(_AHEAD_S / max(self._usual, 1e-6)) * slots)
 
 
 class WorkerInput(StrEnum):

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
+from noetl.draw.mermaid_and_dot import draw_dot, draw_mermaid
 from noetl.draw.picture import Picture, picture
 from noetl.draw.svg import draw_svg
-from noetl.draw.text_formats import draw_dot, draw_mermaid
 from noetl.model.net import Net
 
 #: format → what draws it

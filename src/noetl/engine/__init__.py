@@ -1,19 +1,18 @@
-"""The server's brain: tokens, loops, routing, endings. Pure: time and ids come in as arguments."""
+"""The server's brain: tokens, steps, loops, routing, the start and the end of an execution. Pure: time and ids come in as arguments."""
 
 from typing import TYPE_CHECKING
 
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from noetl.engine.completion import (
+    from noetl.engine.decision import Decision as Decision
+    from noetl.engine.decision_replay import (
         ForkMark as ForkMark,
         ReplayDiverged as ReplayDiverged,
         is_cause as is_cause,
         replay_decision as replay_decision,
     )
-    from noetl.engine.decision import Decision as Decision
     from noetl.engine.fold import apply as apply
-    from noetl.engine.lookup import find_pipeline as find_pipeline, pipeline_runs as pipeline_runs
     from noetl.engine.net_index import NetIndex as NetIndex
     from noetl.engine.reaction import (
         check_idle as check_idle,
@@ -26,10 +25,9 @@ else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "completion": "ForkMark ReplayDiverged is_cause replay_decision",
             "decision": "Decision",
+            "decision_replay": "ForkMark ReplayDiverged is_cause replay_decision",
             "fold": "apply",
-            "lookup": "find_pipeline pipeline_runs",
             "net_index": "NetIndex",
             "reaction": "check_idle find_pending_orders react reissue_order start_execution",
         },

@@ -12,11 +12,10 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from noetl.engine import fold_runs as runs
-from noetl.engine.lookup import pipeline_runs
+from noetl.engine import fold_step_events as runs
 from noetl.model.events import Event, epoch_seconds
 from noetl.model.scope import scope_writes, set_path
-from noetl.model.state import Execution, StepBoundary, parse_label
+from noetl.model.state import Execution, StepBoundary, parse_label, pipeline_runs
 
 
 def apply(state: Execution, event: Event) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from noetl.engine import runs, scopes
+from noetl.engine import scopes, step_end
 from noetl.engine.decision import DecisionBuilder
-from noetl.engine.lookup import loop_at
 from noetl.errors import TemplateError
 from noetl.expr import failure_of, inline_of, is_larger, is_reference, render, values_in
 from noetl.lang import schema_failure
@@ -17,7 +16,7 @@ from noetl.model.orders import Gather, RunPipeline
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Loop, Step
 from noetl.model.scope import merge_maps
-from noetl.model.state import LoopRun, Path, StepRun, label_of
+from noetl.model.state import LoopRun, Path, StepRun, label_of, loop_at
 
 # Reducers: what the iterations of a parallel loop wrote, in index order, as one value.
 
@@ -68,7 +67,7 @@ def begin(builder: DecisionBuilder, step: Step, run: StepRun) -> None:
     try:
         items = _items(builder, step.loop, scopes.run_scopes(builder, run))
     except _NotIterable as wrong:
-        runs.end(builder, run, failed(wrong.error))
+        step_end.end(builder, run, failed(wrong.error))
         return
     payload = {"items": items, "mode": step.loop.mode}
     builder.emit("loop.started", step.name, payload, parent=event.seq, run=run.id)
@@ -119,8 +118,8 @@ def advance_loops(builder: DecisionBuilder, step: Step, run: StepRun) -> None:
     try:
         over = _advance(builder, step, run, step.loop, run.loop)
     except TemplateError as error:
-        runs.stop(builder, run)
-        runs.end(builder, run, failed(failure_of(error), loop=run.loop.counts()))
+        step_end.stop(builder, run)
+        step_end.end(builder, run, failed(failure_of(error), loop=run.loop.counts()))
         return
     if over:
         _finish(builder, step, run, step.loop, run.loop)
@@ -141,7 +140,7 @@ def _advance(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop,
         _start(builder, step, run, declared, loop)
     if declared.complete_rest != "run":
         for index in loop.running:
-            runs.stop(builder, run, (*loop.path, index))
+            step_end.stop(builder, run, (*loop.path, index))
     return True
 
 
@@ -168,7 +167,7 @@ def _start(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, l
             problem = _unreadable_items_failure(wrong.error) if rows else wrong.error
     elif step.input is not None and not rows:
         try:
-            payload["input"] = runs.input_of(step, scopes.with_steps(builder, sight, *values_in(step.input)))
+            payload["input"] = scopes.input_of(step, scopes.with_steps(builder, sight, *values_in(step.input)))
         except TemplateError as error:
             problem = failure_of(error)
     if problem is None and declared.inner is None and not rows:  # of rows, the worker reads the input
@@ -184,7 +183,7 @@ def _start(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, l
     elif not step.tasks:
         _end_iteration(builder, run, declared, path, ok(), cause=event.seq)
     else:
-        sight = runs.pipeline_scopes(builder, step, run, loop, path)
+        sight = scopes.pipeline_scopes(builder, step, run, loop, path)
         builder.orders.append(RunPipeline(run.id, step.name, label, sight, rows=rows))
 
 
@@ -223,8 +222,8 @@ def fail_iteration(
     try:
         _record_failure(builder, step, run, declared, path, error, cause=cause)
     except TemplateError as wrong:
-        runs.stop(builder, run)
-        runs.end(builder, run, failed(failure_of(wrong)))
+        step_end.stop(builder, run)
+        step_end.end(builder, run, failed(failure_of(wrong)))
     else:
         advance_loops(builder, step, run)
 
@@ -285,7 +284,7 @@ def _finish(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, 
     problem = _reduce(builder, step, run, declared, loop)
     error = problem or (loop.error if step.failure_mode != "best_effort" else None)
     if error is not None:
-        runs.end(builder, run, failed(error, loop=loop.counts()))
+        step_end.end(builder, run, failed(error, loop=loop.counts()))
         return
     gather = _must_gather(builder, step, loop)
     payload = {"loop": loop.counts()} | ({"gather": True} if gather else {})
@@ -294,7 +293,7 @@ def _finish(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, 
         builder.orders.append(gather_order(builder, step, run))
         return
     output = ok(list(loop.results), loop=loop.counts())
-    runs.end(builder, run, runs.reshape(builder, step, scopes.run_scopes(builder, run), output))
+    step_end.end(builder, run, step_end.reshape(builder, step, scopes.run_scopes(builder, run), output))
 
 
 def _must_gather(builder: DecisionBuilder, step: Step, loop: LoopRun) -> bool:
@@ -309,4 +308,4 @@ def gather_order(builder: DecisionBuilder, step: Step, run: StepRun) -> RunPipel
     loop = run.loop
     assert loop is not None
     gather = Gather(list(loop.results), dict(loop.refs), loop.counts())
-    return RunPipeline(run.id, step.name, None, runs.pipeline_scopes(builder, step, run), gather=gather)
+    return RunPipeline(run.id, step.name, None, scopes.pipeline_scopes(builder, step, run), gather=gather)

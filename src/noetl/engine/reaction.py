@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from noetl.engine import control, endings, loops, routing, runs
-from noetl.engine.control import open_execution
+from noetl.engine import execution_lifecycle, loops, requests, routing, step_end
 from noetl.engine.decision import Decision, DecisionBuilder
-from noetl.engine.lookup import find_pipeline, pipeline_runs
+from noetl.engine.execution_lifecycle import open_execution
 from noetl.engine.net_index import NetIndex
 from noetl.model.events import Fact
 from noetl.model.orders import RunPipeline, StartChild, WakeAt
 from noetl.model.requests import OpenExecution, Request
-from noetl.model.state import Execution, PipelineRun, parse_label
+from noetl.model.state import Execution, PipelineRun, find_pipeline, parse_label, pipeline_runs
 
 NewId = Callable[[], str]
 
@@ -50,7 +49,7 @@ def apply_input(builder: DecisionBuilder, one: Fact | Request) -> None:
     if isinstance(one, Fact):
         _on_fact(builder, one)
     else:
-        control.handle(builder, one)
+        requests.handle(builder, one)
     settle(builder)
 
 
@@ -63,7 +62,7 @@ def settle(builder: DecisionBuilder) -> None:
         if state.terminated is not None:
             break
         routing.route(builder, state.boundaries[0])
-    endings.end_if_over(builder)
+    execution_lifecycle.end_if_over(builder)
 
 
 # --- facts -----------------------------------------------------------------------------------------------------------
@@ -93,7 +92,7 @@ def _on_task_started(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) ->
     if wait.child is not None:
         builder.orders.append(StartChild(wait.task_run_id, wait.child))
     if wait.answer is not None:
-        control.resume_pipeline(builder, fact.step_run_id, parse_label(fact.iteration))
+        requests.resume_pipeline(builder, fact.step_run_id, parse_label(fact.iteration))
 
 
 def _on_task_progress(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
@@ -114,7 +113,7 @@ def _on_task_done(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> No
     for run_id, path in heirs:
         pipeline = find_pipeline(builder.state, run_id, path)
         if pipeline is not None and pipeline.wait is not None and pipeline.wait.answer is not None:
-            control.resume_pipeline(builder, run_id, path)
+            requests.resume_pipeline(builder, run_id, path)
     if builder.state.ctx is not before:
         routing.reconsider_parked(builder)
 
@@ -123,7 +122,7 @@ def _on_step_ended(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> N
     if pipe.is_open:
         return
     run = builder.state.runs[fact.step_run_id]
-    runs.end(builder, run, fact.payload["output"], fact=fact)
+    step_end.end(builder, run, fact.payload["output"], fact=fact)
 
 
 def _on_iteration_ended(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
@@ -157,7 +156,7 @@ def find_pending_orders(net_index: NetIndex, state: Execution, now: float, new_i
         for path, pipe in pipeline_runs(run):
             wait = pipe.wait if pipe is not None else None
             if wait is None or wait.answer is not None:
-                control.order_pipeline(builder, run, path, pipe)
+                requests.order_pipeline(builder, run, path, pipe)
                 continue
             if wait.until is not None:
                 builder.orders.append(WakeAt(wait.until))
@@ -178,7 +177,7 @@ def reissue_order(net_index: NetIndex, state: Execution, order: RunPipeline, now
     if pipe is not None and pipe.wait is not None and pipe.wait.answer is None:
         return order if order.answer is not None else None  # what it waits for is not in the log
     builder = DecisionBuilder(net_index, state, now, str)
-    control.order_pipeline(builder, run, path, pipe)
+    requests.order_pipeline(builder, run, path, pipe)
     found = builder.orders[0]
     assert isinstance(found, RunPipeline)
     return found

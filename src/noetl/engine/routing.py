@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.engine import admission, scopes, steps
+from noetl.engine import admission, scopes, step_end, step_start
 from noetl.engine.decision import DecisionBuilder
 from noetl.errors import TemplateError
 from noetl.expr import failure_of, patch_of, render
@@ -29,7 +29,7 @@ def route(builder: DecisionBuilder, ended: StepBoundary) -> None:
             payload |= _errors_of(ended, error)
     builder.emit("next.evaluated", ended.step, payload, parent=ended.seq, run=ended.step_run_id)
     for name in payload.get("cancel", ()):
-        steps.cancel_step(builder, name, f"an arc of `{ended.step}` cancels it")
+        step_end.cancel_step(builder, name, f"an arc of `{ended.step}` cancels it")
     _deliver(builder, taken)
     reconsider_parked(builder)
 
@@ -127,7 +127,7 @@ def arrive(builder: DecisionBuilder, name: str, token: Token, others: frozenset[
     try:
         firing = admission.arrive(builder, step, token, others)
         if firing is not None:
-            steps.schedule(builder, step, firing)
+            step_start.schedule(builder, step, firing)
     except admission.AdmissionError as refused:
         _record_refusal(builder, refused)
 
@@ -142,7 +142,7 @@ def reconsider_parked(builder: DecisionBuilder) -> None:
             step = builder.net_index.steps[name]
             firing = admission.reconsider(builder, step)
             while firing is not None:
-                steps.schedule(builder, step, firing)
+                step_start.schedule(builder, step, firing)
                 firing = admission.reconsider(builder, step) if step.admission.join is not None else None
     except admission.AdmissionError as refused:
         _record_refusal(builder, refused)

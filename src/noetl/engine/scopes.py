@@ -1,4 +1,4 @@
-"""What the server's templates see: the scopes of a step that starts or has ended, and the helpers over `steps`."""
+"""The scopes that templates see: of a step that starts or has ended, of a pipeline, of an iteration; and the helpers over `steps`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from noetl.engine.decision import DecisionBuilder
+from noetl.errors import TemplateError
+from noetl.expr import render
 from noetl.model.orders import LoopRow
-from noetl.model.state import LoopRun, Path, StepBoundary, StepInfo, StepRun
+from noetl.model.playbook import Step
+from noetl.model.state import LoopRun, Path, PipelineRun, StepBoundary, StepInfo, StepRun
 
 
 def base_scopes(builder: DecisionBuilder) -> dict[str, Any]:
@@ -172,3 +175,38 @@ def _abbreviate(value: Any) -> Any:
     if isinstance(value, list):
         return f"a list of {len(value)}" if len(value) > 5 or any(isinstance(v, list | dict) for v in value) else value
     return "a function" if callable(value) else value
+
+
+def pipeline_scopes(
+    builder: DecisionBuilder, step: Step, run: StepRun, loop: LoopRun | None = None, path: Path = ()
+) -> dict[str, Any]:
+    """What the templates of a pipeline may read; functions are the worker's own."""
+    sight = {
+        "workload": builder.state.workload,
+        "ctx": loop.ctx if loop is not None else run.ctx,
+        "step": loop.step if loop is not None else run.step_vars,
+        "execution_id": builder.state.execution_id,
+    }
+    if loop is not None:
+        sight["iter"] = iter_scope(builder, run, path)
+    if run.args is not None:
+        sight["args"] = run.args
+    source: StepRun | PipelineRun = run
+    if loop is not None and isinstance(pipe := loop.running.get(path[-1]), PipelineRun):
+        source = pipe
+    sight["input"] = source.input if source.input is not None else {}
+    if builder.net_index.reads_steps(step):
+        sight["steps"] = steps_scope(builder)
+    return sight
+
+
+def input_of(step: Step, sight: dict[str, Any]) -> dict[str, Any]:
+    """What a step receives; a TemplateError says why it cannot be told."""
+    found = render(step.input, sight)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        error = TemplateError(f"the `input` of step `{step.name}` must be a map, not {type(found).__name__}")
+        error.kind = "type"
+        raise error
+    return found

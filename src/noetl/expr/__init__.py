@@ -2,40 +2,40 @@
 
 from typing import TYPE_CHECKING
 
-from noetl.expr.facts import (
+from noetl.expr.sandbox.evaluation import Budget as Budget
+from noetl.expr.syntax.facts import (
     FunctionCall as FunctionCall,
     PathRead as PathRead,
     TemplateFacts as TemplateFacts,
     TemplateProblem as TemplateProblem,
 )
-from noetl.expr.sandbox.evaluation import Budget as Budget
 from noetl.expr.syntax.segments import has_template as has_template
 from noetl.expr.templates import Guard as Guard, Template as Template, guard as guard, template as template
 from noetl.expr.values import TemplateValue as TemplateValue, value as value
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from noetl.expr.assign import (
-        failure_of as failure_of,
-        is_larger as is_larger,
-        patch_of as patch_of,
-        render as render,
-        too_large_error as too_large_error,
-        values_in as values_in,
+    from noetl.expr.embedded.shell_template import compile_command as compile_command
+    from noetl.expr.embedded.sql_query import (
+        BoundQuery as BoundQuery,
+        Finished as Finished,
+        Parameter as Parameter,
+        QuotedBody as QuotedBody,
+        StatementBreak as StatementBreak,
+        sql_error as sql_error,
+        sql_literal as sql_literal,
     )
-    from noetl.expr.facts import MOST_CHARACTERS as MOST_CHARACTERS
-    from noetl.expr.paths import REF_FIELDS as REF_FIELDS, Ref as Ref, is_reference as is_reference
+    from noetl.expr.embedded.sql_template import compile_sql as compile_sql
+    from noetl.expr.member_access import REF_FIELDS as REF_FIELDS, Ref as Ref, is_reference as is_reference
     from noetl.expr.result_policy import (
         ResultRules as ResultRules,
-        inline_of as inline_of,
-        rules_of as rules_of,
-        selects as selects,
-    )
-    from noetl.expr.result_readers import (
         Way as Way,
         find_result_reads as find_result_reads,
+        inline_of as inline_of,
         pipeline_values as pipeline_values,
+        rules_of as rules_of,
         select_paths as select_paths,
+        selects as selects,
     )
     from noetl.expr.sandbox.evaluation import Evaluation as Evaluation
     from noetl.expr.sandbox.jsonpath import (
@@ -52,33 +52,29 @@ if TYPE_CHECKING:
         EvaluationPoint as EvaluationPoint,
         visible_names as visible_names,
     )
-    from noetl.expr.shell.command import compile_command as compile_command
-    from noetl.expr.sql.query import (
-        BoundQuery as BoundQuery,
-        Finished as Finished,
-        Parameter as Parameter,
-        QuotedBody as QuotedBody,
-        StatementBreak as StatementBreak,
-        sql_error as sql_error,
-        sql_literal as sql_literal,
+    from noetl.expr.syntax.facts import MOST_CHARACTERS as MOST_CHARACTERS
+    from noetl.expr.values import (
+        LateValue as LateValue,
+        failure_of as failure_of,
+        is_larger as is_larger,
+        patch_of as patch_of,
+        render as render,
+        too_large_error as too_large_error,
+        values_in as values_in,
     )
-    from noetl.expr.sql.statement import compile_sql as compile_sql
-    from noetl.expr.values import LateValue as LateValue
 else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "assign": "failure_of is_larger patch_of render too_large_error values_in",
-            "facts": "MOST_CHARACTERS",
-            "paths": "REF_FIELDS Ref is_reference",
-            "result_policy": "ResultRules inline_of rules_of selects",
-            "result_readers": "Way find_result_reads pipeline_values select_paths",
+            "embedded.shell_template": "compile_command",
+            "embedded.sql_query": "BoundQuery Finished Parameter QuotedBody StatementBreak sql_error sql_literal",
+            "embedded.sql_template": "compile_sql",
+            "member_access": "REF_FIELDS Ref is_reference",
+            "result_policy": "ResultRules Way find_result_reads inline_of pipeline_values rules_of select_paths selects",
             "sandbox.evaluation": "Evaluation",
             "sandbox.jsonpath": "find_jsonpath plain_keys problem_of",
             "scopes": "EvaluationPoint FILTERS FUNCTIONS OWN_FUNCTIONS STEP_HELPERS TESTS visible_names",
-            "shell.command": "compile_command",
-            "sql.query": "BoundQuery Finished Parameter QuotedBody StatementBreak sql_error sql_literal",
-            "sql.statement": "compile_sql",
-            "values": "LateValue",
+            "syntax.facts": "MOST_CHARACTERS",
+            "values": "LateValue failure_of is_larger patch_of render too_large_error values_in",
         },
     )

@@ -1,19 +1,19 @@
-"""How results are kept, by an effective spec: what its `result` keys say, for whoever has to know."""
+"""What is kept of a step's results and how: the `result` keys of its effective spec, and the paths that templates read."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from noetl.errors import TemplateError
-from noetl.expr.assign import failure_of, render
+from noetl.expr.values import failure_of, render
 from noetl.model.output import Failure, failure
-from noetl.model.playbook import LayeredValue
+from noetl.model.playbook import LayeredValue, Playbook, Rule, Step, Task
 
 #: the default of `spec.result.inline_max_bytes`
 INLINE = 65_536
@@ -98,3 +98,197 @@ def _seconds_of(said: Any) -> float | None:
 
 def _describe(value: Any) -> str:
     return repr(value) if len(repr(value)) <= 60 else f"a {type(value).__name__}"
+
+
+# Who reads a step's results: known without running anything, so that nobody holds or moves what no one wants.
+
+
+Of = TypeVar("Of")
+
+#: so many steps are remembered
+_MOST = 10_000
+#: the literal parts below a root; empty: all of it
+Way = tuple[str, ...]
+
+
+class ResultReads(msgspec.Struct, frozen=True):
+    """What templates read of a step's results."""
+
+    #: below `output.data`, by the server: the step's `set`, its arcs, and whoever they lead to
+    data: tuple[Way, ...]
+    #: below `step`, by the server
+    step: tuple[Way, ...]
+    #: the tasks whose payload a template of the pipeline reads: `output.data`, `_prev`
+    inside: frozenset[str]
+    #: whether the step's own `output` reads the payload that its body ends with
+    at_end: bool
+    #: whether a template of the pipeline reads `output.ref`
+    ref_inside: bool
+    #: whether the server does
+    ref_server: bool
+
+
+class _IdentityCache(Generic[Of]):
+    """Answers about parts of a playbook, by their identity, which is kept alive."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Any, Of]] = {}
+
+    def get(self, part: Any, find: Callable[[], Of]) -> Of:
+        known = self._found.get(id(part))
+        if known is None or known[0] is not part:
+            while len(self._found) >= _MOST:
+                del self._found[next(iter(self._found))]
+            known = self._found[id(part)] = (part, find())
+        return known[1]
+
+
+_of_steps: _IdentityCache[ResultReads] = _IdentityCache()
+_of_admissions: _IdentityCache[list[Way]] = _IdentityCache()
+
+
+def find_result_reads(step: Step, playbook: Playbook) -> ResultReads:
+    """Who reads the results of a step."""
+    return _of_steps.get(step, lambda: _find(step, playbook))
+
+
+def _find(step: Step, playbook: Playbook) -> ResultReads:
+    server = list(_reads(_server_values(step)))
+    server += _of_admissions.get(playbook, lambda: _event_reads(playbook))
+    pipeline = list(_reads(pipeline_values(step)))
+    outputs = [rest for path in server if (rest := _below_output(path)) is not None]
+    inner = [rest for path in pipeline if (rest := _below_output(path)) is not None]
+    return ResultReads(
+        data=_fewest(rest[1:] for rest in outputs if rest[:1] in ((), ("data",))),
+        step=_fewest(path[1:] for path in server if path[0] == "step"),
+        inside=frozenset(_read_tasks(step)),
+        at_end=_reads_data((step.output,)),
+        ref_inside=any(rest[:1] in ((), ("ref",)) for rest in inner),
+        ref_server=any(rest[:1] in ((), ("ref",)) for rest in outputs),
+    )
+
+
+def _read_tasks(step: Step) -> Iterator[str]:
+    """The tasks whose payload is read: by themselves when they have ended, by one that may come later, or at the end."""
+    tasks = step.tasks
+    jumps = any(one.then.do == "jump" for task in tasks for one in _rules(task))
+    later = _reads_data(_end_values(step))
+    for task in reversed(tasks):
+        again = jumps or any(one.then.do == "retry" for one in _rules(task))
+        anyone = any(map(_looks_back, tasks)) if jumps else _looks_back(task) and again
+        if later or anyone or _reads_data(_values_after(task)):
+            yield task.name
+        later = later or _looks_back(task)
+
+
+def _looks_back(task: Task) -> bool:
+    """Whether a task reads the payload of one before it."""
+    reads = list(_reads(_values_before(task)))
+    return (
+        any(path[0] == "_prev" for path in (*reads, *_reads(_values_after(task))))
+        or any((rest := _below_output(path)) is not None and rest[:1] in ((), ("data",)) for path in reads)
+        or _code_may_read(task)
+    )
+
+
+def _reads_data(values: Iterable[Any]) -> bool:
+    below = (_below_output(path) for path in _reads(values))
+    return any(rest is not None and rest[:1] in ((), ("data",)) for rest in below)
+
+
+def _code_may_read(task: Task) -> bool:
+    """Whether a program can see all scopes: one that mentions `context`, or that lies in a module we do not see."""
+    code = task.config.get("code")
+    return "module" in task.config or (isinstance(code, str) and ("context" in code or "results" in code))
+
+
+def _below_output(path: Way) -> Way | None:
+    if path[0] == "output":
+        return path[1:]
+    if path[0] == "event" and path[1:2] in ((), ("output",)):
+        return path[2:]
+    return None
+
+
+def _fewest(ways: Iterable[Way]) -> tuple[Way, ...]:
+    """The ways without those that lead on from another of them."""
+    found = set(ways)
+    return tuple(sorted(way for way in found if not any(way[:end] in found for end in range(len(way)))))
+
+
+def _server_values(step: Step) -> Iterator[Any]:
+    yield from (one.value for one in step.set)
+    for arc in step.router.arcs:
+        yield arc.when
+        yield arc.args
+        yield from (one.value for one in arc.set)
+    if step.router.synthesize is not None:
+        yield step.router.synthesize.plan
+
+
+def _event_reads(playbook: Playbook) -> list[Way]:
+    """What admissions read of the event that brought the token, of whichever step that was."""
+    rules = (rule for step in playbook.steps for rule in step.admission.rules or ())
+    return [path for path in _reads(rule.when for rule in rules) if path[0] == "event"]
+
+
+def pipeline_values(step: Step) -> Iterator[Any]:
+    """All that the worker may evaluate of a step."""
+    yield from _end_values(step)
+    for task in step.tasks:
+        yield from task_values(task)
+
+
+def _end_values(step: Step) -> Iterator[Any]:
+    yield step.output
+    loop = step.loop
+    while loop is not None:
+        yield loop.until
+        loop = loop.inner
+
+
+def task_values(task: Task) -> Iterator[Any]:
+    """All that a task may evaluate."""
+    yield from _values_before(task)
+    yield from _values_after(task)
+
+
+def _values_before(task: Task) -> Iterator[Any]:
+    """What a task evaluates before it runs."""
+    yield from (task.input, task.auth)
+    yield from task.config.values()
+    yield from (layered.value for layered in task.spec.values())
+
+
+def _values_after(task: Task) -> Iterator[Any]:
+    """What it evaluates when it has run, over its own output."""
+    yield task.output
+    yield from (one.value for one in task.set)
+    for rule in _rules(task):
+        then = rule.then
+        yield from (rule.when, then.delay, then.attempts, then.max_delay, then.message)
+        yield from (one.value for one in then.set)
+
+
+def _rules(task: Task) -> tuple[Rule, ...]:
+    return tuple(task.policy.rules) if task.policy is not None else ()
+
+
+def _reads(values: Iterable[Any]) -> Iterator[Way]:
+    for value in values:
+        if isinstance(value, Mapping):
+            yield from _reads(value.values())
+            continue
+        facts = getattr(value, "facts", None)
+        if facts is not None:
+            yield from (read.path for read in facts.reads)
+
+
+def select_paths(value: Any, ways: Iterable[Way]) -> Any:
+    """As much of a value as the ways lead to; what is no map on the way is taken whole."""
+    heads: dict[str, list[Way]] = {}
+    for way in ways:
+        if not way or not isinstance(value, Mapping):
+            return value
+        heads.setdefault(way[0], []).append(way[1:])
+    return {key: select_paths(value[key], rest) for key, rest in heads.items() if key in value} if heads else None

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from noetl.engine import ForkMark, NetIndex, apply, is_cause, pipeline_runs, replay_decision
+from noetl.engine import ForkMark, NetIndex, apply, is_cause, replay_decision
 from noetl.errors import NoetlError
 from noetl.model.events import Event, epoch_seconds, event_id
 from noetl.model.net import Net, Planner
 from noetl.model.playbook import Loop, Step
 from noetl.model.scope import map_difference, merge_maps
-from noetl.model.state import Execution, LoopRun, Path, PipelineRun, StepRun, label_of
+from noetl.model.state import Execution, LoopRun, Path, PipelineRun, StepRun, label_of, pipeline_runs
 
 # Whether what is recorded makes sense under another playbook, so that a run can go on with it. Pure.
 

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from noetl.engine import pipeline_runs
 from noetl.errors import UsageError
 from noetl.history.diff import Change
 from noetl.model.events import Event
 from noetl.model.nearest import nearest
-from noetl.model.state import Execution, PipelineRun, StepRun, label_of
+from noetl.model.state import Execution, PipelineRun, StepRun, label_of, pipeline_runs
 
 # Where to fork a log: the last event that is kept, found by its number or by the step that is to run anew.
 

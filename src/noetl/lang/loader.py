@@ -14,11 +14,11 @@ from noetl.lang.analysis import analyze
 from noetl.lang.building.playbook import build, compile_net
 from noetl.lang.checks import check
 from noetl.lang.checks.subject import Subject
-from noetl.lang.grammar.shapes import check_document
-from noetl.lang.jsonschema.workload import check_defaults
+from noetl.lang.grammar.shape_check import check_document
 from noetl.lang.legacy import lower, scan
 from noetl.lang.reading.node import MapNode
 from noetl.lang.reading.reader import decode_text, read_yaml
+from noetl.lang.schema_validation import check_defaults
 from noetl.model.diagnostics import Diagnostic, Diagnostics, Severity, Source, TooManyErrors
 from noetl.model.kinds import ToolKind
 from noetl.model.net import Net

@@ -16,7 +16,7 @@ from noetl.lang.analysis import analyze
 from noetl.lang.building.playbook import build, compile_net
 from noetl.lang.checks import check
 from noetl.lang.checks.subject import Subject, all_tasks
-from noetl.lang.grammar.shapes import check_document
+from noetl.lang.grammar.shape_check import check_document
 from noetl.lang.legacy import lower, scan
 from noetl.lang.printing.plain_yaml import dump
 from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, entry, make, map_of, plain_value, text_of

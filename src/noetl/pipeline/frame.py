@@ -1,4 +1,4 @@
-"""Frame: where a pipeline stands. Everything in it follows from the order and from what was recorded."""
+"""Frame: where a pipeline stands, and the facts it reports. Everything in it follows from the order and from what was recorded."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from noetl.model.events import Fact
 from noetl.model.output import Failure, Output
 from noetl.model.playbook import MAX_PAYLOAD, Step, Task
 from noetl.model.scope import Patch, set_path, writes_of
@@ -106,3 +107,42 @@ class Frame:
             self.scopes.pop("output", None)
         else:
             self.scopes["output"] = self.output
+
+
+# The facts that a pipeline reports of itself, not yet numbered.
+
+
+def task_started_fact(frame: Frame, payload: dict[str, Any]) -> Fact:
+    """The attempt is about to take effect."""
+    frame.number += 1
+    return _task_fact(frame, "task.started", payload, "in_progress")
+
+
+def task_progress_fact(frame: Frame, said: dict[str, Any]) -> Fact:
+    """The attempt under way says how far it is."""
+    return _task_fact(frame, "task.progress", {"progress": said}, "in_progress")
+
+
+def task_done_fact(frame: Frame, payload: dict[str, Any]) -> Fact:
+    """The attempt has ended."""
+    status = "error" if payload["output"]["error"] is not None else "success"
+    return _task_fact(frame, "task.done", payload, status)
+
+
+def _task_fact(frame: Frame, name: str, payload: dict[str, Any], status: str) -> Fact:
+    return Fact(
+        name,
+        frame.run,
+        payload,
+        status,
+        frame.task.name,
+        frame.task_run_id,
+        frame.iteration,
+        frame.attempt,
+        frame.number,
+    )  # fmt: skip
+
+
+def pipeline_fact(frame: Frame, name: str, payload: dict[str, Any], status: str = "success") -> Fact:
+    """Something about the pipeline as a whole."""
+    return Fact(name, frame.run, payload, status, iteration=frame.iteration)

@@ -22,8 +22,7 @@ from noetl.model.events import Fact
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Directive, Task
 from noetl.model.scope import Patch, combine_patches
-from noetl.pipeline.facts import pipeline_fact, task_done_fact, task_started_fact
-from noetl.pipeline.frame import Frame, Moment
+from noetl.pipeline.frame import Frame, Moment, pipeline_fact, task_done_fact, task_started_fact
 
 # How long to wait before the next attempt.
 

@@ -20,7 +20,19 @@ from noetl.model.events import Event, Fact
 from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure, Output, Spilled, failed, failure
 from noetl.model.playbook import Playbook, Step
-from noetl.pipeline import OUTPUT, Finish, Frame, Move, Replay, RunTask, Sleep, facts, machine, resume
+from noetl.pipeline import (
+    OUTPUT,
+    Finish,
+    Frame,
+    Move,
+    Replay,
+    RunTask,
+    Sleep,
+    machine,
+    resume,
+    task_progress_fact,
+    task_started_fact,
+)
 from noetl.ports import Call
 from noetl.worker.payloads import ResultKeeper, discard, unreadable_failure
 from noetl.worker.tool_caller import ToolCaller, crash_output
@@ -275,7 +287,7 @@ class PipelineRunner:
 
     async def _progress(self, said: Mapping[str, Any]) -> None:
         self.frame.progress = dict(said)
-        self.waiting.append(facts.task_progress_fact(self.frame, self.frame.progress))
+        self.waiting.append(task_progress_fact(self.frame, self.frame.progress))
         await self._report()
 
     # --- one task ----------------------------------------------------------------------------------------------------
@@ -294,7 +306,7 @@ class PipelineRunner:
         ):
             return None
         if self.frame.recorded_start != (move.task_run_id, move.attempt):
-            self.waiting.append(facts.task_started_fact(self.frame, {}))
+            self.waiting.append(task_started_fact(self.frame, {}))
         try:
             output: Output = run(self.caller.call(move, self.frame.progress), self.world)
         except TemplateError as error:
@@ -315,7 +327,7 @@ class PipelineRunner:
         if suspend is not None:
             return await self._suspend(suspend(call, self.context.moment().now), call, again=again)
         if not again:
-            self.waiting.append(facts.task_started_fact(self.frame, {}))
+            self.waiting.append(task_started_fact(self.frame, {}))
         if not kind.effect_free or len(self.waiting) > _PATIENCE:
             await self._report()
         return await self._conclude(await self.caller.run(call, move.task))
@@ -323,7 +335,7 @@ class PipelineRunner:
     async def _end_unstarted(self, output: Output, *, again: bool) -> Move:
         """A task that ended before it started."""
         if not again:
-            self.waiting.append(facts.task_started_fact(self.frame, {}))
+            self.waiting.append(task_started_fact(self.frame, {}))
         await self._look_up()
         return machine.advance(self.frame, output, self.context.moment())
 
@@ -337,6 +349,6 @@ class PipelineRunner:
             if forbidden := restrictions(call.spec):
                 wait["child"]["restrict"] = forbidden
         if not again:
-            self.waiting.append(facts.task_started_fact(self.frame, {"wait": wait}))
+            self.waiting.append(task_started_fact(self.frame, {"wait": wait}))
         await self._report(last=True)
         return None

@@ -3,7 +3,7 @@
 import pytest
 
 from noetl.lang.loader import load
-from noetl.lang.printing.report import apply_edits
+from noetl.lang.printing.diagnostic_report import apply_edits
 from noetl.model.diagnostics import Diagnostic
 from noetl.tools.registry import ToolKinds
 

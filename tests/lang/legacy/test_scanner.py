@@ -198,7 +198,7 @@ def test_a_canonical_file_imports_nothing_but_the_scan(code: str, arguments: lis
 
 def test_an_older_file_imports_the_passes(tmp_path: Path) -> None:
     older = CANONICAL.replace("next: {arcs: [{step: end}]}", "next: {arcs: [{step: end, args: {x: 1}}]}")
-    assert "noetl.lang.legacy.passes" in imported(COMMAND, ["validate"], older, tmp_path)
+    assert "noetl.lang.legacy.migration" in imported(COMMAND, ["validate"], older, tmp_path)
 
 
 def imported(code: str, arguments: list[str], text: str, folder: Path) -> set[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from noetl.drivers.postgres import PostgresFailed
-from noetl.expr.sql.statement import compile_sql
+from noetl.expr.embedded.sql_template import compile_sql
 from noetl.tools.postgres.parameters import (  # fmt: skip
     ANY,
     BOOLS,

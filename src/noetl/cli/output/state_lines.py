@@ -17,9 +17,8 @@ from noetl.cli.output.printing import (
     local_time,
     seconds_of,
 )
-from noetl.engine import pipeline_runs
 from noetl.lang import escape_controls
-from noetl.model.state import label_of
+from noetl.model.state import label_of, pipeline_runs
 
 if TYPE_CHECKING:
     from noetl.model.net import Net

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from noetl.cli.output.printing import colorize, count, duration
 from noetl.lang import FileReport, escape_controls, render_text, summarize_problems
-from noetl.lang.printing import report
+from noetl.lang.printing import diagnostic_report
 
 if TYPE_CHECKING:
     from noetl.model.diagnostics import Source
@@ -100,12 +100,12 @@ def document(ran: list[SuiteResult], seconds: float) -> dict[str, Any]:
     """Everything, as data."""
     results = [result for one in ran for result in one.results]
     counts = {word: sum(one.status == word for one in results) for word in ("passed", "failed", "error", "skipped")}
-    found = [report.FileReport(source, diagnostics) for one in ran for source, diagnostics in one.problems]
+    found = [diagnostic_report.FileReport(source, diagnostics) for one in ran for source, diagnostics in one.problems]
     return {
         **counts,
         "duration_ms": int(seconds * 1000),
         "tests": [_result(one, result) for one in ran for result in one.results],
-        **report.as_json(found),
+        **diagnostic_report.as_json(found),
     }
 
 
@@ -164,7 +164,7 @@ def _suite(ran: SuiteResult) -> str:
     cases = [_case(ran, result) for result in ran.results]
     counts = {word: sum(one.status == word for one in ran.results) for word in ("failed", "error", "skipped")}
     if ran.invalid:
-        text = "".join(report.render_text(source, found) for source, found in ran.problems)
+        text = "".join(diagnostic_report.render_text(source, found) for source, found in ran.problems)
         cases = [
             f'    <testcase name="the file itself">\n{_element("error", "the file is invalid", text)}    </testcase>\n'
         ]

@@ -13,13 +13,9 @@
 
 from collections.abc import Sequence
 
-from noetl.draw.layout.arrangement import arrange
-from noetl.draw.layout.geometry import ArcRoute, Box, Curve, NetLayout, TrunkRoute
-from noetl.draw.layout.plan import LANE, Plan, Sizes, Spot
-from noetl.draw.layout.ports import find_ports
-from noetl.draw.layout.ranks import islands
-from noetl.draw.layout.routes import Routes
-from noetl.draw.layout.stack import Stack
+from noetl.draw.layout.layered_graph import LANE, Plan, Sizes, Spot, islands
+from noetl.draw.layout.routes import ArcRoute, Box, Curve, NetLayout, Routes, Stack, TrunkRoute, find_ports
+from noetl.draw.layout.row_order import arrange
 from noetl.draw.picture import Link
 
 __all__ = ["ArcRoute", "Box", "Curve", "NetLayout", "Sizes", "TrunkRoute", "islands", "lay_out"]

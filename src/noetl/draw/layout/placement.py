@@ -12,7 +12,7 @@ from operator import itemgetter
 
 import msgspec
 
-from noetl.draw.layout.plan import CARD, LANE, Plan, Spot
+from noetl.draw.layout.layered_graph import CARD, LANE, Plan, Spot
 
 # Straight lines: spots that a line should pass without a bend are tied into blocks, and blocks are moved as one.
 #
@@ -179,7 +179,7 @@ _REST = 0.05
 _Pulls = list[list[tuple[Spot, float]]]
 
 
-def place(plan: Plan, rows: Sequence[Sequence[Spot]], *, sweeps: int) -> None:
+def place_spots(plan: Plan, rows: Sequence[Sequence[Spot]], *, sweeps: int) -> None:
     """Set the `x` of every spot to its middle: near its neighbours, lines straight, nothing overlapping."""
     above: _Pulls = [[] for _ in plan.spots]
     below: _Pulls = [[] for _ in plan.spots]

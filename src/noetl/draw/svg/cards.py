@@ -6,7 +6,7 @@ import msgspec
 
 from noetl.draw.picture import END, ROUTER, Badge, Card, Row
 from noetl.draw.svg.markup import escape, group, number, path, rect, text, use
-from noetl.draw.text import clean, elide, width, wrap
+from noetl.draw.text_fitting import clean, elide, width, wrap
 from noetl.draw.tones import icon_kind
 
 NAME, SMALL, ROW = 14.0, 12.0, 12.5

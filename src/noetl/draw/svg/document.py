@@ -7,7 +7,7 @@ from noetl.draw.picture import APART, Card, Link, Mark, Picture
 from noetl.draw.svg.cards import SMALL, Drawn, common_width, draw_card
 from noetl.draw.svg.markup import curve_data, definitions, escape, group, number, path, rect, text, title, use
 from noetl.draw.svg.theme import style_sheet
-from noetl.draw.text import clean, elide, shorten, width, wrap
+from noetl.draw.text_fitting import clean, elide, shorten, width, wrap
 
 # A connected part of the net, laid out and drawn around its own origin.
 

@@ -14,7 +14,7 @@ from math import isfinite
 from typing import Any, Final
 
 from noetl.errors import TemplateError, UndefinedValue
-from noetl.expr.paths import ABSENT, member
+from noetl.expr.member_access import ABSENT, member
 from noetl.expr.sandbox import jsonpath
 from noetl.expr.sandbox.evaluation import Evaluation, check_float, check_int, weigh
 from noetl.expr.sandbox.operators import percent

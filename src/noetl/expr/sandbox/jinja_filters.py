@@ -15,7 +15,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import _PassArg
 
 from noetl.errors import TemplateError, TemplateLimit
-from noetl.expr.paths import ABSENT, VISIBLE, item
+from noetl.expr.member_access import ABSENT, VISIBLE, item
 from noetl.expr.sandbox.evaluation import Evaluation, check_number, weigh
 from noetl.expr.sandbox.filters import FILTERS, FilterFunction
 from noetl.expr.sandbox.operators import TESTS

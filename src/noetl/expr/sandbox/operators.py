@@ -10,7 +10,7 @@ from string import Formatter
 from typing import Any, Final
 
 from noetl.errors import TemplateError, TemplateLimit, UndefinedValue
-from noetl.expr.paths import ABSENT, item, member
+from noetl.expr.member_access import ABSENT, item, member
 from noetl.expr.sandbox.evaluation import ITEM, MOST_BITS, NUMBER, Evaluation, check_number, weigh
 from noetl.expr.sandbox.undefined import Missing, explain_misuse, refuse_missing
 from noetl.expr.scopes import FILTERS as FILTER_NAMES, TESTS as TEST_NAMES

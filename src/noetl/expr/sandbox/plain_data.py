@@ -8,7 +8,7 @@ from datetime import date, datetime, time
 from typing import Any, Final
 
 from noetl.errors import TemplateError, UndefinedValue
-from noetl.expr.paths import Ref
+from noetl.expr.member_access import Ref
 from noetl.expr.sandbox.evaluation import ITEM, Evaluation, check_float, check_int, weigh
 from noetl.expr.sandbox.undefined import Missing, refuse_missing
 from noetl.expr.scopes import OWN_FUNCTIONS

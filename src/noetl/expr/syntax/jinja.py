@@ -18,8 +18,8 @@ from jinja2.lexer import TokenStream
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from noetl.expr.facts import TemplateProblem
 from noetl.expr.syntax import nodes as ours
+from noetl.expr.syntax.facts import TemplateProblem
 from noetl.expr.syntax.parser import with_known_escapes
 
 # Jinja2's syntax tree to ours, node by node.

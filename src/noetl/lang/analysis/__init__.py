@@ -1,6 +1,6 @@
 """Questions to the net: what is valid and yet cannot be meant. Every answer is a warning; `--strict` makes it an error."""
 
-from noetl.lang.analysis import data, errors, flow, spelling
+from noetl.lang.analysis import data, errors, flow
 from noetl.lang.checks.subject import Subject
 from noetl.model.net import Net
 
@@ -16,4 +16,4 @@ def analyze(net: Net, subject: Subject) -> None:
         flow.analyze(net, subject.problems)
     errors.analyze(net, subject.problems)
     data.analyze(net, subject)
-    spelling.analyze(subject)
+    data.report_near_names(subject)

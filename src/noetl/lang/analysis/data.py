@@ -1,4 +1,4 @@
-"""Data that goes nowhere or comes from nowhere: what nothing writes to `ctx` or `iter`, inputs nothing reads, text spliced in raw."""
+"""Data that goes nowhere or comes from nowhere: `ctx` and `iter` never written, inputs never read, names nearly known, raw splices."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from noetl.expr import EvaluationPoint, PathRead
-from noetl.lang.building.sites import Site
-from noetl.lang.checks.subject import Subject, all_tasks, loops, task_assignments
+from noetl.lang.building.template_sites import Site
+from noetl.lang.checks.subject import UNLIKE, Subject, all_tasks, loops, task_assignments
 from noetl.lang.reading.node import ListNode, MapNode, Scalar
 from noetl.model.kinds import InputRole
 from noetl.model.nearest import nearest
@@ -203,3 +203,31 @@ def _step_inputs(subject: Subject) -> dict[str, MapNode]:
         if isinstance(name, Scalar) and isinstance(block, MapNode):
             found.setdefault(name.text, block)
     return found
+
+
+# Names that are nearly known: `workload.nams` where there is `names`, `output.dta`.
+#
+# A name that is like no other is left alone: a payload may hold more than the workload declares.
+
+
+_OUTPUT = frozenset({"status", "data", "ref", "error", "meta", "http", "pg", "py", "loop"})
+
+
+def report_near_names(subject: Subject) -> None:
+    """Report names that differ from a known one by a slip of the finger."""
+    known = {"workload": frozenset(subject.playbook.workload), "output": _OUTPUT}
+    for site in subject.sites.all:
+        for read in site.template.reads:
+            names = known.get(read.path[0])
+            if not names or len(read.path) < 2 or read.path[1] in names or len(read.path[1]) < UNLIKE:
+                continue
+            name, meant = read.path[1], subject.hints.nearest(read.path[1], names)
+            if meant is not None:
+                at = subject.where_path(site, read, 2)
+                subject.problems.warning(
+                    "unknown-name",
+                    f"`{read.path[0]}` has no `{name}`",
+                    at,
+                    fix=f"did you mean `{read.path[0]}.{meant}`?",
+                    edits=subject.rename_edits(at, name, subject.hints.certain(name, names)),
+                )

@@ -12,9 +12,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from noetl.expr import EvaluationPoint
-from noetl.lang.building.layering import OWN_TO_A_SCOPE, Layer, effective_spec
-from noetl.lang.building.sites import SitePlace, Sites, literal
+from noetl.lang.building.effective_spec import OWN_TO_A_SCOPE, Layer, effective_spec
 from noetl.lang.building.tasks import TaskBuilder
+from noetl.lang.building.template_sites import SitePlace, Sites, literal
 from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, map_of, plain_value, text_of
 from noetl.model.diagnostics import Source
 from noetl.model.kinds import ToolKind

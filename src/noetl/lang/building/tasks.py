@@ -8,8 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from noetl.expr import EvaluationPoint, LateValue
-from noetl.lang.building.layering import Layer, effective_spec
-from noetl.lang.building.sites import SitePlace, Sites
+from noetl.lang.building.effective_spec import Layer, effective_spec
+from noetl.lang.building.template_sites import SitePlace, Sites
 from noetl.lang.grammar.document_shape import SUGAR, TASK_KEYS
 from noetl.lang.grammar.value_types import is_labelled, is_template
 from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, plain_value

@@ -1,6 +1,6 @@
 """CHECKS: what must hold of a playbook beyond the shape of its values. `check` runs them all."""
 
-from noetl.lang.checks import bounds, code, doubts, names, quotes, schemas, secrets, templates, writes
+from noetl.lang.checks import code, doubtful_values, names, schemas, secrets, templates, writes
 from noetl.lang.checks.subject import Subject
 
 CHECKS = (
@@ -10,9 +10,9 @@ CHECKS = (
     secrets.check,
     writes.check,
     code.check,
-    quotes.check,
-    doubts.check,
-    bounds.check,
+    doubtful_values.check_quotes,
+    doubtful_values.check_effects,
+    doubtful_values.check_bounds,
 )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from noetl.lang.checks.subject import Subject
-from noetl.lang.jsonschema.grammar_schema import check_schema
+from noetl.lang.grammar.json_schema import check_schema
 from noetl.lang.reading.node import ListNode, MapNode, Node, plain_value
 
 _MENTIONED = re.compile(r"\bvalidate[\"']?\s*:")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from noetl.expr import PathRead
-from noetl.lang.building.sites import Site, Sites
+from noetl.lang.building.template_sites import Site, Sites
 from noetl.lang.reading.node import DOUBLE, SINGLE, MapNode
 from noetl.model.diagnostics import Diagnostics, Edit, Span, Where
 from noetl.model.kinds import ToolKind

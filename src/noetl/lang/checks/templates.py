@@ -16,7 +16,7 @@ from noetl.expr import (
     has_template,
     visible_names,
 )
-from noetl.lang.building.sites import Site, SitePlace
+from noetl.lang.building.template_sites import Site, SitePlace
 from noetl.lang.checks.subject import Subject
 from noetl.lang.reading.node import DOUBLE, PLAIN, SINGLE
 from noetl.model.diagnostics import Edit, Where

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from noetl.expr import REF_FIELDS, Template
-from noetl.lang.building.sites import Site
+from noetl.lang.building.template_sites import Site
 from noetl.lang.checks.subject import Subject, loops, task_assignments
 from noetl.model.playbook import Assignment, Step
 

@@ -1,1 +1,1 @@
-"""The grammar: which keys stand where and what they hold, and nodes checked against it."""
+"""The grammar: which keys stand where and what they hold; nodes checked against it; and the grammar as JSON Schema."""

@@ -1,7 +1,7 @@
 """The shape of the document as one table: which keys may stand where, what they hold, what they mean.
 
 `SHAPES` holds the shapes that others refer to by name. A task's shape depends on its kind and is put together by
-`task_shape`. Validation (`lang.grammar.shapes`), the JSON Schema (`lang.jsonschema.grammar_schema`) and the reference pages read this table.
+`task_shape`. Validation (`lang.grammar.shape_check`), the JSON Schema (`lang.grammar.json_schema`) and the reference pages read this table.
 """
 
 from collections.abc import Mapping

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from noetl.lang.grammar.document_shape import SHAPES, TASK_KEYS
 from noetl.lang.grammar.invariants import span
 from noetl.lang.grammar.value_types import describe_node, in_seconds, is_nothing, respell_value, suggest_fix
-from noetl.lang.reading.mistakes import slip_of
 from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, NodeBase, Scalar
+from noetl.lang.reading.yaml_mistakes import slip_of
 from noetl.model.diagnostics import Diagnostics, Edit
 from noetl.model.kinds import ToolKind
 from noetl.model.nearest import SpellingHints, guess_word

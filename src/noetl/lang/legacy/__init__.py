@@ -15,20 +15,20 @@ from noetl.model.diagnostics import Diagnostics
 from noetl.model.kinds import ToolKind
 
 if TYPE_CHECKING:
-    from noetl.lang.legacy.passes import Migrated
+    from noetl.lang.legacy.migration import Migrated
 
 __all__ = ["lower", "migrate", "scan"]
 
 
 def lower(root: MapNode, kinds: Mapping[str, ToolKind], problems: Diagnostics, *, accepted: bool = False) -> None:
     """Rewrite the nodes of an older document into canonical ones, and report each older construct unless `accepted`."""
-    from noetl.lang.legacy import passes
+    from noetl.lang.legacy import migration
 
-    passes.lower(root, kinds, problems, accepted=accepted)
+    migration.lower(root, kinds, problems, accepted=accepted)
 
 
 def migrate(text: str, kinds: Mapping[str, ToolKind], *, name: str = "playbook.yaml") -> Migrated | None:
     """Return the canonical spelling of a playbook; None if the text cannot be read at all."""
-    from noetl.lang.legacy import passes
+    from noetl.lang.legacy import migration
 
-    return passes.migrate(text, kinds, name=name)
+    return migration.migrate(text, kinds, name=name)

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from noetl.lang.reading.mistakes import report_syntax_error, template_slip
 from noetl.lang.reading.node import PLAIN, ListNode, MapEntry, MapNode, Node, NodeBase, Scalar, copy
+from noetl.lang.reading.yaml_mistakes import report_syntax_error, template_slip
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.nearest import nearest
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from noetl.model.slugs.data import DATA
 from noetl.model.slugs.document import DOCUMENT, LEGACY, Slug, older_construct
 from noetl.model.slugs.flow import FLOW
-from noetl.model.slugs.names import NAMES
-from noetl.model.slugs.templates import TEMPLATES
+from noetl.model.slugs.names import NAMES, TEMPLATES
 
 __all__ = ["SLUGS", "Slug", "slug_info"]
 

@@ -25,13 +25,12 @@ from noetl.dispatch import (
     has_limits,
     waits,
 )
-from noetl.engine import pipeline_runs
 from noetl.errors import NoetlError
 from noetl.model.events import Event
 from noetl.model.orders import RunPipeline, StopPipelines
 from noetl.model.output import failure
 from noetl.model.requests import Denied
-from noetl.model.state import label_of
+from noetl.model.state import label_of, pipeline_runs
 from noetl.model.wire import ASK_AGAIN_S, Key
 from noetl.ports import Slots
 from noetl.server.core.service import LiveExecution

@@ -14,7 +14,6 @@ from noetl.engine import (
     Decision,
     NetIndex,
     find_pending_orders,
-    find_pipeline,
     react,
     reissue_order,
     start_execution as open_execution,
@@ -26,7 +25,7 @@ from noetl.model.events import Event, Fact
 from noetl.model.net import Net, Planner
 from noetl.model.orders import Order, RunPipeline, StopChild
 from noetl.model.requests import Due, OpenExecution, Request
-from noetl.model.state import Execution, parse_label
+from noetl.model.state import Execution, find_pipeline, parse_label
 from noetl.ports import EventLog
 
 #: a snapshot is written whenever so many events have come since the last

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from noetl.lang import Loaded
-from noetl.lang.printing import report
+from noetl.lang.printing import diagnostic_report
 from noetl.model.net import Net
 from noetl.model.scope import merge_maps
 from noetl.ports import Conflict, EventLog, PlaybookSource, Summary
@@ -164,7 +164,7 @@ async def _read(context: ApiContext, text: str, file: str, *, legacy: bool) -> t
 
 def diagnostics(loaded: Loaded) -> dict[str, Any]:
     """What is wrong with a playbook, in the form of `noetl validate --format json`."""
-    told: dict[str, Any] = report.as_json([report.FileReport(loaded.source, loaded.diagnostics)])
+    told: dict[str, Any] = diagnostic_report.as_json([diagnostic_report.FileReport(loaded.source, loaded.diagnostics)])
     return told
 
 

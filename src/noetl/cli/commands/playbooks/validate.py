@@ -169,12 +169,12 @@ def _print_text(reports: Sequence[FileReport]) -> None:
 
 
 def _print_json(reports: Sequence[FileReport]) -> None:
-    from noetl.lang.printing import report
+    from noetl.lang.printing import diagnostic_report
 
-    out(as_json(report.as_json(reports)))
+    out(as_json(diagnostic_report.as_json(reports)))
 
 
 def _print_sarif(reports: Sequence[FileReport]) -> None:
-    from noetl.lang.printing import report
+    from noetl.lang.printing import diagnostic_report
 
-    out(as_json(report.as_sarif(reports, __version__)))
+    out(as_json(diagnostic_report.as_sarif(reports, __version__)))

@@ -1,1 +1,1 @@
-"""Steps of an older document: bodies, tasks, loops, rules, results and arcs."""
+"""Steps of an older document: bodies, task keys, rules and writes, retries, published results, arcs."""

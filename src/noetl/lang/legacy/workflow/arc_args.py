@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from noetl.lang.legacy.expressions.name_rewrite import ChainRename, NameChain, rewrite
-from noetl.lang.legacy.expressions.scene import targets
-from noetl.lang.legacy.lowering import V10, Lowering, strings
+from noetl.lang.legacy.lowered_document import V10, Lowering, strings
+from noetl.lang.legacy.name_meanings import targets
+from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, rewrite
 from noetl.lang.reading.node import MapNode, Node, Scalar, entry, list_of, make, map_of, text_of
 
 _CODE = frozenset({"code"})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from noetl.lang.legacy.expressions.name_rewrite import ChainRename, NameChain, rewrite
-from noetl.lang.legacy.lowering import Lowering, quote_entries
+from noetl.lang.legacy.lowered_document import Lowering, quote_entries
+from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, rewrite
 from noetl.lang.reading.node import MapEntry, MapNode, NodeBase, Scalar, make, plain_value
 
 _ATTEMPTS = ("max_attempts", "attempts", "max")

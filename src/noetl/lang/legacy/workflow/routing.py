@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from noetl.lang.legacy.lowering import Lowering, ensure_map, task_items, writes_of
+from noetl.lang.legacy.lowered_document import Lowering, ensure_map, task_items, writes_of
 from noetl.lang.legacy.workflow.retries import retry_rule
-from noetl.lang.legacy.workflow.rules import lower_bare_targets, writes
-from noetl.lang.legacy.workflow.tools import add_rule
+from noetl.lang.legacy.workflow.rules_and_writes import lower_bare_targets, writes
+from noetl.lang.legacy.workflow.task_keys import add_rule
 from noetl.lang.reading.node import (
     ListNode,
     MapEntry,

@@ -1,0 +1,140 @@
+"""How an execution starts and how it ends: opened or refused; and over when nothing can move any more, or an arc or a request ends it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noetl.engine import routing, step_end
+from noetl.engine.decision import DecisionBuilder
+from noetl.model.output import failure
+from noetl.model.requests import OpenExecution
+from noetl.model.scope import merge_maps
+from noetl.model.state import BEGINNING, Token
+
+
+def open_execution(builder: DecisionBuilder, request: OpenExecution) -> None:
+    """Record a request, and start the workflow unless something forbids it."""
+    playbook = builder.net_index.net.playbook
+    payload: dict[str, Any] = {
+        "workload": merge_maps(playbook.workload, request.payload),
+        "playbook": request.playbook,
+        "name": playbook.name,
+    }
+    for key in ("entry_step", "return_step", "parent", "depth", "file", "rerun", "restrict", "calls", "asked"):
+        if getattr(request, key):
+            payload[key] = getattr(request, key)
+    builder.emit("playbook.execution.requested", playbook.path, payload)
+    problem = request.problem or _find_problem(builder, request)
+    if problem is not None:
+        refuse(builder, problem)
+        return
+    builder.emit("playbook.request.evaluated", playbook.path, {}, parent=builder.last)
+    start = request.entry_step or builder.net_index.net.start
+    builder.emit("workflow.started", playbook.path, {"step": start}, parent=builder.last)
+    routing.arrive(builder, start, Token(None, BEGINNING))
+
+
+def _find_problem(builder: DecisionBuilder, request: OpenExecution) -> dict[str, Any] | None:
+    if request.depth > builder.net_index.max_depth:
+        limit = builder.net_index.max_depth
+        return failure("limit", f"playbooks call each other more than {limit} deep (`limits.max_depth`)")
+    for name in (request.entry_step, request.return_step):
+        if name is not None and name not in builder.net_index.steps:
+            return failure("playbook", f"playbook `{builder.state.path}` has no step `{name}`")
+    schema = builder.net_index.net.playbook.metadata.get("schema")
+    return None if schema is None else _check_workload(builder, schema)
+
+
+def _check_workload(builder: DecisionBuilder, schema: Any) -> dict[str, Any] | None:
+    from noetl.lang import workload_violations
+
+    wrong = workload_violations(builder.state.workload, schema)
+    if not wrong:
+        return None
+    return failure("payload-schema", "; ".join(f"{one.name}: {one.said}" for one in wrong[:10]))
+
+
+def end_if_over(builder: DecisionBuilder) -> None:
+    """End the execution when there is nothing left to do for it."""
+    state = builder.state
+    if state.over or state.status != "running":
+        return
+    if state.terminated is not None:
+        _end_all(builder, f"the execution was {'cancelled' if state.terminated == 'cancelled' else 'ended by an arc'}")
+    elif state.runs or state.boundaries:
+        return
+    stalled = [] if state.terminated is not None else _drop_parked(builder)
+    status = state.terminated or ("failed" if state.failure is not None else "completed")
+    _finish(builder, status, state.failure or _error(builder, status), stalled)
+
+
+def _error(builder: DecisionBuilder, status: str) -> dict[str, Any] | None:
+    bringer = builder.state.bringer
+    if status != "failed":
+        return builder.state.error if status == "cancelled" else None
+    error = {
+        "kind": "fail",
+        "message": "an arc ended the execution as failed",
+        "step": bringer.step if bringer else None,
+    }
+    cause = _cause(builder)
+    if cause is None:
+        return error
+    why = f"step {cause['step']} failed: {cause['kind']}: {cause['message']}"
+    return {**error, "message": f"{error['message']}; {why}", "cause": cause}
+
+
+def _cause(builder: DecisionBuilder) -> dict[str, Any] | None:
+    """The error of the step that failed last, of those whose latest run did."""
+    failed = [(name, info) for name, info in builder.state.steps.items() if info.error is not None]
+    if not failed:
+        return None
+    name, info = max(failed, key=lambda one: one[1].finished_at or "")
+    return {**(info.error or {}), "step": name}
+
+
+def _finish(builder: DecisionBuilder, status: str, error: dict[str, Any] | None, stalled: list[str]) -> None:
+    state = builder.state
+    payload = {"status": status, "output": state.output, "error": error, "stalled": stalled}
+    good = "success" if status == "completed" else "error"
+    event = builder.emit("workflow.finished", state.path, payload, parent=builder.last, status=good)
+    builder.emit("playbook.processed", state.path, {"status": status}, parent=event.seq, status=good)
+
+
+def refuse(builder: DecisionBuilder, error: dict[str, Any]) -> None:
+    """End an execution that never started."""
+    state = builder.state
+    state_error = {**error, "step": None}
+    builder.emit(
+        "playbook.request.evaluated", state.path, {"error": state_error}, parent=builder.last, status="error"
+    )  # fmt: skip
+    builder.emit("playbook.processed", state.path, {"status": "failed"}, parent=builder.last, status="error")
+
+
+def _end_all(builder: DecisionBuilder, why: str) -> None:
+    for run in list(builder.state.runs.values()):
+        step_end.cancel_run(builder, run, why)
+    for name in _steps_with_tokens(builder):
+        builder.emit("step.cancelled", name, {"why": why}, parent=builder.last)
+
+
+def _drop_parked(builder: DecisionBuilder) -> list[str]:
+    stalled = _steps_with_tokens(builder)
+    for name in stalled:
+        payload = {"from": None, "why": "stalled", "held": _token_sources(builder, name)}
+        builder.emit("step.skipped", name, payload, parent=builder.last)
+    return stalled
+
+
+def _token_sources(builder: DecisionBuilder, name: str) -> list[str | None]:
+    """Where the tokens came from that are left at a step."""
+    state = builder.state
+    if name in state.parked:
+        return [token.source for token in state.parked[name]]
+    return [source for source, tokens in state.rounds[name].places.items() for _ in tokens]
+
+
+def _steps_with_tokens(builder: DecisionBuilder) -> list[str]:
+    state = builder.state
+    held = [name for name, entry in state.rounds.items() if any(entry.places.values())]
+    return [*state.parked, *(name for name in held if name not in state.parked)]

@@ -1,0 +1,207 @@
+"""What each request does to an execution: signals, timers, ends of children, denied slots, pause, resume and cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from noetl.engine import loops, routing, scopes, step_end
+from noetl.engine.decision import DecisionBuilder
+from noetl.model.orders import PauseChild, RunPipeline, StopChild
+from noetl.model.output import failed, failure, ok
+from noetl.model.requests import (
+    Cancel,
+    ChildEnded,
+    Denied,
+    Due,
+    Pause,
+    PipelineFailed,
+    Posted,
+    Request,
+    Resume,
+    Signal,
+)
+from noetl.model.state import (
+    Path,
+    PipelineRun,
+    StepRun,
+    find_pipeline,
+    label_of,
+    loop_at,
+    parse_label,
+    pipeline_runs,
+)
+
+
+def handle(builder: DecisionBuilder, request: Request) -> None:
+    """Let a request take effect, if it has not done so before."""
+    number = getattr(request, "number", 0)
+    if number and number <= builder.state.handled:
+        return
+    HANDLERS[type(request)](builder, request)
+
+
+def order_pipeline(
+    builder: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun | None, answer: dict[str, Any] | None = None
+) -> None:
+    """Order a pipeline to be run, from where it was; one that waited goes on with the answer.
+
+    The answer is not recorded here: what the pipeline makes of it is.
+    """
+    step = builder.net_index.steps[run.step]
+    if run.loop is not None and run.loop.gathering:
+        builder.orders.append(loops.gather_order(builder, step, run))
+        return
+    loop = loop_at(run, path) if path else None
+    rows = scopes.rows_of(builder, run, path)
+    sight = scopes.pipeline_scopes(builder, step, run, loop, path)
+    if answer is None and pipe is not None and pipe.wait is not None:
+        answer = pipe.wait.answer
+    if pipe is None:
+        builder.orders.append(RunPipeline(run.id, run.step, label_of(path), sight, rows=rows))
+        return
+    builder.orders.append(
+        RunPipeline(run.id, run.step, label_of(path), sight, answer, pipe.number, pipe.begun, pipe.since, rows)
+    )  # fmt: skip
+
+
+def resume_pipeline(builder: DecisionBuilder, run_id: str, path: Path) -> None:
+    """Order a pipeline to go on whose wait has been answered."""
+    order_pipeline(builder, builder.state.runs[run_id], path, find_pipeline(builder.state, run_id, path))
+
+
+def _on_signal(builder: DecisionBuilder, request: Signal) -> None:
+    waiting = builder.state.listeners.get(request.name) or ()
+    first = waiting[0] if waiting else None
+    payload = {"signal": request.name, "data": request.data, **_request_number(request)}
+    builder.emit("signal.received", builder.state.path, payload, parent=builder.last)
+    if first is not None:
+        resume_pipeline(builder, *first)
+    routing.reconsider_parked(builder)
+
+
+def _on_cancel(builder: DecisionBuilder, request: Cancel) -> None:
+    builder.emit(
+        "execution.cancelled", builder.state.path, {"why": request.why, **_request_number(request)}, parent=builder.last
+    )
+
+
+def _request_number(request: Posted) -> dict[str, Any]:
+    return {"request": request.number} if request.number else {}
+
+
+def _on_pause(builder: DecisionBuilder, request: Pause) -> None:
+    by = _pause_origin(request)
+    if by.get("by", "request") not in builder.state.paused_by:
+        builder.emit("execution.paused", builder.state.path, _request_number(request) | by, parent=builder.last)
+        _pause_children(builder, paused=True)
+
+
+def _pause_origin(request: Pause | Resume) -> dict[str, str]:
+    return {"by": "parent"} if request.with_parent else {}
+
+
+def _pause_children(builder: DecisionBuilder, *, paused: bool) -> None:
+    for run in builder.state.runs.values():
+        for _, pipe in pipeline_runs(run):
+            if pipe is not None and pipe.wait is not None and pipe.wait.child is not None:
+                builder.orders.append(PauseChild(pipe.wait.child["execution_id"], paused))
+
+
+def _on_resume(builder: DecisionBuilder, request: Resume) -> None:
+    state = builder.state
+    by = _pause_origin(request)
+    if not state.paused_by or by.get("by", state.paused_by[0]) not in state.paused_by:
+        return
+    builder.emit("execution.resumed", state.path, _request_number(request) | by, parent=builder.last)
+    if state.paused_by:
+        return
+    _pause_children(builder, paused=False)
+    _resume_pipelines(builder)
+    for run in list(state.runs.values()):
+        if run.loop is not None and not run.loop.gathering:
+            loops.advance_loops(builder, builder.net_index.steps[run.step], run)
+    if not state.boundaries:  # what ended meanwhile is routed first, which looks at the parked tokens too
+        routing.reconsider_parked(builder)
+
+
+def _resume_pipelines(builder: DecisionBuilder) -> None:
+    """Order the pipelines that stopped between two tasks to go on; those that never did take no notice."""
+    for run in builder.state.runs.values():
+        for path, pipe in pipeline_runs(run):
+            if pipe is None or pipe.wait is None:
+                order_pipeline(builder, run, path, pipe)
+
+
+def _on_due(builder: DecisionBuilder, _request: Due) -> None:
+    for run in list(builder.state.runs.values()):
+        if run.due is not None and run.due <= builder.now:
+            step_end.stop(builder, run)
+            step_end.end(builder, run, failed(failure("timeout", _timeout_message(builder, run))))
+            continue
+        for path, pipe in list(pipeline_runs(run)):
+            if pipe is not None and pipe.wait is not None:
+                _wake(builder, run, path, pipe)
+
+
+def _timeout_message(builder: DecisionBuilder, run: StepRun) -> str:
+    step = builder.net_index.steps[run.step]
+    limits = (("timeout_s", step.timeout), ("deadline_s", step.deadline))
+    named = " or ".join(
+        f"`lifecycle.{key}: {limit:g}`" if isinstance(limit, int | float) else f"`lifecycle.{key}`"
+        for key, limit in limits
+        if limit is not None
+    )
+    return f"the step did not end in time ({named})"
+
+
+def _wake(builder: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun) -> None:
+    wait = pipe.wait
+    assert wait is not None
+    if wait.until is None or wait.until > builder.now or wait.answer is not None:
+        return
+    output = ok()
+    if wait.signal is not None:
+        output = failed(failure("timeout", f"the signal `{wait.signal}` did not come in time (`timeout`)"))
+    elif wait.child is not None:
+        message = f"playbook `{wait.child['path']}` did not end in time (`spec.timeout`)"
+        output = failed(failure("timeout", message, retryable=True))
+        builder.orders.append(StopChild(wait.child["execution_id"]))
+    order_pipeline(builder, run, path, pipe, output)
+
+
+def _on_child_ended(builder: DecisionBuilder, request: ChildEnded) -> None:
+    for run in list(builder.state.runs.values()):
+        for path, pipe in list(pipeline_runs(run)):
+            child = pipe.wait.child if pipe is not None and pipe.wait is not None else None
+            if pipe is not None and child is not None and child["execution_id"] == request.execution_id:
+                order_pipeline(builder, run, path, pipe, request.output)
+                return
+
+
+def _on_pipeline_failed(builder: DecisionBuilder, request: PipelineFailed) -> None:
+    run = builder.state.runs.get(request.step_run_id)
+    if run is not None:
+        step_end.stop(builder, run)
+        step_end.end(builder, run, failed(request.error))
+
+
+def _on_denied(builder: DecisionBuilder, request: Denied) -> None:
+    run, path = builder.state.runs.get(request.step_run_id), parse_label(request.iteration)
+    if run is None or not path:
+        _on_pipeline_failed(builder, PipelineFailed(request.step_run_id, None, request.error))
+    elif (pipe := find_pipeline(builder.state, run.id, path)) is not None:
+        step_end.stop(builder, run, path)
+        loops.fail_iteration(builder, builder.net_index.steps[run.step], run, path, request.error, cause=pipe.seq)
+
+
+HANDLERS: dict[type, Callable[[DecisionBuilder, Any], None]] = {
+    Signal: _on_signal,
+    Cancel: _on_cancel,
+    Pause: _on_pause,
+    Resume: _on_resume,
+    Due: _on_due,
+    ChildEnded: _on_child_ended,
+    PipelineFailed: _on_pipeline_failed,
+    Denied: _on_denied,
+}

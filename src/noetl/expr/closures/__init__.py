@@ -1,1 +1,0 @@
-"""A template's tree to Python closures, each a function of the run."""

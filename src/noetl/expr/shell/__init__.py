@@ -1,1 +1,0 @@
-"""Shell commands with templates: every value arrives as one unchanged word."""

@@ -1,1 +1,0 @@
-"""SQL with templates: values are bound as parameters, never spliced into the text."""

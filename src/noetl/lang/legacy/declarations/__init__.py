@@ -1,1 +1,0 @@
-"""The parts of an older document around its steps: header, keychain and credentials."""

@@ -1,1 +1,0 @@
-"""Templates of an older document: where each stands, and its names rewritten in place."""

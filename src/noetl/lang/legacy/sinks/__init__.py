@@ -1,1 +1,0 @@
-"""Sinks of an older document, rewritten to tasks that follow the tool."""
