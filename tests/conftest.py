@@ -12,7 +12,7 @@ import host_forkserver
 import pytest
 from forkserver import ForkServer
 from hypothesis import HealthCheck, settings
-from servers import bucket, database, nats, nats_server, postgres_server, s3_server
+from servers import bucket, database, database_pool, nats, nats_server, postgres_server, s3_server
 from skips import pytest_make_collect_report, pytest_runtest_makereport
 from soundness import unsound
 from supervisor import supervise
@@ -20,6 +20,7 @@ from supervisor import supervise
 __all__ = [
     "bucket",
     "database",
+    "database_pool",
     "nats",
     "nats_server",
     "postgres_server",
