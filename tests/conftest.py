@@ -6,7 +6,7 @@ import atexit
 import gc
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import host_forkserver
 import pytest
@@ -44,6 +44,17 @@ PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") el
 def pytest_xdist_auto_num_workers() -> int:
     """More processes than there are processors: tests often wait, for a lease to run out or for another process."""
     return PROCESSORS + 2
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the tests themselves, a million objects that stay to the end, out of every garbage collection."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
