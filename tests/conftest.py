@@ -6,13 +6,13 @@ import atexit
 import gc
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import host_forkserver
 import pytest
 from forkserver import ForkServer
 from hypothesis import HealthCheck, settings
-from servers import bucket, database, nats, nats_server, postgres_server, s3_server
+from servers import bucket, database, database_pool, nats, nats_server, postgres_server, s3_server
 from skips import pytest_make_collect_report, pytest_runtest_makereport
 from soundness import unsound
 from supervisor import supervise
@@ -20,6 +20,7 @@ from supervisor import supervise
 __all__ = [
     "bucket",
     "database",
+    "database_pool",
     "nats",
     "nats_server",
     "postgres_server",
@@ -43,6 +44,17 @@ PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") el
 def pytest_xdist_auto_num_workers() -> int:
     """More processes than there are processors: tests often wait, for a lease to run out or for another process."""
     return PROCESSORS + 2
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the tests themselves, a million objects that stay to the end, out of every garbage collection."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

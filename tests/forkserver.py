@@ -57,9 +57,12 @@ class ForkedProcess:
             raise subprocess.TimeoutExpired("noetl", timeout)
         return code
 
-    def kill(self) -> None:
+    def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, 9)
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
     def said(self) -> str:
         """Return what it has written to standard error so far."""
@@ -94,18 +97,26 @@ class ForkServer:
         stdin.flush()
         return json.loads(stdout.readline())
 
-    def start(self, *arguments: str, cwd: Path, env: Mapping[str, str], program: Path | None = None) -> ForkedProcess:
-        """Start `noetl ARGUMENTS`, or a program that is a file of Python, in a folder and with an environment."""
+    def start(
+        self, *arguments: str, cwd: Path, env: Mapping[str, str], program: Path | None = None, given: bytes = b""
+    ) -> ForkedProcess:
+        """Start `noetl ARGUMENTS`, or a program that is a file of Python, in a folder and with an environment.
+
+        What is given is its standard input.
+        """
         self._count += 1
-        out, err = (self._folder / f"{self._count}.{kind}" for kind in ("out", "err"))
-        given = {"arguments": arguments, "cwd": str(cwd), "env": dict(env), "out": str(out), "err": str(err)}
-        return ForkedProcess(self, self.ask({**given, "program": program and str(program)}), out, err)
+        into, out, err = (self._folder / f"{self._count}.{kind}" for kind in ("in", "out", "err"))
+        for file, text in ((into, given), (out, b""), (err, b"")):
+            file.write_bytes(text)
+        streams = {"in": str(into), "out": str(out), "err": str(err)}
+        question = {"arguments": arguments, "cwd": str(cwd), "env": dict(env), "program": program and str(program)}
+        return ForkedProcess(self, self.ask(question | streams), out, err)
 
     def run(
-        self, *arguments: str, cwd: Path, env: Mapping[str, str], program: Path | None = None
+        self, *arguments: str, cwd: Path, env: Mapping[str, str], program: Path | None = None, given: bytes = b""
     ) -> subprocess.CompletedProcess[str]:
         """Start it and wait for its end."""
-        process = self.start(*arguments, cwd=cwd, env=env, program=program)
+        process = self.start(*arguments, cwd=cwd, env=env, program=program, given=given)
         out, err = process.communicate()
         return subprocess.CompletedProcess(arguments, process.wait(), out.decode(), err.decode())
 
@@ -131,7 +142,7 @@ def _become(given: Mapping[str, Any]) -> None:
     os.chdir(given["cwd"])
     os.environ.clear()
     os.environ.update(given["env"])
-    for number, path in ((0, os.devnull), (1, given["out"]), (2, given["err"])):
+    for number, path in ((0, given["in"]), (1, given["out"]), (2, given["err"])):
         mode = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         opened = os.open(path, mode)
         os.dup2(opened, number)

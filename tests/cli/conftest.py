@@ -5,12 +5,14 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
 import pytest
+from forkserver import ForkedProcess, ForkServer
 
 from noetl.cli.app import run
 
@@ -85,7 +87,8 @@ def noetl(capsys: pytest.CaptureFixture[str], folder: Path) -> Iterator[Noetl]:
 class Shell:
     """Runs command lines in processes of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, forkserver: ForkServer) -> None:
+        self.forkserver = forkserver
         self.environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
         # Else every process would compile anew what was edited last.
         for name in ("PYTHONDONTWRITEBYTECODE", "NO_COLOR", "TERM"):
@@ -97,14 +100,13 @@ class Shell:
 
     def __call__(self, *arguments: str, given: bytes = b"", **environment: str) -> Result:
         """Run it to its end."""
-        done = subprocess.run(
-            self.command(*arguments),
-            check=False,
-            input=given,
-            capture_output=True,
-            env={**self.environment, **environment},
-        )
-        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+        done = self.forkserver.run(*arguments, cwd=Path.cwd(), env={**self.environment, **environment}, given=given)
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: str, **environment: str) -> ForkedProcess:
+        """Start it with the test's NOETL_HOME, unless another is given."""
+        inherited = {**os.environ, **self.environment, "NOETL_HOME": os.environ["NOETL_HOME"]}
+        return self.forkserver.start(*arguments, cwd=Path.cwd(), env={**inherited, **environment})
 
     def python(self, code: str, *options: str) -> str:
         """What a piece of Python prints."""
@@ -146,32 +148,37 @@ def _drain(controller: int, seen: list[bytes], then: tuple[str, Path] | None) ->
 
 
 @pytest.fixture(scope="session")
-def shell() -> Shell:
+def shell(forkserver: ForkServer) -> Shell:
     """Real processes."""
-    return Shell()
+    return Shell(forkserver)
 
 
 class Running:
     """A command line in a process of its own that has not ended."""
 
     def __init__(self, shell: Shell, *arguments: str) -> None:
-        self.process = subprocess.Popen(
-            shell.command(*arguments),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=dict(os.environ) | shell.environment | {"NOETL_HOME": os.environ["NOETL_HOME"]},
-        )
+        self.process = shell.start(*arguments)
+        #: how much of its standard error was waited for
+        self._passed = 0
 
     def wait_for(self, *texts: str) -> None:
         """Wait until stderr has told all of these, in any order."""
-        assert self.process.stderr is not None
         missing = set(texts)
-        for line in self.process.stderr:
-            missing = {text for text in missing if text not in line}
-            if not missing:
-                return
-        raise AssertionError(f"{missing} was not told")
+        while missing:
+            ended = self.process.poll() is not None
+            lines = self._new_lines()
+            for line in lines:
+                self._passed += len(line)
+                missing = {text for text in missing if text not in line}
+                if not missing:
+                    break
+            if missing and not lines:
+                assert not ended, f"{missing} was not told"
+                time.sleep(0.01)
+
+    def _new_lines(self) -> list[str]:
+        new = self.process.said()[self._passed :]
+        return new[: new.rfind("\n") + 1].splitlines(keepends=True)
 
     def kill(self) -> None:
         """As the system does when memory runs out."""
@@ -180,8 +187,8 @@ class Running:
 
     def end(self) -> Result:
         """Wait for its end."""
-        out, err = self.process.communicate(timeout=120)
-        return Result(self.process.returncode, out, err)
+        out, err = self.process.communicate()
+        return Result(self.process.wait(), out.decode(), err.decode()[self._passed :])
 
 
 @pytest.fixture

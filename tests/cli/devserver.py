@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-import subprocess
+from pathlib import Path
 from typing import Any, Self
 
+from forkserver import ForkedProcess
+from waiting import wait_until
+
 from cli.conftest import Result, Shell
+
+LISTENS = re.compile(r"listening on (\S+);")
 
 
 class Dev:
@@ -17,32 +23,28 @@ class Dev:
         self._shell, self._options, self._environment = shell, options, environment
         self._home = os.environ["NOETL_HOME"]
         self.url = ""
-        self.process: subprocess.Popen[str]
+        self.process: ForkedProcess
 
     def __enter__(self) -> Self:
         port = self.url.rpartition(":")[2] or "0"
-        self.process = subprocess.Popen(
-            self._shell.command("dev", "--port", port, *self._options),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**self._shell.environment, "NOETL_HOME": self._home, **self._environment},
+        environment = {**self._shell.environment, "NOETL_HOME": self._home, **self._environment}
+        self.process = self._shell.forkserver.start(
+            "dev", "--port", port, *self._options, cwd=Path.cwd(), env=environment
         )
-        assert self.process.stderr is not None
-        told = ""
-        while "listening on " not in told:
-            line = self.process.stderr.readline()
-            assert line, told
-            told += line
-        self.url = told.partition("listening on ")[2].partition(";")[0].strip()
+        wait_until(lambda: LISTENS.search(self.process.said()) or self.process.poll() is not None)
+        found = LISTENS.search(self.process.said())
+        assert found, self.process.said()
+        self.url = found[1]
         return self
 
     def __exit__(self, *_: Any) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
+        self.process.kill()
+        self.process.wait()
 
     def end(self, how: int = signal.SIGTERM) -> Result:
         self.process.send_signal(how)
-        out, err = self.process.communicate(timeout=120)
-        return Result(self.process.returncode, out, err)
+        return self.wait()
+
+    def wait(self) -> Result:
+        out, err = self.process.communicate()
+        return Result(self.process.wait(), out.decode(), err.decode())

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from waiting import wait_until
 
-from cli.conftest import Result
 from cli.devserver import Dev
 
 if TYPE_CHECKING:
@@ -246,8 +245,7 @@ def test_tasks_that_run_are_given_time_to_end(dev: Dev, there: Noetl, tmp_path: 
     dev.process.send_signal(signal.SIGTERM)
     wait_until(lambda: is_about_to_end(dev))
     (tmp_path / "go").touch()
-    out, err = dev.process.communicate(timeout=120)
-    ended = Result(dev.process.returncode, out, err)
+    ended = dev.wait()
     assert (ended.code, "1 unfinished" in ended.err) == (0, True)
     assert (tmp_path / "ledger").read_text() == "x\n"
     dev.__enter__()

@@ -155,7 +155,7 @@ async def test_a_connection_that_was_cut_is_made_anew(log: PostgresLog, database
     await log.append(events("x", 1, 2), status="running")
     with psycopg.connect(database.server.url(), autocommit=True) as connection:
         connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (database.name,)
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s", (database.name,)
         )
     with pytest.raises(StoreFailed):
         await log.append(events("x", 3, 3), status="running")

@@ -111,7 +111,8 @@ async def test_the_drivers_own_retries_get_past_a_conflict(db: Db) -> None:
 
 async def test_a_backend_that_is_terminated_is_an_error_to_try_again_after(db: Db) -> None:
     working = asyncio.ensure_future(db.task("SELECT 1; SELECT pg_sleep(60)"))
-    while not db.busy():
+    # Between two statements the end of the connection would be noticed, and not the reason for it.
+    while not any(state == "active" and "pg_sleep" in query for state, query in db.busy()):
         await asyncio.sleep(0.02)
     db.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'noetl'")
     output = await working
