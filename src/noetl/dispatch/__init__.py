@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Send as Send,
         StopRun as StopRun,
         WorkerMoves as WorkerMoves,
+        WorkerState as WorkerState,
     )
     from noetl.dispatch.moves import (
         AskSlot as AskSlot,
@@ -38,7 +39,7 @@ else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "assignments": "AskAll HeldAssignment RunAlone SayLast Send StopRun WorkerMoves",
+            "assignments": "AskAll HeldAssignment RunAlone SayLast Send StopRun WorkerMoves WorkerState",
             "moves": "AskSlot DeadLetter Deny Displace Forget Give Hint Move ReleaseSlot StopAt Wake",
             "worker_queue": "WorkerQueue",
         },

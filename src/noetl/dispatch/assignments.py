@@ -21,7 +21,7 @@ class WorkerState(StrEnum):
     QUEUED = "queued"
     #: it takes a slot
     RUNNING = "running"
-    #: its runner has ended, and the server is being told
+    #: its last report is on its way, or is sent again
     REPORTING = "reporting"
     #: the server expects nothing more of it; its tools are being put away
     CLOSING = "closing"
@@ -81,13 +81,13 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class SayLast(msgspec.Struct, frozen=True):
-    """Report that nothing follows, until a server has heard it; then `WorkerQueue.told`."""
+    """Report that nothing follows, until a server has heard it; then `WorkerQueue.on_end_reported`."""
 
     held: HeldAssignment
 
 
 class StopRun(msgspec.Struct, frozen=True):
-    """End a runner; it calls `WorkerQueue.ended` when its tools are put away."""
+    """End a runner; `WorkerQueue.on_runner_end` is called when its tools are put away."""
 
     key: Key
 

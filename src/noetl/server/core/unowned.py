@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from noetl.engine import NetIndex
 from noetl.history import state_at
+from noetl.model.events import Event
 from noetl.model.net import Net, Planner
 from noetl.model.orders import Order, StopChild
 from noetl.model.requests import Request
@@ -16,11 +17,14 @@ from noetl.ports import EventLog
 from noetl.server.core.service import ExecutionService, LiveExecution
 
 
-class _NullDispatch:
+class _NullReceiver:
     """Carries out nothing, but knows which children were to end."""
 
     def __init__(self) -> None:
         self.children: list[str] = []
+
+    def on_events(self, _live: LiveExecution, _events: tuple[Event, ...]) -> None:
+        """Nothing was given."""
 
     def give(self, _live: LiveExecution, orders: Iterable[Order]) -> None:
         self.children += [order.execution_id for order in orders if isinstance(order, StopChild)]
@@ -40,7 +44,7 @@ async def apply_request(
     new_id: Callable[[], str],
 ) -> list[str]:
     """Record what follows from a request to an execution that this process has claimed; the children to end as well."""
-    nobody = _NullDispatch()
+    nobody = _NullReceiver()
     service = ExecutionService(log, nobody, planner, clock=clock, new_id=new_id)
     state = state_at(log, execution_id)
     service.live[execution_id] = LiveExecution(state, NetIndex(net, planner).of(state))
