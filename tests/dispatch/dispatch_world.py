@@ -12,13 +12,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from noetl.dispatch import Dispatcher, Entry, State
+from noetl.dispatch import (
+    AskAll,
+    Dispatcher,
+    Entry,
+    HeldAssignment,
+    SayLast,
+    Send,
+    State,
+    StopRun,
+    WorkerMoves,
+    WorkerQueue,
+)
 from noetl.dispatch.moves import DeadLetter, Deny, Displace, Forget, Give, Hint, Move, ReleaseSlot, StopAt, Wake
 from noetl.dispatch.table import ACTIONS, TABLE, Action
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline, StopPipelines
-from noetl.model.wire import Answer, Ask, HeldPipeline, Key, PipelineReport
+from noetl.model.wire import Answer, Ask, HeldPipeline, Key, PipelineReport, WorkAssignment
 from noetl.server.core.catalog import Catalog
 from noetl.tools.registry import ToolKinds
 
@@ -91,7 +102,7 @@ class Server:
     #: reports that were not refused, and wait to be written
     accepted: list[Message] = field(default_factory=list)
     #: reports that are in the log, and have not been settled
-    recorded: list[tuple[str, PipelineReport]] = field(default_factory=list)
+    recorded: list[Message] = field(default_factory=list)
     requests: list[tuple[Any, Answer]] = field(default_factory=list)
     to_release: set[Key] = field(default_factory=set)
 
@@ -109,6 +120,9 @@ class Job:
     used: bool = False
     told_to_stop: bool = False
 
+    def __post_init__(self) -> None:
+        self.held = HeldAssignment(None, WorkAssignment(self.key[0], self.order, self.fence), None, {})
+
 
 @dataclass(eq=False)
 class Worker:
@@ -117,7 +131,11 @@ class Worker:
     name: str
     pools: list[str]
     alive: bool = True
+    #: what its runners run
     jobs: list[Job] = field(default_factory=list)
+    queue: WorkerQueue = field(default_factory=lambda: WorkerQueue(slots=3))
+    #: all that it was given, by fence
+    given: dict[str, Job] = field(default_factory=dict)
 
 
 @dataclass
@@ -133,6 +151,11 @@ class Message:
     waiting: bool
     over: bool
     used: bool
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the worker sends it until a server answers."""
+        return not self.report.returned and self.report.broken is None
 
 
 class Checked(Dispatcher):
@@ -161,6 +184,8 @@ class World:
         self.workers = [] if local else [self._worker() for _ in range(2)]
         self.here = Worker("local", [])
         self.messages: list[Message] = []
+        #: stops on their way
+        self.stops: list[tuple[Worker, Key, str]] = []
         self.registry: dict[tuple[Key, str], HeldPipeline] = {}
         #: the key of a limit → who has its slots
         self.slots: dict[str, list[Key]] = {}
@@ -296,16 +321,37 @@ class World:
         self.given[move.key] = move.fence
         worker = next((one for one in self.workers if one.name == move.worker and one.alive), None)
         if worker is not None and not (self.faults and self.choose(8) == 0):  # else it is lost on its way
-            worker.jobs.append(Job(server, move.key, move.order, move.fence, pipe.done))
+            job = worker.given[move.fence] = Job(server, move.key, move.order, move.fence, pipe.done)
+            self.work_off(worker, worker.queue.assign(job.held))
+
+    def work_off(self, worker: Worker, moves: WorkerMoves) -> None:
+        """Do what the queue of a worker asks for, and begin what there are slots for."""
+        for move in moves:
+            if isinstance(move, Send):
+                self.say(worker, worker.given[move.held.fence], move.report)
+            elif isinstance(move, SayLast):
+                self.say(worker, worker.given[move.held.fence], move.held.report(last=True))
+            elif isinstance(move, StopRun):
+                worker.jobs = [job for job in worker.jobs if job.key != move.key]
+                self.work_off(worker, worker.queue.on_runner_end(move.key, self.now))
+            else:
+                assert isinstance(move, AskAll)
+        while (held := worker.queue.next(self.now)) is not None:
+            assert held.key not in {job.key for job in worker.jobs}, "two runners of one pipeline"
+            worker.jobs.append(worker.given[held.fence])
+
+    def drop(self, worker: Worker, key: Key, fence: str) -> None:
+        """A worker hears that it has lost a pipeline."""
+        if worker.alive:
+            runs = key in {job.key for job in worker.jobs}
+            self.work_off(worker, worker.queue.drop(key, fence, runs=runs, now=self.now))
 
     def stop_at(self, server: Server, move: StopAt) -> None:
         if self.local:
             for job in self.here.jobs:
                 job.told_to_stop |= job.key == move.key
         elif not (self.faults and self.choose(4) == 0):
-            for worker in self.workers:
-                if worker.name == move.worker:
-                    worker.jobs = [job for job in worker.jobs if job.key != move.key]
+            self.stops += [(one, move.key, move.fence) for one in self.workers if one.name == move.worker]
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -402,7 +448,11 @@ class World:
     def server_dies(self) -> None:
         """Another one starts in its place."""
         at = self.choose(len(self.servers))
-        self.servers[at].alive = False
+        before = self.servers[at]
+        before.alive = False
+        # What it has not answered is reported again, if it was not only said in passing.
+        again = [one for one in (*before.recorded, *before.accepted) if one.worker.alive and one.is_repeated]
+        self.messages = [*again, *self.messages]
         for execution in self.owned():
             if execution.owner is self.servers[at]:
                 execution.owner = None
@@ -463,13 +513,12 @@ class World:
         pipe = self.pipeline(job.key)
         assert pipe is not None
         fate = self.choose(10) if self.faults else 9
-        name = (*job.key, job.fence)
         if fate == 0:
             worker.jobs.remove(job)
-            self.say(worker, job, PipelineReport(*name, returned=True))
+            self.work_off(worker, worker.queue.give_back(job.held, self.now))
         elif fate == 1:
             worker.jobs.remove(job)
-            self.say(worker, job, PipelineReport(*name, broken="it broke"))
+            self.work_off(worker, worker.queue.break_off(job.held, "it broke", self.now))
         else:
             self.advance(worker, job, pipe)
 
@@ -478,21 +527,27 @@ class World:
         late = self.faults and self.choose(10) == 0  # that it was paused, and is not any more
         heard_of_a_pause = late or (self.executions[job.key[0]].paused and self.choose(2) == 0)
         if pipe.waits_at == job.done and (job.order.answer is None or job.used):
-            worker.jobs.remove(job)
             fact = Fact("task.started", job.key[1], {})
             self.say(worker, job, PipelineReport(*name, [fact], last=True), waiting=True)
+            self.end_job(worker, job)
         elif heard_of_a_pause and job.done > 0 and (job.order.answer is None or job.used):
             worker.jobs.remove(job)
-            self.say(worker, job, PipelineReport(*name, last=True))
+            self.work_off(worker, worker.queue.on_runner_end(job.key, self.now))
         else:
             used = pipe.waits_at == job.done
             job.done, job.used = job.done + 1, job.used or used
             over = job.done >= pipe.tasks
-            if over:
-                worker.jobs.remove(job)
             fact = Fact("task.done", job.key[1], {})
             message = Message(worker, job, PipelineReport(*name, [fact], last=over), start, job.done, False, over, used)
             self.messages.append(message)
+            if over:
+                self.end_job(worker, job)
+
+    def end_job(self, worker: Worker, job: Job) -> None:
+        """A runner ends whose last report is on its way."""
+        worker.jobs.remove(job)
+        worker.queue.on_posted(job.held)
+        self.work_off(worker, worker.queue.on_runner_end(job.key, self.now))
 
     def say(self, worker: Worker, job: Job, report: PipelineReport, *, waiting: bool = False) -> None:
         self.messages.append(Message(worker, job, report, job.done, job.done, waiting, False, False))
@@ -528,14 +583,14 @@ class World:
         if execution.owner is not server:
             self.messages.insert(0, message)  # it is reported again
             return
-        server.recorded.append((message.worker.name, message.report))
+        server.recorded.append(message)
         self.record(execution, message)
         if not self.faults or self.choose(2):
             self.settle_report(server)
 
     def refuse(self, message: Message) -> None:
         self.messages = [one for one in self.messages if one.job is not message.job]
-        message.worker.jobs = [one for one in message.worker.jobs if one is not message.job]
+        self.drop(message.worker, message.job.key, message.job.fence)
 
     def record(self, execution: Execution, message: Message) -> None:
         """The engine takes a report for news only if it says what comes next."""
@@ -554,8 +609,16 @@ class World:
     def settle_report(self, server: Server | None = None) -> None:
         server = server or self.some(one for one in self.servers if one.recorded)
         if server is not None:
-            name, report = server.recorded.pop(0)
-            self.carry_out(server, server.dispatcher.report(name, report, now=self.now))
+            message = server.recorded.pop(0)
+            worker, report = message.worker, message.report
+            self.carry_out(server, server.dispatcher.report(worker.name, report, now=self.now))
+            if report.last and worker.alive:
+                self.work_off(worker, worker.queue.on_end_reported(message.job.held, self.now))
+
+    def deliver_stop(self) -> None:
+        """A stop arrives, possibly after the pipeline was given again."""
+        if self.stops:
+            self.drop(*self.stops.pop(self.choose(len(self.stops))))
 
     def worker_dies(self) -> None:
         """What it has said may still arrive."""
@@ -580,14 +643,16 @@ class World:
         here = dispatcher.workers.get(worker.name) if worker is not None else None
         if here is None:
             return
-        unsaid = [one.job for one in [*self.messages, *server.accepted] if one.worker is worker]
-        has = {(job.key, job.fence) for job in [*worker.jobs, *unsaid]}
+        has = {(one.key, one.fence) for one in worker.queue.heartbeat()}
         known = {(key, entry.fence) for key, entry in here.held.items()}
+        on_the_way = [one for one in [*self.messages, *server.accepted, *server.recorded] if one.worker is worker]
+        awaited = {(one.report.key, one.report.fence) for one in on_the_way if one.report.last} & known
         self.carry_out(server, dispatcher.compare(here, has, before=self.now, now=self.now))
+        assert awaited <= {(key, entry.fence) for key, entry in here.held.items()}, "a last report is on its way"
         for key, fence in has - known:
             owner = self.executions[key[0]].owner
             if self.executions[key[0]].over or (owner is server and dispatcher.is_own_fence(fence)):
-                worker.jobs = [job for job in worker.jobs if job.fence != fence]
+                self.drop(worker, key, fence)
 
     def keep(self) -> None:
         """A server writes down who holds what of its executions."""
@@ -654,7 +719,7 @@ class World:
 
     def check_over(self, execution: Execution, server: Server) -> None:
         """Nobody runs what is over, but for the one whose report of that is being settled."""
-        settling = {report.key for _, report in server.recorded}
+        settling = {one.report.key for one in server.recorded}
         for pipe in execution.pipelines.values():
             entry = server.dispatcher.find(pipe.key) if pipe.over and pipe.key not in settling else None
             assert entry is None or self.local or entry.state is not State.GIVEN
@@ -737,6 +802,7 @@ HAPPENINGS = (
     World.ask_slots, World.answer_slots, World.ask_slots, World.answer_slots, World.ask, World.ask, World.ask, World.ask,
     World.work, World.work, World.work, World.work, World.deliver, World.deliver, World.deliver, World.deliver,
     World.write, World.write, World.settle_report, World.worker_dies, World.give_up, World.heartbeat, World.keep, World.keep,
+    World.deliver_stop, World.deliver_stop,
 )  # fmt: skip
 LOCAL_HAPPENINGS = (
     World.start_more, World.pause, World.resume, World.resume, World.repeat_order, World.answer, World.answer,
@@ -747,6 +813,7 @@ LOCAL_HAPPENINGS = (
 DRAIN = (
     World.resume, World.take_over, World.answer, World.ask_slots, World.answer_slots, World.answer_slots, World.ask, World.ask,
     World.work, World.work, World.deliver, World.deliver, World.deliver, World.write, World.settle_report, _calm, World.heartbeat,
+    World.deliver_stop,
 )  # fmt: skip
 LOCAL_DRAIN = (
     World.resume, World.take_over, World.answer, World.ask_slots, World.answer_slots, World.answer_slots, World.work_here,

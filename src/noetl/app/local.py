@@ -79,7 +79,7 @@ class LocalWorker:
         """See `WorkerSide`."""
         self._runners.run(move.execution, move.order)
 
-    def stop(self, worker: str, key: Key) -> None:  # noqa: ARG002
+    def stop(self, worker: str, key: Key, fence: str) -> None:  # noqa: ARG002
         """See `WorkerSide`."""
         self._runners.stop(key)
 
@@ -130,12 +130,14 @@ class LocalNode(ControlPlane):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop_polling()
-        await self.runners.close()
-        await self.notices.settle()
-        await self.keychains.close()
-        self.results.close()
-        await self.log.close()
+        async with contextlib.AsyncExitStack() as stack:  # each of these is closed, whatever fails before it
+            stack.push_async_callback(self.log.close)
+            stack.callback(self.results.close)
+            stack.push_async_callback(self.keychains.close)
+            stack.push_async_callback(self.notices.settle)
+            stack.push_async_callback(self.runners.close)
+            self.stop_polling()
+            await self.cancel_tasks()
 
     async def drain(self, grace: float) -> None:
         """Begin no more pipelines, and wait for those that run, for so many seconds: what they finish is not run again."""

@@ -50,24 +50,26 @@ async def prepare_server(
     tokens, listening = tokens_of(found), bind_socket(host, port)
     address = (url or address_of(listening)).rstrip("/")
     bus = open_bus(found) if found.bus is not None else None
-    with contextlib.closing(listening):
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(contextlib.closing(listening))
+        if bus is not None:
+            stack.push_async_callback(bus.close)
         log, results = await _open_with_retries(open_log, found, print_line), open_results(found)
+        stack.callback(results.close)
         shared: Any = log if found.store is not None else None
         registry = await _open_with_retries(open_registry, found, print_line)
-        async with ServerNode(
+        made = ServerNode(
             log, open_catalog(), registry, lease_s=found.lease_s, bus=bus, url=address, cluster_store=shared
-        ) as node:
-            node.print_line = node.worker_api.roster.print_line = print_line
-            if bus is not None:
-                await bus.open()
-            routes = build_worker_routes(node.worker_api)
-            sender = PayloadSender(results)
-            api = build_app(node, tokens=tokens, host=host, hosts=found.hosts, results=sender, more=routes)
-            ready_line = f"listening on {address}; executions are kept in {describe_store(found)}{describe_bus(found)}"
-            yield PreparedServer(node, api, listening, address, ready_line)
-        results.close()
+        )  # fmt: skip
+        node = await stack.enter_async_context(made)
+        node.print_line = node.worker_api.roster.print_line = print_line
         if bus is not None:
-            await bus.close()
+            await bus.open()
+        routes = build_worker_routes(node.worker_api)
+        sender = PayloadSender(results)
+        api = build_app(node, tokens=tokens, host=host, hosts=found.hosts, results=sender, more=routes)
+        ready_line = f"listening on {address}; executions are kept in {describe_store(found)}{describe_bus(found)}"
+        yield PreparedServer(node, api, listening, address, ready_line)
 
 
 @contextlib.asynccontextmanager

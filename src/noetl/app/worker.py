@@ -70,18 +70,48 @@ class WorkerNode:
         self.runners.receiver = self.agent
         self.agent.on_lost = self._doubt
         self.agent.answer = self._answer
+        self.agent.warn = lambda message: self.print_line(f"warning: {message}")
         self._bus, self._polls = bus, polls
         #: hears what the person who started it should know
         self.print_line: Callable[[str], None] = lambda _line: None
         self._deaf, self._lonely, self._leaving = False, "", False
         self._heartbeats: Heartbeats | None = None
         self._tasks: list[asyncio.Task[Any]] = []
+        #: closes what was opened, the last first
+        self._opened = contextlib.AsyncExitStack()
 
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as stack:  # if anything fails here, what was opened before is closed
+            await self._open(stack)
+            self._opened = stack.pop_all()
+        return self
+
+    async def _open(self, stack: contextlib.AsyncExitStack) -> None:
+        for link in self.agent.links:
+            stack.callback(link.close)
+        stack.callback(self._results.close)
+        stack.push_async_callback(self._keychains.close)
         sweep_drafts(self._results.drafts)
-        self._heartbeats = Heartbeats(
+        if self._bus is not None:  # before a server hears of this worker: a bus that refuses it ends it
+            stack.push_async_callback(self._bus.close)
+            await self._bus.open()
+        stack.push_async_callback(self._stop_heartbeats)
+        self._heartbeats = self._start_heartbeats()
+        stack.push_async_callback(self.runners.close)
+        stack.push_async_callback(self.agent.close)
+        stack.push_async_callback(self._cancel_tasks)
+        for link, outbox in self.agent.outboxes.items():
+            self._tasks.append(asyncio.create_task(outbox.run()))
+            if self._polls:
+                self._tasks.append(asyncio.create_task(self.agent.poll(link)))
+        if self._bus is not None:
+            self._bus.listen(self.agent.name, self._on_notice)
+            self._tasks.append(asyncio.create_task(self._follow_hints(self._bus)))
+
+    def _start_heartbeats(self) -> Heartbeats:
+        heartbeats = Heartbeats(
             self._urls,
             self._token,
             self._settings.worker_lease_s,
@@ -89,17 +119,9 @@ class WorkerNode:
             self._on_heartbeat_reply,
             self._on_lost,
         )
-        self._heartbeats.alone = self._report_alone
-        self._heartbeats.start()
-        for link, outbox in self.agent.outboxes.items():
-            self._tasks.append(asyncio.create_task(outbox.run()))
-            if self._polls:
-                self._tasks.append(asyncio.create_task(self.agent.poll(link)))
-        if self._bus is not None:
-            await self._bus.open()
-            self._bus.listen(self.agent.name, self._on_notice)
-            self._tasks.append(asyncio.create_task(self._follow_hints(self._bus)))
-        return self
+        heartbeats.alone = self._report_alone
+        heartbeats.start()
+        return heartbeats
 
     async def run(self) -> None:
         """Work until it is drained. AccessDenied: no server wants this worker."""
@@ -114,20 +136,18 @@ class WorkerNode:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._opened.aclose()
+
+    async def _cancel_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.runners.close()
+
+    async def _stop_heartbeats(self) -> None:
         if self._heartbeats is not None:
             # What it did not finish is handed out when it is missed: who is in a hurry may have left tools behind.
             self._leaving = self.agent.draining and not self.agent.held
             await asyncio.to_thread(self._heartbeats.stop, leaving=self._leaving)
-        if self._bus is not None:
-            await self._bus.close()
-        await self._keychains.close()
-        self._results.close()
-        for link in self.agent.links:
-            link.close()
 
     def kill(self) -> None:
         """End the processes that tools started, at once."""

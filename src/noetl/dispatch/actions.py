@@ -213,7 +213,7 @@ def finish(ledger: Ledger, entry: Entry, _none: None) -> State:
     return _continue(ledger, entry, following)
 
 
-def retry(ledger: Ledger, entry: Entry, loss: Loss) -> State:
+def give_again(ledger: Ledger, entry: Entry, loss: Loss) -> State:
     """The worker does not bring a pipeline to its end: give it to another one, from where the log has it; but not for ever."""
     worker = entry.worker
     ledger.detach(entry)
@@ -272,7 +272,7 @@ def stop(ledger: Ledger, entry: Entry, _none: None) -> State:
     """Stop a pipeline at its worker. A remote worker reports no end of it: its fence is refused from now on."""
     worker = ledger.workers[entry.worker or ""]
     entry.following = None
-    ledger.moves.append(StopAt(worker.name, entry.key))
+    ledger.moves.append(StopAt(worker.name, entry.key, entry.fence))
     if worker.local:
         return STOPPING
     ledger.detach(entry)
@@ -313,7 +313,7 @@ def orphan(ledger: Ledger, entry: Entry, _none: None) -> State:
     entry.following = None
     worker = ledger.workers[entry.worker or ""]
     if worker.local:
-        ledger.moves.append(StopAt(worker.name, entry.key))
+        ledger.moves.append(StopAt(worker.name, entry.key, entry.fence))
         return STOPPING
     worker.held.pop(entry.key, None)
     ledger.orphans[entry.key] = entry
@@ -339,7 +339,7 @@ def drop_orphan(ledger: Ledger, entry: Entry, _none: None) -> State:
     """The engine does not want what a worker holds: stop it there."""
     del ledger.orphans[entry.key]
     if entry.worker is not None:
-        ledger.moves.append(StopAt(entry.worker, entry.key))
+        ledger.moves.append(StopAt(entry.worker, entry.key, entry.fence))
     return ledger.discard(entry)
 
 

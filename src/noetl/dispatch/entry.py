@@ -79,9 +79,9 @@ class Entry(msgspec.Struct, eq=False):
     fence: str = ""
     #: when it was given out
     since: float = 0.0
-    #: workers that died with it since it last made progress
+    #: deaths of workers that ran it, and breaks, since it last made progress
     tries: int = 0
-    #: times it was lost on the way to its worker
+    #: times it did not reach its worker
     astray: int = 0
     #: the request to the store of slots that has not been answered, and its number
     ask: Ask | None = None

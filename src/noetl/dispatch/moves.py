@@ -38,10 +38,11 @@ class Give(msgspec.Struct, frozen=True, gc=False):
 
 
 class StopAt(msgspec.Struct, frozen=True):
-    """Let a worker end a pipeline and the processes it started."""
+    """Let a worker end a pipeline and the processes it started, if it holds it by this fence."""
 
     worker: str
     key: Key
+    fence: str
 
 
 class Forget(msgspec.Struct, frozen=True):

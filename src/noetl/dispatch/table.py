@@ -17,15 +17,17 @@ execution is in nobody's memory, or in another server's: then it is *orphaned* h
 Five rules hold in every state:
 
 1. **Fences.** A worker holds a pipeline by a fence that is issued once. A report under any other fence changes nothing. Therefore at most
-   one worker's reports count, whatever an earlier holder still does. A local worker has no fence, and needs none: nothing is
-   given to it again before it has reported the end of what it had.
+   one worker's reports count, whatever an earlier holder still does. The fence is checked when a report arrives; one that passed
+   is recorded even if its worker loses the pipeline meanwhile: OVERTAKEN. A local worker has no fence, and needs none: nothing
+   is given to it again before it has reported the end of what it had.
 2. **Ordered again while under way.** The engine may repeat an order, or order what follows on an answer, before the worker has
    reported the end of the last one. One such order is kept; the later one counts, unless it would lose an answer. When the worker is done, the
    engine is asked whether the order is still wanted, and as what.
 3. **Pauses.** A paused execution begins nothing. What has not begun is withdrawn, because the engine orders it again when the execution is resumed.
    Orders with an answer pass, and so do those that store the list of a loop: nobody repeats them.
-4. **Losses.** A worker that dies, breaks or returns a pipeline, or never received it, leads back to *ready*, from where the log has it. Deaths are
-   counted until the pipeline makes progress: after the fifth it becomes a dead letter and its step fails.
+4. **Losses.** A worker that dies, breaks or returns a pipeline, or never received it, leads back to *ready*, from where the log has it. Deaths
+   and breaks are counted until the pipeline makes progress: after the fifth it becomes a dead letter and its step fails. What
+   was returned, or had not begun at a worker that died, is not counted. What never arrived has a count of its own.
 5. **Slots.** A slot belongs to the step run or iteration, not to one pass through the pipeline. It is returned when that has ended and its tools
    are put away, and while the execution is paused and nothing of it runs.
 
@@ -129,10 +131,10 @@ TABLE: Mapping[tuple[State, Input], Transition] = {
     (GIVEN, Input.REFUSED): Transition(actions.refuse_slot, (GIVEN,)),
     (GIVEN, Input.SLOT_FOUND): Transition(actions.keep_slot, (GIVEN,)),
     (GIVEN, Input.FINISHED): Transition(actions.finish, _AGAIN),
-    (GIVEN, Input.RETURNED): Transition(actions.retry, _AGAIN),
-    (GIVEN, Input.BROKEN): Transition(actions.retry, _AGAIN),
-    (GIVEN, Input.WORKER_GONE): Transition(actions.retry, _AGAIN),
-    (GIVEN, Input.NOT_ARRIVED): Transition(actions.retry, _AGAIN),
+    (GIVEN, Input.RETURNED): Transition(actions.give_again, _AGAIN),
+    (GIVEN, Input.BROKEN): Transition(actions.give_again, _AGAIN),
+    (GIVEN, Input.WORKER_GONE): Transition(actions.give_again, _AGAIN),
+    (GIVEN, Input.NOT_ARRIVED): Transition(actions.give_again, _AGAIN),
     (GIVEN, Input.OVERTAKEN): Transition(actions.check_wanted, (GIVEN, STOPPING, SETTLED)),
     (GIVEN, Input.OVER): Transition(actions.mark_over, (GIVEN,)),
     (GIVEN, Input.STOPPED): Transition(actions.stop, (STOPPING, SETTLED)),

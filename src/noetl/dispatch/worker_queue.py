@@ -8,14 +8,17 @@ that: the log knows how far each pipeline was.
                   └──────► reporting ──┘
 
 A *running* pipeline may still be fetching its playbook. It is *closing* when nothing more is to be reported of it, because the server
-has its last report, or has taken it away: only its tools are being put away. It is *reporting* when its runner has ended without a
-last report, so that the server has to be told; a heartbeat still names it, or the server would take it for lost.
+has its last report, or has taken it away: only its tools are being put away. It is *reporting* while its last report is on its
+way, or is sent again: the runner has sent it without waiting, or has ended without one. It takes no slot when its runner has
+ended. A heartbeat names it until the report is durable, or the server would take it for lost.
 
 1. **Given again while under way.** A server that misses a pipeline gives it again, under a new fence, possibly to the worker that has it. The latest
    assignment is kept, and begins when the one before it is gone.
-2. **Pauses.** What has not begun when its execution is paused goes back: the server gives it out again when the execution is resumed. The rule is `rules.may_begin`, as for a server.
+2. **Pauses.** What has not begun when its execution is paused goes back: the server gives it out again when the execution is resumed. The rule is `may_begin`, as for a server.
 3. **Alone.** A pipeline with which workers died runs alone: what is queued goes back, what runs ends first, and there is no room meanwhile.
    A worker that drains has no room either.
+4. **Stops.** A stop names the fence by which the pipeline was held, and concerns no later assignment. A stop without a fence, as
+   earlier servers send it, ends whatever is held of the pipeline.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ class WorkerState(StrEnum):
     QUEUED = "queued"
     #: it takes a slot
     RUNNING = "running"
-    #: its runner has ended, and the server is being told
+    #: its last report is on its way, or is sent again
     REPORTING = "reporting"
     #: the server expects nothing more of it; its tools are being put away
     CLOSING = "closing"
@@ -104,13 +107,13 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class SayLast(msgspec.Struct, frozen=True):
-    """Report that nothing follows, until a server has heard it; then `WorkerQueue.told`."""
+    """Report that nothing follows, until a server has heard it; then `WorkerQueue.on_end_reported`."""
 
     held: HeldAssignment
 
 
 class StopRun(msgspec.Struct, frozen=True):
-    """End a runner; it calls `WorkerQueue.ended` when its tools are put away."""
+    """End a runner; `WorkerQueue.on_runner_end` is called when its tools are put away."""
 
     key: Key
 
@@ -151,11 +154,13 @@ class WorkerInput(StrEnum):
     ASSIGNED = "assigned"
     #: there is a slot for it
     STARTED = "slot free"
-    #: its last report was sent, or is durable
-    SAID_LAST = "last report"
+    #: its last report was sent, and nobody waits until it is durable
+    POSTED = "last report sent"
+    #: its last report is durable, or none is wanted
+    SAID_LAST = "last report durable"
     #: its runner has ended, with its tools put away
     ENDED = "runner ended"
-    #: a server has heard that it ended
+    #: a server has heard the last report that was on its way
     TOLD = "end told"
     #: a server wants it to end
     DROPPED = "dropped"
@@ -198,13 +203,17 @@ class WorkerQueue:
             self.alone = None
             if not self.draining:
                 self.moves.append(AskAll())
+        self.free_slot(held)
+        following, held.following = held.following, None
+        if following is not None:
+            self._assign(following)
+
+    def free_slot(self, held: HeldAssignment) -> None:
+        """Take note that a pipeline has no runner any more."""
         if held.begun is not None:
             self.running -= 1
             self.pace.add_duration(self.now - held.begun)
             held.begun = None
-        following, held.following = held.following, None
-        if following is not None:
-            self._assign(following)
 
     # --- servers -----------------------------------------------------------------------------------------------------
 
@@ -215,7 +224,7 @@ class WorkerQueue:
 
     def room(self, link: Any = None) -> int:
         """For how many more pipelines there is room; of one server: how many it may have given, in all."""
-        others = sum(1 for one in self.held.values() if one.link is not link) if self.held else 0
+        others = sum(1 for one in self.held.values() if one.link is not link and one.state is not WorkerState.REPORTING)
         return max(0, self.most - others)
 
     def assign(self, held: HeldAssignment) -> WorkerMoves:
@@ -232,17 +241,31 @@ class WorkerQueue:
         self.held[held.key] = held
         self._apply(held, WorkerInput.ASSIGNED)
 
-    def drop(self, key: Key, *, runs: bool, now: float, refused: bool = False) -> WorkerMoves:
-        """A server takes a pipeline away, or has refused a report of it; `runs`: it has a runner."""
+    def drop(self, key: Key, fence: str | None = None, *, runs: bool, now: float) -> WorkerMoves:
+        """A server takes a pipeline away, or has refused a report of it; `runs`: it has a runner.
+
+        With the fence of an assignment, one that came later is kept. Without a fence, everything of the pipeline goes.
+        """
         self.moves, self.now = [], now
         held = self.held.get(key)
-        if held is not None:
-            self._apply(held, WorkerInput.REFUSED if refused else WorkerInput.DROPPED, runs)
+        if held is None:
+            return self.moves
+        if fence == held.fence:
+            self._apply(held, WorkerInput.REFUSED, runs)
+        elif fence is None or (held.following is not None and fence == held.following.fence):
+            self._apply(held, WorkerInput.DROPPED, runs)
         return self.moves
 
     def heartbeat(self) -> list[HeldPipeline]:
-        """All that servers expect to hear of. Other threads may ask."""
-        return [HeldPipeline(*key, one.fence) for key, one in list(self.held.items()) if one.open]
+        """All that servers expect to hear of, with what waits for an earlier assignment to end. Other threads may ask."""
+        found: list[HeldPipeline] = []
+        for key, one in list(self.held.items()):
+            following = one.following
+            if one.open:
+                found.append(HeldPipeline(*key, one.fence))
+            if following is not None:
+                found.append(HeldPipeline(*key, following.fence))
+        return found
 
     # --- running -----------------------------------------------------------------------------------------------------
 
@@ -262,8 +285,12 @@ class WorkerQueue:
         self._apply(held, WorkerInput.STARTED, now)
         return True
 
+    def on_posted(self, held: HeldAssignment) -> None:
+        """The last report of a pipeline was sent; `on_end_reported` follows when it is durable."""
+        self._apply(held, WorkerInput.POSTED)
+
     def on_last_report(self, held: HeldAssignment) -> None:
-        """The last report of a pipeline was sent, or is durable."""
+        """The last report of a pipeline is durable, or none is wanted."""
         self._apply(held, WorkerInput.SAID_LAST)
 
     def on_runner_end(self, key: Key, now: float) -> WorkerMoves:
@@ -281,20 +308,12 @@ class WorkerQueue:
             self._apply(held, WorkerInput.TOLD)
         return self.moves
 
-    def break_off(self, key: Key, why: str, now: float) -> WorkerMoves:
+    def break_off(self, held: HeldAssignment, why: str, now: float) -> WorkerMoves:
         """A pipeline broke; its server decides what follows."""
         self.moves, self.now = [], now
-        held = self.held.get(key)
-        if held is not None:
+        if self.held.get(held.key) is held:
             self._apply(held, WorkerInput.BROKEN, why)
         return self.moves
-
-    def reclaim(self, held: HeldAssignment) -> bool:
-        """Hold a pipeline again whose last report did not arrive; False: it was given again meanwhile."""
-        if self.held.setdefault(held.key, held) is held:
-            held.state = WorkerState.CLOSING if held.state is WorkerState.GONE else held.state
-            return True
-        return False
 
     # --- giving back -------------------------------------------------------------------------------------------------
 
@@ -311,6 +330,8 @@ class WorkerQueue:
         """Take nothing more, and give back what has not begun."""
         self.moves, self.now, self.draining = [], now, True
         self.return_waiting()
+        if self.alone is not None and self.alone.state is WorkerState.QUEUED:
+            self._apply(self.alone, WorkerInput.RETURNED)
         return self.moves
 
     def return_waiting(self) -> None:
@@ -350,9 +371,22 @@ def _close(_queue: WorkerQueue, _held: HeldAssignment, _none: None) -> WorkerSta
     return WorkerState.CLOSING
 
 
+def _post(_queue: WorkerQueue, _held: HeldAssignment, _none: None) -> WorkerState:
+    return WorkerState.REPORTING
+
+
 def _say_last(queue: WorkerQueue, held: HeldAssignment, _none: None) -> WorkerState:
     queue.moves.append(SayLast(held))
+    return _free(queue, held, None)
+
+
+def _free(queue: WorkerQueue, held: HeldAssignment, _none: None) -> WorkerState:
+    queue.free_slot(held)
     return WorkerState.REPORTING
+
+
+def _conclude(_queue: WorkerQueue, held: HeldAssignment, _none: None) -> WorkerState:
+    return WorkerState.GONE if held.begun is None else WorkerState.CLOSING
 
 
 def _forget(_queue: WorkerQueue, _held: HeldAssignment, _none: None) -> WorkerState:
@@ -401,6 +435,7 @@ WORKER_TABLE: Mapping[tuple[WorkerState, WorkerInput], WorkerTransition] = {
     (_QUEUED, _I.REFUSED): WorkerTransition(_stop, (_GONE,)),
     (_QUEUED, _I.RETURNED): WorkerTransition(_return, (_GONE,)),
     (_RUNNING, _I.ASSIGNED): WorkerTransition(_supersede, (_RUNNING,)),
+    (_RUNNING, _I.POSTED): WorkerTransition(_post, (_REPORTING,)),
     (_RUNNING, _I.SAID_LAST): WorkerTransition(_close, (_CLOSING,)),
     (_RUNNING, _I.ENDED): WorkerTransition(_say_last, (_REPORTING,)),
     (_RUNNING, _I.DROPPED): WorkerTransition(_drop, (_CLOSING, _GONE)),
@@ -408,13 +443,13 @@ WORKER_TABLE: Mapping[tuple[WorkerState, WorkerInput], WorkerTransition] = {
     (_RUNNING, _I.RETURNED): WorkerTransition(_return, (_GONE,)),
     (_RUNNING, _I.BROKEN): WorkerTransition(_break, (_GONE,)),
     (_REPORTING, _I.ASSIGNED): WorkerTransition(_supersede, (_REPORTING,)),
-    (_REPORTING, _I.TOLD): WorkerTransition(_forget, (_GONE,)),
-    (_REPORTING, _I.DROPPED): WorkerTransition(_drop, (_GONE,)),
-    (_REPORTING, _I.REFUSED): WorkerTransition(_stop, (_GONE,)),
-    (_REPORTING, _I.RETURNED): WorkerTransition(_return, (_GONE,)),
+    (_REPORTING, _I.ENDED): WorkerTransition(_free, (_REPORTING,)),
+    (_REPORTING, _I.TOLD): WorkerTransition(_conclude, (_CLOSING, _GONE)),
+    (_REPORTING, _I.DROPPED): WorkerTransition(_drop, (_CLOSING, _GONE)),
+    (_REPORTING, _I.REFUSED): WorkerTransition(_stop, (_CLOSING, _GONE)),
+    (_REPORTING, _I.BROKEN): WorkerTransition(_break, (_GONE,)),
     (_CLOSING, _I.ASSIGNED): WorkerTransition(_supersede, (_CLOSING,)),
     (_CLOSING, _I.ENDED): WorkerTransition(_forget, (_GONE,)),
-    (_CLOSING, _I.TOLD): WorkerTransition(_forget, (_GONE,)),
     (_CLOSING, _I.DROPPED): WorkerTransition(_drop, (_CLOSING, _GONE)),
     (_CLOSING, _I.REFUSED): WorkerTransition(_stop, (_CLOSING, _GONE)),
     (_CLOSING, _I.RETURNED): WorkerTransition(_return, (_GONE,)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -124,6 +124,13 @@ class ServerReply(msgspec.Struct, frozen=True, omit_defaults=True):
     questions: list[CredentialCheck] = []
     #: the worker is taken for dead, and what it had is others' by now
     lost: bool = False
+    #: of the stops, by their place: the fence by which the pipeline was held. Earlier servers send none
+    stop_fences: list[str] = []
+
+    def list_stops(self) -> Iterator[tuple[Key, str | None]]:
+        """What is to end, and by which fence it was held; None: whatever is held of it ends."""
+        for at, key in enumerate(self.stops):
+            yield key, self.stop_fences[at] if at < len(self.stop_fences) else None
 
 
 class HeldPipeline(msgspec.Struct, frozen=True):

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from noetl.dispatch import AskAll, HeldAssignment, RunAlone, SayLast, Send, StopRun, WorkerMoves, WorkerQueue, may_begin
+from noetl.dispatch import (
+    AskAll,
+    HeldAssignment,
+    RunAlone,
+    SayLast,
+    Send,
+    StopRun,
+    WorkerMoves,
+    WorkerQueue,
+    WorkerState,
+    may_begin,
+)
 from noetl.errors import AccessDenied, NoetlError, describe_error
 from noetl.lru import TEXT, LruCache
 from noetl.model.events import Event, Fact
@@ -139,13 +150,16 @@ class WorkerAgent:
         self._pumping = False
         self.remotes, self.sources = RemoteExecutions(), PlaybookCache()
         self._tasks: set[asyncio.Future[Any]] = set()
+        self._closed = False
         #: set whenever a pipeline is put away; and while there is none
         self.freed, self.quiet = asyncio.Event(), asyncio.Event()
         self.quiet.set()
         #: answers a question of a server
-        self.answer: Callable[[ServerLink, CredentialCheck], Awaitable[None]]
+        self.answer: Callable[[ServerLink, CredentialCheck], Coroutine[Any, Any, None]]
         #: called when a server says that this worker is taken for dead
         self.on_lost: Callable[[], None] = lambda: None
+        #: hears what the person who started this worker should know
+        self.warn: Callable[[str], None] = lambda _message: None
 
     @property
     def held(self) -> dict[Key, HeldAssignment]:
@@ -167,7 +181,7 @@ class WorkerAgent:
                 case Send(held, report):
                     self.outboxes[held.link].add(report)
                 case SayLast(held):
-                    self.spawn(self._say_last(held))
+                    self.spawn(self._send_last(held, []))
                 case StopRun(key):
                     self.runners.stop(key)
                 case RunAlone(held):
@@ -224,8 +238,8 @@ class WorkerAgent:
 
     def handle_reply(self, link: ServerLink, reply: ServerReply) -> bool:
         """Do what a server says; whether it does not know this worker."""
-        for key in reply.stops:
-            self.drop(key)
+        for key, fence in reply.list_stops():
+            self.drop(key, fence)
         self.remotes.hear((one.execution_id for one in reply.assignments), reply.paused)
         for assignment in reply.assignments:
             name = assignment.execution_id
@@ -244,16 +258,17 @@ class WorkerAgent:
     async def _run_alone(self, held: HeldAssignment) -> None:
         """Run a pipeline when everything else has ended or was given back; should it kill this worker, it takes nobody along."""
         until = self._now() + _ALONE_S
-        while self.queue.running and self._now() < until:  # noqa: ASYNC110  rare, and short
+        while len(self.held) > 1 and self._now() < until:  # noqa: ASYNC110  rare, and short
             await asyncio.sleep(PAUSE_S)
         await self._wait_reported(_ALONE_S)
         if self.queue.start_alone(held, self._now()):
             self._begin(held)
 
-    async def _wait_reported(self, seconds: float) -> None:
-        """Wait until servers know what they were told, for so long."""
+    async def _wait_reported(self, seconds: float, *more: asyncio.Event) -> None:
+        """Wait until servers know what they were told, and for more, for so long."""
+        events = [*(box.idle for box in self.outboxes.values()), *more]
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*(box.idle.wait() for box in self.outboxes.values())), seconds)
+            await asyncio.wait_for(asyncio.gather(*(event.wait() for event in events)), seconds)
 
     def _pump(self) -> None:
         """Begin what there are slots for; of what ends at once no more than some, so that reports go out meanwhile."""
@@ -279,22 +294,23 @@ class WorkerAgent:
             self._give_back(held)
 
     async def _prepare(self, held: HeldAssignment, brief: ExecutionBrief) -> None:
-        key = held.key
         try:
             net = self._net_of(await self.sources.fetch(held.link, brief.playbook), brief.synthesized)
+            if self.held.get(held.key) is held:
+                self._run(held, self.remotes.make(held.key[0], net, brief))
         except Exception as error:  # noqa: BLE001  whatever it is, the server must hear of it
-            self.on_broken(key, error)
-            return
-        if self.held.get(key) is held:
-            self._run(held, self.remotes.make(key[0], net, brief))
+            self._break_off(held, error)
 
     def _run(self, held: HeldAssignment, remote: RemoteExecution) -> None:
         order = held.assignment.order
-        if may_begin(order, paused=remote.state.paused):
-            self.runners.run(remote, restore_shared(order, held.shared, remote.brief.workload))
-        else:
+        if not may_begin(order, paused=remote.state.paused):
             self._give_back(held)
             self._pump()
+            return
+        try:
+            self.runners.run(remote, restore_shared(order, held.shared, remote.brief.workload))
+        except Exception as error:  # noqa: BLE001  as above: else the server would wait for ever, and the slot stay taken
+            self._break_off(held, error)
 
     def _end(self, execution_id: str) -> None:
         if any(key[0] == execution_id and (one.following or one.open) for key, one in self.held.items()):
@@ -306,14 +322,14 @@ class WorkerAgent:
 
     # --- letting go --------------------------------------------------------------------------------------------------
 
-    def drop(self, key: Key, *, refused: bool = False) -> None:
-        """Let go of a pipeline that is no longer this worker's. One that was refused may have been given to it again."""
-        self._drop(key, refused=refused)
+    def drop(self, key: Key, fence: str | None = None) -> None:
+        """Let go of a pipeline that is no longer this worker's. With a fence, what was given under a later one is kept."""
+        self._drop(key, fence)
         self._pump()
 
-    def _drop(self, key: Key, *, refused: bool = False) -> None:
+    def _drop(self, key: Key, fence: str | None = None) -> None:
         runs = self.runners.is_running(key)
-        self._carry_out(self.queue.drop(key, runs=runs, now=self._now(), refused=refused))
+        self._carry_out(self.queue.drop(key, fence, runs=runs, now=self._now()))
 
     def lose(self, name: str) -> None:
         """Everything is others' by now: end it, and begin again under another name."""
@@ -332,11 +348,12 @@ class WorkerAgent:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.quiet.wait(), grace_s)
         for held in list(self.held.values()):
-            self.queue.on_last_report(held)  # else its end here would be told as that of the pipeline
-            self.runners.stop(held.key)
-            await self.runners.wait_stopped(held.key)
-            self._give_back(held)
-        await self._wait_reported(max(grace_s, _FAREWELL_S))
+            if self.held.get(held.key) is held and held.state is not WorkerState.REPORTING:
+                self.queue.on_last_report(held)  # else its end here would be told as that of the pipeline
+                self.runners.stop(held.key)
+                await self.runners.wait_stopped(held.key)
+                self._give_back(held)
+        await self._wait_reported(max(grace_s, _FAREWELL_S), self.quiet)
 
     def _give_back(self, held: HeldAssignment) -> None:
         self._carry_out(self.queue.give_back(held, self._now()))
@@ -356,7 +373,7 @@ class WorkerAgent:
         if fate == "rejected":
             raise NoetlError(_REJECTED)
         if fate == "refused":
-            self.drop(held.key, refused=True)
+            self.drop(held.key, held.fence)
             await asyncio.sleep(0)  # the stop arrives here
             raise asyncio.CancelledError
         if last:
@@ -366,42 +383,46 @@ class WorkerAgent:
         """Tell the last facts of a pipeline, without anybody waiting."""
         held = self.held.get((execution_id, facts[0].step_run_id, facts[0].iteration))
         if held is not None:
-            self.queue.on_last_report(held)
+            self.queue.on_posted(held)
             told = self.outboxes[held.link].add(held.report(facts=facts, last=True))
             told.add_done_callback(lambda it: self._on_posted(held, facts, it))
 
     def _on_posted(self, held: HeldAssignment, facts: list[Fact], told: asyncio.Future[str]) -> None:
-        if not told.cancelled() and told.result() == "again":
-            self.spawn(self._post_again(held, facts))
-        elif not told.cancelled() and told.result() == "rejected":
-            self.outboxes[held.link].add(held.report(broken=_REJECTED))
-
-    async def _post_again(self, held: HeldAssignment, facts: list[Fact]) -> None:
-        if self.queue.reclaim(held):
-            try:
-                with contextlib.suppress(asyncio.CancelledError):
-                    await self.report(held.key[0], facts, last=True)
-                self._finish_report(held)
-            except NoetlError as error:
-                self.on_broken(held.key, error)
+        if told.cancelled():
+            return
+        if told.result() == "again":
+            self._turn_to_another(held)
+            self.spawn(self._send_last(held, facts, pause=PAUSE_S))
+        else:
+            self._end_report(held, told.result())
 
     def on_done(self, key: Key) -> None:
         """A pipeline is not under way here any more."""
         self._carry_out(self.queue.on_runner_end(key, self._now()))
         self._pump()
 
-    async def _say_last(self, held: HeldAssignment) -> None:
+    async def _send_last(self, held: HeldAssignment, facts: list[Fact], pause: float = 0.0) -> None:
+        """Send a last report until a server takes or refuses it, or the pipeline is no longer held by this fence."""
         fate = "again"
-        while fate == "again" and self.held.get(held.key) is held:
-            fate = await self.outboxes[held.link].add(held.report(last=True))
+        while fate == "again":
+            await asyncio.sleep(pause)
+            if self.held.get(held.key) is not held:
+                return
+            fate = await self.outboxes[held.link].add(held.report(facts=facts, last=True))
             if fate == "again":
                 self._turn_to_another(held)
-                await asyncio.sleep(LONGEST_PAUSE_S)
-        self._finish_report(held)
+                pause = min(max(PAUSE_S, 2 * pause), LONGEST_PAUSE_S)
+        self._end_report(held, fate)
 
-    def _finish_report(self, held: HeldAssignment) -> None:
+    def _end_report(self, held: HeldAssignment, fate: str) -> None:
+        """A last report has arrived; or it never will."""
+        if fate == "rejected":
+            self._break_off(held, NoetlError(_REJECTED))
+            return
+        given_again = held.following is not None
         self._carry_out(self.queue.on_end_reported(held, self._now()))
-        self._pump()
+        if given_again:
+            self._pump()
 
     def _turn_to_another(self, held: HeldAssignment) -> None:
         """A server is gone, or has not got the execution: the next one may."""
@@ -415,7 +436,12 @@ class WorkerAgent:
 
     def on_broken(self, key: Key, error: BaseException) -> None:
         """A pipeline broke in a way that no fact tells: it is for the server to say what follows."""
-        self._carry_out(self.queue.break_off(key, describe_error(error), self._now()))
+        held = self.held.get(key)
+        if held is not None:
+            self._break_off(held, error)
+
+    def _break_off(self, held: HeldAssignment, error: BaseException) -> None:
+        self._carry_out(self.queue.break_off(held, describe_error(error), self._now()))
         self._pump()
 
     # --- the rest ----------------------------------------------------------------------------------------------------
@@ -425,8 +451,23 @@ class WorkerAgent:
         link = next((one.link for key, one in self.held.items() if key[0] == execution_id), self.links[0])
         self.outboxes[link].write(LogRecord(execution_id, msgspec.to_builtins(line)))
 
-    def spawn(self, awaitable: Awaitable[Any]) -> None:
-        """Do something beside, and hold on to it until it is done."""
-        task = asyncio.ensure_future(awaitable)
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Do something beside, and hold on to it until it is done; if it fails, say so."""
+        if self._closed:
+            coroutine.close()
+            return
+        task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_spawned_end)
+
+    def _on_spawned_end(self, task: asyncio.Future[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.warn(f"a mistake of this worker: {describe_error(error)}")
+
+    async def close(self) -> None:
+        """End all that was spawned, and spawn nothing more."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

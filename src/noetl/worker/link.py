@@ -118,10 +118,13 @@ class Outbox:
             except RequestInvalid:
                 # One of them is the culprit: they go one by one, and it is given up; what tools wrote is not worth more.
                 self._most = 1
+                if reports or lines:  # then it may be one of these, and an answer goes again
+                    self._put_back(answers)
                 fate = "again" if len(reports) > 1 else "rejected"
                 _settle(reports, dict.fromkeys(range(len(reports)), fate))
             except NoetlError:
                 self._lines = [*lines, *self._lines][-_KEPT_LINES:]
+                self._put_back(answers)
                 _settle(reports, dict.fromkeys(range(len(reports)), "again"))
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
@@ -136,6 +139,12 @@ class Outbox:
                 self._heard(self.link, reply)
             if not self._reports and not self._lines:
                 self.idle.set()
+
+    def _put_back(self, answers: list[CredentialCheckResult]) -> None:
+        """Send answers again, before those that came meanwhile."""
+        if answers:
+            self._answers = [*answers, *self._answers]
+            self._something.set()
 
 
 def _settle(reports: list[tuple[PipelineReport, asyncio.Future[str]]], fates: dict[int, str]) -> None:

@@ -103,14 +103,10 @@ class PipelineRunners:
 
     def run(self, execution: RunningExecution, order: RunPipeline) -> None:
         """Run a pipeline that is not under way here; `dispatch` sees to that."""
-        execution_id, net = execution.id, execution.net
+        execution_id = execution.id
         key = (execution_id, order.step_run_id, order.iteration)
-        world = self.worlds.get(execution_id)
-        if world is None:
-            world = self.worlds[execution_id] = self.make_world(execution)
-        context = _PipelineContext(self, execution, execution_id, world.keychain.redactor)
-        runner = PipelineRunner(order, net.steps[order.step], net.playbook, context, world)
         try:
+            runner = self._make_runner(execution, order)
             if runner.run_sync():
                 self.receiver.on_done(key)
                 return
@@ -120,6 +116,14 @@ class PipelineRunners:
         task = asyncio.ensure_future(runner.run())
         self.tasks.setdefault(execution_id, {})[key] = task
         task.add_done_callback(lambda done: self._over(key, done))
+
+    def _make_runner(self, execution: RunningExecution, order: RunPipeline) -> PipelineRunner:
+        execution_id, net = execution.id, execution.net
+        world = self.worlds.get(execution_id)
+        if world is None:
+            world = self.worlds[execution_id] = self.make_world(execution)
+        context = _PipelineContext(self, execution, execution_id, world.keychain.redactor)
+        return PipelineRunner(order, net.steps[order.step], net.playbook, context, world)
 
     def _over(self, key: Key, done: asyncio.Task[None]) -> None:
         mine = self.tasks.get(key[0], {})

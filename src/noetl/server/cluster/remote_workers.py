@@ -55,6 +55,10 @@ class WorkerQuestions:
             waiting.set_result(answer.problem)
 
 
+#: workers that have not asked here yet, for which mail is kept: they may never ask
+_MOST_EARLY = 1_000
+
+
 def _to_nobody(_whom: str) -> None:
     """Without a bus, workers ask by themselves."""
 
@@ -65,7 +69,8 @@ class Mailbox:
     __slots__ = ("ended", "knows", "stops", "wakeup")
 
     def __init__(self) -> None:
-        self.stops: list[Key] = []
+        #: the pipelines that it is to stop, each with the fence by which it was held
+        self.stops: list[tuple[Key, str]] = []
         self.ended: list[str] = []
         #: executions on which it has reported, so that it need not be told again what they are
         self.knows: set[str] = set()
@@ -82,7 +87,7 @@ class Mailbox:
         self.wakeup.set_result(None)
         return True
 
-    def empty(self) -> tuple[list[Key], list[str]]:
+    def empty(self) -> tuple[list[tuple[Key, str]], list[str]]:
         """What it is to stop, and the executions that it need not keep; then the box is empty."""
         stops, self.stops, ended, self.ended = self.stops, [], self.ended, []
         return stops, ended
@@ -102,7 +107,10 @@ class RemoteWorkers:
         self.record: Callable[[DeadLetter], None]
         #: how long a worker has had something does not depend on the date
         self.now: Callable[[], float] = monotonic
+        #: of the workers that have asked here
         self._boxes: dict[str, Mailbox] = {}
+        #: of those that have not, the latest last
+        self._early: dict[str, Mailbox] = {}
         self.questions = WorkerQuestions(self._call)
 
     def _call(self) -> None:
@@ -110,15 +118,25 @@ class RemoteWorkers:
         pipelines.carry_out(pipelines.dispatcher.call_worker(DEFAULT_POOL, now=self.now()))
 
     def box(self, worker: str) -> Mailbox:
-        """A worker's mailbox."""
+        """The mailbox of a worker that asks; it stays until the worker is gone."""
         found = self._boxes.get(worker)
         if found is None:
-            found = self._boxes[worker] = Mailbox()
+            found = self._boxes[worker] = self._early.pop(worker, Mailbox())
+        return found
+
+    def _find_box(self, worker: str) -> Mailbox:
+        """The mailbox of a worker, which may not have asked yet."""
+        found = self._boxes.get(worker, self._early.get(worker))
+        if found is None:
+            if len(self._early) >= _MOST_EARLY:
+                del self._early[next(iter(self._early))]
+            found = self._early[worker] = Mailbox()
         return found
 
     def remove(self, worker: str) -> None:
         """Discard the mailbox of a worker that is gone."""
         self._boxes.pop(worker, None)
+        self._early.pop(worker, None)
 
     # --- moves (see `pipelines.WorkerSide`) ----------------------------------------------------------------------------
 
@@ -126,27 +144,30 @@ class RemoteWorkers:
         """Remote workers are given work in the answer to their question, see `WorkerApi`."""
         raise AssertionError(f"{move.worker} has not asked")
 
-    def stop(self, worker: str, key: Key) -> None:
+    def stop(self, worker: str, key: Key, fence: str) -> None:
         """See `WorkerSide`."""
-        self.box(worker).stops.append(key)
-        self._notify(worker)
+        box = self._find_box(worker)
+        box.stops.append((key, fence))
+        self._notify(worker, box)
 
     def forget(self, worker: str, execution_id: str) -> None:
         """See `WorkerSide`."""
-        box = self.box(worker)
+        box = self._find_box(worker)
         box.knows.discard(execution_id)
         had_entries = bool(box)  # thousands of executions may be evicted at once
         box.ended.append(execution_id)
         if not had_entries:
-            self._notify(worker)
+            self._notify(worker, box)
 
-    def _notify(self, worker: str) -> None:
-        if not self.box(worker).wake():
+    def _notify(self, worker: str, box: Mailbox) -> None:
+        if not box.wake():
             self.notify(worker)
 
     def wake(self, worker: str) -> None:
         """See `WorkerSide`."""
-        self.box(worker).wake()
+        box = self._boxes.get(worker)
+        if box is not None:
+            box.wake()
 
     def hint(self, pool: str) -> None:
         """See `WorkerSide`."""

@@ -72,7 +72,7 @@ class ServerNode(ControlPlane):
             self.remote.publish = lambda pool: self.spawn(bus.wake(pool, me))
             self.remote.notify = lambda worker: self.spawn(bus.notify(worker, me))
         self._retry_later = RetryLater(effects.clock, self.warn)
-        self.service.lost = self._retry_later.add
+        self.service.on_lost = self._retry_later.add
         self._cluster_store = cluster_store
         self._eviction = Eviction(self, cluster_store, self._retry_later) if cluster_store is not None else None
         self._kept: dict[tuple[Key, str], HeldPipeline] = {}
@@ -90,17 +90,19 @@ class ServerNode(ControlPlane):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.worker_api.drain()
-        self.stop_polling()
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
-        await self.service.settle()
-        with contextlib.suppress(NoetlError):  # it only saves others work
-            await self._keep_held(after=0.0)
-        await self.notices.settle()
-        await self.log.close()
-        self.registry.close()
+        async with contextlib.AsyncExitStack() as stack:  # each of these is closed, whatever fails before it
+            stack.callback(self.registry.close)
+            stack.push_async_callback(self.log.close)
+            stack.push_async_callback(self.notices.settle)
+            self.worker_api.drain()
+            self.stop_polling()
+            for loop in self._loops:
+                loop.cancel()
+            await asyncio.gather(*self._loops, return_exceptions=True)
+            await self.service.settle()
+            await self.cancel_tasks()
+            with contextlib.suppress(NoetlError):  # it only saves others work
+                await self._keep_held(after=0.0)
 
     def workers(self) -> list[dict[str, Any]]:
         """Those who live."""
@@ -239,13 +241,13 @@ class ServerNode(ControlPlane):
             for at, entry in held.items()
             if at not in self._kept and entry.since <= ripe
         }
-        lost = self._find_lost()
-        over = [one for at, one in self._kept.items() if at not in held and at[0][0] not in lost]
+        elsewhere = self._find_elsewhere()
+        over = [one for at, one in self._kept.items() if at not in held and at[0][0] not in elsewhere]
         if not begun and not over:
             return
         await self.registry.keep(list(begun.values()), over)
         self._kept = {at: one for at, one in self._kept.items() if at in held} | begun
 
-    def _find_lost(self) -> set[str]:
+    def _find_elsewhere(self) -> set[str]:
         """Executions that others mind, or will: what is kept of them is theirs."""
         return {at[0][0] for at in self._kept if at[0][0] not in self.service.live}

@@ -39,7 +39,7 @@ class WorkerApi:
         """Hand out nothing more; workers that wait are answered."""
         self._dispatcher.closed = True
         for worker in self._dispatcher.workers:
-            self._remote.box(worker).wake()
+            self._remote.wake(worker)
 
     def _carry_out(self, moves: Moves) -> None:
         self._control_plane.pipelines.carry_out(moves)
@@ -107,7 +107,8 @@ class WorkerApi:
         briefs = {name: self._brief(one) for name, one in new.items()}
         workloads = {name: one.state.workload for name, one in executions.items()}
         assignments, shared = strip_shared([self._remote.assignment(one) for one in given], workloads)
-        return ServerReply(refused, again, assignments, briefs, shared, stops, ended, paused)
+        keys, fences = [key for key, _ in stops], [fence for _, fence in stops]
+        return ServerReply(refused, again, assignments, briefs, shared, keys, ended, paused, stop_fences=fences)
 
     def _brief(self, live: LiveExecution) -> ExecutionBrief:
         return self._remote.brief(live, str(self._control_plane.file(live.state)))
@@ -152,7 +153,8 @@ class WorkerApi:
             await self._record(execution_id, [report for _, report, _ in mine], mine[0][2])
         except NoetlError:  # the store is away, or another server has gone on with it
             return [at for at, _, _ in mine]
-        if execution_id in self._control_plane.service.live:  # else it has ended with this
+        here = execution_id in self._control_plane.service.live  # else it has ended with this
+        if here and self._dispatcher.knows(worker):
             self._remote.box(worker.name).knows.add(execution_id)
         for _, report, _ in mine:
             self._settle(worker, report)
@@ -167,7 +169,7 @@ class WorkerApi:
 
     def _settle(self, worker: Worker, report: PipelineReport) -> None:
         """Let a report that is recorded take effect on the pipeline."""
-        if report.returned:
+        if report.returned and self._dispatcher.knows(worker):
             self._remote.box(worker.name).knows.discard(report.execution_id)
         self._carry_out(self._dispatcher.report(worker.name, report, now=self._remote.now()))
 
@@ -212,7 +214,8 @@ class WorkerApi:
         now = self._remote.now()
         before = now - max(_LOST_AFTER_S, heartbeat.every)
         self._carry_out(self._dispatcher.compare(worker, has, before=before, now=now))
-        return ServerReply(stops=await self._over(has - known))
+        over = await self._over(has - known)
+        return ServerReply(stops=[key for key, _ in over], stop_fences=[fence for _, fence in over])
 
     def give_up(self, name: str) -> None:
         """A worker counts as dead: what it had is handed out again."""
@@ -222,12 +225,12 @@ class WorkerApi:
         self._remote.remove(name)
         self.roster.report_lost(name, had)
 
-    async def _over(self, unknown: set[tuple[Key, str]]) -> list[Key]:
+    async def _over(self, unknown: set[tuple[Key, str]]) -> list[tuple[Key, str]]:
         """What nobody wants any more of that which a worker has and is not known here; of executions that are elsewhere, others know."""
         elsewhere = {key[0] for key, _ in unknown} - self._control_plane.service.live.keys()
         going = await self._find_unfinished(elsewhere)
         return [
-            key
+            (key, fence)
             for key, fence in unknown
             if (key[0] not in going if key[0] in elsewhere else self._dispatcher.is_own_fence(fence))
         ]

@@ -104,14 +104,14 @@ class ControlPlane:
         #: hears what whoever looks after the process should know
         self.print_line: Callable[[str], None] = write_stderr
         self.notices = FailureNotices(clock, new_id, self.warn)
-        self.service.watchers += (
-            [self.pipelines.on_events] if alone else [self.pipelines.on_events, self.notices.on_events]
-        )
+        if not alone:
+            self.service.watchers.append(self.notices.on_events)
         #: nobody outside asks for anything, so nobody looks for it, or is told of anything
         self._alone = alone
         #: the playbooks that were run here lately, by their hash; the log has them all
         self._sources: LruCache[str, PlaybookSource] = LruCache(TEXT)
         self._tasks: set[asyncio.Future[Any]] = set()
+        self._closed = False
         self._poller: asyncio.Task[None] | None = None
         #: asked for by other processes, of executions that are not in memory now
         self._requests: list[tuple[int, str, bytes]] = []
@@ -270,9 +270,19 @@ class ControlPlane:
 
     def spawn(self, coroutine: Any) -> None:
         """Do something beside, and hold on to it until it is done."""
+        if self._closed:
+            coroutine.close()
+            return
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def cancel_tasks(self) -> None:
+        """End all that was spawned, and spawn nothing more: what it was for is found in the log."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def source(self, content_hash: str) -> PlaybookSource:
         """A playbook that was run here."""

@@ -7,6 +7,7 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from noetl.model.events import Event
 from noetl.model.orders import Order, PauseChild, RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
 from noetl.server.core.service import LiveExecution
 
@@ -22,6 +23,9 @@ class PipelineExecutor(Protocol):
 
     def stop(self, execution_id: str, order: StopPipelines) -> None:
         """End pipelines, and the processes they started."""
+
+    def on_events(self, live: LiveExecution, events: tuple[Event, ...]) -> None:
+        """Events of an execution are durable; orders that follow from them come after this."""
 
     def on_end(self, live: LiveExecution) -> None:
         """An execution is over, or has been given up: nothing of it may go on here."""
@@ -44,7 +48,7 @@ class OrderHost(Protocol):
 
 
 class OrderCarrier:
-    """A `Dispatch` over an executor of pipelines."""
+    """An `OrderReceiver` over an executor of pipelines."""
 
     def __init__(self, executor: PipelineExecutor, host: OrderHost, clock: Callable[[], float]) -> None:
         self._executor, self._host, self._clock = executor, host, clock
@@ -69,6 +73,10 @@ class OrderCarrier:
                 self._host.stop_child(order.execution_id)
             elif isinstance(order, PauseChild):
                 self._host.hold_child(order.execution_id, paused=order.paused)
+
+    def on_events(self, live: LiveExecution, events: tuple[Event, ...]) -> None:
+        """Events of an execution are durable."""
+        self._executor.on_events(live, events)
 
     def on_end(self, live: LiveExecution) -> None:
         """Let go of what was kept for an execution."""

@@ -121,8 +121,8 @@ class WorkerSide(Protocol):
     def give(self, move: Give) -> None:
         """Run a pipeline."""
 
-    def stop(self, worker: str, key: Key) -> None:
-        """End a pipeline."""
+    def stop(self, worker: str, key: Key, fence: str) -> None:
+        """End a pipeline that the worker holds by this fence."""
 
     def forget(self, worker: str, execution_id: str) -> None:
         """Discard what is kept for an execution, unless there is more to do."""
@@ -203,6 +203,8 @@ class Pipelines:
         self.dispatcher.closed = True
         if self._loop is not None:
             self._loop.close()
+        for task in self._tasks:
+            task.cancel()
 
     # --- moves -------------------------------------------------------------------------------------------------------
 
@@ -226,8 +228,8 @@ class Pipelines:
                 self._deny(key[0], Denied(key[1], key[2], error))
             case Displace(key, error):
                 self._displace(key, Denied(key[1], key[2], error))
-            case StopAt(worker, key):
-                self._side.stop(worker, key)
+            case StopAt(worker, key, fence):
+                self._side.stop(worker, key, fence)
             case Forget(worker, execution_id):
                 self._side.forget(worker, execution_id)
             case Wake(worker):

@@ -38,8 +38,11 @@ _NET_INDEXES = 100
 Happening = Fact | Request
 
 
-class Dispatch(Protocol):
-    """Who carries out orders."""
+class OrderReceiver(Protocol):
+    """Carries out orders."""
+
+    def on_events(self, live: LiveExecution, events: tuple[Event, ...]) -> None:
+        """The events of a decision are durable; its orders follow."""
 
     def give(self, live: LiveExecution, orders: Iterable[Order]) -> None:
         """Carry out orders of an execution, each at least once."""
@@ -78,7 +81,7 @@ class ExecutionService:
     def __init__(
         self,
         log: EventLog,
-        dispatch: Dispatch,
+        dispatch: OrderReceiver,
         planner: Planner,
         *,
         clock: Callable[[], float],
@@ -93,10 +96,10 @@ class ExecutionService:
         #: by the identity of their nets, which they keep alive
         self._net_indexes: LruCache[int, NetIndex] = LruCache(_NET_INDEXES)
         self._tasks: set[asyncio.Future[None]] = set()
-        #: those who follow along: called with the events of each decision, once they are durable
+        #: observers: called with the events of each decision, once they are durable; one that raises is removed
         self.watchers: list[Callable[[LiveExecution, tuple[Event, ...]], None]] = []
-        #: hears of each execution that was lost, and why
-        self.lost: Callable[[str, NoetlError], None] = lambda _execution_id, _error: None
+        #: hears of each execution that was lost or given up, and why
+        self.on_lost: Callable[[str, NoetlError], None] = lambda _execution_id, _error: None
 
     async def start(self, net: Net, request: OpenExecution) -> LiveExecution:
         """Start an execution; durable when this returns."""
@@ -220,6 +223,7 @@ class ExecutionService:
         await self.log.append(decision.events, status=status_of(state), snapshot=snapshot)
 
     def _after(self, live: LiveExecution, decision: Decision) -> None:
+        self.dispatch.on_events(live, decision.events)
         for watch in tuple(self.watchers):
             try:
                 watch(live, decision.events)
@@ -262,14 +266,17 @@ class ExecutionService:
     def _lose(
         self, live: LiveExecution, inbox: list[tuple[Happening, asyncio.Future[None] | None]], error: NoetlError
     ) -> None:
-        """What was decided could not be written: forget the state, which is ahead of the log now."""
+        """Forget an execution: a decision could not be written or carried out, or the execution is given up.
+
+        Its state may be ahead of the log. Whoever waits for it hears the error.
+        """
         live.lost = True
         waiting, live.inbox = [*inbox, *live.inbox], []
         for _, done in waiting:
             if done is not None and not done.done():
                 done.set_exception(error)
         if self._drop(live):
-            self.lost(live.id, error)
+            self.on_lost(live.id, error)
         if not live.finished.done():
             live.finished.set_exception(error)
             live.finished.exception()  # known: whoever waits hears of it, and where nobody does it is no news to print
@@ -287,11 +294,14 @@ def _as_noetl_error(error: BaseException) -> NoetlError:
 # log again when the execution is resumed.
 
 
-class _NullDispatch:
+class _NullReceiver:
     """Carries out nothing, but knows which children were to end."""
 
     def __init__(self) -> None:
         self.children: list[str] = []
+
+    def on_events(self, _live: LiveExecution, _events: tuple[Event, ...]) -> None:
+        """Nothing was given."""
 
     def give(self, _live: LiveExecution, orders: Iterable[Order]) -> None:
         self.children += [order.execution_id for order in orders if isinstance(order, StopChild)]
@@ -311,7 +321,7 @@ async def apply_request(
     new_id: Callable[[], str],
 ) -> list[str]:
     """Record what follows from a request to an execution that this process has claimed; the children to end as well."""
-    nobody = _NullDispatch()
+    nobody = _NullReceiver()
     service = ExecutionService(log, nobody, planner, clock=clock, new_id=new_id)
     state = state_at(log, execution_id)
     service.live[execution_id] = LiveExecution(state, NetIndex(net, planner).of(state))

@@ -61,7 +61,7 @@ def command(*, file: str, step: str | None, as_data: bool, legacy: bool) -> None
     out(as_json(one) if as_data else step_text(one, colour=colour))
 
 
-# The data of `lang.preview.explanation`, laid out to be read.
+# The data of `lang.explanation`, laid out to be read.
 
 
 def net_text(told: Mapping[str, Any], *, colour: bool) -> str:
