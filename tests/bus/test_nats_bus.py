@@ -26,7 +26,7 @@ Scenario = Callable[[Callable[[], Awaitable[NatsBus]]], Coroutine[Any, Any, None
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hint that is late is lost, or comes twice, which is as it should be; but not in tests of something else."""
-    for name in ("_OPEN_S", "_ACK_S", "_ANSWER_S", "_FAREWELL_S"):
+    for name in ("_OPEN_S", "_ACK_S", "_ANSWER_S", "_CLOSE_S"):
         monkeypatch.setattr(bus_module, name, 30.0)
     monkeypatch.setattr(nats, "_CONNECT_S", 30)
 

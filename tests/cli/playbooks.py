@@ -129,7 +129,7 @@ CLUMSY = (
 )
 #: a loop over text, and arcs of which none can be judged
 ASTRAY = (
-    (HEAD % "astray").replace("workflow", "workload: {n: '5', names: 'a,b'}\nworkflow")
+    (HEAD % "undelivered").replace("workflow", "workload: {n: '5', names: 'a,b'}\nworkflow")
     + """\
   - step: start
     loop:
@@ -171,4 +171,4 @@ LONG = (
     tool: {kind: shell, cmd: "sleep 0.05; test {{ iter.n }} -lt 30 || for i in $(seq 2000); do test -e go && exit 0; sleep 0.05; done"}
 """
 )
-ALL |= {"clumsy": CLUMSY, "raises": RAISES, "astray": ASTRAY, "long": LONG, "gated": GATED}
+ALL |= {"clumsy": CLUMSY, "raises": RAISES, "undelivered": ASTRAY, "long": LONG, "gated": GATED}

@@ -67,10 +67,10 @@ def test_an_execution_is_meant_by_the_beginning_of_its_id_or_by_last(noetl: Noet
 def test_an_error_of_an_arc_or_a_loop_names_the_line_and_the_key(
     noetl: Noetl, given: tuple[str, ...], line: int, key: str
 ) -> None:
-    ran = noetl("run", "astray.yaml", *(word for one in given for word in ("--set", one)))
-    assert f"at astray.yaml:{line}, `{key}`" in ran.err
+    ran = noetl("run", "undelivered.yaml", *(word for one in given for word in ("--set", one)))
+    assert f"at undelivered.yaml:{line}, `{key}`" in ran.err
     error = json.loads(noetl("show", "last", "--json").out)["error"]
-    assert (error["file"], error["line"], error["key"]) == ("astray.yaml", line, key)
+    assert (error["file"], error["line"], error["key"]) == ("undelivered.yaml", line, key)
 
 
 def test_show_tells_steps_output_and_error(noetl: Noetl) -> None:

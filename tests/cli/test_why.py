@@ -128,7 +128,7 @@ def test_an_arc_that_could_not_be_judged_was_not_refused(noetl: Noetl) -> None:
 
 
 def test_behind_an_arc_that_could_not_be_judged_stands_its_own_error_alone(noetl: Noetl) -> None:
-    noetl("run", "astray.yaml", "--json")
+    noetl("run", "undelivered.yaml", "--json")
     assert "`loop.in` must yield a list" in why(noetl, "start")[-1]
     for step, judging in (("end", "judging its arc to end ({{ workload.n > 3 }})"), ("rest", "judging its arcs")):
         told = why(noetl, step)[1]

@@ -1,4 +1,4 @@
-"""Faults between servers and workers in one process: messages that go astray, clocks that jump, two who think they own the same."""
+"""Faults between servers and workers in one process: messages that go undelivered, clocks that jump, two who think they own the same."""
 
 from __future__ import annotations
 

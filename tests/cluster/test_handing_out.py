@@ -117,7 +117,7 @@ async def test_what_is_given_anew_to_the_worker_that_has_it_is_run_when_that_was
         await until(lambda: any(one.following is not None for one in outpost.agent.held.values()))
         (tmp_path / "go").touch()
         await live.finished
-        assert entry.astray == 0  # it was not taken for lost on its way
+        assert entry.undelivered == 0  # it was not taken for lost on its way
     assert marks(tmp_path) == ["begun", "ended"] * 2
 
 

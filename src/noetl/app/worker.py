@@ -68,13 +68,13 @@ class WorkerNode:
             links, self.runners, self._net, self._child_id, name=_new_name(), pools=pools, slots=slots
         )  # fmt: skip
         self.runners.receiver = self.agent
-        self.agent.on_lost = self._doubt
+        self.agent.on_lost = self._check_registration
         self.agent.answer = self._answer
         self.agent.warn = lambda message: self.print_line(f"warning: {message}")
         self._bus, self._polls = bus, polls
         #: hears what the person who started it should know
         self.print_line: Callable[[str], None] = lambda _line: None
-        self._deaf, self._lonely, self._leaving = False, "", False
+        self._bus_failed, self._refusal, self._leaving = False, "", False
         self._heartbeats: Heartbeats | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         #: closes what was opened, the last first
@@ -176,19 +176,19 @@ class WorkerNode:
 
     async def _without(self, bus: Bus, links: list[ServerLink]) -> None:
         """Ask by oneself while nobody can say that there is work, and say so once."""
-        if bus.trouble and not self._deaf:
+        if bus.trouble and not self._bus_failed:
             self.print_line(f"NATS does not answer, so servers are asked every {_DEAF_S:g} s: {bus.trouble}")
-        self._deaf = True
+        self._bus_failed = True
         await asyncio.gather(*(self.agent.ask(link) for link in links))
         await asyncio.sleep(_DEAF_S)
         if not bus.trouble:
-            self._deaf = False
+            self._bus_failed = False
             self.print_line("NATS answers again")
 
     def _report_alone(self, why: str) -> None:
         """Say once why no server hears this worker, and that one does again."""
-        if why != self._lonely:
-            self._lonely = why
+        if why != self._refusal:
+            self._refusal = why
             self.print_line(why or f"a server answers at {', '.join(self._urls)}")
 
     def _links_for(self, links: dict[str, ServerLink], url: str) -> list[ServerLink]:
@@ -214,7 +214,7 @@ class WorkerNode:
         link = next(link for link in self.agent.links if link.url == url.rstrip("/"))
         self.agent.handle_reply(link, reply)
 
-    def _doubt(self) -> None:
+    def _check_registration(self) -> None:
         """A server does not know this worker: the next beat tells whether it was given up, or is only new there."""
         if self._heartbeats is not None:
             self._heartbeats.beat()
@@ -231,7 +231,7 @@ class WorkerNode:
         if self._bus is not None:
             self._bus.stop_listening(before)
             self._bus.listen(self.agent.name, self._on_notice)
-        self._doubt()
+        self._check_registration()
 
     async def _answer(self, link: ServerLink, question: CredentialCheck) -> None:
         """Say whether the credentials of an execution are there."""

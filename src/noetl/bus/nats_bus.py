@@ -131,7 +131,7 @@ _LINGER_S = 10.0
 _GRACE_S = 0.5
 _MOMENT_S = 0.01
 _PAUSE_S = 0.2
-_FAREWELL_S = 1.0
+_CLOSE_S = 1.0
 #: of a stream that is there with other settings
 _IN_USE = 10058
 
@@ -194,7 +194,7 @@ class NatsBus:
         """Say what waits, and let go."""
         self._closed = True
         if self._client is not None and self._saying:
-            await asyncio.wait(self._saying.values(), timeout=_FAREWELL_S)
+            await asyncio.wait(self._saying.values(), timeout=_CLOSE_S)
         # The library may keep it to itself that somebody was cancelled.
         while self._tasks:
             for task in self._tasks:

@@ -66,7 +66,7 @@ class Loss(NamedTuple):
     #: whether the pipeline may be the cause
     counted: bool = True
     #: whether it never reached the worker
-    astray: bool = False
+    undelivered: bool = False
 
 
 # --- ordered -----------------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def finish(ledger: Ledger, entry: Entry, _none: None) -> State:
         if worker.local or entry.record.paused or before is None:
             return settle(ledger, entry)
         following = replace(before, answer=None)
-    entry.tries = entry.astray = 0
+    entry.tries = entry.undelivered = 0
     return _continue(ledger, entry, following)
 
 
@@ -218,10 +218,10 @@ def give_again(ledger: Ledger, entry: Entry, loss: Loss) -> State:
     worker = entry.worker
     ledger.detach(entry)
     entry.tries += loss.counted
-    entry.astray += loss.astray
-    if entry.tries >= MOST_TRIES or entry.astray >= MOST_ASTRAY:
+    entry.undelivered += loss.undelivered
+    if entry.tries >= MOST_TRIES or entry.undelivered >= MOST_ASTRAY:
         entry.following = None
-        ledger.moves.append(DeadLetter(entry.key, worker, max(entry.tries, entry.astray), loss.why))
+        ledger.moves.append(DeadLetter(entry.key, worker, max(entry.tries, entry.undelivered), loss.why))
         return settle(ledger, entry)
     return _continue(ledger, entry, entry.following or entry.order)
 

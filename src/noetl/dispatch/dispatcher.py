@@ -276,7 +276,7 @@ class Dispatcher(Ledger):
         self.moves, self.now = [], now
         for key, entry in list(worker.held.items()):
             if (key, entry.fence) not in held and entry.since < before:
-                self._apply(entry, _NOT_ARRIVED, Loss("it did not reach its worker", counted=False, astray=True))
+                self._apply(entry, _NOT_ARRIVED, Loss("it did not reach its worker", counted=False, undelivered=True))
         return self.moves
 
     def is_own_fence(self, fence: str) -> bool:

@@ -82,7 +82,7 @@ class Entry(msgspec.Struct, eq=False):
     #: deaths of workers that ran it, and breaks, since it last made progress
     tries: int = 0
     #: times it did not reach its worker
-    astray: int = 0
+    undelivered: int = 0
     #: the request to the store of slots that has not been answered, and its number
     ask: Ask | None = None
     number: int = 0

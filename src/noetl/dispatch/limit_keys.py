@@ -35,14 +35,14 @@ def ask_of(net: Net, order: RunPipeline, holder: Key) -> Ask | None:
     step = net.steps[order.step]
     if order.gather is not None or not is_limited(step):
         return None
-    wishes = _Wishes(step, order, f"step:{net.playbook.path}:{step.name}")
+    wishes = _KeyCollector(step, order, f"step:{net.playbook.path}:{step.name}")
     cap = wishes.cap()
     # A start counts once: who goes on has started.
     pace = wishes.pace() if not (order.begun or order.answer is not None) else None
     return Ask(holder, cap, pace) if cap is not None or pace is not None else None
 
 
-class _Wishes:
+class _KeyCollector:
     def __init__(self, step: Step, order: RunPipeline, own: str) -> None:
         self._step, self._order = step, order
         #: the key of those that name none

@@ -1,4 +1,4 @@
-"""The server's brain: tokens, steps, loops, routing, the start and the end of an execution. Pure: time and ids come in as arguments."""
+"""What follows from what happened: tokens, steps, loops, routing, the start and the end of an execution. Pure: time and ids come in as arguments."""
 
 from typing import TYPE_CHECKING
 

@@ -128,7 +128,7 @@ def _apply_signal(state: Execution, event: Event) -> None:
 
 def _apply_routed(state: Execution, event: Event) -> None:
     payload = event.payload
-    if event.step_run_id is None:
+    if event.step_run_id is None:  # whether a token is admitted could not be decided
         state.failure = state.failure or payload["error"]
         return
     bringer = next(one for one in state.boundaries if one.step_run_id == event.step_run_id)

@@ -54,13 +54,11 @@ def apply_input(builder: DecisionBuilder, one: Fact | Request) -> None:
 
 
 def settle(builder: DecisionBuilder) -> None:
-    """Route what has ended, and end the execution when nothing is left."""
+    """Route what has ended, and end the execution when nothing moves any more."""
     state = builder.state
     if state.runs and not state.boundaries and state.terminated is None:
         return  # as it is most of the time: something is under way, and nothing of it has ended
-    while state.boundaries and not state.paused and not state.over:
-        if state.terminated is not None:
-            break
+    while state.boundaries and state.terminated is None and not state.paused and not state.over:
         routing.route(builder, state.boundaries[0])
     execution_lifecycle.end_if_over(builder)
 
@@ -74,6 +72,7 @@ def _on_fact(builder: DecisionBuilder, fact: Fact) -> None:
         return
     pipe = find_pipeline(builder.state, run.id, parse_label(fact.iteration))
     if fact.name == "step.started":
+        # A step's pipeline is in the state from this event on, so one that is there has been started already.
         if pipe is None and run.loop is None:
             builder.accept(fact, run, run.seq)
     elif pipe is not None:

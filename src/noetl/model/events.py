@@ -191,7 +191,7 @@ EVENTS: Final[dict[str, EventType]] = {
     ),
     "workflow.finished": EventType(
         "workflow",
-        "No token is left.",
+        "Nothing moves any more.",
         {"status": "completed, failed or cancelled", "output": "of the execution", "error": "why it failed",
          "stalled": "the steps with tokens that could not move"},
     ),

@@ -1,4 +1,4 @@
-"""The worker's brain: where a pipeline stands and what it does next. Pure."""
+"""Where a pipeline stands and what it does next. Pure."""
 
 from typing import TYPE_CHECKING
 

@@ -336,6 +336,7 @@ def _advance_failed_start(frame: Frame, problem: Failure, facts: list[Fact], mom
         facts = [*facts, task_started_fact(frame, {})]
     move = _judge(frame, shape_output(frame, failed(problem), moment), moment)
     facts += move.facts
+    # A wait that is due at once ends this move and nothing else.
     return Sleep(moment.now, tuple(facts)) if isinstance(move, _Next) else replace(move, facts=tuple(facts))
 
 

@@ -122,7 +122,7 @@ _WAIT_S, _FULL_WAIT_S = 20.0, 1.0
 #: seconds that a pipeline which has to run alone waits for those that run already
 _ALONE_S = 10.0
 #: seconds that servers are given at the end
-_FAREWELL_S = 2.0
+_CLOSE_S = 2.0
 _REJECTED = "no server takes its report, which is too large"
 #: pipelines that are begun in one turn of the event loop
 _AT_ONCE = 32
@@ -344,7 +344,7 @@ class WorkerAgent:
         """Take nothing more; give back what has not begun, finish what has, and what takes too long goes back too."""
         self._carry_out(self.queue.drain(self._now()))
         with contextlib.suppress(TimeoutError):  # servers that had a question of it waiting would give it more
-            await asyncio.wait_for(asyncio.gather(*map(self.ask, self.links)), _FAREWELL_S)
+            await asyncio.wait_for(asyncio.gather(*map(self.ask, self.links)), _CLOSE_S)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.quiet.wait(), grace_s)
         for held in list(self.held.values()):
@@ -353,7 +353,7 @@ class WorkerAgent:
                 self.runners.stop(held.key)
                 await self.runners.wait_stopped(held.key)
                 self._give_back(held)
-        await self._wait_reported(max(grace_s, _FAREWELL_S), self.quiet)
+        await self._wait_reported(max(grace_s, _CLOSE_S), self.quiet)
 
     def _give_back(self, held: HeldAssignment) -> None:
         self._carry_out(self.queue.give_back(held, self._now()))

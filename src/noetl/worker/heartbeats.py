@@ -49,7 +49,7 @@ class Heartbeats:
         self.alone: Callable[[str], None] = lambda _why: None
         # A thread for each: one that stands still must not keep the others from hearing that this worker lives.
         self._threads = [
-            Thread(target=self._run, args=(url, now), name="noetl-pulse", daemon=True)
+            Thread(target=self._run, args=(url, now), name="noetl-heartbeat", daemon=True)
             for url, now in zip(self._urls, self._now, strict=True)
         ]
         #: set when the first beat was heard by somebody

@@ -250,6 +250,7 @@ class PipelineRunner:
         return schema_failure(step.spec, "input", frame.step_input, f"step `{step.name}`")
 
     async def _sleep(self, move: Sleep) -> Move:
+        """Wait, once the decision to do so is durable; after a kill, `pipeline.replay` waits for what is left."""
         await self._report()
         await self.context.sleep_until(move.until)
         await self._look_up()

@@ -66,7 +66,7 @@ class EvictionStore(Protocol):
     async def register_waker(self) -> None:
         """Be known as one who wakes executions: where there is nobody, those that sleep count as left."""
 
-    async def evict(self, sleepers: list[tuple[str, float | None]]) -> None:
+    async def evict(self, idle: list[tuple[str, float | None]]) -> None:
         """Keep executions with the times at which they are due, and own them no longer."""
 
     def find_due(self, ahead_s: float, most: int) -> list[str]:

@@ -32,7 +32,7 @@ _MOST, _AT_ONCE = 10_000, 16
 #: seconds that workers are given to say whether credentials are there; a task that needs one says so later
 _ANSWER_S = 5.0
 #: how often executions are laid down and woken, in seconds
-_LAY_DOWN_S, _WAKE_S = 1.0, 0.2
+_EVICT_S, _WAKE_S = 1.0, 0.2
 
 
 class ClusterStore(eviction.EvictionStore, Protocol):
@@ -63,7 +63,11 @@ class ServerNode(ControlPlane):
         effects = effects or Effects()
         self.remote = RemoteWorkers()
         super().__init__(log, catalog, self.remote, effects)
-        self.remote.service, self.remote.pipelines, self.remote.record = self.service, self.pipelines, self._bury
+        self.remote.service, self.remote.pipelines, self.remote.record = (
+            self.service,
+            self.pipelines,
+            self._record_dead_letter,
+        )
         self.registry = registry
         self.worker_api = WorkerApi(self, self.remote, registry)
         self._lease_s = lease_s
@@ -83,7 +87,7 @@ class ServerNode(ControlPlane):
         self._loops = [asyncio.create_task(self._every(self._lease_s / 3, self._sweep))]
         self._loops.append(asyncio.create_task(self._every(_KEEP_AFTER_S, self._keep_held)))
         if self._eviction is not None:
-            self._loops.append(asyncio.create_task(self._every(_LAY_DOWN_S, self._eviction.evict)))
+            self._loops.append(asyncio.create_task(self._every(_EVICT_S, self._eviction.evict)))
             self._loops.append(asyncio.create_task(self._every(_WAKE_S, self._eviction.wake)))
         return self
 
@@ -112,7 +116,7 @@ class ServerNode(ControlPlane):
         """Pipelines that nobody brought to an end, the latest first."""
         return self.registry.list_dead_letters()
 
-    def _bury(self, letter: DeadLetter) -> None:
+    def _record_dead_letter(self, letter: DeadLetter) -> None:
         """Record a dead letter, and fail its step."""
         message = f"it was given out {letter.tries} times and never came to an end; the last time, {letter.why}"
         error = failure("dead_letter", message, tries=letter.tries)
@@ -133,14 +137,14 @@ class ServerNode(ControlPlane):
         """Somebody says through the store that there is something; what a server has left is taken over at once."""
         super().on_notification(what)
         if what == "left":
-            self.spawn(self._in_peace(self._sweep))
+            self.spawn(self._log_failures(self._sweep))
 
     async def _every(self, seconds: float, do: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await self._in_peace(do)
+            await self._log_failures(do)
             await asyncio.sleep(seconds)
 
-    async def _in_peace(self, do: Callable[[], Awaitable[None]]) -> None:
+    async def _log_failures(self, do: Callable[[], Awaitable[None]]) -> None:
         """Do something that is done again soon: a database may be away, and no execution may keep others from being minded."""
         try:
             await do()
@@ -170,7 +174,7 @@ class ServerNode(ControlPlane):
         self.dispatcher.ready.purge()
         for pool in self.dispatcher.ready.pools():
             self.remote.hint(pool)  # a hint may have been lost
-        await self._let_go()
+        await self._evict_idle()
         left = await asyncio.to_thread(self._find_left)
         refused = self._retry_later.now()
         gate = asyncio.Semaphore(_AT_ONCE)
@@ -185,7 +189,7 @@ class ServerNode(ControlPlane):
             for execution_id in left - await asyncio.to_thread(self.log.under_way, left):
                 self.pipelines.carry_out(self.dispatcher.drop_orphans(execution_id))
 
-    async def _let_go(self) -> None:
+    async def _evict_idle(self) -> None:
         """Forget executions that are not this server's: requests go to whoever owns one, and others write what is not seen here.
 
         Another may have taken one over; it may sleep, though nobody heard that it was laid down; a database that crashed may

@@ -144,9 +144,9 @@ class PostgresLog(SqlLog):
         """Be known as one who wakes executions, also while owning none."""
         await self._claims.register()
 
-    async def evict(self, sleepers: list[tuple[str, float | None]]) -> None:
+    async def evict(self, idle: list[tuple[str, float | None]]) -> None:
         """Keep executions with the times at which they are due, and own them no longer."""
-        names, times = [one[0] for one in sleepers], [one[1] for one in sleepers]
+        names, times = [one[0] for one in idle], [one[1] for one in idle]
 
         def write(connection: psycopg.Connection[Any]) -> None:
             connection.execute(_SQL["lay_down"], (names, times, self._name))

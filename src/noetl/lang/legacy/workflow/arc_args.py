@@ -38,7 +38,7 @@ def lower(doc: Lowering) -> None:
         arcs = [arc for _, arc in coming if "args" in arc]
         if not arcs:
             continue
-        doubt = _doubt(written, step, coming, starts=step is first)
+        doubt = _check_registration(written, step, coming, starts=step is first)
         if not doubt:
             _rewrite(doc, step, arcs)
             written.update(*map(targets, arcs))
@@ -59,7 +59,9 @@ def _in_ctx(step: MapNode, key: str) -> str:
     return "ctx." + re.sub(r"\W", "_", f"{text_of(step, 'step')}_{key}")
 
 
-def _doubt(written: set[str], step: MapNode, coming: list[tuple[MapNode, MapNode]], *, starts: bool) -> str:
+def _check_registration(
+    written: set[str], step: MapNode, coming: list[tuple[MapNode, MapNode]], *, starts: bool
+) -> str:
     """Why `ctx` would not hold what each token brought; an empty text if it does."""
     name = text_of(step, "step")
     brought = [block.entries if (block := map_of(arc, "args")) else [] for _, arc in coming]
