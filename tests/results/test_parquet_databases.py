@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from noetl.ports import ResultDamaged
-from noetl.results import codec
+from noetl.results import parquet
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -26,21 +26,21 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         made.append(more)
         return connect(*arguments, **more)
 
-    codec._close_databases()
+    parquet._close_databases()
     monkeypatch.setattr(duckdb, "connect", counted)
     yield made
-    codec._close_databases()
+    parquet._close_databases()
 
 
 def written(path: Path, *numbers: int) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
-    assert codec._write_parquet([b'{"n": %d}\n' % n for n in numbers], {"n": "BIGINT"}, len(numbers), path)
+    assert parquet.write_parquet([b'{"n": %d}\n' % n for n in numbers], {"n": "BIGINT"}, len(numbers), path)
     return path
 
 
 def read(path: Path) -> list[int]:
-    return [row["n"] for run in codec._read_parquet_batches(path, 0, 100) for row in run]
+    return [row["n"] for run in parquet.read_parquet_batches(path, 0, 100) for row in run]
 
 
 def test_one_is_made_to_write_and_one_to_read(tmp_path: Path, made: list[Any]) -> None:
@@ -59,7 +59,7 @@ def test_a_file_that_is_another_by_now_is_read_as_it_is(tmp_path: Path, made: li
 def test_who_has_read_enough_leaves_nothing_to_the_next(tmp_path: Path, made: list[Any]) -> None:
     path = written(tmp_path / "a.parquet", *range(5000))
     for _ in range(3):
-        some = codec._read_parquet_batches(path, 10, 2)
+        some = parquet.read_parquet_batches(path, 10, 2)
         assert next(some) == [{"n": 10}, {"n": 11}]
         some.close()  # type: ignore[attr-defined]
     assert read(path) == list(range(5000))
@@ -81,4 +81,4 @@ def test_those_who_read_at_once_have_one_each(tmp_path: Path, made: list[Any]) -
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(read, paths))
     assert found == [list(range(number, number + 3000)) for number in range(12)]
-    assert all(len(idle) <= codec._MOST_IDLE for idle in codec._idle.values())
+    assert all(len(idle) <= parquet._MOST_IDLE for idle in parquet._idle.values())

@@ -274,7 +274,8 @@ async def test_hosts_can_be_killed_at_once_with_all_that_they_started(world: Wor
 async def test_what_a_crashed_task_left_is_ended(world: Workshop) -> None:
     code = "import os, subprocess\nprint(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, flush=True)\nos.abort()"
     await error(world, code)
-    assert not alive(int(world.logged("stdout")))
+    left = int(world.logged("stdout"))
+    await until(lambda: not alive(left))  # a kill takes a moment
 
 
 async def test_hosts_die_with_the_engine(tmp_path: Path) -> None:

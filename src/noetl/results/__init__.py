@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from noetl.results.external_rows import is_external as is_external
     from noetl.results.garbage import Removable as Removable, find_unrecorded as find_unrecorded
     from noetl.results.integrity import content_of as content_of, find_damage as find_damage
+    from noetl.results.parquet import convert_to_parquet as convert_to_parquet
     from noetl.results.store import PayloadStore as PayloadStore, StoredPayload as StoredPayload
 else:
     __getattr__ = export_lazily(
@@ -20,6 +21,7 @@ else:
             "external_rows": "is_external",
             "garbage": "Removable find_unrecorded",
             "integrity": "content_of find_damage",
+            "parquet": "convert_to_parquet",
             "store": "PayloadStore StoredPayload",
         },
     )

@@ -152,7 +152,7 @@ def _of_table(file: Path, table: str, start: int) -> Iterator[list[Any]]:
 
 
 def _query_rows(source: str, start: int, before: str = "") -> Iterator[list[Any]]:
-    from noetl.results.codec import query_rows
+    from noetl.results.parquet import query_rows
     from noetl.rows.duck import duckdb
 
     duckdb()  # or a word about where it comes from

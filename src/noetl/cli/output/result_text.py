@@ -233,6 +233,7 @@ def _as_parquet(payload: Payload) -> Iterator[bytes]:
 
 def _convert_to_parquet(payload: Payload, folder: Path) -> Path:
     from noetl.model.output import NDJSON
+    from noetl.results import convert_to_parquet
     from noetl.rows.columns import Columns
 
     columns, count = Columns(), 0
@@ -243,7 +244,7 @@ def _convert_to_parquet(payload: Payload, folder: Path) -> Path:
             count += len(some)
             file.write(msgspec.json.Encoder().encode_lines(some))
     types = columns.types()
-    if types is None or not codec.convert_to_parquet(lines, NDJSON, types, count, made):
+    if types is None or not convert_to_parquet(lines, NDJSON, types, count, made):
         raise UsageError("these are no rows with one set of columns; `--format ndjson` takes any list")
     return made
 

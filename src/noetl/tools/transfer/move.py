@@ -19,7 +19,7 @@ from noetl.drivers.datahost import CallFailed, DataHost, DataHosts, HostReply
 from noetl.expr import is_reference
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.ports import Call, World
-from noetl.tools.transfer.engine_rows import Feed, StoredResultFeed, ValueFeed, send, with_auth
+from noetl.tools.transfer.data_sources import Feed, StoredResultFeed, ValueFeed, send, with_auth
 from noetl.tools.transfer.plan import QUERIED, InvalidTransfer, TransferPlan, pack, plan_of, reachability_failure
 from noetl.tools.transfer.targets.target import place_of
 

@@ -20,7 +20,7 @@ from noetl.expr import failure_of
 from noetl.model.output import Failure, Output, failure
 from noetl.ports import Call, NoCredential, World
 from noetl.tools.http.request import SECRET_NAME, HttpClient, InvalidRequest
-from noetl.tools.transfer.engine_rows import Feed, FeedBatch, find_rows
+from noetl.tools.transfer.data_sources import Feed, FeedBatch, find_rows
 from noetl.tools.transfer.paging import BadPage, CycleDetector, PageResponse, State
 from noetl.tools.transfer.plan import TransferPlan
 
