@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         Send as Send,
         StopRun as StopRun,
         WorkerMoves as WorkerMoves,
-        WorkerState as WorkerState,
     )
     from noetl.dispatch.moves import (
         AskSlot as AskSlot,
@@ -39,7 +38,7 @@ else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "assignments": "AskAll HeldAssignment RunAlone SayLast Send StopRun WorkerMoves WorkerState",
+            "assignments": "AskAll HeldAssignment RunAlone SayLast Send StopRun WorkerMoves",
             "moves": "AskSlot DeadLetter Deny Displace Forget Give Hint Move ReleaseSlot StopAt Wake",
             "worker_queue": "WorkerQueue",
         },
