@@ -571,3 +571,45 @@ def test_a_request_that_cannot_be_read_is_reported_and_holds_up_nothing(tmp_path
 
     asyncio.run(go())
     assert "cannot be read here and stays in the store" in printed[0]
+
+
+@pytest.mark.parametrize("spec", ["{}", "{concurrency: {key: two, limit: 2}}"], ids=["at once", "with a slot"])
+def test_a_pipeline_that_cannot_be_made_ready_to_run_ends_its_run_and_holds_up_no_other(site: Site, spec: str) -> None:
+    file = site.write("main", f"  - {{step: a, spec: {spec}, tool: {{kind: noop}}}}\n")
+
+    def fail(_live: object) -> Any:
+        raise KeyError("a mistake of ours")
+
+    async def main() -> None:
+        async with site.node() as node, asyncio.timeout(60):
+            make, node.runners.make_world = node.runners.make_world, fail
+            live = await site.start(node, file)
+            with pytest.raises(NoetlError, match="a mistake of ours"):
+                await live.finished
+            node.runners.make_world = make
+            assert (await site.run_in(node, file)).status == "completed"
+
+    asyncio.run(main())
+
+
+def test_dispatch_that_fails_once_still_hears_that_executions_are_paused(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = site.write("main", "  - {step: a, tool: {kind: wait, signal: go}}\n")
+
+    def fail(*_given: object, **_named: object) -> Any:
+        raise RuntimeError("a mistake of ours")
+
+    async def main() -> None:
+        async with site.node() as node, asyncio.timeout(60):
+            broken = await site.start(node, file)
+            with monkeypatch.context() as patch:
+                patch.setattr(node.dispatcher, "observe", fail)
+                node.service.post(broken.id, [Pause()])
+                with pytest.raises(NoetlError, match="a mistake of ours"):
+                    await broken.finished
+            live = await site.start(node, file)
+            await node.service.record(live.id, [Pause()])
+            await until(lambda: node.dispatcher.executions[live.id].paused)
+
+    asyncio.run(main())

@@ -6,6 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+from noetl.model.events import Event
 from noetl.model.orders import WakeAt
 from noetl.server.core.order_carrier import _STALE, OrderCarrier
 from noetl.server.core.service import LiveExecution
@@ -18,6 +19,9 @@ class Around:
         self.now = 0.0
         self.told: list[str] = []
         self.errands = OrderCarrier(cast("Any", self), cast("Any", self), lambda: self.now)
+
+    def on_events(self, live: LiveExecution, events: tuple[Event, ...]) -> None:
+        pass
 
     def on_end(self, live: LiveExecution) -> None:
         pass

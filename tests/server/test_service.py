@@ -48,7 +48,13 @@ class Hands:
 
     def __init__(self) -> None:
         self.given: list[Order] = []
-        self.breaks = False
+        self.heard: list[str] = []
+        self.breaks = self.breaks_on_events = False
+
+    def on_events(self, live: LiveExecution, events: tuple[Event, ...]) -> None:
+        if self.breaks_on_events:
+            raise RuntimeError("a mistake of ours")
+        self.heard += [event.name for event in events]
 
     def give(self, live: LiveExecution, orders: Iterable[Order]) -> None:
         if self.breaks:
@@ -121,6 +127,26 @@ def test_someone_who_looks_on_and_fails_does_not_end_the_run() -> None:
         await desk.service.record("x", [Cancel()])
         await live.finished
         assert [event.name for event in seen] == desk.names()
+
+    run(main())
+
+
+def test_dispatch_that_fails_once_hears_of_all_that_follows() -> None:
+    """It is no observer: without the events it would neither pause nor return slots."""
+
+    async def main() -> None:
+        desk = Desk()
+        live = await desk.start()
+        desk.hands.breaks_on_events = True
+        desk.service.post("x", [Pause()])
+        with pytest.raises(NoetlError, match="a mistake of ours"):
+            await live.finished
+        desk.hands.breaks_on_events = False
+        again = await desk.service.take_over("x", waiting_net())
+        desk.hands.heard.clear()
+        await desk.service.record("x", [Cancel()])
+        await again.finished
+        assert desk.hands.heard[-1] == desk.names()[-1]
 
     run(main())
 

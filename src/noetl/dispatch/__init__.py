@@ -32,14 +32,13 @@ if TYPE_CHECKING:
         StopRun as StopRun,
         WorkerMoves as WorkerMoves,
         WorkerQueue as WorkerQueue,
-        WorkerState as WorkerState,
     )
 else:
     __getattr__ = export_lazily(
         __name__,
         {
             "moves": "AskSlot DeadLetter Deny Displace Forget Give Hint Move ReleaseSlot StopAt Wake",
-            "worker_queue": "AskAll HeldAssignment RunAlone SayLast Send StopRun WorkerMoves WorkerQueue WorkerState",
+            "worker_queue": "AskAll HeldAssignment RunAlone SayLast Send StopRun WorkerMoves WorkerQueue",
         },
     )
 

@@ -19,7 +19,6 @@ from noetl.dispatch import (
     StopRun,
     WorkerMoves,
     WorkerQueue,
-    WorkerState,
     may_begin,
 )
 from noetl.errors import AccessDenied, NoetlError, describe_error
@@ -348,7 +347,7 @@ class WorkerAgent:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.quiet.wait(), grace_s)
         for held in list(self.held.values()):
-            if self.held.get(held.key) is held and held.state is not WorkerState.REPORTING:
+            if self.held.get(held.key) is held:  # one whose last report is on its way is left as it is
                 self.queue.on_last_report(held)  # else its end here would be told as that of the pipeline
                 self.runners.stop(held.key)
                 await self.runners.wait_stopped(held.key)
