@@ -241,7 +241,7 @@ class Simulation:
         node = LocalNode(self.settings, self.log, kinds=self.kinds, catalog=CATALOG, effects=effects)
         node.print_line = self.wrong.append
         node.service.watchers.append(lambda live, _events: self._check_durable(live))
-        node.service.dispatch = WatchedDispatch(node.service.dispatch, self._check_durable)
+        node.service.order_receiver = WatchedDispatch(node.service.order_receiver, self._check_durable)
         node.service.record = self._delivered_twice(node)  # type: ignore[method-assign]
         async with node:
             for _ in range(MOST_LOSSES):

@@ -209,7 +209,7 @@ async def test_another_program_that_writes_is_waited_for_and_the_event_loop_goes
 async def test_a_program_that_does_not_stop_writing_is_named_as_the_cause(
     log: SqliteLog, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_log, "_PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_log, "_TIMEOUT_S", 0.05)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreFailed, match="another program"):

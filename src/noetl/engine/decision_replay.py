@@ -17,7 +17,7 @@ import msgspec
 from noetl.engine.decision import DecisionBuilder
 from noetl.engine.execution_lifecycle import open_execution
 from noetl.engine.net_index import NetIndex
-from noetl.engine.reaction import apply_input, settle
+from noetl.engine.reaction import apply_input, route_and_end
 from noetl.errors import NoetlError
 from noetl.model.events import Event, Fact, epoch_seconds
 from noetl.model.requests import Cancel, Due, OpenExecution, Pause, Request, Resume, Signal
@@ -84,7 +84,7 @@ def _replay_cause(builder: _ReplayBuilder, event: Event) -> None:
         about: dict[str, Any] = {key: payload.get(key) for key in ("entry_step", "return_step", "file", "rerun")}
         about["calls"] = payload.get("calls", {})
         open_execution(builder, OpenExecution(state.execution_id, payload["playbook"], payload["workload"], **about))
-        settle(builder)
+        route_and_end(builder)
     elif event.source == "worker":
         apply_input(builder, _fact(state, event))
     elif event.name in _REQUESTS:
@@ -94,7 +94,7 @@ def _replay_cause(builder: _ReplayBuilder, event: Event) -> None:
     elif event.name == "step.failed":
         # The report that the server could not take as it was is not recorded: what it was taken for is.
         builder.accept_recorded()
-        settle(builder)
+        route_and_end(builder)
 
 
 def _is_due(state: Execution, event: Event) -> bool:

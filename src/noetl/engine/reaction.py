@@ -28,7 +28,7 @@ def start_execution(
     """Start an execution."""
     builder = DecisionBuilder(net_index, Execution(request.execution_id), now, new_id)
     open_execution(builder, request)
-    settle(builder)
+    route_and_end(builder)
     return builder.state, builder.decision
 
 
@@ -50,10 +50,10 @@ def apply_input(builder: DecisionBuilder, one: Fact | Request) -> None:
         _on_fact(builder, one)
     else:
         requests.handle(builder, one)
-    settle(builder)
+    route_and_end(builder)
 
 
-def settle(builder: DecisionBuilder) -> None:
+def route_and_end(builder: DecisionBuilder) -> None:
     """Route what has ended, and end the execution when nothing moves any more."""
     state = builder.state
     if state.runs and not state.boundaries and state.terminated is None:

@@ -129,7 +129,7 @@ def arrive(builder: DecisionBuilder, name: str, token: Token, others: frozenset[
         if firing is not None:
             step_start.schedule(builder, step, firing)
     except admission.AdmissionError as refused:
-        _record_refusal(builder, refused)
+        _record_admission_error(builder, refused)
 
 
 def reconsider_parked(builder: DecisionBuilder) -> None:
@@ -145,8 +145,8 @@ def reconsider_parked(builder: DecisionBuilder) -> None:
                 step_start.schedule(builder, step, firing)
                 firing = admission.reconsider(builder, step) if step.admission.join is not None else None
     except admission.AdmissionError as refused:
-        _record_refusal(builder, refused)
+        _record_admission_error(builder, refused)
 
 
-def _record_refusal(builder: DecisionBuilder, refused: admission.AdmissionError) -> None:
+def _record_admission_error(builder: DecisionBuilder, refused: admission.AdmissionError) -> None:
     builder.emit("next.evaluated", refused.step, {"event": "", "arcs": [], "error": refused.error}, parent=builder.last)

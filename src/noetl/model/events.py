@@ -135,7 +135,7 @@ EVENTS: Final[dict[str, EventType]] = {
             "to": "the task a jump leads to",
             "delay": "seconds until the next attempt",
             "error": "the error the pipeline ends with, where it is another than the output's",
-            "redacted": "where secrets were taken out, `output` or targets of `set`: after a crash the task runs again",
+            "redacted": "where secrets were taken out, `output` or targets of `set`: after a crash a task that succeeded runs again if a later one reads them",
         },
     ),
     "loop.started": EventType(

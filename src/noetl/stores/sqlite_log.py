@@ -38,7 +38,7 @@ _COMMIT = 16 << 10
 #: bytes that are written without the thread at most
 _SMALL = 128 << 10
 #: seconds to wait for other programs
-_PATIENCE = 5.0
+_TIMEOUT_S = 5.0
 
 
 class SqliteWriter(CommitQueue):
@@ -87,7 +87,7 @@ class SqliteWriter(CommitQueue):
             return
         try:
             with self._lock:
-                outcomes = self._transaction([work for work, _ in tickets], patience=_PATIENCE)
+                outcomes = self._transaction([work for work, _ in tickets], patience=_TIMEOUT_S)
         except Exception as error:  # noqa: BLE001  whatever it is: callers wait, and the thread must live
             if len(tickets) > 1 and not isinstance(error, sqlite3.OperationalError | StoreFailed):
                 for ticket in tickets:

@@ -38,8 +38,8 @@ from noetl.worker.payloads import ResultKeeper, discard, unreadable_failure
 from noetl.worker.tool_caller import ToolCaller, crash_output
 from noetl.worker.world import LocalWorld, RunnerContext
 
-#: facts that may wait for a later report
-_PATIENCE = 64
+#: facts that may wait for a later report, and moves made before other pipelines have a turn
+_MOST_WAITING, _MOST_SYNC_MOVES = 64, 64
 _is_coroutine = lru_cache(iscoroutinefunction)
 _NO_SECRETS_IN_PAYLOADS = (
     "the `input` of a child playbook is recorded, and this one holds a secret: "
@@ -91,7 +91,7 @@ class PipelineRunner:
             return False
         self.ready = True
         self.move = self._collect_facts(self._first())
-        for _ in range(_PATIENCE):
+        for _ in range(_MOST_SYNC_MOVES):
             if self.move is None or isinstance(self.move, Finish):
                 if not all(map(self.keeper.may_go, self.waiting)):
                     return False
@@ -329,7 +329,7 @@ class PipelineRunner:
             return await self._suspend(suspend(call, self.context.moment().now), call, again=again)
         if not again:
             self.waiting.append(task_started_fact(self.frame, {}))
-        if not kind.effect_free or len(self.waiting) > _PATIENCE:
+        if not kind.effect_free or len(self.waiting) > _MOST_WAITING:
             await self._report()
         return await self._conclude(await self.caller.run(call, move.task))
 

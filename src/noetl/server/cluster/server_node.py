@@ -174,7 +174,7 @@ class ServerNode(ControlPlane):
         self.dispatcher.ready.purge()
         for pool in self.dispatcher.ready.pools():
             self.remote.hint(pool)  # a hint may have been lost
-        await self._evict_idle()
+        await self._drop_not_owned()
         left = await asyncio.to_thread(self._find_left)
         refused = self._retry_later.now()
         gate = asyncio.Semaphore(_AT_ONCE)
@@ -189,7 +189,7 @@ class ServerNode(ControlPlane):
             for execution_id in left - await asyncio.to_thread(self.log.under_way, left):
                 self.pipelines.carry_out(self.dispatcher.drop_orphans(execution_id))
 
-    async def _evict_idle(self) -> None:
+    async def _drop_not_owned(self) -> None:
         """Forget executions that are not this server's: requests go to whoever owns one, and others write what is not seen here.
 
         Another may have taken one over; it may sleep, though nobody heard that it was laid down; a database that crashed may

@@ -81,14 +81,14 @@ class ExecutionService:
     def __init__(
         self,
         log: EventLog,
-        dispatch: OrderReceiver,
+        order_receiver: OrderReceiver,
         planner: Planner,
         *,
         clock: Callable[[], float],
         new_id: Callable[[], str],
     ) -> None:
         self.log = log
-        self.dispatch = dispatch
+        self.order_receiver = order_receiver
         self.planner = planner
         self.clock = clock
         self.new_id = new_id
@@ -133,7 +133,7 @@ class ExecutionService:
             return live
         try:
             decision = find_pending_orders(live.net_index, state, self.clock(), self.new_id)
-            self.dispatch.give(live, decision.orders)
+            self.order_receiver.give(live, decision.orders)
         except Exception as error:
             self._lose(live, [], _as_noetl_error(error))
             raise
@@ -223,19 +223,19 @@ class ExecutionService:
         await self.log.append(decision.events, status=status_of(state), snapshot=snapshot)
 
     def _after(self, live: LiveExecution, decision: Decision) -> None:
-        self.dispatch.on_events(live, decision.events)
+        self.order_receiver.on_events(live, decision.events)
         for watch in tuple(self.watchers):
             try:
                 watch(live, decision.events)
             except Exception:  # noqa: BLE001  who only looks on, at a screen that has gone, must not end a run
                 self.watchers.remove(watch)
-        self.dispatch.give(live, decision.orders)
+        self.order_receiver.give(live, decision.orders)
         if live.state.over:
             self._end(live)
 
     def _end(self, live: LiveExecution) -> None:
         self.live.pop(live.id, None)
-        self.dispatch.on_end(live)
+        self.order_receiver.on_end(live)
         if not live.finished.done():
             live.finished.set_result(None)
 
@@ -260,7 +260,7 @@ class ExecutionService:
         if self.live.get(live.id) is not live:
             return False
         del self.live[live.id]
-        self.dispatch.on_end(live)
+        self.order_receiver.on_end(live)
         return True
 
     def _lose(

@@ -21,7 +21,7 @@ from noetl.server.http.routes import ApiContext, Route, json
 #: of a page
 _MOST = 1000
 #: seconds within which whoever runs an execution answers, unless it is very busy
-_PATIENCE = 5.0
+_TIMEOUT_S = 5.0
 _POLL = 0.05
 
 
@@ -142,7 +142,7 @@ async def _find_event(context: ApiContext, summary: Summary, event: str) -> int 
     # A pause of what is paused, and its opposite, leave no trace to wait for.
     waits = {"execution.paused": summary.status != "paused", "execution.resumed": summary.status == "paused"}
     after, mine = summary.seq, summary.execution_id in context.control_plane.service.live
-    tries = 1 if mine or not waits.get(event, True) else int(_PATIENCE / _POLL)
+    tries = 1 if mine or not waits.get(event, True) else int(_TIMEOUT_S / _POLL)
     for turn in range(tries):
         if turn:
             await asyncio.sleep(_POLL)

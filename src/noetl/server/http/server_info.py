@@ -16,7 +16,7 @@ from noetl.server.http.routes import ApiContext, Route, json
 from noetl.server.http.start import diagnostics
 
 #: seconds within which the store has to answer
-_PATIENCE = 2.0
+_TIMEOUT_S = 2.0
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -52,10 +52,10 @@ async def ready(context: ApiContext, _request: Request) -> Response:
     if context.draining:
         raise HttpProblem(503, "it is about to end")
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT_S):
             await context.read(context.log.summaries, limit=1)
     except TimeoutError:
-        raise HttpProblem(503, f"the store has not answered within {_PATIENCE:g} s") from None
+        raise HttpProblem(503, f"the store has not answered within {_TIMEOUT_S:g} s") from None
     return json(Health())
 
 

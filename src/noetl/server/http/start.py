@@ -26,7 +26,7 @@ from noetl.server.http.bodies import MOST_START, MOST_TEXT, HttpProblem, decode_
 from noetl.server.http.routes import ApiContext, Route, json
 
 #: how long is waited for another server that is starting the same, in seconds
-_PATIENCE = 5.0
+_TIMEOUT_S = 5.0
 _POLL = 0.05
 _LONGEST_KEY = 255
 #: executions that are looked through at once, and how often
@@ -124,7 +124,7 @@ async def _find_by_key(context: ApiContext, execution_id: str) -> Summary | None
     if found is not None or await context.log.claim(execution_id):
         # Whoever had claimed it may have written it before letting go.
         return found or await context.read(context.log.summary, execution_id)
-    for _ in range(int(_PATIENCE / _POLL)):
+    for _ in range(int(_TIMEOUT_S / _POLL)):
         await asyncio.sleep(_POLL)
         if (found := await context.read(context.log.summary, execution_id)) is not None:
             return found

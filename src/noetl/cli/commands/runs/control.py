@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 #: seconds in which a living process answers, unless it is very busy
-_PATIENCE = 5.0
+_TIMEOUT_S = 5.0
 _POLL = 0.02
 _RESUME = "; `noetl resume %s` goes on with it"
 #: waits that are told of
@@ -188,7 +188,7 @@ def _post_and_wait(log: EventLog, summary: Summary, request: Posted, event: str)
     if event == "execution.resumed" and summary.status != "paused":
         return "nobody", None
     log.post(summary.execution_id, encode_request(request))
-    after, end = summary.seq, time.monotonic() + _PATIENCE
+    after, end = summary.seq, time.monotonic() + _TIMEOUT_S
     while time.monotonic() < end:
         for one in log.read(summary.execution_id, after=after):
             after = one.seq

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: seconds that the server is asked to wait for something new
 _WAIT = 5
 #: seconds in which a server that has gone may come back
-_PATIENCE = 60.0
+_TIMEOUT_S = 60.0
 _AGAIN = 0.5
 #: seconds between two looks at executions that were started by the one that is followed
 _BELOW = 0.3
@@ -135,7 +135,7 @@ class RemoteRuns:
             try:
                 return await asyncio.to_thread(self._remote.page, live.id, after=live.state.seq, wait_s=_WAIT)
             except ServerUnavailable as error:
-                if time.monotonic() - since > _PATIENCE:
+                if time.monotonic() - since > _TIMEOUT_S:
                     raise NoetlError(f"{error}; what becomes of {live.id} is known there alone") from None
                 await asyncio.sleep(_AGAIN)
 
