@@ -14,7 +14,7 @@ from noetl.app import tune_gc
 from noetl.cli.commands.serve.daemons import Daemons, add_verbs
 from noetl.cli.executions import json_option
 from noetl.cli.output.printing import note, note_with_time
-from noetl.errors import UsageError
+from noetl.errors import AccessDenied, UsageError
 
 if TYPE_CHECKING:
     from noetl.app import WorkerNode
@@ -135,7 +135,8 @@ async def _work_until_signal(node: WorkerNode, working: asyncio.Future[None], gr
     ends: list[asyncio.Future[Any]] = [working, waiting]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    if working.done() and working.exception() is not None:
+    refused = working.done() and isinstance(working.exception(), AccessDenied)
+    if working.done() and not refused:
         working.result()
     note_with_time(f"draining: finishing what is under way, for {grace:g} s at most")
     draining = asyncio.ensure_future(node.drain(grace))
