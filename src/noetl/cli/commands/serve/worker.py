@@ -28,7 +28,11 @@ _SERVER = "http://127.0.0.1:8090"
 @click.option("--pool", "pools", multiple=True, metavar="NAME", help="Run steps of this pool; may be repeated.")
 @click.option("--slots", default=8, show_default=True, type=click.IntRange(1, 1000), help="Pipelines at once.")
 @click.option(
-    "--grace", default=30.0, show_default=True, metavar="SECONDS", help="What pipelines get to end at SIGTERM or SIGHUP."
+    "--grace",
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="What pipelines get to end at SIGTERM or SIGHUP.",
 )
 @click.pass_context
 def command(context: click.Context, *, pools: tuple[str, ...], slots: int, grace: float) -> None:
