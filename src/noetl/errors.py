@@ -23,6 +23,7 @@ NoetlError
 ├── ResultGone              a payload was removed when its time to live ended (`ports.results`)
 ├── ResultDamaged           a payload differs from what was stored (`ports.results`)
 ├── NoCredential            a credential is missing or unusable; the message never holds a value (`ports.tools`)
+├── BrokenPlugin            an installed plugin cannot be imported, or is no tool (`tools.registry`)
 ├── NoDuckDB                the extra `duckdb` is not installed (`rows.duck`)
 ├── BucketFailed            an object store refused a request or did not answer (`drivers.object_stores`)
 │   └── NoObject            there is no object of that name

@@ -233,7 +233,8 @@ def is_about_to_end(dev: Dev) -> bool:
             return error.code == 503
 
 
-def test_tasks_that_run_are_given_time_to_end(dev: Dev, there: Noetl, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
+def test_tasks_that_run_are_given_time_to_end(dev: Dev, there: Noetl, tmp_path: Path, how: signal.Signals) -> None:
     (tmp_path / "busy.yaml").write_text(
         HEAD % "busy"
         + f"  - step: one\n    tool: {{kind: shell, cmd: 'echo x >> {tmp_path}/ledger; until [ -e {tmp_path}/go ]; do sleep 0.02; done'}}\n"
@@ -242,7 +243,7 @@ def test_tasks_that_run_are_given_time_to_end(dev: Dev, there: Noetl, tmp_path: 
     )
     busy = there("run", "busy.yaml", "--detach").out.strip()
     wait_until((tmp_path / "ledger").exists)
-    dev.process.send_signal(signal.SIGTERM)
+    dev.process.send_signal(how)
     wait_until(lambda: is_about_to_end(dev))
     (tmp_path / "go").touch()
     ended = dev.wait()

@@ -123,17 +123,18 @@ def test_ctrl_c_cancels_for_good(noetl: Noetl, start: Start) -> None:
     assert json.loads(noetl("show", "last", "--json").out)["status"] == "cancelled"
 
 
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["SIGTERM", "SIGHUP"])
 def test_a_run_that_is_terminated_leaves_no_process_behind_and_can_be_resumed(
-    noetl: Noetl, start: Start, folder: Path
+    noetl: Noetl, start: Start, folder: Path, how: signal.Signals, code: int
 ) -> None:
     (folder / "shell.yaml").write_text(SHELL)
     running = start("run", "shell.yaml")
     running.wait_for("work started")
     pid = folder / "pid"
     until(lambda: pid.exists() and pid.read_text().strip() != "")
-    running.process.send_signal(signal.SIGTERM)
+    running.process.send_signal(how)
     ended = running.end()
-    assert ended.code == 143
+    assert ended.code == code
     assert "`noetl resume" in ended.err
     until(lambda: not is_alive(int(pid.read_text())))
     (folder / "go").write_text("")

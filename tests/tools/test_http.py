@@ -10,11 +10,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from msgspec.structs import replace
 from tool_world import Workshop, serving, until
 
+from noetl.model.output import Spilled
 from noetl.tools.registry import ToolKinds
 
 
@@ -100,6 +102,45 @@ async def test_json_is_parsed_and_everything_else_is_text(world: Workshop, reply
         output = await world.run("http", url=url)
     assert output["status"] == "ok"
     assert output["data"] == data
+
+
+@pytest.mark.parametrize(
+    ("body", "charset", "data"),
+    [
+        (b"+2AA-", "utf-7", "+2AA-"),
+        (b"\\ud800", "unicode_escape", "\\ud800"),
+        (b"\\ud800", "raw_unicode_escape", "\\ud800"),
+        (b"a-9", "punycode", "a-9"),
+        (b"xn--a", "idna", "xn--a"),
+        (b"caf\xe9", "nonsense", "caf\ufffd"),
+        (b"\xff\xfea\x00\x00\xd8", "utf-16", "a\ufffd"),
+        (b"caf\xe9", "windows-1252", "café"),
+        ("\u044f".encode("koi8-r"), "koi8-r", "\u044f"),
+        ("日本".encode("shift_jis"), "Shift_JIS", "日本"),
+    ],
+)
+@pytest.mark.parametrize("spill", [None, 0])
+async def test_a_body_is_decoded_with_charsets_of_text_alone(
+    world: Workshop, body: bytes, charset: str, data: str, spill: int | None
+) -> None:
+    async with serving(replying("/", body=body, headers={"Content-Type": f"text/plain; charset={charset}"})) as url:
+        output = await world.run("http", url=url, spill=spill)
+    found = output["data"]
+    assert (json.loads(Path(found.path).read_bytes()) if isinstance(found, Spilled) else found) == data
+
+
+async def test_headers_and_the_reason_of_an_answer_are_always_text_that_can_be_written(world: Workshop) -> None:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 500 caf\xe9\r\nX-Name: caf\xe9\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        output = await world.run("http", url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    assert output["http"]["headers"]["x-name"] == "caf\ufffd"
+    assert output["error"]["message"].endswith("500 caf\ufffd")
+    msgspec.json.encode(output)
 
 
 async def test_json_that_is_none_is_an_error(world: Workshop) -> None:

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from noetl.app.end_signals import list_end_signals
 from noetl.errors import NoetlError, UsageError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def address_of(listening: socket.socket) -> str:
 async def serve(
     app: Starlette, listening: socket.socket, *, ready: Callable[[], None], drain: Callable[[], Awaitable[None]]
 ) -> None:
-    """Serve until SIGTERM or SIGINT: then take nothing new, `drain`, and let connections end. A second signal ends it at once."""
+    """Serve until a signal to end or SIGINT comes: then take nothing new, `drain`, and let connections end. A second signal ends it at once."""
     server = _server(app)
     wanted, loop = asyncio.Event(), asyncio.get_running_loop()
 
@@ -95,7 +96,8 @@ async def serve(
             server.force_exit = True
         wanted.set()
 
-    for name in (signal.SIGTERM, signal.SIGINT):
+    signals = [*list_end_signals(), signal.SIGINT]
+    for name in signals:
         loop.add_signal_handler(name, ask)
     serving = asyncio.ensure_future(server.serve(sockets=[listening]))
     try:
@@ -109,7 +111,7 @@ async def serve(
         with contextlib.suppress(asyncio.CancelledError):
             await serving
         app.state.context.close()
-        for name in (signal.SIGTERM, signal.SIGINT):
+        for name in signals:
             loop.remove_signal_handler(name)
 
 

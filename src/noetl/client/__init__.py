@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from noetl.client.blocking import BlockingConnection as BlockingConnection
     from noetl.client.http1 import format_request as format_request
     from noetl.client.log import RemoteLog as RemoteLog
-    from noetl.client.responses import failure_of as failure_of
+    from noetl.client.responses import decode_answer as decode_answer, failure_of as failure_of
 else:
     __getattr__ = export_lazily(
         __name__,
@@ -35,7 +35,7 @@ else:
             "asyncio_transport": "AsyncTransport",
             "http1": "format_request",
             "log": "RemoteLog",
-            "responses": "failure_of",
+            "responses": "decode_answer failure_of",
             "blocking": "BlockingConnection",
         },
     )

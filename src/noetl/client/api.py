@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from noetl.client.address import ServerAddress, parse_address
+from noetl.client.responses import decode_answer
 from noetl.client.transport import Request, StreamedResponse, Transport
 from noetl.config import Secret, parse_servers as split_servers, settings
 from noetl.errors import ClientError, ServerUnavailable, UnexpectedAnswer, UsageError
@@ -354,7 +355,9 @@ class Client:
             return
         kind = answer.head.header("content-type") or "no content type"
         if not kind.lower().startswith(_STREAM):
-            raise _not_noetl(self.server, f"{kind} is no stream of events")
+            raise UnexpectedAnswer(
+                f"{self.server} did not answer as a NoETL server does: {kind} is no stream of events"
+            )
         parser = StreamParser()
         for block in answer.blocks:
             for message in parser.feed(block):
@@ -402,14 +405,7 @@ class Client:
 
 
 def _decode(server: str, body: bytes | str, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise _not_noetl(server, str(error)) from None
-
-
-def _not_noetl(server: str, why: str) -> UnexpectedAnswer:
-    return UnexpectedAnswer(f"{server} did not answer as a NoETL server does: {why}")
+    return decode_answer(server, lambda: msgspec.json.decode(body, type=kind))
 
 
 def _ask_waits(transport: Transport, path: str) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,7 +20,9 @@ from noetl.errors import (
     ServerUnavailable,
     UnexpectedAnswer,
 )
+from noetl.model.wire import UNDECODABLE
 
+T = TypeVar("T")
 _KINDS: Final[dict[int, type[RequestRefused]]] = {
     400: RequestInvalid,
     401: AccessDenied,
@@ -65,11 +67,19 @@ def failure_of(url: str, response: ServerResponse) -> ClientError | None:
     return _KINDS.get(status, RequestRefused)(message, status, problem)
 
 
+def decode_answer(server: str, decode: Callable[[], T]) -> T:
+    """Return what the body of an answer decodes to. UnexpectedAnswer: no NoETL server would answer so."""
+    try:
+        return decode()
+    except UNDECODABLE as error:
+        raise UnexpectedAnswer(f"{server} did not answer as a NoETL server does: {error}") from None
+
+
 def parse_problem(body: bytes) -> Mapping[str, Any]:
     """Return what an error's body says; where it is no JSON, the beginning of its text."""
     try:
         found = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, RecursionError):
+    except UNDECODABLE:
         return {"detail": body[:200].decode("utf-8", "replace")}
     return found if isinstance(found, dict) else {"detail": str(found)[:200]}
 

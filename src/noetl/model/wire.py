@@ -11,6 +11,8 @@ from noetl.model.events import Event, Fact
 from noetl.model.orders import RunPipeline
 
 _NOTHING = object()
+#: what decoding raises for a body that is none: bytes that are no UTF-8, and more levels than can be read, are no MsgspecError
+UNDECODABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 #: execution, step run, iteration
 Key = tuple[str, str, int | str | None]
 
@@ -202,12 +204,12 @@ def encode(message: WorkerMessage | ServerReply | Heartbeat) -> bytes:
 
 
 def decode_message(body: bytes) -> WorkerMessage:
-    """A MsgspecError: it is none."""
+    """One of `UNDECODABLE`: it is none."""
     return _message.decode(body)
 
 
 def decode_reply(body: bytes) -> ServerReply:
-    """A MsgspecError: it is none."""
+    """One of `UNDECODABLE`: it is none."""
     return _reply.decode(body)
 
 
@@ -219,7 +221,7 @@ def _to_plain(value: Any) -> Any:
 
 
 def decode_heartbeat(body: bytes) -> Heartbeat:
-    """A MsgspecError: it is none."""
+    """One of `UNDECODABLE`: it is none."""
     return _holding.decode(body)
 
 

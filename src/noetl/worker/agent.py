@@ -21,7 +21,7 @@ from noetl.dispatch import (
     WorkerQueue,
     may_begin,
 )
-from noetl.errors import AccessDenied, NoetlError, describe_error
+from noetl.errors import AccessDenied, NoetlError, UnexpectedAnswer, describe_error
 from noetl.lru import TEXT, LruCache
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
@@ -40,6 +40,7 @@ from noetl.model.wire import (
 )
 from noetl.ports import LogLine, PlaybookSource
 from noetl.worker.link import LONGEST_PAUSE_S, PAUSE_S, Outbox, ServerLink
+from noetl.worker.output_check import escape_surrogates
 
 if TYPE_CHECKING:
     from noetl.worker.pipeline_runners import PipelineRunners
@@ -118,11 +119,15 @@ class PlaybookCache:
 
 #: seconds that a server may keep a question until there is something to do; and if there is no room now, but may be soon
 _WAIT_S, _FULL_WAIT_S = 20.0, 1.0
+#: seconds until a server that refuses this worker is asked again, while others admit it
+_DENIED_S = 5.0
+#: replies without work, each at once, after which a worker waits before it asks again
+_MOST_IDLE = 3
 #: seconds that a pipeline which has to run alone waits for those that run already
 _ALONE_S = 10.0
 #: seconds that servers are given at the end
 _CLOSE_S = 2.0
-_REJECTED = "no server takes its report, which is too large"
+_REJECTED = "no server takes its report: it is too large, nested too deeply, or holds something that is no JSON"
 #: pipelines that are begun in one turn of the event loop
 _AT_ONCE = 32
 
@@ -150,6 +155,9 @@ class WorkerAgent:
         self.remotes, self.sources = RemoteExecutions(), PlaybookCache()
         self._tasks: set[asyncio.Future[Any]] = set()
         self._closed = False
+        #: the servers that refused this worker when they last answered; and what was reported of each
+        self._denied: set[ServerLink] = set()
+        self._troubles: dict[ServerLink, str] = {}
         #: set whenever a pipeline is put away; and while there is none
         self.freed, self.quiet = asyncio.Event(), asyncio.Event()
         self.quiet.set()
@@ -209,22 +217,40 @@ class WorkerAgent:
         return WorkerMessage(self.name, reports, lines, answers, self.pools, self._room_of(link))
 
     async def poll(self, link: ServerLink) -> None:
-        """Ask a server for work, again and again."""
-        pause = PAUSE_S
+        """Ask a server for work, again and again. AccessDenied: no server admits this worker."""
+        pause, idle = PAUSE_S, 0
         while not self.draining:
+            began = self._now()
             try:
                 room = self._room_of(link)
                 wait = _WAIT_S if room else _FULL_WAIT_S
                 reply = await link.exchange(WorkerMessage(self.name, pools=self.pools, room=room, wait=wait))
-                pause = PAUSE_S
-            except AccessDenied:
-                raise
-            except NoetlError:
-                await asyncio.sleep(pause)
+            except NoetlError as error:
+                self._note_trouble(link, error)
+                await asyncio.sleep(_DENIED_S if link in self._denied else pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 continue
-            if self.handle_reply(link, reply):
+            pause = PAUSE_S
+            self._note_trouble(link, None)
+            unknown = self.handle_reply(link, reply)
+            idle = idle + 1 if not reply.assignments and self._now() - began < PAUSE_S else 0
+            if unknown or idle > _MOST_IDLE:
                 await asyncio.sleep(PAUSE_S)
+
+    def _note_trouble(self, link: ServerLink, error: NoetlError | None) -> None:
+        """Report once what a server answers instead of work; raise when every server has refused this worker."""
+        if isinstance(error, AccessDenied):
+            self._denied.add(link)
+            if len(self._denied) == len(self.links):
+                raise error
+        elif error is None:
+            self._denied.discard(link)
+        # That a server does not answer at all is reported by the heartbeats.
+        trouble = str(error) if isinstance(error, (AccessDenied, UnexpectedAnswer)) else ""
+        if trouble and trouble != self._troubles.get(link):
+            self.warn(trouble)
+        if trouble or error is None:
+            self._troubles[link] = trouble
 
     async def ask(self, link: ServerLink) -> None:
         """Ask a server once, because somebody said that there is something."""
@@ -440,7 +466,7 @@ class WorkerAgent:
             self._break_off(held, error)
 
     def _break_off(self, held: HeldAssignment, error: BaseException) -> None:
-        self._carry_out(self.queue.break_off(held, describe_error(error), self._now()))
+        self._carry_out(self.queue.break_off(held, escape_surrogates(describe_error(error)), self._now()))
         self._pump()
 
     # --- the rest ----------------------------------------------------------------------------------------------------

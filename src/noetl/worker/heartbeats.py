@@ -106,6 +106,9 @@ class Heartbeats:
         ]
         if refusals:
             return f"{', '.join(refusals)}: check NOETL_TOKEN"
+        others = [f"{url} answers {status}" for url, status in answers.items() if status]
+        if others:
+            return f"no NoETL server answers: {', '.join(others)}; still trying"
         return f"no server answers at {', '.join(self._urls)}; trying on"
 
     def _say(self, url: str) -> int:

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from noetl.client import AsyncTransport, failure_of, parse_address
+from noetl.client import AsyncTransport, decode_answer, failure_of, parse_address
 from noetl.config import Secret
-from noetl.errors import AccessDenied, NoetlError, RequestInvalid, UnexpectedAnswer
+from noetl.errors import AccessDenied, NoetlError, RequestInvalid, UnexpectedAnswer, describe_error
 from noetl.model.wire import (
     CredentialCheckResult,
     LogRecord,
@@ -25,6 +25,7 @@ from noetl.ports import PlaybookSource
 #: seconds until a server that did not answer is asked again, at first and at most: who waits longer misses who takes over
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.5
 _ANSWER_S = 60.0
+_BAD_REQUEST = 400
 #: reports and lines that go in one message, so that none of them grows without bound
 _REPORTS, _LINES = 500, 2_000
 #: lines that are kept while a server is away
@@ -40,15 +41,13 @@ class ServerLink:
 
     async def exchange(self, message: WorkerMessage) -> ServerReply:
         """Send a message; return the answer. AccessDenied: no message will be taken; RequestInvalid: not this one."""
-        body = await self._call("POST", "/api/work", encode(message), message.wait + _ANSWER_S)
-        try:
-            return decode_reply(body)
-        except msgspec.MsgspecError as error:
-            raise UnexpectedAnswer(f"{self.url} answered something else: {error}") from error
+        body = await self._call("POST", "/api/work", _encode(message), message.wait + _ANSWER_S)
+        return decode_answer(self.url, lambda: decode_reply(body))
 
     async def source(self, content_hash: str) -> PlaybookSource:
         """Return the playbook of a hash."""
-        return msgspec.json.decode(await self._call("GET", f"/api/assigned/{content_hash}"), type=PlaybookSource)
+        body = await self._call("GET", f"/api/assigned/{content_hash}")
+        return decode_answer(self.url, lambda: msgspec.json.decode(body, type=PlaybookSource))
 
     def close(self) -> None:
         """Close the connections."""
@@ -63,6 +62,14 @@ class ServerLink:
             refusal = f"{self.url} does not admit this worker ({failure.status}): check NOETL_TOKEN"
             raise AccessDenied(refusal, failure.status, failure.problem)
         raise failure or UnexpectedAnswer(f"{self.url} answered {response.status} without a message")
+
+
+def _encode(message: WorkerMessage) -> bytes:
+    """Return a message as it is sent. RequestInvalid: it holds something that no JSON can, so no server will ever take it."""
+    try:
+        return encode(message)
+    except Exception as error:
+        raise RequestInvalid(f"the message cannot be written as JSON: {describe_error(error)}", _BAD_REQUEST) from error
 
 
 class Outbox:

@@ -35,7 +35,7 @@ from noetl.pipeline import (
 )
 from noetl.ports import Call
 from noetl.worker.payloads import ResultKeeper, discard, unreadable_failure
-from noetl.worker.tool_caller import ToolCaller, crash_output
+from noetl.worker.tool_caller import ToolCaller
 from noetl.worker.world import LocalWorld, RunnerContext
 
 #: facts that may wait for a later report, and moves made before other pipelines have a turn
@@ -309,12 +309,10 @@ class PipelineRunner:
         if self.frame.recorded_start != (move.task_run_id, move.attempt):
             self.waiting.append(task_started_fact(self.frame, {}))
         try:
-            output: Output = run(self.caller.call(move, self.frame.progress), self.world)
+            call = self.caller.call(move, self.frame.progress)
         except TemplateError as error:
             return failed(failure_of(error))
-        except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
-            return crash_output(error)
-        return output
+        return self.caller.run_plain(run, call)
 
     async def _task(self, move: RunTask) -> Move | None:
         """Run a task; None when it waits for something."""
@@ -326,7 +324,8 @@ class PipelineRunner:
         call = replace(call, spill=self.keeper.spill(move.task))
         suspend = self.caller.suspends(kind.name)
         if suspend is not None:
-            return await self._suspend(suspend(call, self.context.moment().now), call, again=again)
+            wait = self.caller.suspend(suspend, call, self.context.moment().now)
+            return await self._suspend(wait, call, again=again)
         if not again:
             self.waiting.append(task_started_fact(self.frame, {}))
         if not kind.effect_free or len(self.waiting) > _MOST_WAITING:

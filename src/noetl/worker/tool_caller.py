@@ -20,7 +20,11 @@ from noetl.model.output import Failure, Output, Spilled, failed, failure
 from noetl.model.playbook import Playbook, Step, Task
 from noetl.pipeline import Finish, Frame, RunTask, Sleep, machine
 from noetl.ports import Call, Keychain, NoCredential, StoreFailed, World
+from noetl.worker.output_check import check_output, crash_output, find_problem, format_crash
 from noetl.worker.world import LocalWorld, RunnerContext
+
+#: a tool that breaks is a failed task, and never a run that hangs, nor the end of this process
+_CRASHES = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
 
 # A task's own fields, rendered: SQL to statements with parameters, shell to safe text, everything else to values.
 
@@ -282,27 +286,60 @@ class ToolCaller:
     async def _run_once(self, call: Call, task: Task) -> Output:
         if call.kind == "workbook":
             return _check_size(await self._workbook(call), call.spec.get("limits.output_bytes"))
-        run: Callable[[Call, World], Awaitable[Output] | Output] | None
+        run: Callable[[Call, World], Any] | None
         run = getattr(self.context.tools.module(call.kind), "run", None)
         if run is None:
             return failed(failure("fail", f"`kind: {call.kind}` cannot be run by this version"))
-        timeout = call.spec.get("timeout")
         self.world.listeners[call.key] = self._on_progress
         try:
-            async with asyncio.timeout(None if timeout is None else float(timeout)):
-                made = run(call, self.world)
-                output: Output = await made if isawaitable(made) else made
-                return _check_size(output, call.spec.get("limits.output_bytes"))
-        except TimeoutError:
-            message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`{_timeout_key(task)}`)"
-            return failed(failure("timeout", message, retryable=True))
+            return await self._call_tool(run, call, task)
         except StoreFailed:  # no failure of the task: when the store can be written again, it runs again
             raise
-        except Exception as error:  # noqa: BLE001  a tool that breaks is a failed task, and never a run that hangs
-            return crash_output(error)
+        except asyncio.CancelledError as error:
+            current = asyncio.current_task()
+            if current is None or current.cancelling():
+                raise
+            return self.report_crash(call, error)
+        except _CRASHES as error:
+            return self.report_crash(call, error)
         finally:
             del self.world.listeners[call.key]
             self.world.flush_lines(call)
+
+    async def _call_tool(self, run: Callable[[Call, World], Any], call: Call, task: Task) -> Output:
+        timeout = call.spec.get("timeout")
+        limit = asyncio.timeout(None if timeout is None else float(timeout))
+        try:
+            async with limit:
+                made = run(call, self.world)
+                output = check_output(call.kind, await made if isawaitable(made) else made)
+                return _check_size(output, call.spec.get("limits.output_bytes"))
+        except TimeoutError:
+            if not limit.expired():  # the tool's own
+                raise
+            message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`{_timeout_key(task)}`)"
+            return failed(failure("timeout", message, retryable=True))
+
+    def run_plain(self, run: Callable[[Call, World], Any], call: Call) -> Output:
+        """Run a tool that is a plain function."""
+        try:
+            return check_output(call.kind, run(call, self.world))
+        except (*_CRASHES, asyncio.CancelledError) as error:  # nothing is awaited here, so it is the tool's own
+            return self.report_crash(call, error)
+
+    def suspend(self, suspend: Suspend, call: Call, now: float) -> dict[str, Any]:
+        """Return what a task waits for; or the failure of a tool that cannot say so."""
+        try:
+            wait = suspend(call, now)
+        except _CRASHES as error:
+            return dict(self.report_crash(call, error)["error"])
+        problem = find_problem(wait, "wait")
+        return wait if problem is None else failure("result-not-json", problem)
+
+    def report_crash(self, call: Call, error: BaseException) -> Output:
+        """Write where a tool broke to the lines of its task; return the output of one that did."""
+        self.world.log(call, "stderr", format_crash(error))
+        return crash_output(error)
 
     # --- the workbook ------------------------------------------------------------------------------------------------
 
@@ -345,11 +382,6 @@ def _name_workbook_task(output: Output, name: str) -> Output:
         return output
     inner = error.get("task")
     return {**output, "error": {**error, "workbook": name if inner in (None, name) else f"{name}.{inner}"}}
-
-
-def crash_output(error: Exception) -> Output:
-    """The output of a tool that broke."""
-    return failed(failure("tool-crashed", f"the tool broke: {type(error).__name__}: {error}"))
 
 
 def _timeout_key(task: Task) -> str:

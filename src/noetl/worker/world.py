@@ -17,6 +17,7 @@ from noetl.pipeline import Moment
 from noetl.ports import Call, Keychain, ResultDamaged, ResultStore
 from noetl.redaction import RedactingStream
 from noetl.worker.outgoing import CleanResults, DraftClaim, open_unnamed_file
+from noetl.worker.output_check import escape_surrogates, find_problem
 
 
 class ToolModules(Protocol):
@@ -118,6 +119,7 @@ class LocalWorld:
 
     def log(self, call: Call, stream: str, text: str) -> None:
         """Keep what a task wrote, without secrets; one may lie across two pieces."""
+        stream, text = escape_surrogates(stream), escape_surrogates(text)
         redactor = self.keychain.redactor
         if call.key not in self.listeners:  # it is over: nobody would ask for what is held back
             text = redactor.text(text)
@@ -189,7 +191,10 @@ class LocalWorld:
         return self._rows[key]
 
     async def progress(self, call: Call, said: Mapping[str, Any]) -> None:
-        """Record how far a task is."""
+        """Record how far a task is. ValueError: that cannot be recorded."""
+        problem = find_problem(said, "progress")
+        if problem is not None:
+            raise ValueError(problem)
         await self.listeners[call.key](said)
 
     def kill(self) -> None:

@@ -105,7 +105,7 @@ def parse_json(body: bytes, kind: type[T]) -> T:
     """JSON of a known shape."""
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError) as error:
         raise HttpProblem(400, f"the body is not as it should be: {error}") from None
     except RecursionError:
         raise _too_deep() from None

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from noetl.errors import NoetlError
-from noetl.model.wire import ServerReply, decode_heartbeat, decode_message, encode
+from noetl.model.wire import UNDECODABLE, ServerReply, decode_heartbeat, decode_message, encode
 from noetl.server.cluster import WorkerApi
 from noetl.server.http.bodies import HttpProblem, body_of
 from noetl.server.http.routes import JSON, ApiContext, Route
 
+T = TypeVar("T")
 #: of a message: outputs travel in it up to the size that the log takes, several at once
 _MOST = 256 << 20
 
@@ -24,12 +26,12 @@ def build_worker_routes(worker_api: WorkerApi) -> list[Route]:
     async def work(_context: ApiContext, request: Request) -> Response:
         """POST /api/work."""
         return await _serve_message(
-            request, lambda body: worker_api.serve(decode_message(body), request.is_disconnected)
+            request, decode_message, lambda message: worker_api.serve(message, request.is_disconnected)
         )
 
     async def alive(_context: ApiContext, request: Request) -> Response:
         """POST /api/pulse."""
-        return await _serve_message(request, lambda body: worker_api.alive(decode_heartbeat(body)))
+        return await _serve_message(request, decode_heartbeat, worker_api.alive)
 
     async def source(context: ApiContext, request: Request) -> Response:
         """GET /api/assigned/{hash}."""
@@ -52,12 +54,16 @@ def build_worker_routes(worker_api: WorkerApi) -> list[Route]:
     ]
 
 
-async def _serve_message(request: Request, serve: Callable[[bytes], Awaitable[ServerReply]]) -> Response:
+async def _serve_message(
+    request: Request, decode: Callable[[bytes], T], serve: Callable[[T], Awaitable[ServerReply]]
+) -> Response:
     body = await body_of(request, _MOST)
     try:
-        reply = await serve(body)
-    except msgspec.MsgspecError as error:
-        raise HttpProblem(400, f"the message is not as it should be: {error}") from None
+        message = decode(body)
+    except UNDECODABLE as error:  # it will never be read: a worker that is told so does not send it again
+        raise HttpProblem(400, f"the message cannot be read: {error}") from None
+    try:
+        reply = await serve(message)
     except NoetlError as error:
         raise HttpProblem(503, str(error), {"Retry-After": "1"}) from None
     return Response(encode(reply), media_type=JSON)

@@ -19,7 +19,14 @@ from noetl.drivers.text import as_text, summarize_value
 from noetl.model.output import Failure, Output, Spilled, failed, failure, ok
 from noetl.ports import Call, World
 from noetl.tools.http.network_zones import Resolver
-from noetl.tools.http.response_body import InvalidJson, ResponseBody, TooLarge, is_json_response, read_encoding
+from noetl.tools.http.response_body import (
+    InvalidJson,
+    ResponseBody,
+    TooLarge,
+    is_json_response,
+    read_encoding,
+    replace_undecoded,
+)
 
 # The headers that a credential stands for in an HTTP request.
 
@@ -354,8 +361,8 @@ def _parameters(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
     headers: dict[str, str] = {}
-    for key, value in response.headers.items():
-        name = key.lower()
+    for key, raw in response.headers.items():
+        name, value = replace_undecoded(key.lower()), replace_undecoded(raw)
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
 
@@ -381,7 +388,7 @@ def _spill_output(
 def _not_json(
     target: _Target, response: aiohttp.ClientResponse, why: str, text: str, http: dict[str, Any]
 ) -> Output:  # fmt: skip
-    message = f"{target}: the body is labelled {response.content_type} but is not JSON: {why}"
+    message = f"{target}: the body is labelled {replace_undecoded(response.content_type)} but is not JSON: {why}"
     return failed(failure("result-not-json", message, body=_excerpt(text)), http=http)
 
 
@@ -414,7 +421,7 @@ def _in_utf8(body: bytes, response: aiohttp.ClientResponse) -> bytes:
 
 def _status(target: _Target, response: aiohttp.ClientResponse, body: bytes, data: Any) -> Failure:
     status = response.status
-    message = f"{target}{_describe_redirects(response)}: {status} {response.reason or ''}".rstrip()
+    message = f"{target}{_describe_redirects(response)}: {status} {replace_undecoded(response.reason or '')}".rstrip()
     if body:
         begins = " ".join(body[: 4 * _GLIMPSE].decode("utf-8", "replace").split())
         message += f": {_excerpt(begins, cut=len(body) > 4 * _GLIMPSE)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import re
 from collections.abc import Callable, Iterator
 from typing import IO
 
@@ -16,6 +17,12 @@ from noetl.ports import World
 from noetl.rows.json_stream import NotJsonText, examine
 
 _BLOCK = 1 << 20
+#: the codecs of charsets that text comes in. Others of Python's decode to lone surrogates (UTF-7, unicode_escape), which no
+#: JSON can hold, or take a time that grows with the square of the length (punycode).
+_CHARSET = re.compile(
+    r"ascii|utf-8(-sig)?|utf-(16|32)(-[lb]e)?|iso8859-\d+|cp(437|8\d\d|9[345]\d|125\d)|koi8-[rtu]|mac-\w+|tis-620"
+    r"|shift_jis\w*|euc_\w+|iso2022_\w+|gb2312|gbk|gb18030|hz|big5\w*|johab|kz1048|ptcp154"
+)
 
 
 class TooLarge(Exception):
@@ -111,10 +118,14 @@ def is_json_response(response: aiohttp.ClientResponse) -> bool:
 
 
 def read_encoding(response: aiohttp.ClientResponse) -> str:
-    """How its text is encoded; UTF-8 if that is not said, or nobody has heard of it."""
-    said = response.charset or "utf-8"
+    """Return the codec of its text: UTF-8 if none is named, or the named one is no charset of text."""
     try:
-        b"x".decode(said, "replace")  # of nothing at all, any name would do
-    except LookupError:
+        named = codecs.lookup(response.charset or "utf-8").name
+    except (LookupError, ValueError):
         return "utf-8"
-    return codecs.lookup(said).name
+    return named if _CHARSET.fullmatch(named) else "utf-8"
+
+
+def replace_undecoded(text: str) -> str:
+    """Return a header's text with a replacement character for each byte that is no UTF-8; aiohttp keeps those as surrogates."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

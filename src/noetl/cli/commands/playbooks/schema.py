@@ -32,7 +32,10 @@ def schema_text() -> str:
     from noetl.lang import playbook_schema
     from noetl.tools import ToolKinds
 
-    return as_json(playbook_schema(ToolKinds()))
+    kinds, broken = ToolKinds().list_usable()
+    for error in broken:
+        note(f"left out: {error}")
+    return as_json(playbook_schema(kinds))
 
 
 def test_schema_text() -> str:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from noetl.app import list_end_signals
 from noetl.cli.output.printing import colorize, duration, in_colour, note, out
 from noetl.cli.output.state_lines import error_words, output_line, place_line, trace_lines
 from noetl.cli.playbook_files import pause_gc, refuse, rename_source
@@ -55,9 +56,9 @@ def print_ending(state: Execution, net: Net, log: EventLog) -> None:
         note(f"  look closer: noetl why {name} · noetl show {name} · noetl logs {name}")
 
 
-#: what a shell reports of a program that was ended by SIGINT, and by SIGTERM
+#: what a shell reports of a program that was ended by SIGINT; and by any signal, its number added
 INTERRUPTED = 130
-TERMINATED = 143
+_KILLED = 128
 
 
 def load_runnable(
@@ -123,7 +124,8 @@ async def follow(node: ExecutionHost, shown: Screen | QuietScreen) -> bool:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, on_interrupt)
     # Who stops a machine or a container wants an end now, not a decision about the run.
-    loop.add_signal_handler(signal.SIGTERM, _kill, node, shown, TERMINATED)
+    for name in list_end_signals():
+        loop.add_signal_handler(name, _kill, node, shown, _KILLED + name)
     ends = await asyncio.gather(*(asyncio.shield(live.finished) for live in executions), return_exceptions=True)
     for live, error in zip(executions, ends, strict=True):
         if isinstance(error, NoetlError):

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.app import tune_gc
+from noetl.app import list_end_signals, tune_gc
 from noetl.cli.commands.serve.daemons import Daemons, add_verbs
 from noetl.cli.executions import json_option
 from noetl.cli.output.printing import note, note_with_time
-from noetl.errors import UsageError
+from noetl.errors import AccessDenied, UsageError
 
 if TYPE_CHECKING:
     from noetl.app import WorkerNode
@@ -28,7 +28,11 @@ _SERVER = "http://127.0.0.1:8090"
 @click.option("--pool", "pools", multiple=True, metavar="NAME", help="Run steps of this pool; may be repeated.")
 @click.option("--slots", default=8, show_default=True, type=click.IntRange(1, 1000), help="Pipelines at once.")
 @click.option(
-    "--grace", default=30.0, show_default=True, metavar="SECONDS", help="What pipelines get to end at SIGTERM."
+    "--grace",
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="What pipelines get to end at SIGTERM or SIGHUP.",
 )
 @click.pass_context
 def command(context: click.Context, *, pools: tuple[str, ...], slots: int, grace: float) -> None:
@@ -129,13 +133,14 @@ async def _work_until_signal(node: WorkerNode, working: asyncio.Future[None], gr
     def ask() -> None:
         (now if wanted.is_set() else wanted).set()
 
-    for name in (signal.SIGTERM, signal.SIGINT):
+    for name in (*list_end_signals(), signal.SIGINT):
         loop.add_signal_handler(name, ask)
     waiting = asyncio.ensure_future(wanted.wait())
     ends: list[asyncio.Future[Any]] = [working, waiting]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    if working.done() and working.exception() is not None:
+    refused = working.done() and isinstance(working.exception(), AccessDenied)
+    if working.done() and not refused:
         working.result()
     note_with_time(f"draining: finishing what is under way, for {grace:g} s at most")
     draining = asyncio.ensure_future(node.drain(grace))
