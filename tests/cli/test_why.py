@@ -139,7 +139,7 @@ def test_behind_an_arc_that_could_not_be_judged_stands_its_own_error_alone(noetl
 
 def test_an_error_of_python_is_told_with_its_lines(noetl: Noetl) -> None:
     noetl("run", "raises.yaml", "--json")
-    lines = ["line 6, in main: return half(1)", "line 2, in half: return n / 0"]
+    lines = ["raises.yaml:14, in main: return half(1)", "raises.yaml:10, in half: return n / 0"]
     assert why(noetl)[1:3] == lines
     assert why(noetl, "start")[-2:] == lines
     assert all(line in noetl("show", "last").out for line in lines)

@@ -13,17 +13,18 @@ from noetl.lang import escape_controls
 if TYPE_CHECKING:
     from noetl.history import StepExplanation, StepReason
     from noetl.model.state import Execution
+    from noetl.ports import PlaybookSource
 
 
 #: reasons told of a step that ran again and again
 _MOST = 40
 
 
-def describe_ending(state: Execution, status: str, *, colour: bool) -> str:
+def describe_ending(state: Execution, status: str, source: PlaybookSource | None, *, colour: bool) -> str:
     """Why the execution as a whole stands as it does."""
     head = f"{state.execution_id} is {colorize(status, status, colour=colour)}"
     if state.error is not None:
-        head += "\n".join([f": {error_words(state.error)}", *trace_lines(state.error)])
+        head += "\n".join([f": {error_words(state.error)}", *trace_lines(state.error, source)])
     if state.stalled:
         head += f"; tokens were left at {', '.join(state.stalled)}"
     return f"{head}\n"

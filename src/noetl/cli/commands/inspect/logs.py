@@ -103,14 +103,16 @@ class _LinePrinter:
 
 def _failures(log: EventLog, summary: Summary, step: str | None) -> str:
     """Where in their code tasks failed: what Python itself would have written at the end."""
-    from noetl.cli.output.state_lines import error_words, trace_lines
+    from noetl.cli.output.state_lines import error_words, locate_frames, trace_lines
     from noetl.history import state_at
 
     colour = in_colour(sys.stdout)
+    source = log.source(summary.playbook)
     told = ""
     for name, info in state_at(log, summary.execution_id).steps.items():
-        traced = trace_lines(info.error) if step in (None, name) else []
-        if info.error is not None and traced:
+        if info.error is None or step not in (None, name):
+            continue
+        if traced := trace_lines(locate_frames(info.error, source, name)):
             head = colorize(f"{name} |", "failed", colour=colour)
             told += "".join(f"{head} {line}\n" for line in (error_words(info.error), *traced))
     return told

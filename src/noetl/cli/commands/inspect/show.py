@@ -133,7 +133,7 @@ def _head(
         ("rerun of", origin_words(state.origin) if state.origin is not None else ""),
         ("error", error_words(state.error) if state.error else ""),
         ("", place_line(state.error, source)),
-        *(("", line) for line in trace_lines(state.error)),
+        *(("", line) for line in trace_lines(state.error, source)),
         ("stalled", ", ".join(state.stalled)),
         ("output", output_line(state) if summary.status in OVER and state.output is not None else ""),
     ]

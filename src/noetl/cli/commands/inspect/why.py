@@ -23,6 +23,7 @@ from noetl.cli.output.printing import as_json, in_colour, out
 if TYPE_CHECKING:
     from noetl.history import StepExplanation
     from noetl.model.state import Execution
+    from noetl.ports import PlaybookSource
 
 
 #: of a step that may wait for something outside of the execution
@@ -52,19 +53,41 @@ def command(*, execution: str, step: str | None, as_data: bool) -> None:
         answers = explain_step(net, state, events_of(watched, summary.execution_id), step)
         watched.clear()
         waits = waits_for(log, summary) if not as_data else []
+        source = log.source(summary.playbook)
     if as_data:
         out(as_json({"execution_id": summary.execution_id, "status": summary.status, "steps": answers}))
     else:
-        out(_text(state, describe_status(summary), answers, waits, one=step is not None))
+        out(_text(state, describe_status(summary), answers, waits, source, one=step is not None))
 
 
-def _text(state: Execution, status: str, answers: list[StepExplanation], waits: list[str], *, one: bool) -> str:
+def _text(
+    state: Execution,
+    status: str,
+    answers: list[StepExplanation],
+    waits: list[str],
+    source: PlaybookSource | None,
+    *,
+    one: bool,
+) -> str:
     from noetl.cli.output.why_text import answer_text, describe_ending, overview
 
     colour = in_colour(sys.stdout)
     if one:
-        told = answer_text(answers[0], state, colour=colour)
+        told = answer_text(_with_frames(answers[0], source), state, colour=colour)
         # Which of its steps waits is not said there: of those that are over none does.
         return told + "".join(f"   now  {line}\n" for line in waits if answers[0].status in _WAITING)
-    head = describe_ending(state, status, colour=colour) + "".join(f"{line}\n" for line in waits)
+    head = describe_ending(state, status, source, colour=colour) + "".join(f"{line}\n" for line in waits)
     return f"{head}\n{overview(answers, state, colour=colour)}"
+
+
+def _with_frames(answer: StepExplanation, source: PlaybookSource | None) -> StepExplanation:
+    """The same with errors whose tracebacks name lines of the playbook."""
+    from msgspec.structs import replace
+
+    from noetl.cli.output.state_lines import locate_frames
+
+    reasons = [
+        one if one.error is None else replace(one, error=locate_frames(one.error, source, answer.step))
+        for one in answer.reasons
+    ]
+    return replace(answer, reasons=reasons)

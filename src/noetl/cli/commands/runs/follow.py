@@ -38,10 +38,11 @@ def print_ending(state: Execution, net: Net, log: EventLog) -> None:
     style = "paused" if odd else state.status
     note(f"{colorize(head, style, colour=colour)} in {took}{but}  {state.execution_id}")
     if state.error is not None:
+        source = log.source(state.playbook)
         note(f"  {error_words(state.error)}")
-        if place := place_line(state.error, log.source(state.playbook)):
+        if place := place_line(state.error, source):
             note(f"  {place}")
-        for line in trace_lines(state.error):
+        for line in trace_lines(state.error, source):
             note(f"  {line}")
     if state.stalled:
         from noetl.cli.output.state_lines import stall_lines
