@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _SIGNS = {"completed": "✓", "failed": "✗", "cancelled": "■"}
 
 
-def print_ending(state: Execution, net: Net, log: EventLog) -> None:
-    """Tell how an execution ended, and what to do next."""
+def print_ending(state: Execution, net: Net, log: EventLog, *, is_remote: bool) -> None:
+    """Tell how an execution ended, and what to do next; a server does not rerun executions."""
     colour = in_colour(sys.stderr)
     took = duration(state.duration) if state.started else "no time"
     odd = bool(state.stalled) and state.status == "completed"
@@ -54,6 +54,17 @@ def print_ending(state: Execution, net: Net, log: EventLog) -> None:
     if state.status == "failed":
         name = state.execution_id
         note(f"  look closer: noetl why {name} · noetl show {name} · noetl logs {name}")
+        if not is_remote:
+            note(f"  run again: {_rerun_command(state)}")
+
+
+def _rerun_command(state: Execution) -> str:
+    """The command that runs a failed execution again, from the step that failed if one did."""
+    from shlex import quote
+
+    step = (state.error or {}).get("step")
+    start = f" --from {quote(step)}" if step in state.steps else ""
+    return f"noetl rerun {state.execution_id}{start}"
 
 
 #: what a shell reports of a program that was ended by SIGINT, and by SIGTERM
@@ -170,7 +181,7 @@ async def report_end(
             out(f"{msgspec.json.encode(told).decode()}\n")
     else:
         for live in executions:
-            print_ending(live.state, live.net, node.log)
+            print_ending(live.state, live.net, node.log, is_remote=node.is_remote)
     return max((exit_code(live.state, interrupted=interrupted) for live in executions), default=0)
 
 
