@@ -104,12 +104,13 @@ class _LinePrinter:
 def _failures(log: EventLog, summary: Summary, step: str | None) -> str:
     """Where in their code tasks failed: what Python itself would have written at the end."""
     from noetl.cli.output.state_lines import error_words, locate_frames, trace_lines
-    from noetl.history import state_at
+    from noetl.history import source_of, state_at
 
     colour = in_colour(sys.stdout)
-    source = log.source(summary.playbook)
+    state = state_at(log, summary.execution_id)
+    source = source_of(log, state)
     told = ""
-    for name, info in state_at(log, summary.execution_id).steps.items():
+    for name, info in state.steps.items():
         if info.error is None or step not in (None, name):
             continue
         if traced := trace_lines(locate_frames(info.error, source, name)):

@@ -41,7 +41,7 @@ def command(*, execution: str, step: str | None, as_data: bool) -> None:
     and what they wait for.
     """
     from noetl.cli.output.progress import CountingLog
-    from noetl.history import events_of, explain_step, state_at
+    from noetl.history import events_of, explain_step, source_of, state_at
 
     with open_command_log() as log:
         summary = find(log, execution)
@@ -53,7 +53,7 @@ def command(*, execution: str, step: str | None, as_data: bool) -> None:
         answers = explain_step(net, state, events_of(watched, summary.execution_id), step)
         watched.clear()
         waits = waits_for(log, summary) if not as_data else []
-        source = log.source(summary.playbook)
+        source = source_of(log, state)
     if as_data:
         out(as_json({"execution_id": summary.execution_id, "status": summary.status, "steps": answers}))
     else:

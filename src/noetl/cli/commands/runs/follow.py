@@ -38,7 +38,9 @@ def print_ending(state: Execution, net: Net, log: EventLog, *, is_remote: bool) 
     style = "paused" if odd else state.status
     note(f"{colorize(head, style, colour=colour)} in {took}{but}  {state.execution_id}")
     if state.error is not None:
-        source = log.source(state.playbook)
+        from noetl.history import source_of
+
+        source = source_of(log, state)
         note(f"  {error_words(state.error)}")
         if place := place_line(state.error, source):
             note(f"  {place}")
@@ -173,10 +175,10 @@ async def report_end(
         import msgspec
 
         from noetl.cli.output.state_lines import locate_error
-        from noetl.history import run_document
+        from noetl.history import run_document, source_of
 
         for live in executions:
-            error = locate_error(live.state.error, node.log.source(live.state.playbook))
+            error = locate_error(live.state.error, source_of(node.log, live.state))
             told = run_document(live.state) | {"output": await node.output(live), "error": error}
             out(f"{msgspec.json.encode(told).decode()}\n")
     else:

@@ -85,7 +85,9 @@ def _note_paused(summary: Summary) -> None:
 
 def _note_if_edited(log: EventLog, summary: Summary) -> None:
     """The playbook as it was run is recorded: what was changed in its file since has no effect."""
-    source = log.source(summary.playbook)
+    from noetl.history import source_of, state_at
+
+    source = source_of(log, state_at(log, summary.execution_id))
     if source is not None and was_edited(source):
         note(f"{near(source.file)} was edited since; the run goes on with the playbook as it was")
 
