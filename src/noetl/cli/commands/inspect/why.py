@@ -22,8 +22,9 @@ from noetl.cli.output.printing import as_json, in_colour, out
 
 if TYPE_CHECKING:
     from noetl.history import StepExplanation
+    from noetl.model.events import Event
     from noetl.model.state import Execution
-    from noetl.ports import PlaybookSource
+    from noetl.ports import EventLog, PlaybookSource
 
 
 #: of a step that may wait for something outside of the execution
@@ -54,29 +55,32 @@ def command(*, execution: str, step: str | None, as_data: bool) -> None:
         watched.clear()
         waits = waits_for(log, summary) if not as_data else []
         source = source_of(log, state)
+        cancelled = _find_cancellation(log, state) if state.terminated == "cancelled" else None
     if as_data:
         out(as_json({"execution_id": summary.execution_id, "status": summary.status, "steps": answers}))
     else:
-        out(_text(state, describe_status(summary), answers, waits, source, one=step is not None))
+        from noetl.cli.output.why_text import describe_ending
+
+        ending = describe_ending(state, describe_status(summary), source, cancelled, colour=in_colour(sys.stdout))
+        answers = [_with_frames(one, source) for one in answers]
+        out(_text(state, ending, answers, waits, one=step is not None))
 
 
-def _text(
-    state: Execution,
-    status: str,
-    answers: list[StepExplanation],
-    waits: list[str],
-    source: PlaybookSource | None,
-    *,
-    one: bool,
-) -> str:
-    from noetl.cli.output.why_text import answer_text, describe_ending, overview
+def _find_cancellation(log: EventLog, state: Execution) -> Event | None:
+    from noetl.history import events_of
+
+    return next((one for one in events_of(log, state.execution_id) if one.name == "execution.cancelled"), None)
+
+
+def _text(state: Execution, ending: str, answers: list[StepExplanation], waits: list[str], *, one: bool) -> str:
+    from noetl.cli.output.why_text import answer_text, overview
 
     colour = in_colour(sys.stdout)
     if one:
-        told = answer_text(_with_frames(answers[0], source), state, colour=colour)
+        told = answer_text(answers[0], state, colour=colour)
         # Which of its steps waits is not said there: of those that are over none does.
         return told + "".join(f"   now  {line}\n" for line in waits if answers[0].status in _WAITING)
-    head = describe_ending(state, status, source, colour=colour) + "".join(f"{line}\n" for line in waits)
+    head = ending + "".join(f"{line}\n" for line in waits)
     return f"{head}\n{overview(answers, state, colour=colour)}"
 
 
