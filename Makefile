@@ -75,7 +75,7 @@ docs: $(READY)  ## write the generated pages anew
 format: $(READY)  ## format the code and the examples
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/noetl format examples/*.yaml examples/later/*.yaml
+	$(BIN)/noetl format examples/*.yaml
 
 clean:  ## remove the environment and everything that was made
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

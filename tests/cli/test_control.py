@@ -63,9 +63,9 @@ def test_a_paused_execution_starts_nothing_until_it_is_unpaused(noetl: Noetl, st
     running.wait_for("one done")
     assert shown(noetl)["status"] == "paused"
     assert "two" not in shown(noetl)["steps"]
-    assert "it was so already" in noetl("pause", "last").err
+    assert "nothing to do; it is paused already" in noetl("pause", "last").err
     assert "it is running" in noetl("unpause", "last").err
-    assert "it was so already" in noetl("unpause", "last").err
+    assert "nothing to do; it is running already" in noetl("unpause", "last").err
     noetl("signal", "last", "two")
     assert running.end().code == 0
     assert shown(noetl)["output"] == "over"
@@ -77,7 +77,9 @@ def test_a_signal_to_an_execution_that_nobody_runs_is_recorded_and_heard_when_it
     waiting(start).kill()
     assert "interrupted" in noetl("ps").out
     said = noetl("signal", "last", "ok", "7")
-    assert "no process runs it; signal.received recorded" in said.err
+    assert "signal.received recorded as event" in said.err
+    assert "it is interrupted: its process has ended; run `noetl resume" in said.err
+    assert "it is running" not in said.err
     assert "noetl resume" in said.err
     assert json.loads(noetl("resume", "last", "--json").out)["output"] == 7
 

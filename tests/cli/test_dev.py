@@ -106,7 +106,7 @@ def test_every_command_that_looks_works_on_a_server(there: Noetl) -> None:
 def test_signals_pauses_and_cancellations_reach_what_a_server_runs(there: Noetl) -> None:
     execution_id = there("run", "approval.yaml", "--detach").out.strip()
     assert "it is paused" in there("pause", execution_id).err
-    assert "it was so already" in there("pause", execution_id).err
+    assert "it is paused already" in there("pause", execution_id).err
     assert "it is running" in there("unpause", execution_id).err
     runs = f"process {shown(there, execution_id)['owner'].partition('-')[0]}"
     assert f"run by     {runs}\n" in there("show", execution_id).out

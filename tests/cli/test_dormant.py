@@ -82,7 +82,7 @@ def test_one_that_servers_let_sleep_is_followed_until_there_is_no_server(
     assert following.process.poll() is None
     asleep.server_goes()
     code, _, told = following.end()
-    assert (code, f"`noetl resume {asleep.id}` goes on where it was" in told) == (1, True)
+    assert (code, f"run `noetl resume {asleep.id}` to continue it" in told) == (1, True)
 
 
 def test_a_signal_to_one_that_sleeps_is_left_for_the_server_that_wakes_it(noetl: Noetl, asleep: Asleep) -> None:

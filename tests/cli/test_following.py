@@ -29,7 +29,10 @@ def test_when_the_process_is_killed_it_is_said_how_to_go_on(
     running.kill()
     code, _, told = following.end()
     assert code == 1
-    assert f"{execution_id}: its process has gone; `noetl resume {execution_id}` goes on where it was" in told
+    assert (
+        f"{execution_id}: it is interrupted: its process has ended; run `noetl resume {execution_id}` to continue it"
+        in told
+    )
 
 
 def test_an_execution_that_ends_is_followed_to_its_end(noetl: Noetl, start: Callable[..., Running]) -> None:
@@ -51,8 +54,8 @@ def test_what_is_paused_and_has_no_process_does_not_look_alive(noetl: Noetl, sta
     paused = noetl("pause", "last").err
     execution_id = json.loads(noetl("ps", "--json").out)[0]["execution_id"]
     way = (
-        f"it is paused and its process has gone; `noetl unpause {execution_id}` and then "
-        f"`noetl resume {execution_id}` go on where it was"
+        f"it is paused, and its process has ended; run `noetl unpause {execution_id}` and then "
+        f"`noetl resume {execution_id}` to continue it"
     )
     assert way in paused
     assert "paused, interrupted" in noetl("ps").out

@@ -235,3 +235,13 @@ workflow:
     noetl("signal", "last", "enough")
     assert running.end().code == 0
     assert re.search(r"each +cancelled .* 2 of 3 iterations", noetl("show", "last").out)
+
+
+def test_a_run_names_the_file_that_it_was_started_from(noetl: Noetl, folder: Path) -> None:
+    text = (folder / "failing.yaml").read_text()
+    (folder / "copy.yaml").write_text(text)
+    for name in ("failing", "copy"):
+        noetl("run", f"{name}.yaml", "--json")
+    listed = json.loads(noetl("ps", "--json").out)
+    told = [noetl("show", one["execution_id"]).out for one in listed]
+    assert ["at copy.yaml:9" in told[0], "at failing.yaml:9" in told[1]] == [True, True]

@@ -104,8 +104,28 @@ def test_what_is_over_is_told_again(noetl: Noetl) -> None:
     noetl("run", "failing.yaml", "--json")
     done = noetl("resume", "last")
     assert done.code == 1
-    assert "is over already" in done.err
+    execution = json.loads(noetl("show", "last", "--json").out)["execution_id"]
+    assert f"has already failed, and cannot be resumed; `noetl rerun {execution}` runs it again" in done.err
     assert "✗ failing failed" in done.err
+
+
+def test_a_run_that_was_paused_before_its_process_ended_says_at_the_start_how_to_unpause_it(
+    noetl: Noetl, start: Start
+) -> None:
+    running = start("run", "gated.yaml")
+    running.wait_for("one started")
+    noetl("pause", "last")
+    running.kill()
+    go(noetl)
+    execution = json.loads(noetl("show", "last", "--json").out)["execution_id"]
+    for options in ((), ("--json",)):
+        resumed = start("resume", "last", *options)
+        resumed.wait_for(f"is paused: this command waits until you run `noetl unpause {execution}`")
+        resumed.kill()
+    resumed = start("resume", "last")
+    resumed.wait_for("is paused", "goes on behind event")
+    noetl("unpause", "last")
+    assert resumed.end().code == 0
 
 
 def test_one_execution_or_all_has_to_be_said(noetl: Noetl) -> None:

@@ -66,6 +66,7 @@ def test_a_failure_is_told_with_its_place_its_kind_and_what_to_do_next(noetl: No
         f"  step start, task flaky: {problem} (after 2 attempts)",
         "  at failing.yaml:9, `output`",
         "  look closer: noetl why ID · noetl show ID · noetl logs ID",
+        "  run again: noetl rerun ID --from start",
     ]
 
 

@@ -183,3 +183,44 @@ def test_test_files_of_a_folder_are_looked_at_like_those_that_are_named(noetl: N
     assert said.code == 2
     assert "good.test.yaml:2" in said.out
     assert "skipped" not in said.err
+
+
+TYPO = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: typo}
+workflow:
+  - step: start
+    tool: {kind: noop, output: 1}
+    next: {arcs: [{step: %s}]}
+  - step: load_users
+    tool: {kind: noop}
+  - step: day
+    tool: {kind: noop}
+"""
+
+
+@pytest.mark.parametrize("strict", [(), ("--strict",)])
+def test_a_step_is_renamed_though_warnings_come_to_light_behind_it(
+    noetl: Noetl, folder: Path, strict: tuple[str, ...]
+) -> None:
+    (folder / "typo.yaml").write_text(TYPO % "load_user")
+    result = noetl("validate", "--fix", "typo.yaml", *strict)
+    assert "mended 1 problem in typo.yaml" in result.err
+    assert (folder / "typo.yaml").read_text() == TYPO % "load_users"
+    assert "unreachable-step" in result.out
+
+
+def test_a_suggestion_that_is_a_guess_is_left_and_that_is_said(noetl: Noetl, folder: Path) -> None:
+    (folder / "typo.yaml").write_text(TYPO % "dya")
+    result = noetl("validate", "--fix", "typo.yaml")
+    assert "did you mean `day`?" in result.out
+    assert "--fix left a suggestion for you to decide: the name is short" in result.err
+    assert (folder / "typo.yaml").read_text() == TYPO % "dya"
+
+
+def test_all_problems_of_one_template_are_told_at_once(noetl: Noetl, folder: Path) -> None:
+    text = TYPO % "load_users"
+    (folder / "typo.yaml").write_text(text.replace("output: 1", 'output: "{{ nope }} {{ 1 | foo }} {{ 1 && 2 }}"'))
+    told = codes(noetl("validate", "typo.yaml", "--json").out)
+    assert told[:3] == ["unknown-scope", "unknown-filter", "template-syntax"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,7 +96,8 @@ def test_a_cancelled_step_is_told_with_the_reason(noetl: Noetl, start: Callable[
     running.wait_for("waits for the signal `ok`")
     noetl("cancel", "last", "--why", "no longer wanted")
     assert running.end().code == 1
-    assert without_numbers(why(noetl, "ask"))[-1] == "it was cancelled: the execution was cancelled"
+    assert without_numbers(why(noetl, "ask"))[-1] == "it ended with the execution, which was cancelled"
+    assert re.search(r" was cancelled at \S+ \S+ by a request .*, event \d+: no longer wanted$", why(noetl)[0])
     assert "no longer wanted" in why(noetl)[0]
 
 
@@ -139,7 +141,7 @@ def test_behind_an_arc_that_could_not_be_judged_stands_its_own_error_alone(noetl
 
 def test_an_error_of_python_is_told_with_its_lines(noetl: Noetl) -> None:
     noetl("run", "raises.yaml", "--json")
-    lines = ["line 6, in main: return half(1)", "line 2, in half: return n / 0"]
+    lines = ["raises.yaml:14, in main: return half(1)", "raises.yaml:10, in half: return n / 0"]
     assert why(noetl)[1:3] == lines
     assert why(noetl, "start")[-2:] == lines
     assert all(line in noetl("show", "last").out for line in lines)

@@ -96,8 +96,9 @@ def test_what_is_not_there_and_what_is_wrong_have_errors_of_their_own(client: Cl
     with pytest.raises(RequestInvalid) as refused:
         client.start(text=DOUBLE.replace("workflow", "workflaw"))
     assert refused.value.problem["diagnostics"]
-    with pytest.raises(RequestInvalid, match="either"):
-        client.start()
+    for arguments in ({}, {"path": "double", "text": DOUBLE}):
+        with pytest.raises(UsageError, match=r"either `path`.* or `text`"):
+            client.start(**arguments)
     with pytest.raises(NotFound):
         client.start("never-run")
     with pytest.raises(UsageError, match="does not allow"):
@@ -108,9 +109,9 @@ def test_what_is_not_there_and_what_is_wrong_have_errors_of_their_own(client: Cl
 def test_a_large_output_is_read_by_its_reference(client: Client) -> None:
     run = client.start(text=LARGE).execution_id
     assert client.wait(run).status == "completed"
-    with client.open_result(client.output(run)["ref"], start=1, stop=3) as (content_type, blocks):
-        lines = b"".join(blocks).splitlines()
-    assert (content_type.partition(";")[0], len(lines)) == ("application/x-ndjson", 2)
+    with client.open_result(client.output(run)["ref"], start=1, stop=3) as stream:
+        lines = b"".join(stream).splitlines()
+    assert (stream.content_type, len(lines)) == ("application/x-ndjson", 2)
 
 
 def test_a_server_that_is_restarted_is_followed_further(tmp_path: Path) -> None:

@@ -22,6 +22,10 @@ import generate  # noqa: E402  it is a script beside the pages
 
 pytestmark = pytest.mark.usefixtures("forkserver")
 PAGES = sorted([*ROOT.glob("*.md"), ROOT / "examples" / "README.md", *(ROOT / "docs").rglob("*.md")])
+#: every page of the repository, beside those of the documentation
+ALL_PAGES = sorted(
+    {*PAGES, *(page for part in ("bench", "examples", "src", "tests") for page in (ROOT / part).rglob("*.md"))}
+)
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 DECISION = re.compile(r"\d{4}-[a-z-]+")
@@ -60,7 +64,7 @@ def test_every_playbook_that_is_shown_validates() -> None:
     assert told == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", ALL_PAGES, ids=name)
 def test_a_link_leads_somewhere(page: Path) -> None:
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     broken = []
@@ -72,6 +76,12 @@ def test_a_link_leads_somewhere(page: Path) -> None:
         if not there.exists() or (anchor and anchor not in anchors(there)):
             broken.append(target)
     assert broken == []
+
+
+def test_every_page_of_the_documentation_is_linked_from_the_readme() -> None:
+    linked = {target.partition("#")[0] for target in LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))}
+    pages = [name(page) for page in PAGES if name(page).startswith("docs/")]
+    assert [page for page in pages if page not in linked and not page.startswith("docs/decisions/")] == []
 
 
 def anchors(page: Path) -> set[str]:

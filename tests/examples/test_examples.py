@@ -16,8 +16,7 @@ from noetl.lang.printing.formatter import format_text
 from noetl.tools.registry import BUILT_IN, ToolKinds
 
 FOLDER = Path(__file__).parents[2] / "examples"
-#: those that can be run, and in `later` those that need more than there is yet
-EXAMPLES = sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("later/*.yaml")])
+EXAMPLES = sorted(FOLDER.glob("*.yaml"))
 OLDER = sorted((FOLDER / "legacy").glob("*.yaml"))
 #: told by the examples; the others need a machine of their own or stand in the reference only
 SHOWN = {"noop", "python", "http", "shell", "postgres", "playbook", "workbook", "transfer", "wait", "duckdb"}

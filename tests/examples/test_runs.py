@@ -36,11 +36,13 @@ RUN = {
     "large-results",
     "loop-and-collect",
     "nested-loop",
+    "nightly-etl",
     "nightly-sync",
     "one-database-to-three",
     "orders-in-postgres",
     "pages-by-endpoint",
     "pages-to-duckdb",
+    "paginated-api",
     "plan-of-jobs",
     "saga",
 }
@@ -310,6 +312,32 @@ def test_pages_of_an_api_into_postgres(home: Home, runners: Any, database: Datab
         found = output(home.run("orders-in-postgres", api_url=runners.url))
         assert found == {"rows": 100, "report": {"orders": 100, "first": 1, "last": 100}}
     assert database.server.password not in home.call("events", "last", "--json").stdout
+
+
+def test_pages_are_walked_by_a_jump_and_written_a_file_each(home: Home, runners: Any, tmp_path: Path) -> None:
+    home.environment["ORDERS_API_TOKEN"] = "a-token-of-the-test"
+    found = output(home.run("paginated-api", api_url=runners.url, folder=tmp_path / "out"))
+    files = sorted((tmp_path / "out").iterdir())
+    assert (found, len(files)) == ({"pages": 5}, 5)
+    assert sum(len(file.read_text().splitlines()) for file in files) == 100
+
+
+def test_what_changed_in_a_database_goes_to_a_bucket_and_the_watermark_moves(
+    home: Home, database: Database, bucket: Bucket
+) -> None:
+    import psycopg
+
+    with psycopg.connect(database.url) as connection:
+        connection.execute(
+            "CREATE TABLE orders AS SELECT n AS id, n % 7 AS customer_id, n * 2 AS total, "
+            "timestamptz '2024-01-01' AS updated_at FROM generate_series(1, 2500) n"
+        )
+        connection.execute("CREATE TABLE etl_watermarks (name text, until_at timestamptz, rows bigint)")
+    home.environment |= {"SHOP_DB": database.url, "LAKE": json.dumps(bucket.credential)}
+    moved = [output(home.run("nightly-etl", bucket=bucket.name, chunk_rows=1000))["rows"] for _ in range(2)]
+    assert moved == [2500, 0]
+    assert rows(database, "SELECT rows FROM etl_watermarks ORDER BY until_at") == [(2500,), (0,)]
+    assert len(list((bucket.folder / "orders").rglob("*.parquet"))) == 3
 
 
 # --- the examples of the documents that the language comes from -----------------------------------------------------------------

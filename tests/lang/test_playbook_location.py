@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.lang.reading.playbook_location import PlaybookLocation, find_location, find_workbook_location
+from noetl.lang.reading.playbook_location import PlaybookLocation, find_code_line, find_location, find_workbook_location
 
 TEXT = """\
 apiVersion: noetl.io/v2
@@ -75,3 +75,37 @@ def test_a_task_of_the_workbook_is_found_where_it_is_written() -> None:
     assert find_workbook_location(WORKBOOK, "clean.parse", "{{ input.nothing }}") == PlaybookLocation(7, "output")
     assert find_workbook_location(WORKBOOK, "one") == PlaybookLocation(8)
     assert find_workbook_location(WORKBOOK, "none") is None
+
+
+CODE = """\
+workbook:
+  clean: {kind: python, code: "result = 1 / 0"}
+workflow:
+  - step: start
+    tool:
+      - name: block
+        kind: python
+        code: | # a comment
+
+          def main():
+              return 1 / 0
+      - folded: {kind: python, code: "a = 1\\nresult = a / 0"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("task", "workbook", "line", "found"),
+    [
+        ("block", None, 2, 10),
+        ("block", None, 3, 11),
+        ("block", None, 30, None),
+        ("folded", None, 2, None),
+        ("nobody", None, 1, None),
+        ("call", "clean", 1, 2),
+        ("call", "nobody", 1, None),
+    ],
+)
+def test_a_line_of_code_is_found_where_the_playbook_shows_it_line_by_line(
+    task: str, workbook: str | None, line: int, found: int | None
+) -> None:
+    assert find_code_line(CODE, line, "start", task, workbook) == found

@@ -183,10 +183,10 @@ def resume_hint(summary: Summary) -> str:
     execution_id = summary.execution_id
     if summary.status == "paused":
         return (
-            f"it is paused and its process has gone; `noetl unpause {execution_id}` and then "
-            f"`noetl resume {execution_id}` go on where it was"
+            f"it is paused, and its process has ended; run `noetl unpause {execution_id}` and then "
+            f"`noetl resume {execution_id}` to continue it"
         )
-    return f"its process has gone; `noetl resume {execution_id}` goes on where it was"
+    return f"it is interrupted: its process has ended; run `noetl resume {execution_id}` to continue it"
 
 
 def net_of(log: EventLog, summary: Summary) -> Net | None:

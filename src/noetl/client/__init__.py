@@ -5,7 +5,7 @@ How to use it: docs/howto/use-from-python.md.
 
 from typing import TYPE_CHECKING
 
-from noetl.client.api import CalledPlaybook, Client, EventPage, RequestEffect, StartedExecution
+from noetl.client.api import CalledPlaybook, Client, EventPage, RequestEffect, ResultStream, StartedExecution
 from noetl.errors import (
     AccessDenied,
     ClientError,
@@ -52,6 +52,7 @@ __all__ = [
     "RequestEffect",
     "RequestInvalid",
     "RequestRefused",
+    "ResultStream",
     "ServerUnavailable",
     "StartedExecution",
     "Summary",

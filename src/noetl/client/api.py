@@ -85,6 +85,18 @@ class WaitReasons(msgspec.Struct, frozen=True):
     waits: list[str]
 
 
+class ResultStream:
+    """A payload of the result store, read once while it is open: `b"".join(stream)` is all of it."""
+
+    def __init__(self, content_type: str, blocks: Iterator[bytes]) -> None:
+        #: `application/json`, `application/x-ndjson` for lists, or what a tool stored
+        self.content_type = content_type
+        self._blocks = blocks
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._blocks
+
+
 class CalledPlaybook(msgspec.Struct, frozen=True):
     """A playbook that is sent along because another calls it."""
 
@@ -225,6 +237,8 @@ class Client:
         With a `key` (an idempotency key) the execution is started once, however often you call this with the same arguments.
         `file` says where the text comes from; relative paths in it start at its folder, on the server's machine.
         """
+        if (path is None) == (text is None):
+            raise UsageError("start takes either `path`, that of a playbook that was run before, or `text`, a playbook")
         body: dict[str, Any] = {"payload": payload or {}}
         if path is not None:
             body["path"] = path
@@ -249,7 +263,10 @@ class Client:
         return self._get(_one(execution_id), dict[str, Any])
 
     def output(self, execution_id: str) -> Any:
-        """Return the output of an execution; where it is larger than `max_payload_bytes`, its reference under `ref`."""
+        """Return the output of an execution; where it is larger than `max_payload_bytes`, its reference under `ref`.
+
+        The limit is that of the playbook, `executor.spec.policy.limits.max_payload_bytes`: 1,048,576 bytes by default.
+        """
         return self._get(_one(execution_id), dict[str, Any], full_output=True).get("output")
 
     def executions(
@@ -316,11 +333,12 @@ class Client:
     @contextmanager
     def open_result(
         self, reference: Mapping[str, Any], *, start: int = 0, stop: int | None = None
-    ) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Yield the content type of a stored payload and its bytes, block by block; of a list, a range of elements."""
+    ) -> Iterator[ResultStream]:
+        """Open a stored payload: iterate over its bytes, block by block; of a list, over a range of elements."""
         body = msgspec.json.encode({"ref": reference, "start": start, "stop": stop})
         with self._transport.stream(Request("POST", "/api/results", body)) as answer:
-            yield answer.head.header("content-type") or "", answer.blocks
+            kind = (answer.head.header("content-type") or "").partition(";")[0]
+            yield ResultStream(kind, answer.blocks)
 
     # --- following ---------------------------------------------------------------------------------------------------
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         read_pipeline_events as read_pipeline_events,
         run_document as run_document,
         snapshot_of as snapshot_of,
+        source_of as source_of,
         state_at as state_at,
         status_of as status_of,
     )
@@ -66,7 +67,7 @@ else:
             "diff": "Change ComparedRun Difference Divergence Side StepDecision StepPair StepStanding diff_executions diff_values",
             "fork": "Fork ForkMismatch ForkTarget build_fork open_children origin_of payload_of",
             "fsck": "PayloadRule check_log",
-            "log_queries": "EVENTS_PER_PAGE events_of output_of output_of_step read_pipeline_events run_document snapshot_of state_at status_of",
+            "log_queries": "EVENTS_PER_PAGE events_of output_of output_of_step read_pipeline_events run_document snapshot_of source_of state_at status_of",
             "rerun_plan": "ForkPlan KeptStep PendingWork TaskEffect find_last_kept parse_fork_point",
             "why": "StepExplanation StepReason describe_standing explain_step",
         },

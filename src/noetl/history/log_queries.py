@@ -11,7 +11,7 @@ from noetl.engine import apply
 from noetl.model.events import Event
 from noetl.model.output import Output, ok
 from noetl.model.state import Execution
-from noetl.ports import EventLog
+from noetl.ports import EventLog, PlaybookSource
 
 # The one document of a run: what `noetl run --json` prints, and the API answers.
 
@@ -48,6 +48,12 @@ def state_at(log: EventLog, execution_id: str, *, upto: int | None = None) -> Ex
     for event in log.read(execution_id, after=state.seq, limit=limit):
         apply(state, event)
     return state
+
+
+def source_of(log: EventLog, state: Execution) -> PlaybookSource | None:
+    """The playbook of an execution, with the file that this execution was started from."""
+    found = log.source(state.playbook)
+    return found if found is None or not state.file else msgspec.structs.replace(found, file=state.file)
 
 
 def _initial_state(log: EventLog, execution_id: str, upto: int | None) -> Execution:

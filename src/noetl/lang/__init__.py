@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         walk_nodes as walk_nodes,
     )
     from noetl.lang.reading.playbook_location import (
+        find_code_line as find_code_line,
         find_location as find_location,
         find_workbook_location as find_workbook_location,
     )
@@ -70,7 +71,7 @@ else:
             "printing.diagnostic_report": "FileReport apply_edits escape_controls render_text summarize_problems",
             "printing.formatter": "format_text",
             "reading.node": "ListNode MapEntry MapNode Node Scalar list_of map_of plain_value text_of walk_nodes",
-            "reading.playbook_location": "find_location find_workbook_location",
+            "reading.playbook_location": "find_code_line find_location find_workbook_location",
             "reading.reader": "decode_text read_yaml",
             "schema_validation": "WorkloadViolation schema_failure workload_violations",
         },

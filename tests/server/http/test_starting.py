@@ -32,6 +32,15 @@ def test_a_playbook_runs_and_its_end_is_told(api: Api) -> None:
     )
 
 
+def test_each_execution_has_the_file_it_was_started_from_or_else_the_name_of_its_playbook(api: Api) -> None:
+    files = [None, "/away/one.yaml", "/away/two.yaml"]
+    started = [api.call("POST", "/api/executions", {"playbook": DOUBLE, "file": file}).data for file in files]
+    found = [api.ended(one["execution_id"]) for one in started]
+    assert [one["file"] for one in found] == ["double", "/away/one.yaml", "/away/two.yaml"]
+    said = api.call("POST", "/api/executions", {"playbook": "nonsense"}).data
+    assert said["detail"] == "the playbook is invalid"
+
+
 def test_the_same_key_starts_the_same_execution_once(api: Api) -> None:
     wish = {"playbook": DOUBLE, "payload": {"n": 1, "m": 2}}
     status, first = post(api, wish, "k1")

@@ -46,11 +46,11 @@ class RemoteResults:
             file = Path(self._folder.name) / "payload"
             opened = self._client.open_result(reference, start=self._start, stop=self._stop)
             try:
-                with opened as (content_type, blocks), file.open("wb") as target:
-                    target.writelines(blocks)
+                with opened as stream, file.open("wb") as target:
+                    target.writelines(stream)
             except RequestRefused as error:
                 raise _as_local(error) from None
-            self._found = StoredPayload(file, content_type.partition(";")[0], "")
+            self._found = StoredPayload(file, stream.content_type, "")
         return self._found
 
     def is_list(self, found: StoredPayload) -> bool:

@@ -201,14 +201,32 @@ def error_words(error: dict[str, Any]) -> str:
     return f"{where}: {said}{tries}" if where else f"{said}{tries}"
 
 
-def trace_lines(error: dict[str, Any] | None, most: int = 5) -> list[str]:
-    """The lines of the author's code in which an error came up, the innermost last."""
-    found = (error or {}).get("traceback")
+#: a frame in the code of a task, which goes by the name of its step and task: `<fetch.parse> line 7, in main: …`
+_OWN_FRAME = re.compile(r"^<[^<>]*> line (\d+)")
+
+
+def trace_lines(error: dict[str, Any] | None, source: PlaybookSource | None = None, most: int = 5) -> list[str]:
+    """The lines of the author's code in which an error came up, the innermost last; lines of the playbook if known."""
+    found = locate_frames(error, source).get("traceback") if error is not None else None
     if not isinstance(found, list):
         return []
-    # The code of a task goes by the name of its step and task, which stand beside this anyway.
-    own = (re.sub(r"^<[^<>]*> line", "line", str(line)) for line in found[-most:])
+    # Code that is not found in the playbook goes by the name of its step and task, which stand beside this anyway.
+    own = (_OWN_FRAME.sub(r"line \1", str(line)) for line in found[-most:])
     return [f"  {escape_controls(glimpse_text(line))}" for line in own]
+
+
+def locate_frames(error: dict[str, Any], source: PlaybookSource | None, step: str | None = None) -> dict[str, Any]:
+    """The same error whose traceback names lines of the playbook, `orders.yaml:14`, where they can be found."""
+    found, step = error.get("traceback"), error.get("step") or step
+    if source is None or not step or not isinstance(found, list):
+        return error
+    from noetl.lang import find_code_line
+
+    def locate_frame(frame: re.Match[str]) -> str:
+        line = find_code_line(source.text, int(frame[1]), step, error.get("task"), error.get("workbook"))
+        return frame[0] if line is None else f"{near(source.file)}:{line}"
+
+    return {**error, "traceback": [_OWN_FRAME.sub(locate_frame, str(one)) for one in found]}
 
 
 def origin_words(origin: dict[str, Any]) -> str:

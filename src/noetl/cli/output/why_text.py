@@ -6,27 +6,48 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from noetl.cli.output.printing import colorize, columns, count, glimpse
+from noetl.cli.output.printing import colorize, columns, count, glimpse, local_time, seconds_of
 from noetl.cli.output.state_lines import error_words, glimpse_text, place, trace_lines, wait_words, waits
 from noetl.lang import escape_controls
 
 if TYPE_CHECKING:
     from noetl.history import StepExplanation, StepReason
+    from noetl.model.events import Event
     from noetl.model.state import Execution
+    from noetl.ports import PlaybookSource
 
 
 #: reasons told of a step that ran again and again
 _MOST = 40
 
 
-def describe_ending(state: Execution, status: str, *, colour: bool) -> str:
+def describe_ending(
+    state: Execution, status: str, source: PlaybookSource | None, cancelled: Event | None = None, *, colour: bool
+) -> str:
     """Why the execution as a whole stands as it does."""
+    if state.terminated == "cancelled" and cancelled is not None:
+        return _cancelled_text(state, cancelled, colour=colour)
     head = f"{state.execution_id} is {colorize(status, status, colour=colour)}"
     if state.error is not None:
-        head += "\n".join([f": {error_words(state.error)}", *trace_lines(state.error)])
+        head += "\n".join([f": {error_words(state.error)}", *trace_lines(state.error, source)])
     if state.stalled:
         head += f"; tokens were left at {', '.join(state.stalled)}"
     return f"{head}\n"
+
+
+#: the reason of a cancellation for which nobody gave one
+_NO_REASON = "it was cancelled"
+#: the reason of a step that ended with its execution
+_WITH_EXECUTION = "the execution was cancelled"
+
+
+def _cancelled_text(state: Execution, event: Event, *, colour: bool) -> str:
+    """When an execution was cancelled and for which reason; the log has the request, not the person behind it."""
+    was = colorize("was cancelled", "cancelled", colour=colour)
+    why = str(event.payload["why"])
+    reason = "no reason was given" if why == _NO_REASON else escape_controls(glimpse_text(why))
+    by = " by a request (`noetl cancel`, or the API)" if "request" in event.payload else ""
+    return f"{state.execution_id} {was} at {local_time(seconds_of(event.timestamp))}{by}, event {event.seq}: {reason}\n"
 
 
 def overview(answers: list[StepExplanation], state: Execution, *, colour: bool) -> str:
@@ -196,7 +217,10 @@ def _format_failed(reason: StepReason, _answer: StepExplanation, _state: Executi
 
 
 def _format_cancelled(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
-    yield f"it was cancelled: {escape_controls(glimpse_text(reason.why))}"
+    if reason.why == _WITH_EXECUTION:
+        yield "it ended with the execution, which was cancelled"
+    else:
+        yield f"it was cancelled: {escape_controls(glimpse_text(reason.why))}"
 
 
 _RENDERERS: dict[str, Callable[[StepReason, StepExplanation, Execution], Iterator[str]]] = {

@@ -131,8 +131,8 @@ def check_site(subject: Subject, site: Site, known: frozenset[str]) -> None:
         return
     for problem in site.template.problems:
         _problem(subject, site, problem)
-    if not site.template.problems:
-        _names(subject, site, known)
+    # What could be parsed is checked too: an author sees all problems of a template at once.
+    _names(subject, site, known)
 
 
 def _problem(subject: Subject, site: Site, problem: TemplateProblem) -> None:

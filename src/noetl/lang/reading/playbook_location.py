@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from noetl.lang.reading.node import ListNode, MapNode, Node, Scalar, list_of, text_of
+from noetl.lang.reading.node import DOUBLE, LITERAL, ListNode, MapNode, Node, Scalar, list_of, text_of
 from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostics, Source
 
@@ -22,17 +22,10 @@ def find_location(
 ) -> PlaybookLocation | None:
     """The line of the template; where that cannot be told, of the task or the step."""
     source = Source(text)
-    root = read_yaml(text, Diagnostics(source))
-    if not isinstance(root, MapNode):
-        return None
-    steps = list_of(root, "workflow")
-    found = next((one for one in steps or () if isinstance(one, MapNode) and text_of(one, "step") == step), None)
+    found = _find_step(read_yaml(text, Diagnostics(source)), step)
     if found is None:
         return None
-    tool = found.get("tool")
-    of_task = next(_find_tasks(tool, task), None) if tool is not None and task is not None else None
-    if of_task is None and task == step:  # the one task of a step goes by its name
-        of_task = tool
+    of_task = _find_task_of_step(found, step, task)
     # What is no task's own stands outside of the tasks, be it that the same text stands in one of them too.
     outside = MapNode([one for one in found.entries if task or one.name != "tool"], found.place, found.end)
     return _locate(source, of_task, found, expression, outside)
@@ -41,13 +34,50 @@ def find_location(
 def find_workbook_location(text: str, called: str, expression: str | None = None) -> PlaybookLocation | None:
     """The same of a task of the workbook: `clean`, or `clean.parse` where `clean` has several."""
     source = Source(text)
+    found, of_task = _find_workbook_task(read_yaml(text, Diagnostics(source)), called)
+    return _locate(source, of_task, found, expression) if found is not None else None
+
+
+def find_code_line(text: str, line: int, step: str, task: str | None, workbook: str | None = None) -> int | None:
+    """The line of the playbook that holds a line of a task's code; None where the code is folded or not found."""
+    source = Source(text)
     root = read_yaml(text, Diagnostics(source))
+    if workbook:
+        found, of_task = _find_workbook_task(root, workbook)
+        node = of_task or found
+    else:
+        found = _find_step(root, step)
+        node = _find_task_of_step(found, step, task) if found is not None else None
+    code = node.get("code") if isinstance(node, MapNode) else None
+    if not isinstance(code, Scalar):
+        return None
+    first = source.place(code.start)[0]
+    lines = code.text.split("\n")
+    if code.style == LITERAL and line <= len(lines):
+        there = first + line
+        return there if lines[line - 1] in source.line_text(there) else None
+    same_line = source.place(code.end)[0] == first and (code.style != DOUBLE or len(lines) == 1)
+    return first if same_line and code.style != LITERAL else None
+
+
+def _find_step(root: Node | None, step: str) -> MapNode | None:
+    steps = list_of(root, "workflow") if isinstance(root, MapNode) else None
+    return next((one for one in steps or () if isinstance(one, MapNode) and text_of(one, "step") == step), None)
+
+
+def _find_task_of_step(found: MapNode, step: str, task: str | None) -> Node | None:
+    tool = found.get("tool")
+    of_task = next(_find_tasks(tool, task), None) if tool is not None and task is not None else None
+    # The one task of a step goes by its name.
+    return tool if of_task is None and task == step else of_task
+
+
+def _find_workbook_task(root: Node | None, called: str) -> tuple[Node | None, Node | None]:
+    """An entry of the workbook, and the task of it that is meant where it has several."""
     book = root.get("workbook") if isinstance(root, MapNode) else None
     name, _, task = called.partition(".")
     found = book.get(name) if isinstance(book, MapNode) else None
-    if found is None:
-        return None
-    return _locate(source, next(_find_tasks(found, task), None) if task else None, found, expression)
+    return found, next(_find_tasks(found, task), None) if found is not None and task else None
 
 
 def _locate(

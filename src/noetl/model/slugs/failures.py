@@ -15,7 +15,7 @@ _ALL: Final = (
     ("sql", "The database refused", "A statement failed, or a value stands where only a plain name can.",
      "Read what the database says; values belong into templates or `params`, never into the text."),
     ("python", "The code raised", "The code of a python task raised an exception, or `main` lacks an argument.",
-     "The traceback names the line of the code; `input` fills the parameters of `main`."),
+     "The traceback names the lines of the code in the playbook; `input` fills the parameters of `main`."),
     ("shell", "A command failed", "A command ended with another code than 0, or could not be started.",
      "`exit_code`, `stdout` and `stderr` of the error say more."),
     ("playbook", "A child failed", "A playbook that was called failed, is not there, or has errors.",

@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from noetl.lang import Loaded, load_bytes
 from noetl.lru import TEXT, LruCache
+from noetl.model.diagnostics import Diagnostics, Source
 from noetl.model.kinds import ToolKind
 from noetl.model.net import Net, PlanResult
 from noetl.model.playbook import Synthesis
@@ -43,6 +46,8 @@ class Catalog:
         if known is None:
             known = load_bytes(data, self.kinds, name=source.file, legacy=source.legacy)
             self._loaded.put((source.hash, source.legacy), known, len(data))
+        if known.source.name != source.file:  # the same text from another file
+            return msgspec.structs.replace(known, source=Source(known.source.text, source.file))
         return known
 
     # --- steps that executions plan (`Planner`) ------------------------------------------------------------------------
@@ -86,13 +91,12 @@ class Catalog:
 def names_of(file: Path) -> list[str]:
     """What a playbook is called, looked up without compiling it; a path comes before a name."""
     from noetl.lang import MapNode, plain_value, read_yaml
-    from noetl.model.diagnostics import Diagnostics, Source as Text
 
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return []
-    root = read_yaml(text, Diagnostics(Text(text, str(file))))
+    root = read_yaml(text, Diagnostics(Source(text, str(file))))
     metadata = plain_value(root.get("metadata")) if isinstance(root, MapNode) else None
     if not isinstance(metadata, dict):
         return []

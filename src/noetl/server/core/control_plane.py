@@ -196,7 +196,7 @@ class ControlPlane:
 
     async def keep(self, source: PlaybookSource) -> None:
         """Keep the text of a playbook that is run here, or called."""
-        if self._sources.get(source.hash) is None:
+        if self._sources.get(source.hash) != source:
             await self.log.keep_source(source)
             self._sources.put(source.hash, source, len(source.text))
 

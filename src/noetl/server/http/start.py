@@ -31,8 +31,8 @@ _POLL = 0.05
 _LONGEST_KEY = 255
 #: executions that are looked through at once, and how often
 _PAGE, _PAGES = 1_000, 20
-#: where a playbook lies that came without a place: relative paths in it lead nowhere
-_NOWHERE = "playbook.yaml"
+#: what a playbook without a file is called where it is invalid; one that runs goes by its name
+_NAMELESS = "playbook"
 
 
 class CalledPlaybook(msgspec.Struct, forbid_unknown_fields=True):
@@ -141,7 +141,7 @@ async def _repeat_response(context: ApiContext, known: Summary, digest: str) -> 
 
 async def _playbook(context: ApiContext, wish: StartRequest) -> tuple[PlaybookSource, Net]:
     if wish.playbook is not None:
-        return await _read(context, wish.playbook, wish.file or _NOWHERE, legacy=wish.legacy)
+        return await _read(context, wish.playbook, wish.file, legacy=wish.legacy)
     assert wish.path is not None
     source = await context.read(context.log.latest, wish.path)
     if source is None:
@@ -152,13 +152,18 @@ async def _playbook(context: ApiContext, wish: StartRequest) -> tuple[PlaybookSo
     return source, net
 
 
-async def _read(context: ApiContext, text: str, file: str, *, legacy: bool) -> tuple[PlaybookSource, Net]:
+async def _read(context: ApiContext, text: str, file: str | None, *, legacy: bool) -> tuple[PlaybookSource, Net]:
     data = text.encode("utf-8", "surrogatepass")
+    called = f"the playbook {file}" if file else "the playbook"
     if len(data) > MOST_TEXT:
-        raise HttpProblem(413, f"the playbook {file} has {len(data):,} bytes; {MOST_TEXT:,} are allowed")
-    source, loaded = await context.read(context.control_plane.catalog.read, Path(file), data, legacy=legacy)
+        raise HttpProblem(413, f"{called} has {len(data):,} bytes; {MOST_TEXT:,} are allowed")
+    source, loaded = await context.read(
+        context.control_plane.catalog.read, Path(file or _NAMELESS), data, legacy=legacy
+    )
     if loaded.net is None:
-        raise HttpProblem(422, f"the playbook {file} is invalid", **diagnostics(loaded))
+        raise HttpProblem(422, f"{called} is invalid", **diagnostics(loaded))
+    if not file:  # messages must not name a file that does not exist
+        source = msgspec.structs.replace(source, file=Path(loaded.net.playbook.name).name or _NAMELESS)
     return source, loaded.net
 
 

@@ -45,11 +45,12 @@ def command(*, one: str, other: str, as_data: bool) -> None:
 
 
 def _run(log: EventLog, summary: Summary) -> ComparedRun:
-    from noetl.history import ComparedRun, events_of, state_at
+    from noetl.history import ComparedRun, events_of, source_of, state_at
 
-    source = log.source(summary.playbook)
+    state = state_at(log, summary.execution_id)
+    source = source_of(log, state)
     return ComparedRun(
-        state_at(log, summary.execution_id),
+        state,
         describe_status(summary),
         source.text if source is not None else None,
         near(source.file) if source is not None else summary.path,

@@ -103,14 +103,17 @@ class _LinePrinter:
 
 def _failures(log: EventLog, summary: Summary, step: str | None) -> str:
     """Where in their code tasks failed: what Python itself would have written at the end."""
-    from noetl.cli.output.state_lines import error_words, trace_lines
-    from noetl.history import state_at
+    from noetl.cli.output.state_lines import error_words, locate_frames, trace_lines
+    from noetl.history import source_of, state_at
 
     colour = in_colour(sys.stdout)
+    state = state_at(log, summary.execution_id)
+    source = source_of(log, state)
     told = ""
-    for name, info in state_at(log, summary.execution_id).steps.items():
-        traced = trace_lines(info.error) if step in (None, name) else []
-        if info.error is not None and traced:
+    for name, info in state.steps.items():
+        if info.error is None or step not in (None, name):
+            continue
+        if traced := trace_lines(locate_frames(info.error, source, name)):
             head = colorize(f"{name} |", "failed", colour=colour)
             told += "".join(f"{head} {line}\n" for line in (error_words(info.error), *traced))
     return told

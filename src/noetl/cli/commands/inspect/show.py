@@ -36,12 +36,12 @@ def command(*, execution: str, as_data: bool) -> None:
     """Show one execution: how it stands, its steps, what it waits for, how it ended."""
     from noetl.cli.executions import describe_descendant_waits
     from noetl.cli.output.state_lines import stall_lines
-    from noetl.history import state_at
+    from noetl.history import source_of, state_at
 
     with open_command_log() as log:
         summary = find(log, execution)
         state = state_at(log, summary.execution_id)
-        source = log.source(summary.playbook)
+        source = source_of(log, state)
         children = _children(log, summary.execution_id)
         below = describe_descendant_waits(log, state) if not as_data else ""
         below += "".join(f"{line}\n" for line in waits_for(log, summary)) if not as_data else ""
@@ -133,7 +133,7 @@ def _head(
         ("rerun of", origin_words(state.origin) if state.origin is not None else ""),
         ("error", error_words(state.error) if state.error else ""),
         ("", place_line(state.error, source)),
-        *(("", line) for line in trace_lines(state.error)),
+        *(("", line) for line in trace_lines(state.error, source)),
         ("stalled", ", ".join(state.stalled)),
         ("output", output_line(state) if summary.status in OVER and state.output is not None else ""),
     ]

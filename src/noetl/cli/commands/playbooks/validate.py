@@ -67,13 +67,22 @@ def _fix_first(loaded: Loaded, mendable: Sequence[Diagnostic], load: Callable[[s
 
 
 def _is_better(before: Loaded, after: Loaded) -> bool:
-    """Whether an edit helped: a file that could not be read may show new problems, any other may not."""
+    """Whether an edit helped: a file that could not be read may show new problems, one with an error new warnings.
+
+    Warnings about the net are found only where no error is left.
+    """
     then, now = _codes(before), _codes(after)
     if after.source.text == before.source.text:
         return False
     if then["yaml-syntax"]:
         return now["yaml-syntax"] < then["yaml-syntax"]
-    return now.total() < then.total() and not now["yaml-syntax"] and now["duplicate-key"] <= then["duplicate-key"]
+    if now["yaml-syntax"] or now["duplicate-key"] > then["duplicate-key"]:
+        return False
+    return (_errors(after), now.total()) < (_errors(before), then.total())
+
+
+def _errors(loaded: Loaded) -> int:
+    return sum(found.severity == "error" for found in loaded.diagnostics)
 
 
 def _codes(loaded: Loaded) -> Counter[str]:
@@ -110,10 +119,21 @@ def command(*, files: tuple[str, ...], strict: bool, legacy: bool, fix: bool, fo
         _report(file, strict=strict, legacy=legacy, fix=fix) for file in expand_files(files, skipped, tests=True)
     ]
     {"text": _print_text, "json": _print_json, "sarif": _print_sarif}[form](reports)
+    if fix:
+        _note_guesses(reports)
     if skipped:
         more = f", … ({len(skipped)} in all)" if len(skipped) > _SKIPPED else ""
         note(f"skipped, as no playbook: {', '.join(skipped[:_SKIPPED])}{more}")
     return 2 if any(found.severity == "error" for report in reports for found in report.diagnostics) else 0
+
+
+def _note_guesses(reports: Sequence[FileReport]) -> None:
+    """Say why --fix left suggestions alone."""
+    guesses = [found for report in reports for found in report.diagnostics if not found.edits]
+    number = sum((found.fix or "").startswith("did you mean") for found in guesses)
+    if number:
+        what = "a suggestion" if number == 1 else f"{number} suggestions"
+        note(f"--fix left {what} for you to decide: the name is short, or more than one name is near")
 
 
 def _report(file: InputFile, *, strict: bool, legacy: bool, fix: bool) -> FileReport:
@@ -145,11 +165,14 @@ def _fix_file(file: InputFile, data: bytes, loaded: Loaded, *, strict: bool, leg
 
     if file.path is None:
         raise click.UsageError("stdin cannot be mended in place; name a file")
-    mended = fix_problems(loaded, lambda text: _load(text.encode(), file.name, legacy=legacy, strict=strict))
+    # Not strict: a fix that takes an error away counts, whatever warnings come to light behind it.
+    before = _load(data, file.name, legacy=legacy, strict=False)
+    mended = fix_problems(before, lambda text: _load(text.encode(), file.name, legacy=legacy, strict=False))
     if mended.repairs:
         replace(file.path, mended.loaded.source.text, before=data)
         note(f"mended {mended.repairs} problem{'s' * (mended.repairs > 1)} in {file.name}")
-    return mended.loaded
+        return _load(mended.loaded.source.text.encode(), file.name, legacy=legacy, strict=strict)
+    return loaded
 
 
 def _print_text(reports: Sequence[FileReport]) -> None:

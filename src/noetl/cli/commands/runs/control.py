@@ -12,6 +12,7 @@ import click
 
 from noetl.cli.executions import (
     catalog,
+    describe_status,
     execution_argument,
     find,
     json_option,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 #: seconds in which a living process answers, unless it is very busy
 _TIMEOUT_S = 5.0
 _POLL = 0.02
-_RESUME = "; `noetl resume %s` goes on with it"
 #: waits that are told of
 _SHOWN = 5
 
@@ -168,14 +168,12 @@ def _describe_outcome(now: Summary, event: str, by: str, seq: int | None) -> str
         who = runner(now) or "the process that runs it"
         return f"{now.execution_id}: {event} recorded as event {seq}, by {who}; it is {now.status}"
     if by == "nobody":
-        return f"{now.execution_id}: it was so already; it is {now.status}"
+        return f"{now.execution_id}: nothing to do; it is {describe_status(now)} already"
     if by == "left":
         who = "server that wakes it" if now.dormant else "process that runs it"
         return f"{now.execution_id}: left for the {who}, which has not answered yet"
-    goes_on = (
-        "" if now.status in OVER else f"; {resume_hint(now)}" if now.status == "paused" else _RESUME % now.execution_id
-    )
-    return f"{now.execution_id}: no process runs it; {event} recorded as event {seq}, it is {now.status}{goes_on}"
+    standing = f"it is {now.status}" if now.status in OVER else resume_hint(now)
+    return f"{now.execution_id}: {event} recorded as event {seq}; {standing}"
 
 
 def _post_and_wait(log: EventLog, summary: Summary, request: Posted, event: str) -> tuple[str, int | None]:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _SIGNS = {"completed": "✓", "failed": "✗", "cancelled": "■"}
 
 
-def print_ending(state: Execution, net: Net, log: EventLog) -> None:
-    """Tell how an execution ended, and what to do next."""
+def print_ending(state: Execution, net: Net, log: EventLog, *, is_remote: bool) -> None:
+    """Tell how an execution ended, and what to do next; a server does not rerun executions."""
     colour = in_colour(sys.stderr)
     took = duration(state.duration) if state.started else "no time"
     odd = bool(state.stalled) and state.status == "completed"
@@ -39,10 +39,13 @@ def print_ending(state: Execution, net: Net, log: EventLog) -> None:
     style = "paused" if odd else state.status
     note(f"{colorize(head, style, colour=colour)} in {took}{but}  {state.execution_id}")
     if state.error is not None:
+        from noetl.history import source_of
+
+        source = source_of(log, state)
         note(f"  {error_words(state.error)}")
-        if place := place_line(state.error, log.source(state.playbook)):
+        if place := place_line(state.error, source):
             note(f"  {place}")
-        for line in trace_lines(state.error):
+        for line in trace_lines(state.error, source):
             note(f"  {line}")
     if state.stalled:
         from noetl.cli.output.state_lines import stall_lines
@@ -54,6 +57,17 @@ def print_ending(state: Execution, net: Net, log: EventLog) -> None:
     if state.status == "failed":
         name = state.execution_id
         note(f"  look closer: noetl why {name} · noetl show {name} · noetl logs {name}")
+        if not is_remote:
+            note(f"  run again: {_rerun_command(state)}")
+
+
+def _rerun_command(state: Execution) -> str:
+    """The command that runs a failed execution again, from the step that failed if one did."""
+    from shlex import quote
+
+    step = (state.error or {}).get("step")
+    start = f" --from {quote(step)}" if step in state.steps else ""
+    return f"noetl rerun {state.execution_id}{start}"
 
 
 #: what a shell reports of a program that was ended by SIGINT; and by any signal, its number added
@@ -163,15 +177,15 @@ async def report_end(
         import msgspec
 
         from noetl.cli.output.state_lines import locate_error
-        from noetl.history import run_document
+        from noetl.history import run_document, source_of
 
         for live in executions:
-            error = locate_error(live.state.error, node.log.source(live.state.playbook))
+            error = locate_error(live.state.error, source_of(node.log, live.state))
             told = run_document(live.state) | {"output": await node.output(live), "error": error}
             out(f"{msgspec.json.encode(told).decode()}\n")
     else:
         for live in executions:
-            print_ending(live.state, live.net, node.log)
+            print_ending(live.state, live.net, node.log, is_remote=node.is_remote)
     return max((exit_code(live.state, interrupted=interrupted) for live in executions), default=0)
 
 

@@ -46,13 +46,11 @@ async def _resume(given: str | None, *, as_document: bool) -> int:
             _refuse_if_dormant(one)
         with progress(node.service.watchers, quiet=as_document) as shown:
             for one in chosen:
-                if one.status in OVER and not as_document:
-                    note(f"{one.execution_id} is over already")
-                elif not as_document:
-                    _note_if_edited(node.log, one)
+                if not as_document:
+                    _note_before(node.log, one)
+                if one.status == "paused":  # also with --json: nobody should wait without knowing for what
+                    _note_paused(one)
                 shown.on_resume(await node.resume(one.execution_id))
-                if one.status == "paused" and not as_document:
-                    note(f"{one.execution_id} is paused; `noetl unpause {one.execution_id}` lets it go on")
             interrupted = await follow(node, shown)
         return await report_end(node, shown.roots, interrupted=interrupted, as_document=as_document)
 
@@ -67,9 +65,29 @@ def _refuse_if_dormant(summary: Summary) -> None:
         )
 
 
+def _note_before(log: EventLog, summary: Summary) -> None:
+    execution_id = summary.execution_id
+    if summary.status not in OVER:
+        _note_if_edited(log, summary)
+    elif summary.status == "completed":
+        note(f"{execution_id} has already completed: there is nothing to resume")
+    else:
+        how = "was cancelled" if summary.status == "cancelled" else "has already failed"
+        note(f"{execution_id} {how}, and cannot be resumed; `noetl rerun {execution_id}` runs it again as a new run")
+
+
+def _note_paused(summary: Summary) -> None:
+    execution_id = summary.execution_id
+    note(
+        f"{execution_id} is paused: this command waits until you run `noetl unpause {execution_id}` in another terminal"
+    )
+
+
 def _note_if_edited(log: EventLog, summary: Summary) -> None:
     """The playbook as it was run is recorded: what was changed in its file since has no effect."""
-    source = log.source(summary.playbook)
+    from noetl.history import source_of, state_at
+
+    source = source_of(log, state_at(log, summary.execution_id))
     if source is not None and was_edited(source):
         note(f"{near(source.file)} was edited since; the run goes on with the playbook as it was")
 
