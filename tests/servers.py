@@ -18,7 +18,7 @@ import pytest
 from noetl.services.servers import NatsServer, PostgresServer, S3Server
 
 #: what is lost with the power is of no interest here, and disks of test machines are slow
-QUICK = {"fsync": "off", "shared_buffers": "64MB", "max_connections": "60"}
+QUICK = {"fsync": "off", "shared_buffers": "64MB", "max_connections": "200"}
 
 
 class Database(NamedTuple):

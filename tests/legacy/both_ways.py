@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -171,5 +171,7 @@ def both_ways(text: str, folder: Path, scene: Scene, *, only_migrated: Sequence[
     for key in only_migrated:
         assert key in new.ctx
         del new.ctx[key]
-    assert new == old, made
+    before, after = asdict(old), asdict(new)
+    differences = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+    assert differences == {}, made
     return old

@@ -19,6 +19,8 @@ from typing import Any, Self
 from noetl.errors import NoetlError
 
 _BETWEEN_S = 0.02
+#: below those that Linux, macOS and Windows give to outgoing connections
+_PORTS = range(10_000, 32_000)
 
 
 class NotStarted(NoetlError):
@@ -50,11 +52,12 @@ class LocalServer:
 
 
 def free_port() -> int:
-    """A port that nobody listens on at the moment."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
+    """A port that nobody listens on at the moment, and that no outgoing connection gets: systems give those higher ones."""
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as taken, contextlib.suppress(OSError):
+            taken.bind(("127.0.0.1", port))
+            return port
 
 
 def is_free(port: int) -> bool:
