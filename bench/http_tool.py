@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 from python_task import World, call_of
 
-from noetl.tools.http import kind
+from noetl.tools import http
 
 REQUESTS = 2_000
 ROUNDS = 7
@@ -68,7 +68,7 @@ async def measure(url: str, folder: str) -> tuple[float, float]:
                 assert len(await response.json()) == 20
 
         async def ours() -> None:
-            output = await kind.run(call, world)
+            output = await http.run(call, world)
             assert len(output["data"]) == 20
 
         pairs = [(await rate(ours), await rate(bare)) for _ in range(ROUNDS + 1)][1:]

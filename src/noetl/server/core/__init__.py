@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         new_execution_id as new_execution_id,
         resume_unowned as resume_unowned,
     )
-    from noetl.server.core.pipelines import Pipelines as Pipelines
+    from noetl.server.core.pipeline_orders import Pipelines as Pipelines
     from noetl.server.core.service import (
         ExecutionService as ExecutionService,
         LiveExecution as LiveExecution,
@@ -28,7 +28,7 @@ else:
             "catalog": "Catalog names_of",
             "children": "OwnedElsewhere",
             "control_plane": "ControlPlane Effects id_from_key is_orphan new_execution_id resume_unowned",
-            "pipelines": "Pipelines",
+            "pipeline_orders": "Pipelines",
             "service": "ExecutionService LiveExecution apply_request",
         },
     )

@@ -35,7 +35,7 @@ from noetl.server.core.catalog import Catalog
 from noetl.server.core.children import WITHOUT_PARENT, Children, OwnedElsewhere
 from noetl.server.core.failure_notices import FailureNotices
 from noetl.server.core.order_carrier import OrderCarrier
-from noetl.server.core.pipelines import Pipelines, WorkerSide
+from noetl.server.core.pipeline_orders import Pipelines, WorkerSide
 from noetl.server.core.service import SNAPSHOT_EVERY, ExecutionService, LiveExecution
 
 if TYPE_CHECKING:

@@ -163,7 +163,7 @@ def with_auth(call: Call, name: Any) -> Call:
 
 async def send(call: Call, world: World, reply: HostReply, *, key: str, auth: Any) -> None:
     """Send what a target made of a chunk, in order. A request that is sent again has the same key."""
-    from noetl.tools.http import run
+    from noetl.tools import http
 
     requests, at = reply.value["requests"], 0
     for number, request in enumerate(requests):
@@ -177,6 +177,6 @@ async def send(call: Call, world: World, reply: HostReply, *, key: str, auth: An
         }
         own = key if len(requests) == 1 else f"{key}/{number}"
         sent = with_auth(replace(call, kind="http", config=config, key=own), auth)
-        output = await run(sent, world)
+        output = await http.run(sent, world)
         if output["error"] is not None:
             raise CallFailed(output["error"])
