@@ -88,14 +88,21 @@ def postgres_server() -> Iterator[PostgresServer]:
         yield server
 
 
-#: a database that has something of this is not used again: it is outside all schemas
+#: a database of which something of this is found is not used again: it is outside all schemas
 _OUTSIDE_SCHEMAS = """
-    SELECT 1 FROM pg_db_role_setting AS s JOIN pg_database AS d ON d.oid = s.setdatabase WHERE d.datname = current_database()
+    WITH own AS (SELECT * FROM pg_database WHERE datname = current_database())
+    SELECT 1 FROM own WHERE datconnlimit <> -1 OR datacl IS NOT NULL OR datdba <> 10
+    UNION ALL SELECT 1 FROM pg_db_role_setting JOIN own ON own.oid = setdatabase
+    UNION ALL SELECT 1 FROM pg_prepared_xacts JOIN own ON datname = database
+    UNION ALL SELECT 1 FROM pg_replication_slots JOIN own ON datname = database
+    UNION ALL SELECT 1 FROM pg_default_acl
     UNION ALL SELECT 1 FROM pg_largeobject_metadata
     UNION ALL SELECT 1 FROM pg_event_trigger
     UNION ALL SELECT 1 FROM pg_publication
     UNION ALL SELECT 1 FROM pg_foreign_data_wrapper
-    UNION ALL SELECT 1 FROM pg_prepared_xacts WHERE database = current_database()
+    UNION ALL SELECT 1 FROM pg_extension WHERE oid >= 16384
+    UNION ALL SELECT 1 FROM pg_language WHERE oid >= 16384
+    UNION ALL SELECT 1 FROM pg_cast WHERE oid >= 16384
 """
 _DISCONNECT_OTHERS = """
     SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity

