@@ -3,7 +3,8 @@
 `supervise()` splits the calling process into three. The caller's own process only waits and forwards signals. Its child
 supervises: the kernel makes it the parent of every orphan of the run, so it finds daemons and killed tests' processes as well.
 The grandchild returns from the call and is the program. When the program or the waiting process ends, by `kill -9` too, the
-supervisor ends all that is left. Only Linux can do this; elsewhere `supervise()` does nothing.
+supervisor ends all that is left. It has a process group of its own, so that a kill of the run's group leaves it alive. A kill
+of the supervisor itself is not covered: then only the program ends. Only Linux can do this; elsewhere `supervise()` does nothing.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def supervise() -> None:
     _prctl(_SET_CHILD_SUBREAPER, 1)
     program = os.fork()
     if program:
+        os.setpgid(0, 0)  # after the fork: the program stays in the group that a terminal sends its signals to
         _prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGHUP)
         os._exit(_supervise(program, waiting))
     _prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -59,7 +59,7 @@ def run(tmp_path: Path, workers: str) -> Iterator[subprocess.Popen[bytes]]:
         process = subprocess.Popen(
             command,
             cwd=tmp_path,
-            env={**outside, "PYTHONPATH": str(TESTS)},
+            env={**outside, "PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent / 'src'}"},
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -75,14 +75,21 @@ def run(tmp_path: Path, workers: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("how", "workers"),
-    [(signal.SIGINT, "0"), (signal.SIGTERM, "0"), (signal.SIGKILL, "1")],
-    ids=["SIGINT", "SIGTERM", "SIGKILL"],
+    ("how", "workers", "send"),
+    [
+        (signal.SIGINT, "0", os.kill),
+        (signal.SIGTERM, "0", os.kill),
+        (signal.SIGKILL, "1", os.kill),
+        (signal.SIGKILL, "0", os.killpg),
+    ],
+    ids=["SIGINT", "SIGTERM", "SIGKILL", "SIGKILL of the group"],
 )
-def test_an_interrupted_run_leaves_no_process(run: subprocess.Popen[bytes], how: signal.Signals) -> None:
+def test_an_interrupted_run_leaves_no_process(
+    run: subprocess.Popen[bytes], how: signal.Signals, send: Callable[[int, int], None]
+) -> None:
     # A process that was just forked still has the command line of its parent.
     wait_until(lambda: {word for pid in descendants(run.pid) for word in command_line(pid)} >= STARTED)
     started = descendants(run.pid)
-    run.send_signal(how)
+    send(run.pid, how)
     run.wait(300)
     wait_until(lambda: not [pid for pid in started if is_alive(pid)], 300)

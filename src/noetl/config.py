@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from noetl.errors import UsageError
+from noetl.errors import CallInvalid, UsageError
 
 #: names of variables that may hold credentials of ours; no tool sees them
 _OURS = ("NOETL_KEY", "NOETL_KEY_FILE", "NOETL_TOKEN", "NOETL_STORE", "NOETL_BUS", "NOETL_RESULTS", "VAULT_TOKEN")
@@ -136,8 +136,15 @@ def parse_servers(text: str | None, name: str) -> tuple[str, ...]:
     found = tuple(one.rstrip("/") for one in _list(text))
     for one in found:
         if not one.startswith(("http://", "https://")):
-            raise UsageError(f"{name}: {one!r} is no address of a server; write http://HOST:PORT")
+            raise CallInvalid(f"{name}: {mask_login(one)!r} is no address of a server; write http://HOST:PORT")
     return found
+
+
+def mask_login(url: str) -> str:
+    """Return an address as messages show it: without its user and password, whether it is a valid one or not."""
+    login, at, rest = url.rpartition("@")
+    scheme, colon, _ = login.partition("://")
+    return f"{scheme + colon if colon else ''}***@{rest}" if at else url
 
 
 def _list(text: str | None) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ NoetlError
 │   └── TemplateLimit       it ran too long or its result grew too large
 ├── ClientError             a call to a NoETL server failed
 │   ├── ServerUnavailable   no server answered, or the connection broke: try again later
+│   ├── CallInvalid         the call was not sent: no address of a server, or a value that is no JSON
 │   ├── UnexpectedAnswer    the answer is not that of a NoETL server: malformed, too large, or a redirect
 │   └── RequestRefused      a server answered with an error status; `status` and `problem` say which
 │       ├── AccessDenied    401, 403: the token is missing or unknown, or its role does not allow the call
@@ -13,6 +14,7 @@ NoetlError
 │       ├── RequestConflict 409: the execution has ended, or the idempotency key was used for another request
 │       └── RequestInvalid  400, 413, 415, 422: the server will never accept this request
 ├── UsageError              the command line, or a file it names, cannot be used
+│   └── CallInvalid         see above: the command line, too, may name such an address
 ├── StoreFailed             the event log cannot be read or written; what was durable still is (`ports.log`)
 │   ├── StoreUnreachable    the store does not answer now, and may later
 │   └── LogDamaged          the log of one execution cannot be read
@@ -70,6 +72,14 @@ class ClientError(NoetlError):
     """A call to a NoETL server failed."""
 
 
+class UsageError(NoetlError):
+    """The command line, or a file it names, cannot be used."""
+
+
+class CallInvalid(ClientError, UsageError):
+    """The call was not sent: no server is named, the address is none, or a value cannot be written as JSON."""
+
+
 class ServerUnavailable(ClientError):
     """No server answered, or the connection broke. The same call may succeed later."""
 
@@ -107,10 +117,6 @@ class RequestConflict(RequestRefused):
 
 class RequestInvalid(RequestRefused):
     """The server will never accept this request: it is malformed, too large, or the playbook has errors."""
-
-
-class UsageError(NoetlError):
-    """The command line, or a file it names, cannot be used."""
 
 
 def describe_error(error: BaseException) -> str:

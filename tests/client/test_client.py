@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from server.http.apiserver import APPROVAL, DOUBLE, Api
 
 from noetl.client import (
     AccessDenied,
+    CallInvalid,
     Client,
     ClientError,
     NotFound,
@@ -182,8 +183,70 @@ def test_a_server_behind_a_proxy_is_called_under_its_path() -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/?a=1", "127.0.0.1:1", "http://[x"])
 def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match="no address"):
+    with pytest.raises(CallInvalid, match="no address") as found:
         Client(url)
+    assert isinstance(found.value, ClientError)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://u:s3cret@h:99999", "http://u:s3/cret@h:x", "ftp://u:s3cret@h", "u:s3cret@h", "http://u:s3@cret@[h"]
+)
+def test_an_address_that_is_refused_is_shown_without_its_password(url: str) -> None:
+    with pytest.raises(CallInvalid, match=r"\*\*\*@") as found:
+        Client(url)
+    assert "s3" not in str(found.value)
+    assert "cret@" not in str(found.value)
+
+
+def test_no_server_at_all_is_an_error_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOETL_SERVER", raising=False)
+    with pytest.raises(ClientError, match="no server is named"):
+        Client()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.start("p", {"a": "caf\udce9"}),
+        lambda client: client.start("p", {"a": object()}),
+        lambda client: client.start("p", key="a\r\nX: y"),
+        lambda client: client.signal("x", "s", object()),
+        lambda client: client.status("caf\udce9"),
+        lambda client: client.latest_source("caf\udce9"),
+        lambda client: client.source("caf\udce9"),
+    ],
+)
+def test_what_cannot_be_sent_is_an_error_of_the_client(call: Callable[[Client], object]) -> None:
+    with Client("http://127.0.0.1:9") as client, pytest.raises(CallInvalid):
+        call(client)
+
+
+@pytest.mark.parametrize(
+    ("page", "read"),
+    [
+        (b'{"executions": [], "cursor": "same"}', lambda client: client.executions()),
+        (b'{"lines": [], "after": 0, "more": true}', lambda client: client.lines("x")),
+    ],
+)
+def test_pages_without_progress_are_no_answer_of_a_server(page: bytes, read: Callable[[Client], object]) -> None:
+    with peer(plain(page)) as other, Client(other.url) as client, pytest.raises(UnexpectedAnswer, match="have no end"):
+        read(client)
+
+
+@pytest.mark.parametrize("body", [b'{"a": "\xff"}', b'{"a": ' + b"[" * 3_000])
+@pytest.mark.parametrize("status", ["200 OK", "400 Bad Request"])
+def test_an_answer_that_cannot_be_read_is_an_error_of_the_client(body: bytes, status: str) -> None:
+    with peer(plain(body, status)) as other, Client(other.url) as client, pytest.raises(ClientError):
+        client.show("x")
+
+
+def test_escape_sequences_of_a_server_do_not_reach_the_terminal() -> None:
+    body = b'{"detail": "bad \\u001b[31mred\\u0007 \\u009b1m"}'
+    with peer(plain(body, "400 Bad Request")) as other, Client(other.url) as client:
+        with pytest.raises(RequestInvalid) as found:
+            client.show("x")
+        assert str(found.value) == r"the server: bad \x1b[31mred\x07 \x9b1m"
+        assert found.value.detail == r"bad \x1b[31mred\x07 \x9b1m"
 
 
 def test_something_that_is_no_noetl_server_is_told_as_such() -> None:

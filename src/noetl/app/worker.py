@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from noetl.config import Settings
+from noetl.config import Settings, mask_login
 from noetl.errors import NoetlError
 from noetl.model.net import Net
 from noetl.model.wire import CredentialCheck, CredentialCheckResult, Heartbeat, ServerReply
@@ -189,7 +189,7 @@ class WorkerNode:
         """Say once why no server hears this worker, and that one does again."""
         if why != self._refusal:
             self._refusal = why
-            self.print_line(why or f"a server answers at {', '.join(self._urls)}")
+            self.print_line(why or f"a server answers at {', '.join(map(mask_login, self._urls))}")
 
     def _links_for(self, links: dict[str, ServerLink], url: str) -> list[ServerLink]:
         """The server that a hint names; a worker may know it under another name, then all are asked."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from noetl.client.api import CalledPlaybook, Client, EventPage, RequestEffect, ResultStream, StartedExecution
 from noetl.errors import (
     AccessDenied,
+    CallInvalid,
     ClientError,
     NotFound,
     RequestConflict,
@@ -42,6 +43,7 @@ else:
 
 __all__ = [
     "AccessDenied",
+    "CallInvalid",
     "CalledPlaybook",
     "Client",
     "ClientError",

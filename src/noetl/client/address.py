@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from noetl.client.http1 import format_headers
-from noetl.config import Secret
-from noetl.errors import UsageError
+from noetl.config import Secret, mask_login
+from noetl.errors import CallInvalid
 
 
 class ServerAddress(msgspec.Struct, frozen=True):
@@ -39,15 +39,15 @@ class ServerAddress(msgspec.Struct, frozen=True):
 
 
 def parse_address(url: str) -> ServerAddress:
-    """Return what a URL says. UsageError: it is no address of a server."""
+    """Return what a URL says. CallInvalid: it is no address of a server."""
     try:
         parts = urlsplit(url)
         host, given = parts.hostname or "", parts.port
         host.encode("idna")
     except ValueError:
-        raise UsageError(f"{url!r} is no address of a server; write http://HOST:PORT") from None
+        raise CallInvalid(f"{mask_login(url)!r} is no address of a server; write http://HOST:PORT") from None
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
-        raise UsageError(f"{url!r} is no address of a server; write http://HOST:PORT")
+        raise CallInvalid(f"{mask_login(url)!r} is no address of a server; write http://HOST:PORT")
     is_tls = parts.scheme == "https"
     authority, base = parts.netloc.rpartition("@")[2], parts.path.rstrip("/")
     basic: Secret | None = None

@@ -16,7 +16,7 @@ from noetl.client.address import ServerAddress, parse_address
 from noetl.client.responses import decode_answer
 from noetl.client.transport import Request, StreamedResponse, Transport
 from noetl.config import Secret, parse_servers as split_servers, settings
-from noetl.errors import ClientError, ServerUnavailable, UnexpectedAnswer, UsageError
+from noetl.errors import CallInvalid, ClientError, ServerUnavailable, UnexpectedAnswer
 from noetl.model.events import Event
 from noetl.ports import OVER, LogLine, PlaybookSource, Summary
 
@@ -248,7 +248,7 @@ class Client:
             body["file"] = str(file)
         headers = {"Idempotency-Key": key} if key is not None else {}
         request = Request(
-            "POST", "/api/executions", msgspec.json.encode(body), headers, repeatable=key is not None
+            "POST", "/api/executions", _encode(body), headers, repeatable=key is not None
         )  # fmt: skip
         return self._decode(self._transport.call(request).body, StartedExecution)
 
@@ -278,9 +278,11 @@ class Client:
             query = {"limit": min(_EXECUTIONS, limit - len(found)), "unfinished": unfinished, "parent": parent}
             page = self._get("/api/executions", ExecutionPage, **query, cursor=before)
             found += page.executions
-            before = page.cursor
-            if before is None:
+            if page.cursor is None:
                 break
+            if not page.executions or page.cursor == before:
+                raise self._no_progress("executions")
+            before = page.cursor
         return found
 
     def events(self, execution_id: str, *, after: int = 0, limit: int = _EVENTS, wait_s: int = 0) -> EventPage:
@@ -296,6 +298,8 @@ class Client:
         while more:
             page = self._get(f"{_one(execution_id)}/logs", LinePage, after=after)
             found += [(one.at, one.line) for one in page.lines]
+            if page.more and (not page.lines or page.after <= after):
+                raise self._no_progress("lines")
             after, more = page.after, page.more
         return found
 
@@ -307,7 +311,7 @@ class Client:
 
     def source(self, content_hash: str) -> PlaybookSource:
         """Return a playbook by the hash of its text."""
-        return self._get(f"/api/sources/{quote(content_hash, safe='')}", PlaybookSource)
+        return self._get(f"/api/sources/{_quote(content_hash)}", PlaybookSource)
 
     def latest_source(self, path: str) -> PlaybookSource:
         """Return the playbook that was last run under a path."""
@@ -335,7 +339,7 @@ class Client:
         self, reference: Mapping[str, Any], *, start: int = 0, stop: int | None = None
     ) -> Iterator[ResultStream]:
         """Open a stored payload: iterate over its bytes, block by block; of a list, over a range of elements."""
-        body = msgspec.json.encode({"ref": reference, "start": start, "stop": stop})
+        body = _encode({"ref": reference, "start": start, "stop": stop})
         with self._transport.stream(Request("POST", "/api/results", body)) as answer:
             kind = (answer.head.header("content-type") or "").partition(";")[0]
             yield ResultStream(kind, answer.blocks)
@@ -410,13 +414,16 @@ class Client:
 
     def _act(self, execution_id: str, verb: str, body: Mapping[str, Any]) -> RequestEffect:
         # Sent once: a signal that is sent twice may let two steps go on.
-        request = Request("POST", f"{_one(execution_id)}/{verb}", msgspec.json.encode(body), repeatable=False)
+        request = Request("POST", f"{_one(execution_id)}/{verb}", _encode(body), repeatable=False)
         return self._decode(self._transport.call(request).body, RequestEffect)
 
     # --- calling -----------------------------------------------------------------------------------------------------
 
     def _get(self, route: str, kind: type[T], **query: Any) -> T:
         return self._decode(self._transport.call(Request("GET", _with_query(route, query))).body, kind)
+
+    def _no_progress(self, what: str) -> UnexpectedAnswer:
+        return UnexpectedAnswer(f"{self.server} did not answer as a NoETL server does: its pages of {what} have no end")
 
     def _decode(self, body: bytes | str, kind: type[T]) -> T:
         return _decode(self.server, body, kind)
@@ -436,13 +443,27 @@ def _ask_waits(transport: Transport, path: str) -> list[str]:
 def _parse_servers(given: str | Sequence[str]) -> list[ServerAddress]:
     urls = split_servers(given if isinstance(given, str) else ",".join(given), "server")
     if not urls:
-        raise UsageError("no server is named: pass its address, or set NOETL_SERVER to http://HOST:PORT")
+        raise CallInvalid("no server is named: pass its address, or set NOETL_SERVER to http://HOST:PORT")
     return [parse_address(url) for url in urls]
 
 
 def _with_query(path: str, query: Mapping[str, Any]) -> str:
     given = {name: _text(value) for name, value in query.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    return f"{path}?{urlencode(given, quote_via=lambda text, *_: _quote(text))}" if given else path
+
+
+def _quote(text: str) -> str:
+    try:
+        return quote(text, safe="")
+    except (UnicodeError, TypeError) as error:
+        raise CallInvalid(f"{text!r} cannot be sent to a server: {error}") from None
+
+
+def _encode(body: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except Exception as error:  # whatever a value's own methods raise
+        raise CallInvalid(f"this cannot be sent as JSON: {error}") from error
 
 
 def _text(value: Any) -> str:
@@ -450,4 +471,4 @@ def _text(value: Any) -> str:
 
 
 def _one(execution_id: str) -> str:
-    return f"/api/executions/{quote(execution_id, safe='')}"
+    return f"/api/executions/{_quote(execution_id)}"

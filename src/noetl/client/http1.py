@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from noetl.errors import UnexpectedAnswer, UsageError
+from noetl.errors import CallInvalid, UnexpectedAnswer
 
 #: limits of an answer, in bytes: its head or trailers, and a line with the size of a chunk
 _MOST_HEAD: Final = 64 << 10
@@ -29,17 +29,17 @@ _NO_BODY: Final = (204, 304)
 
 
 def format_headers(headers: Mapping[str, str]) -> str:
-    """Return headers as lines. UsageError: a value would break out of its line, or cannot be written in HTTP."""
+    """Return headers as lines. CallInvalid: a value would break out of its line, or cannot be written in HTTP."""
     for name, value in headers.items():
         if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise UsageError(f"the header {name} has a character that HTTP does not allow")
+            raise CallInvalid(f"the header {name} has a character that HTTP does not allow")
     return "".join(f"{name}: {value}\r\n" for name, value in headers.items())
 
 
 def format_request(method: str, target: str, headers: str, body: bytes | None = None) -> bytes:
     """Return a request as it is sent; a body is JSON."""
     if not (target.isascii() and target.isprintable()) or " " in target:
-        raise UsageError(f"{target!r} is no path of a request")
+        raise CallInvalid(f"{target!r} is no path of a request")
     if body is None:
         return f"{method} {target} HTTP/1.1\r\n{headers}\r\n".encode("latin-1")
     head = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn, TypeVar
 
 from noetl.client.api import Client, EventPage
-from noetl.errors import NoetlError, NotFound, RequestInvalid, UsageError
+from noetl.errors import NoetlError, NotFound, RequestInvalid, UnexpectedAnswer, UsageError
 from noetl.model.events import Event
 from noetl.model.requests import Cancel, Pause, Signal, decode_request
 from noetl.ports import OVER, EventLog, LogLine, PlaybookSource, Summary
@@ -34,9 +34,11 @@ class RemoteLog(EventLog):
             wanted = _PAGE if limit is None else min(_PAGE, limit - len(found))
             page = self.page(execution_id, after=after, limit=wanted)
             found += page.events
-            after = page.after
             if len(page.events) < wanted:
                 break
+            if page.after <= after:
+                raise UnexpectedAnswer("the server's pages of events have no end")
+            after = page.after
         return found
 
     def snapshot(self, execution_id: str, *, upto: int | None = None) -> tuple[int, bytes] | None:

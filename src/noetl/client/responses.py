@@ -67,6 +67,11 @@ def failure_of(url: str, response: ServerResponse) -> ClientError | None:
     return _KINDS.get(status, RequestRefused)(message, status, problem)
 
 
+def _escape_controls(text: str) -> str:
+    """Return a server's text without what a terminal would obey, such as escape sequences; lines stay lines."""
+    return "".join(one if one.isprintable() or one == "\n" else one.encode("unicode_escape").decode() for one in text)
+
+
 def decode_answer(server: str, decode: Callable[[], T]) -> T:
     """Return what the body of an answer decodes to. UnexpectedAnswer: no NoETL server would answer so."""
     try:
@@ -80,8 +85,11 @@ def parse_problem(body: bytes) -> Mapping[str, Any]:
     try:
         found = msgspec.json.decode(body)
     except UNDECODABLE:
-        return {"detail": body[:200].decode("utf-8", "replace")}
-    return found if isinstance(found, dict) else {"detail": str(found)[:200]}
+        return {"detail": _escape_controls(body[:200].decode("utf-8", "replace"))}
+    if not isinstance(found, dict):
+        return {"detail": _escape_controls(str(found)[:200])}
+    words = {name: _escape_controls(str(found[name])) for name in ("detail", "title") if found.get(name)}
+    return found | words
 
 
 def explain_break(error: Exception | None) -> str:

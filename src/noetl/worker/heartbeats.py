@@ -10,7 +10,7 @@ from time import monotonic
 from msgspec.structs import replace
 
 from noetl.client import BlockingConnection, choose_tls, format_request, parse_address
-from noetl.config import Secret
+from noetl.config import Secret, mask_login
 from noetl.model.wire import Heartbeat, ServerReply, decode_reply, encode
 
 _TIMEOUT_S = 5.0
@@ -102,14 +102,16 @@ class Heartbeats:
         if any(map(_is_heard, answers.values())):
             return ""
         refusals = [
-            f"{url} does not admit this worker ({status})" for url, status in answers.items() if status in _REFUSALS
+            f"{mask_login(url)} does not admit this worker ({status})"
+            for url, status in answers.items()
+            if status in _REFUSALS
         ]
         if refusals:
             return f"{', '.join(refusals)}: check NOETL_TOKEN"
-        others = [f"{url} answers {status}" for url, status in answers.items() if status]
+        others = [f"{mask_login(url)} answers {status}" for url, status in answers.items() if status]
         if others:
             return f"no NoETL server answers: {', '.join(others)}; still trying"
-        return f"no server answers at {', '.join(self._urls)}; trying on"
+        return f"no server answers at {', '.join(map(mask_login, self._urls))}; trying on"
 
     def _say(self, url: str) -> int:
         """With what status a server answers; 0: it does not."""

@@ -37,17 +37,20 @@ class ServerLink:
 
     def __init__(self, url: str, token: str | None) -> None:
         self.url = url.rstrip("/")
-        self._transport = AsyncTransport(parse_address(self.url), Secret(token) if token else None)
+        address = parse_address(self.url)
+        #: without a user and a password
+        self.shown = address.url
+        self._transport = AsyncTransport(address, Secret(token) if token else None)
 
     async def exchange(self, message: WorkerMessage) -> ServerReply:
         """Send a message; return the answer. AccessDenied: no message will be taken; RequestInvalid: not this one."""
         body = await self._call("POST", "/api/work", _encode(message), message.wait + _ANSWER_S)
-        return decode_answer(self.url, lambda: decode_reply(body))
+        return decode_answer(self.shown, lambda: decode_reply(body))
 
     async def source(self, content_hash: str) -> PlaybookSource:
         """Return the playbook of a hash."""
         body = await self._call("GET", f"/api/assigned/{content_hash}")
-        return decode_answer(self.url, lambda: msgspec.json.decode(body, type=PlaybookSource))
+        return decode_answer(self.shown, lambda: msgspec.json.decode(body, type=PlaybookSource))
 
     def close(self) -> None:
         """Close the connections."""
@@ -57,11 +60,11 @@ class ServerLink:
         response = await self._transport.request(method, path, body, seconds)
         if response.status == 200:
             return response.body
-        failure = failure_of(self.url, response)
+        failure = failure_of(self.shown, response)
         if isinstance(failure, AccessDenied):
-            refusal = f"{self.url} does not admit this worker ({failure.status}): check NOETL_TOKEN"
+            refusal = f"{self.shown} does not admit this worker ({failure.status}): check NOETL_TOKEN"
             raise AccessDenied(refusal, failure.status, failure.problem)
-        raise failure or UnexpectedAnswer(f"{self.url} answered {response.status} without a message")
+        raise failure or UnexpectedAnswer(f"{self.shown} answered {response.status} without a message")
 
 
 def _encode(message: WorkerMessage) -> bytes:

@@ -111,6 +111,7 @@ def _word(value: object) -> str:
 async def _work(found: Settings, urls: tuple[str, ...], pools: tuple[str, ...], slots: int, grace: float) -> None:
     from noetl.app import WorkerNode
     from noetl.bus import open_bus
+    from noetl.config import mask_login
 
     tune_gc()
     token = found.token.reveal() if found.token is not None else None
@@ -120,7 +121,9 @@ async def _work(found: Settings, urls: tuple[str, ...], pools: tuple[str, ...], 
     async with WorkerNode(found, urls, token=token, pools=pools, slots=slots, bus=bus, polls=found.polls) as node:
         node.print_line = note_with_time
         woken = "; woken by NATS" if bus is not None else ""
-        note(f"worker {node.agent.name} of {', '.join(pools)}: {slots} slots, servers {', '.join(urls)}{woken}")
+        note(
+            f"worker {node.agent.name} of {', '.join(pools)}: {slots} slots, servers {', '.join(map(mask_login, urls))}{woken}"
+        )
         working = asyncio.ensure_future(node.run())
         await _work_until_signal(node, working, grace)
     note("ended")
