@@ -183,6 +183,7 @@ def templates_page() -> str:
         _words(STEP_HELPERS, "Helpers over `steps`, where the table names them:"),
         "\n".join(_scopes(everywhere)),
         _WORKBOOK,
+        _MEANINGS,
     ]
     parts += ["## Filters", _words(OWN_FILTERS, "The language's own:"), _words(JINJA_FILTERS, "Jinja2's:")]
     parts += ["## Tests", _words(TESTS, "After `is`:")]
@@ -290,6 +291,49 @@ undefined that reaches a value is an error. In a `when`, an undefined is false, 
 else is done with one is an error there too, so write `{{ ctx.rows | default([]) | length == 0 }}`. See
 [decision 0001](../decisions/0001-undefined-in-templates.md)."""
 _WORKBOOK = "A workbook's tasks see nothing of their caller: no `iter` and no `steps`; `step` is the call's own."
+_MEANINGS = """## What the names hold
+
+| name | value |
+|---|---|
+| `_prev` | `output.data` of the task before in the same pipeline; null in the first task |
+| `_task` | the name of the current task |
+| `_attempt` | the number of the current try, from 1; it starts at 1 again when a `jump` returns to the task |
+| `steps.NAME.status` | how a step stands: `done`, `ok`, `running`, `started_at`, `finished_at`, `error` (null, or a map with `kind` and `message`); of a loop also `total`, `completed`, `succeeded`, `failed` |
+
+`steps` has the status of other steps, not their data. Publish data with `set: {ctx.NAME: …}`.
+
+### Helpers
+
+Each takes the name of a step, or a list of names, and looks at the latest run of the step.
+
+| helper | true when |
+|---|---|
+| `done('a')` | the step has ended, well or not |
+| `ok('a')` | it has ended well |
+| `fail('a')` | it has failed |
+| `running('a')` | it is scheduled or runs |
+| `loop_done('a')` | its loop has ended |
+| `all_done(['a', 'b'])`, `any_done(['a', 'b'])` | all of them are done; at least one is |
+| `quiet()` | in admission rules: no other token or running step can still reach this step |
+
+After a cancelled run, `done`, `ok`, `fail` and `running` are false.
+
+### output
+
+| part | value |
+|---|---|
+| `output.status` | `ok` or `error` |
+| `output.data` | the result; null after an error |
+| `output.ref` | a reference to the result in the result store; null where the result is in the log only |
+| `output.error` | null, or `kind`, `message`, `retryable`, and what the kind adds |
+| `output.meta` | `attempt`, `duration_ms`, `started_at`, `finished_at` |
+| `output.http` | of `http`: `status`, and `headers` with names in lower case |
+| `output.pg` | of `postgres`: `code`, `sqlstate`, `message`, `rowcount` |
+| `output.py` | of `python`, after an exception: `exception_type`, `exception` |
+| `output.loop` | of a step with a loop: `total`, `completed` (failures included), `succeeded`, `failed` |
+
+The output of a step is that of its last task that ran. The data of a loop is the list of its iterations' data, in order; a
+failed iteration contributes null."""
 _MISTAKES_INTRO = """# Ten common mistakes
 
 Each with what `noetl validate` says to it."""

@@ -9,7 +9,7 @@ from pkgutil import walk_packages
 
 import noetl
 from noetl import errors
-from noetl.errors import NoetlError, describe_error
+from noetl.errors import NoetlError, describe_error, describe_os_error
 from noetl.ports import StoreFailed
 
 #: a line of the tree: the branches, four characters per level, and the name of a class
@@ -44,3 +44,10 @@ def test_the_tree_of_exceptions_shows_every_class_under_its_parent() -> None:
 def test_an_exception_of_ours_is_told_without_the_name_of_its_class() -> None:
     assert describe_error(StoreFailed("the disk is full")) == "the disk is full"
     assert describe_error(KeyError("x")) == "KeyError: 'x'"
+
+
+def test_errors_of_the_system_are_told_in_words() -> None:
+    assert describe_os_error(ConnectionRefusedError(111, "Connection refused")) == "connection refused"
+    assert describe_os_error(FileNotFoundError(2, "No such file or directory")) == "no such file or directory"
+    assert describe_os_error(OSError("odd")) == "odd"
+    assert describe_os_error(EOFError()) == "EOFError"

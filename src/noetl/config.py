@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from noetl.errors import CallInvalid, UsageError
+from noetl.errors import CallInvalid, UsageError, describe_os_error
 
 #: names of variables that may hold credentials of ours; no tool sees them
 _OURS = ("NOETL_KEY", "NOETL_KEY_FILE", "NOETL_TOKEN", "NOETL_STORE", "NOETL_BUS", "NOETL_RESULTS", "VAULT_TOKEN")
@@ -161,7 +161,7 @@ def _file(home: Path) -> Mapping[str, str]:
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path.absolute()} cannot be read: {error}") from None
+        raise UsageError(f"{path.absolute()} cannot be read: {describe_os_error(error)}") from None
     for name in found:
         if name not in _IN_FILE:
             raise UsageError(f"{path.absolute()}: `{name}` is not known there; it may have {', '.join(_IN_FILE)}")

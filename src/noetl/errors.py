@@ -122,3 +122,11 @@ class RequestInvalid(RequestRefused):
 def describe_error(error: BaseException) -> str:
     """What an exception says: one of ours speaks for itself, of another it is told which it is."""
     return str(error) if isinstance(error, NoetlError) else f"{type(error).__name__}: {error}"
+
+
+def describe_os_error(error: Exception) -> str:
+    """An error of the system in words, without its number: `connection refused`, `no such file or directory`."""
+    text = getattr(error, "strerror", None) if isinstance(error, OSError) else None
+    if not text:
+        return str(error) or type(error).__name__
+    return f"{text[0].lower()}{text[1:]}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from noetl.expr import FILTERS, TESTS
+
 if TYPE_CHECKING:
     from cli.conftest import Noetl
 
@@ -30,7 +32,7 @@ def test_an_unknown_topic_is_answered_with_the_nearest(noetl: Noetl) -> None:
     assert noetl("help", "unknwn-key") == (
         2,
         "",
-        "noetl: there is no command and no code `unknwn-key`; did you mean `unknown-key`?\n",
+        "noetl: `unknwn-key` is neither a command nor a code of a message; did you mean `unknown-key`?\n",
     )
 
 
@@ -40,3 +42,12 @@ def test_kinds_of_errors_are_explained_like_codes(noetl: Noetl) -> None:
         assert said.code == 0
         assert said.out.startswith(f"{kind}: ")
     assert "did you mean `result-expired`?" in noetl("help", "result-expird").err
+
+
+def test_help_about_an_unknown_filter_lists_all_filters_and_tests(noetl: Noetl) -> None:
+    words = noetl("help", "unknown-filter").out.replace("\n", " ").replace(",", "").replace(".", "").split()
+    assert {*FILTERS, *TESTS} <= set(words)
+
+
+def test_a_topic_that_does_not_exist_is_told_with_the_way_to_those_that_do(noetl: Noetl) -> None:
+    assert "`nosuch` is neither a command nor a code of a message; `noetl help` lists" in noetl("help", "nosuch").err

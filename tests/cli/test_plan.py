@@ -80,3 +80,13 @@ def test_a_plan_of_something_invalid_says_what_is_wrong(noetl: Noetl, folder: Pa
     done = noetl("run", "--plan", "flow.yaml", "--json")
     assert done.code == 2
     assert {one["code"] for one in json.loads(done.out)["diagnostics"]} == {"unknown-key"}
+
+
+def test_a_plan_shows_a_script_line_by_line(noetl: Noetl, folder: Path) -> None:
+    script = "        if true; then\n          echo one\n        fi\n"
+    (folder / "script.yaml").write_text(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: script}\n"
+        f"workflow:\n  - step: start\n    tool:\n      kind: shell\n      cmd: |\n{script}"
+    )
+    told = noetl("run", "--plan", "script.yaml").out
+    assert "     cmd: |\n       if true; then\n         echo one\n       fi\n" in told

@@ -39,5 +39,16 @@ def test_how_long_a_token_holds_is_a_number_and_a_unit(noetl: Noetl, home: Path,
 
 
 def test_the_first_token_says_that_whoever_has_none_is_refused_from_now_on(noetl: Noetl, home: Path) -> None:
-    assert "from now on servers ask everybody for a token" in noetl("token", "add", "ann", "--role", "admin").err
+    assert (
+        "from now on servers require one from every client and every worker"
+        in noetl("token", "add", "ann", "--role", "admin").err
+    )
     assert "from now on" not in noetl("token", "add", "bob", "--role", "worker").err
+
+
+def test_tokens_of_this_machine_are_not_shown_where_a_server_is_meant(
+    noetl: Noetl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOETL_SERVER", "http://127.0.0.1:9")
+    told = noetl("token", "list")
+    assert (told.code, "`noetl token` acts on the machine it runs on" in told.err) == (2, True)

@@ -122,7 +122,10 @@ def test_the_playbooks_about_errors_do_what_the_page_says(tmp_path: Path, monkey
     errors, guard = (text for language, text in FENCE.findall(page) if language == "yaml")
     (tmp_path / "errors.yaml").write_text(errors)
     (tmp_path / "guard.yaml").write_text(guard)
-    assert 'output: "mended 3"' in noetl(tmp_path, "run", "errors.yaml")
+    told = noetl(tmp_path, "run", "errors.yaml")
+    assert 'output: "mended 3"' in told
+    failed = "task start: shell: the command exited with code 3 (after 3 attempts)"
+    assert (failed in told, failed in page) == (True, True)
     assert "guard completed" in noetl(tmp_path, "run", "guard.yaml")
     assert noetl(tmp_path, "why", "last", "pay") in page
     guarded = guard.replace("{{ workload.large }}", "{{ event.name == 'step.done' and workload.large }}")

@@ -19,6 +19,7 @@ from noetl.errors import (
     RequestRefused,
     ServerUnavailable,
     UnexpectedAnswer,
+    describe_os_error,
 )
 from noetl.model.wire import UNDECODABLE
 
@@ -105,4 +106,4 @@ def explain_break(error: Exception | None) -> str:
         return f"the host is not known ({error.strerror})"
     if isinstance(error, TimeoutError):
         return "there was no answer in time"
-    return str(error) or type(error).__name__
+    return describe_os_error(error) if error is not None else "no reason is known"

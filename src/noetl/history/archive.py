@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, describe_os_error
 from noetl.history.log_queries import events_of
 from noetl.model.events import Event, decode, encode
 from noetl.ports import OVER, EventLog, LogLine, PlaybookSource, Summary
@@ -99,7 +99,7 @@ def _lines(path: Path) -> Generator[bytes, None, None]:
             for line in file:
                 yield line.rstrip(b"\n")
     except (OSError, EOFError) as error:
-        raise NoetlError(f"{path} cannot be read: {error}") from None
+        raise NoetlError(f"{path} cannot be read: {describe_os_error(error)}") from None
 
 
 def _read(line: bytes, kind: type[Any], path: Path) -> Any:

@@ -93,7 +93,9 @@ def summary_line(results: list[CaseResult], ran: list[SuiteResult], seconds: flo
     invalid = sum(one.invalid for one in ran)
     if invalid:
         parts.append(colorize(f"{count(invalid, 'file')} invalid", "failed", colour=colour))
-    return f"{', '.join(parts) or 'no case is called so'} in {duration(seconds)}\n"
+    if not parts:
+        return "no case was run: no file and name contain the words of -k\n"
+    return f"{', '.join(parts)} in {duration(seconds)}\n"
 
 
 def document(ran: list[SuiteResult], seconds: float) -> dict[str, Any]:

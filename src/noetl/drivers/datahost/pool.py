@@ -21,6 +21,7 @@ import msgspec
 
 from noetl.drivers.confinement import SOURCES, Bounds, Confinement, bounds_of, enforcement_failure
 from noetl.drivers.processes import ChildProcess, describe_exit, end
+from noetl.errors import describe_os_error
 from noetl.model.output import Failure, failure
 from noetl.ports import World
 
@@ -109,7 +110,7 @@ class DataHosts:
                 Confinement(bounds, self._world), self._folder, self._scratch / str(next(self._numbers))
             )
         except OSError as error:
-            found = failure("tool-crashed", f"no process for the task: {error}", retryable=True)
+            found = failure("tool-crashed", f"no process for the task: {describe_os_error(error)}", retryable=True)
             raise CallFailed(found) from None
         gone = {one for one in self._all if not one.usable}
         self._all = (self._all - gone) | {host}

@@ -13,7 +13,7 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-from noetl.errors import UsageError
+from noetl.errors import UsageError, describe_os_error
 
 Permission = Literal["open", "read", "operate", "author", "admin", "work"]
 Role = Literal["viewer", "operator", "author", "admin", "worker"]
@@ -67,7 +67,7 @@ class ApiTokens:
             try:
                 self._tokens = _tokens.decode(self.path.read_bytes())
             except (OSError, msgspec.MsgspecError) as error:
-                raise UsageError(f"{self.path}: the tokens cannot be read ({error})") from None
+                raise UsageError(f"{self.path}: the tokens cannot be read: {describe_os_error(error)}") from None
             self._seen = seen
         return self._tokens
 

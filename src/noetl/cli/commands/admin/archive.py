@@ -40,7 +40,7 @@ def command(
         asyncio.run(_restore([Path(one) for one in ids]))
         return
     if folder is None:
-        raise UsageError("--to names the folder for the files")
+        raise UsageError("name the folder for the files: `noetl archive --older 30d --to FOLDER`")
     if not ids and older is None:
         raise UsageError("name executions, or all that ended some time ago: --older 30d")
     with open_command_log() as log:

@@ -46,12 +46,23 @@ def _about_slug(topic: str, *, as_data: bool) -> None:
     info = slug_info(topic) or FAILURES.get(topic)
     if info is None:
         meant = nearest(topic, [*COMMANDS, *SLUGS, *FAILURES])
-        raise UsageError(f"there is no command and no code `{topic}`" + (f"; did you mean `{meant}`?" if meant else ""))
+        hint = f"did you mean `{meant}`?" if meant else "`noetl help` lists the commands, `noetl validate` prints codes"
+        raise UsageError(f"`{topic}` is neither a command nor a code of a message; {hint}")
     if as_data:
         out(as_json(msgspec.structs.asdict(info)))
         return
     code = f"\x1b[1m{info.code}\x1b[0m" if in_colour(sys.stdout) else info.code
     parts = [f"{code}: {info.title}", *(fill(text, 96) for text in (f"{info.meaning} {info.why}", info.mend))]
+    if info.code == "unknown-filter":
+        parts += _filters()
     if info.wrong:
         parts += [f"Wrong:\n\n{indent(info.wrong, '    ')}", f"Right:\n\n{indent(info.right, '    ')}"]
     out("\n\n".join(parts) + "\n")
+
+
+def _filters() -> list[str]:
+    """All filters and tests of templates, from the tables by which they are looked up."""
+    from noetl.expr import FILTERS, TESTS
+
+    told = {"Filters": FILTERS, "Tests": TESTS}
+    return [fill(f"{name}: {', '.join(sorted(known))}.", 96, break_on_hyphens=False) for name, known in told.items()]

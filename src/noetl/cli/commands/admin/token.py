@@ -49,11 +49,11 @@ def add(*, name: str, role: str, expires: str | None) -> None:
     is_first = not tokens.all()
     made = tokens.add(name, ROLES[_ROLES.index(role)], lasts=_span(expires))
     out(f"{made}\n")
-    note(f"this is all of {name} that is ever shown; clients have it in NOETL_TOKEN")
+    note(f"the token of {name} is shown only now; clients read it from NOETL_TOKEN")
     if is_first:
         note(
-            "it is the first: from now on servers ask everybody for a token. Workers that run without one are refused, "
-            "and others begin anew what those have under way; start them with the NOETL_TOKEN of a `worker`"
+            "this is the first token: from now on servers require one from every client and every worker. "
+            "Start workers with the NOETL_TOKEN of a token with the role `worker`"
         )
 
 

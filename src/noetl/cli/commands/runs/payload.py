@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from noetl.cli.files import is_unicode
-from noetl.errors import UsageError
+from noetl.errors import UsageError, describe_os_error
 from noetl.lang import Loaded
 from noetl.model.diagnostics import Diagnostic, Severity
 from noetl.model.nearest import nearest
@@ -42,7 +42,7 @@ def _parse(given: str) -> dict[str, Any]:
         try:
             text = Path(name).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--payload: {name} cannot be read ({error})") from None
+            raise UsageError(f"--payload: {name} cannot be read: {describe_os_error(error)}") from None
     try:
         found = from_json(text)
     except ValueError as error:

@@ -27,6 +27,8 @@ _TAKEN = {"yes": "→", "perhaps": "?", "on failure": "✗", "no": "·"}
 _WHY = {"yes": "", "perhaps": "", "on failure": "  (only if it fails)", "no": "  (would not be taken)"}
 #: characters of a value
 _MOST = 160
+#: of a text of several lines, such as a script or a query, so many are shown
+_MOST_LINES = 20
 
 
 @click.command()
@@ -202,6 +204,12 @@ def _values(name: str, value: Any) -> Iterator[str]:
         yield f"{name}:"
         for key, part in value.items():
             yield from (f"  {line}" for line in _values(str(key), part))
+    elif isinstance(value, str) and "\n" in value.strip():
+        yield f"{name}: |"
+        lines = value.strip("\n").splitlines()
+        yield from (f"  {_short_line(line)}" for line in lines[:_MOST_LINES])
+        if len(lines) > _MOST_LINES:
+            yield f"  … {len(lines) - _MOST_LINES} more lines"
     elif value is not None and value != {}:
         yield f"{name}: {_short(value)}"
 
@@ -212,5 +220,14 @@ def _short(value: Any) -> str:
     from noetl.lang import escape_controls
 
     text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
-    text = escape_controls(" ".join(text.split()) if isinstance(value, str) else text)
+    return _cut(escape_controls(" ".join(text.split()) if isinstance(value, str) else text))
+
+
+def _short_line(line: str) -> str:
+    from noetl.lang import escape_controls
+
+    return _cut(escape_controls(line.rstrip()))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _MOST else f"{text[: _MOST - 1]}…"
