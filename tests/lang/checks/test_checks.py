@@ -128,7 +128,9 @@ def test_what_only_looks_like_a_credential_is_not_told(entry: str) -> None:
 
 
 def test_a_header_with_a_key_in_plain_text_is_told() -> None:
-    assert codes("{step: a, tool: {kind: http, url: http://x, headers: {X-API-Key: 5f3a9c77de}}}") == ["secret-in-plain"]
+    assert codes("{step: a, tool: {kind: http, url: http://x, headers: {X-API-Key: 5f3a9c77de}}}") == [
+        "secret-in-plain"
+    ]
 
 
 @pytest.mark.parametrize(
