@@ -74,11 +74,11 @@ def test_a_secret_does_not_leave_by_any_boundary(step: str) -> None:
     "task",
     [
         f"kind: http, url: {SECRET}",
-        f"kind: http, url: x, headers: {{a: [{SECRET}]}}",
+        f"kind: http, url: http://x, headers: {{a: [{SECRET}]}}",
         f"kind: http, input: {{url: {SECRET}}}",
-        "kind: http, url: x, auth: '{{ keychain.k }}'",
+        "kind: http, url: http://x, auth: '{{ keychain.k }}'",
         f"kind: shell, cmd: ls, input: {{T: {SECRET}}}",
-        "kind: http, url: x, auth: k",
+        "kind: http, url: http://x, auth: k",
     ],
 )
 def test_a_task_may_use_a_secret_in_its_own_fields(task: str) -> None:
@@ -128,7 +128,9 @@ def test_what_only_looks_like_a_credential_is_not_told(entry: str) -> None:
 
 
 def test_a_header_with_a_key_in_plain_text_is_told() -> None:
-    assert codes("{step: a, tool: {kind: http, url: x, headers: {X-API-Key: 5f3a9c77de}}}") == ["secret-in-plain"]
+    assert codes("{step: a, tool: {kind: http, url: http://x, headers: {X-API-Key: 5f3a9c77de}}}") == [
+        "secret-in-plain"
+    ]
 
 
 @pytest.mark.parametrize(
