@@ -238,7 +238,9 @@ class Client:
         `file` says where the text comes from; relative paths in it start at its folder, on the server's machine.
         """
         if (path is None) == (text is None):
-            raise CallInvalid("start takes either `path`, that of a playbook that was run before, or `text`, a playbook")
+            raise CallInvalid(
+                "start takes either `path`, that of a playbook that was run before, or `text`, a playbook"
+            )
         body: dict[str, Any] = {"payload": payload or {}}
         if path is not None:
             body["path"] = path

@@ -62,7 +62,7 @@ _OPEN = frozenset({WorkerState.QUEUED, WorkerState.RUNNING, WorkerState.REPORTIN
 class HeldAssignment:
     """A pipeline that this worker holds."""
 
-    __slots__ = ("assignment", "begun", "brief", "following", "link", "shared", "state")
+    __slots__ = ("assignment", "begun", "brief", "fence", "following", "key", "link", "shared", "state")
 
     def __init__(
         self, link: Any, assignment: WorkAssignment, brief: ExecutionBrief | None, shared: dict[str, Any]
@@ -70,6 +70,8 @@ class HeldAssignment:
         #: the connection to the server that gave it, or that has its execution now
         self.link = link
         self.assignment = assignment
+        #: the pipeline's key, and the fence by which it is held
+        self.key, self.fence = assignment.key, assignment.fence
         #: None: the worker knows its execution
         self.brief = brief
         #: the scopes that all assignments of the execution share
@@ -80,23 +82,13 @@ class HeldAssignment:
         self.following: HeldAssignment | None = None
 
     @property
-    def key(self) -> Key:
-        """The pipeline's key."""
-        return self.assignment.key
-
-    @property
-    def fence(self) -> str:
-        """The fence that it is held by."""
-        return self.assignment.fence
-
-    @property
     def open(self) -> bool:
         """Whether its server expects to hear of it."""
         return self.state in _OPEN
 
     def report(self, **more: Any) -> PipelineReport:
         """A report of it."""
-        return PipelineReport(*self.assignment.key, self.fence, **more)
+        return PipelineReport(*self.key, self.fence, **more)
 
 
 class Send(msgspec.Struct, frozen=True):

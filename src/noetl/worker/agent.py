@@ -196,7 +196,7 @@ class WorkerAgent:
                 case AskAll():
                     for link in self.links:
                         self.spawn(self.ask(link))
-        if len(self.held) < self.queue.most:
+        if self.queue.running < self.slots or len(self.held) < self.queue.most:
             self.freed.set()
         if not self.held:
             self.quiet.set()
@@ -445,7 +445,10 @@ class WorkerAgent:
             self._break_off(held, NoetlError(_REJECTED))
             return
         given_again = held.following is not None
-        self._carry_out(self.queue.on_end_reported(held, self._now()))
+        moves = self.queue.on_end_reported(held, self._now())
+        if moves or not self.held:
+            self._carry_out(moves)
+        self.freed.set()
         if given_again:
             self._pump()
 
