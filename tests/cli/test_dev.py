@@ -205,7 +205,9 @@ def test_a_token_that_is_asked_for_has_to_be_shown(
     dev: Dev, noetl: Noetl, there: Noetl, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NOETL_TOKENS", str(home / "tokens.json"))
-    viewer = noetl("token", "add", "vera", "--role", "viewer").out.strip()
+    with monkeypatch.context() as here:
+        here.delenv("NOETL_SERVER")
+        viewer = noetl("token", "add", "vera", "--role", "viewer").out.strip()
     said = there("ps")
     assert (said.code, "wants a token" in said.err) == (1, True)
     monkeypatch.setenv("NOETL_TOKEN", viewer)

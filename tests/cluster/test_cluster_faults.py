@@ -187,7 +187,7 @@ async def test_an_answer_that_is_none_is_asked_for_again() -> None:
         async def _call(self, *_: Any, **__: Any) -> bytes:
             return b"<html>"
 
-    with pytest.raises(UnexpectedAnswer, match="something else"):
+    with pytest.raises(UnexpectedAnswer, match="did not answer as a NoETL server does"):
         await Odd("http://127.0.0.1:1", None).exchange(WorkerMessage("me"))
 
 

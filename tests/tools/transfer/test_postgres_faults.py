@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -211,8 +212,11 @@ async def test_after_a_lost_commit_a_later_attempt_brings_in_nothing_twice(pg: P
 
 
 async def test_a_server_that_dies_in_the_middle_is_gone_on_with(tmp_path: Path) -> None:
-    folder = tmp_path / "server"
-    with PostgresServer(folder, settings=QUICK) as server:
+    # Not below pytest's own folder, which other sessions of pytest close to the server's user.
+    with (
+        TemporaryDirectory(prefix="noetl-postgres-") as name,
+        PostgresServer(Path(name) / "data", settings=QUICK) as server,
+    ):
         pg = Pg(tmp_path, Database(server, "postgres"))
         pg.tell("CREATE TABLE s AS SELECT n AS id, repeat('x', 100) AS t FROM generate_series(1, 200000) n",
                 "CREATE TABLE r (id int, t text)", "INSERT INTO r VALUES (0, 'as before')")  # fmt: skip
