@@ -23,9 +23,10 @@ from noetl.model.wire import (
     encode,
 )
 from noetl.ports import PlaybookSource
-from noetl.worker.agent import RemoteExecution, WorkerAgent
+from noetl.worker.agent import WorkerAgent
 from noetl.worker.link import Outbox, ServerLink
 from noetl.worker.pipeline_runners import PipelineRunners
+from noetl.worker.remote_executions import RemoteExecution
 
 KEY: Key = ("x", "s-1", None)
 ORDER = RunPipeline("s-1", "s", None, {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +22,9 @@ from noetl.dispatch import (
     may_begin,
 )
 from noetl.errors import AccessDenied, NoetlError, UnexpectedAnswer, describe_error
-from noetl.lru import TEXT, LruCache
 from noetl.model.events import Event, Fact
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline
-from noetl.model.state import Execution
 from noetl.model.wire import (
     CredentialCheck,
     CredentialCheckResult,
@@ -41,81 +39,10 @@ from noetl.model.wire import (
 from noetl.ports import LogLine, PlaybookSource
 from noetl.worker.link import LONGEST_PAUSE_S, PAUSE_S, Outbox, ServerLink
 from noetl.worker.output_check import escape_surrogates
+from noetl.worker.remote_executions import PlaybookCache, RemoteExecution, RemoteExecutions
 
 if TYPE_CHECKING:
     from noetl.worker.pipeline_runners import PipelineRunners
-
-
-# What a worker knows of the executions and playbooks whose pipelines it runs.
-
-
-class RemoteExecution:
-    """An execution of which this worker runs pipelines: as much of its state as they need."""
-
-    def __init__(self, execution_id: str, net: Net, brief: ExecutionBrief) -> None:
-        self.id, self.net, self.brief = execution_id, net, brief
-        self.state = Execution(execution_id, playbook=brief.playbook, file=brief.file, workload=brief.workload,
-                               restrict=brief.restrict, synthesized=brief.synthesized)  # fmt: skip
-
-    def covers(self, brief: ExecutionBrief | None) -> bool:
-        """Whether what is known here is enough for a pipeline that came with this brief."""
-        return brief is None or len(self.brief.synthesized) >= len(brief.synthesized)
-
-
-class RemoteExecutions(dict[str, RemoteExecution]):
-    """The executions that this worker knows, each once: what is heard of one must reach all of its pipelines."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._paused: set[str] = set()
-
-    def hear(self, given: Iterable[str], paused: Iterable[str]) -> None:
-        """Some are paused; others of which more is given to do go on, and some may not be known here yet."""
-        held = set(paused)
-        changed = held | (self._paused & set(given))
-        self._paused = (self._paused - changed) | held
-        for execution_id in changed & self.keys():
-            self._tell(self[execution_id])
-
-    def make(self, execution_id: str, net: Net, brief: ExecutionBrief) -> RemoteExecution:
-        """An execution, with all that a brief says. It may have been made, or have grown, while its playbook was fetched."""
-        remote = self.get(execution_id)
-        if remote is None:
-            remote = self[execution_id] = RemoteExecution(execution_id, net, brief)
-        elif not remote.covers(brief):
-            remote.net, remote.brief, remote.state.synthesized = net, brief, brief.synthesized
-        self._tell(remote)
-        return remote
-
-    def _tell(self, remote: RemoteExecution) -> None:
-        remote.state.paused_by = ["request"] if remote.id in self._paused else []
-
-    def forget(self, execution_id: str) -> RemoteExecution | None:
-        """Know an execution no longer; None: it was not known."""
-        self._paused.discard(execution_id)
-        return self.pop(execution_id, None)
-
-
-class PlaybookCache:
-    """Playbooks by their hash, each fetched once as long as it is used."""
-
-    def __init__(self) -> None:
-        self._known: LruCache[str, PlaybookSource] = LruCache(TEXT)
-        self._coming: dict[str, asyncio.Future[PlaybookSource]] = {}
-
-    async def fetch(self, link: ServerLink, wanted: str) -> PlaybookSource:
-        """The playbook of a hash."""
-        known = self._known.get(wanted)
-        if known is not None:
-            return known
-        coming = self._coming.get(wanted)
-        if coming is None:
-            coming = self._coming[wanted] = asyncio.ensure_future(link.source(wanted))
-            coming.add_done_callback(lambda _: self._coming.pop(wanted, None))
-        source = await asyncio.shield(coming)
-        self._known.put(wanted, source, len(source.text))
-        return source
-
 
 #: seconds that a server may keep a question until there is something to do; and if there is no room now, but may be soon
 _WAIT_S, _FULL_WAIT_S = 20.0, 1.0

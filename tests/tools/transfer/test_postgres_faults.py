@@ -214,8 +214,8 @@ async def test_after_a_lost_commit_a_later_attempt_brings_in_nothing_twice(pg: P
 async def test_a_server_that_dies_in_the_middle_is_gone_on_with(tmp_path: Path) -> None:
     # Not below pytest's own folder, which other sessions of pytest close to the server's user.
     with (
-        TemporaryDirectory(prefix="noetl-postgres-") as name,
-        PostgresServer(Path(name) / "data", settings=QUICK) as server,
+        TemporaryDirectory(prefix="noetl-postgres-") as place,
+        PostgresServer(Path(place) / "data", settings=QUICK) as server,
     ):
         pg = Pg(tmp_path, Database(server, "postgres"))
         pg.tell("CREATE TABLE s AS SELECT n AS id, repeat('x', 100) AS t FROM generate_series(1, 200000) n",
