@@ -15,7 +15,7 @@ from noetl.lru import LruCache
 from noetl.ports import PlaybookSource
 from noetl.server.core import catalog, control_plane, service
 from noetl.stores.memory import MemoryLog
-from noetl.worker import agent
+from noetl.worker import remote_executions
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: it, path: it}\n"
 
@@ -44,7 +44,7 @@ def test_what_is_put_again_is_weighed_once_and_what_came_last_stays_however_heav
 @pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every place remembers next to nothing."""
-    for module in (catalog, control_plane, agent):
+    for module in (catalog, control_plane, remote_executions):
         monkeypatch.setattr(module, "TEXT", 1)
     monkeypatch.setattr(service, "_NET_INDEXES", 1)
 
@@ -92,7 +92,7 @@ class Fetching:
 @pytest.mark.usefixtures("forgetful")
 def test_a_worker_fetches_again_what_it_has_forgotten_or_could_not_have() -> None:
     async def scenario() -> None:
-        sources, link = agent.PlaybookCache(), Fetching()
+        sources, link = remote_executions.PlaybookCache(), Fetching()
 
         async def fetched(wanted: str) -> Any:
             return await sources.fetch(cast("Any", link), wanted)

@@ -78,7 +78,7 @@ def test_a_missing_space_is_told_and_put_in(text: str, where: tuple[int, int], m
         "- step: a\n  tool: {kind:noop}\n",
         "- step: a\n  tool: {kind: noop}\n  desc:about\n",
         "-step: end\n",
-        "- step: a\n  tool: {kind: http, url: http://x,\u00a0method: GET}\n",
+        "- step: a\n  tool: {kind: http, url: x,\u00a0method: GET}\n",
     ],
 )
 def test_a_missing_space_that_yaml_does_not_mind_is_put_in_too(steps: str) -> None:

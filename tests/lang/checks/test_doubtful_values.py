@@ -136,18 +136,3 @@ def test_the_iterator_of_the_loop_around_is_told_with_its_way(path: str, fix: st
     loop = "loop: {in: [[1]], iterator: city, loop: {in: '{{ iter.city }}', iterator: hotel}}"
     found = told(f"{{step: a, {loop}, tool: {{kind: noop, output: '{{{{ {path} }}}}'}}}}")
     assert [one.fix for one in found if one.code == "never-set"] == ([fix] if fix else [])
-
-
-@pytest.mark.parametrize(
-    ("url", "found"),
-    [
-        ("notaurl", True),
-        ("ftp://example.com/x", True),
-        ("/orders", True),
-        ("HTTP://example.com", False),
-        ("'{{ ctx.url }}'", False),
-        ("api.example.com", False),
-    ],
-)
-def test_a_constant_that_is_no_address_is_told(url: str, *, found: bool) -> None:
-    assert ("wrong-value" in codes(f"{{step: a, tool: {{kind: http, url: {url}}}}}")) is found

@@ -20,7 +20,6 @@ _ABSENCE_TESTS = re.compile(r"\bis\s+(?:not\s+)?(?:un)?defined\b")
 #: what looks like an address and has no scheme: `api.example.com/x`, `localhost:8080`
 _BARE = re.compile(r"(?:[\w-]+(?:\.[\w-]+)+|localhost)(?::\d+)?(?:/[^{}]*)?", re.ASCII)
 
-_ADDRESS = re.compile(r"https?://", re.IGNORECASE)
 _PATH = re.compile(r"[a-z]\w*(?:\.[^\W\d]\w*)+")
 
 
@@ -136,13 +135,6 @@ def _address(subject: Subject, task: Task) -> None:
                 f"the address {text[:60]!r} does not say how to get there",
                 subject.inside(task.input_at.get("url", task.at), text),
                 fix=f"write `https://{text.strip()[:60]}`, or `http://…`",
-            )
-        elif isinstance(text, str) and not has_template(text) and not _ADDRESS.match(text):
-            subject.problems.warning(
-                "wrong-value",
-                f"`url` must begin with http:// or https://, not {text[:60]!r}",
-                subject.inside(task.input_at.get("url", task.at), text) if text else task.at,
-                fix="write the whole address, such as `https://HOST/PATH`",
             )
 
 
