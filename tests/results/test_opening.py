@@ -150,7 +150,9 @@ def test_a_connection_that_was_cut_is_replaced(tmp_path: Path, database: Databas
     store = opened(tmp_path, database.url)
     first = asyncio.run(store.keep("x", {"a": 1}))
     with psycopg.connect(database.url, autocommit=True) as other:
-        other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'noetl results'")
+        other.execute(
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = 'noetl results'"
+        )
     second = asyncio.run(store.keep("x", {"a": 2}))
     assert [asyncio.run(store.read(one)) for one in (first, second)] == [{"a": 1}, {"a": 2}]
     store.close()

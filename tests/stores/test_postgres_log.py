@@ -157,10 +157,11 @@ async def test_a_connection_that_was_cut_is_made_anew(log: PostgresLog, database
         connection.execute(
             "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s", (database.name,)
         )
-    with pytest.raises(StoreFailed):
+    try:
         await log.append(events("x", 3, 3), status="running")
-    assert log.read("x") == events("x", 1, 2)
-    await log.append(events("x", 3, 3), status="running")
+    except StoreFailed:  # unless the cut was noticed before; then another connection was made at once
+        assert log.read("x") == events("x", 1, 2)
+        await log.append(events("x", 3, 3), status="running")
     assert log.read("x") == events("x", 1, 3)
 
 
@@ -203,7 +204,7 @@ async def test_a_request_is_left_over_a_connection_that_was_cut_before(database:
     await log.claim("x")
     with psycopg.connect(database.server.url(), autocommit=True) as connection:
         connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (database.name,)
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s", (database.name,)
         )
     log.post("x", b"once")
     assert [body for _, _, body in log.collect()] == [b"once"]
