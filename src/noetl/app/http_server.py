@@ -1,4 +1,4 @@
-"""An ASGI application under uvicorn, served in the running event loop until it is told to stop."""
+"""An ASGI application under uvicorn, served in the running event loop until it is asked to stop."""
 
 from __future__ import annotations
 

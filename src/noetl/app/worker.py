@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 #: seconds between two questions while NATS is away
-_DEAF_S = 2.0
+_ASK_S = 2.0
 
 
 class WorkerNode:
@@ -177,10 +177,10 @@ class WorkerNode:
     async def _without(self, bus: Bus, links: list[ServerLink]) -> None:
         """Ask by oneself while nobody can say that there is work, and say so once."""
         if bus.trouble and not self._bus_failed:
-            self.print_line(f"NATS does not answer, so servers are asked every {_DEAF_S:g} s: {bus.trouble}")
+            self.print_line(f"NATS does not answer, so servers are asked every {_ASK_S:g} s: {bus.trouble}")
         self._bus_failed = True
         await asyncio.gather(*(self.agent.ask(link) for link in links))
-        await asyncio.sleep(_DEAF_S)
+        await asyncio.sleep(_ASK_S)
         if not bus.trouble:
             self._bus_failed = False
             self.print_line("NATS answers again")
@@ -199,7 +199,7 @@ class WorkerNode:
         for link in self._links_for({link.url: link for link in self.agent.links}, body.decode("utf-8", "replace")):
             self.agent.spawn(self.agent.ask(link))
 
-    # --- pulse -------------------------------------------------------------------------------------------------------
+    # --- heartbeats --------------------------------------------------------------------------------------------------
 
     def _make_heartbeat(self) -> Heartbeat:
         about = {"pools": self.agent.pools, "slots": self.agent.slots, "host": socket.gethostname(), "pid": os.getpid(),

@@ -1,4 +1,4 @@
-"""Template, Guard and Expression: compiled once, evaluated many times; every problem is told, none is raised, before that."""
+"""Template, Guard and Expression: compiled once, evaluated many times; compiling reports every problem and raises none."""
 
 from __future__ import annotations
 

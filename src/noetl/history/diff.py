@@ -1,4 +1,4 @@
-"""Two executions held against each other: how they ended, where their ways part, what each step came to. Pure."""
+"""Two executions compared: how they ended, where they first differ, the outcome of each step. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors that slip through: a task with rules of which none may match an error, and which goes on as if all were well.
+"""Unhandled errors: a task with rules of which none may match an error, so that the pipeline continues after it.
 
 Whether a condition covers an error is found by asking it: each rule is evaluated over a handful of made-up errors.
 """

@@ -1,4 +1,4 @@
-"""Where tokens can go: steps nobody reaches, arcs nobody takes, joins that never hold, circles without a way out."""
+"""Where tokens can go: unreachable steps, arcs that are never taken, joins that can never fire, cycles without an exit."""
 
 from __future__ import annotations
 

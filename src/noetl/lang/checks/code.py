@@ -1,4 +1,4 @@
-"""Python code: that it parses, returns something, holds no template, and that `main` asks for nothing which nobody gives it."""
+"""Python code: that it parses, returns something, contains no template, and that every parameter of `main` has a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be copied and what is printed anew; every comment is given to exactly one element."""
+"""Which text is copied and which is printed again; every comment belongs to exactly one element."""
 
 from __future__ import annotations
 

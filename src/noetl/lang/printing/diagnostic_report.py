@@ -1,4 +1,4 @@
-"""Diagnostics as text with a caret, as JSON and as SARIF; and the edits of those that can mend themselves."""
+"""Diagnostics as text with a caret, as JSON and as SARIF; and the edits of those with an automatic fix."""
 
 from __future__ import annotations
 

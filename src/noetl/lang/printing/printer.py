@@ -1,4 +1,4 @@
-"""Nodes back to text: what nobody touched as its author wrote it, the rest anew, and no comment lost."""
+"""Nodes back to text: unchanged ones as their author wrote them, the others printed again, every comment kept."""
 
 from __future__ import annotations
 

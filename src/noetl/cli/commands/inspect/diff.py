@@ -1,4 +1,4 @@
-"""noetl diff: two executions held against each other."""
+"""noetl diff: two executions, compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is given: a payload from the command line, held against the playbook's schema."""
+"""The payload of a run, from the command line, checked against the playbook's schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rerun in preparation: what is recorded, the playbook it goes on with, and the plan that is shown before."""
+"""Preparing a rerun: the recorded execution, the playbook that it continues with, and the plan that is shown first."""
 
 from __future__ import annotations
 
