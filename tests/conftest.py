@@ -41,9 +41,13 @@ settings.load_profile("patient")
 PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """More processes than there are processors: tests often wait, for a lease to run out or for another process."""
-    return PROCESSORS + 2
+    """One process more than there are processors: tests often wait, for a lease to run out or for another process.
+
+    Each further one costs more, in imports and in servers of its own, than the waiting it fills.
+    """
+    return PROCESSORS + 1
 
 
 @pytest.hookimpl(wrapper=True)
