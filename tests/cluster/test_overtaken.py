@@ -128,7 +128,7 @@ async def test_what_a_worker_has_of_a_paused_execution_is_still_its_own_when_ano
         before.service.give_up(live.id, OwnedElsewhere("another server goes on with it"))
         after = ServerNode(log, open_catalog(), registry, lease_s=30.0)
         after.dispatcher.inherit(live.id, [HeldPipeline(*given.key, given.fence, "worker", 0)])
-        after.dispatcher.greet("worker", [], 0)
+        after.dispatcher.update_worker("worker", [], 0)
         found = await after.resume(live.id)
         await report(after, "worker", given, said(found, given))
         assert found.state.steps["a"].status == "done"

@@ -499,7 +499,7 @@ class World:
         worker = self.some(one for one in self.workers if one.alive)
         server = self.some(self.servers)
         if worker is not None:
-            here = server.dispatcher.greet(worker.name, worker.pools, 1 + self.choose(3))
+            here = server.dispatcher.update_worker(worker.name, worker.pools, 1 + self.choose(3))
             for give in server.dispatcher.take(here, now=self.now):
                 self.accept(server, give)
             self.carry_out(server, server.dispatcher.leave(here, came_for_work=True, now=self.now))

@@ -30,7 +30,7 @@ def server() -> Dispatcher:
 
 
 def given_to(dispatcher: Dispatcher, name: str, now: float = 0.0) -> Give:
-    (give,) = dispatcher.take(dispatcher.greet(name, [], 5), now=now)
+    (give,) = dispatcher.take(dispatcher.update_worker(name, [], 5), now=now)
     return give
 
 
@@ -91,7 +91,7 @@ def test_a_worker_that_waits_is_woken_and_otherwise_a_hint_is_published_once_in_
     orders = [RunPipeline(f"free-{number}", "free", None, {}) for number in range(4)]
     assert [*dispatcher.order(execution(), orders[0], paused=False, now=1.0)] == [Hint("default")]
     assert [*dispatcher.order(execution(), orders[1], paused=False, now=1.1)] == []
-    worker = dispatcher.greet("w", [], 9)
+    worker = dispatcher.update_worker("w", [], 9)
     worker.waits = True
     assert [*dispatcher.order(execution(), orders[2], paused=False, now=1.2)] == [Wake("w")]
     assert not worker.waits

@@ -200,7 +200,7 @@ def assignment(fence: str, *, alone: bool = False) -> HeldAssignment:
 def test_a_pipeline_whose_last_report_is_on_its_way_is_not_taken_for_lost() -> None:
     server = Dispatcher(lambda _execution, order: order, name="s")
     server.order(Execution("x", {}), ORDER, paused=False)
-    (give,) = server.take(server.greet("w", [], 5), now=0.0)
+    (give,) = server.take(server.update_worker("w", [], 5), now=0.0)
     queue, held = WorkerQueue(slots=2), assignment(give.fence)
     queue.assign(held)
     queue.next(0.0)

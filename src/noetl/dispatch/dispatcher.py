@@ -220,8 +220,8 @@ class Dispatcher(Ledger):
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
-    def greet(self, name: str, pools: Sequence[str], room: int) -> Worker:
-        """A worker asks or reports: how many pipelines of which pools it may hold."""
+    def update_worker(self, name: str, pools: Sequence[str], room: int) -> Worker:
+        """Note how many pipelines of which pools a worker may hold, as it says whenever it asks or reports."""
         worker = self.worker(name)
         worker.pools, worker.room = list(pools) or [DEFAULT_POOL], room
         return worker

@@ -50,7 +50,7 @@ class WorkerApi:
             for report in message.reports:
                 self._note_stale(report, message.worker)
             return ServerReply(lost=True)
-        worker = self._dispatcher.greet(message.worker, message.pools, message.room)
+        worker = self._dispatcher.update_worker(message.worker, message.pools, message.room)
         try:
             return await self._serve(worker, message, gone)
         finally:  # however it ends: another worker may be needed for what is left
