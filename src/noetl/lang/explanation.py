@@ -147,6 +147,8 @@ def _loop(loop: Loop | None) -> dict[str, Any]:
 
 def _router(router: Router) -> dict[str, Any]:
     made: dict[str, Any] = {"mode": router.mode, "arcs": [_arc(arc) for arc in router.arcs]}
+    if router.on_no_match is not None:
+        made["on_no_match"] = router.on_no_match
     if router.synthesize is not None:
         wish = router.synthesize
         made["synthesize"] = {
