@@ -37,7 +37,7 @@ def test_a_join_that_never_fired_is_told_with_what_it_waited_for(noetl: Noetl, f
     assert code == 0
     assert "✓" not in told
     assert "⚠ branches completed" in told
-    assert "tokens were left at meet" in told
+    assert "completed, stalled at meet (" in told
     assert "meet never ran: a token came from a, none from b (never ran); `noetl why" in told
     shown = noetl("show", "last").out
     assert "⚠ meet never ran: a token came from a, none from b (never ran)" in shown

@@ -7,6 +7,7 @@ other are opened one at a time when nothing else can move.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -132,6 +133,19 @@ def reconsider(builder: DecisionBuilder, step: Step, *, assume_quiet: bool = Fal
         if verdict.allowed:
             return Firing(token, verdict.saw)
     return None
+
+
+def last_answers(builder: DecisionBuilder, step: Step) -> list[dict[str, Any]]:
+    """What the rules of a step say now about its first parked token, for the record.
+
+    Of a join they are asked when it is complete; of an execution that has failed they are not asked any more.
+    """
+    tokens = builder.state.parked.get(step.name)
+    if not tokens or builder.state.failure is not None:
+        return []
+    with suppress(AdmissionError):
+        return judge(builder, step, tokens[0]).saw
+    return []
 
 
 # --- gates that wait for each other ----------------------------------------------------------------------------------

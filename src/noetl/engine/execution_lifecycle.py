@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.engine import routing, step_end
+from noetl.engine import admission, routing, step_end
 from noetl.engine.decision import DecisionBuilder
 from noetl.model.output import failure
 from noetl.model.requests import OpenExecution
@@ -136,8 +136,13 @@ def _end_all(builder: DecisionBuilder, why: str) -> None:
 
 
 def _drop_parked(builder: DecisionBuilder) -> None:
-    for name in builder.state.steps_with_tokens():
-        payload = {"from": None, "why": "stalled", "held": _token_sources(builder, name)}
+    held = builder.state.steps_with_tokens()
+    # Asked before the first token is dropped: afterwards the others would see another state.
+    answers = {name: admission.last_answers(builder, builder.net_index.steps[name]) for name in held}
+    for name in held:
+        payload: dict[str, Any] = {"from": None, "why": "stalled", "held": _token_sources(builder, name)}
+        if answers[name]:
+            payload["saw"] = answers[name]
         builder.emit("step.skipped", name, payload, parent=builder.last)
 
 
@@ -147,4 +152,3 @@ def _token_sources(builder: DecisionBuilder, name: str) -> list[str | None]:
     if name in state.parked:
         return [token.source for token in state.parked[name]]
     return [source for source, tokens in state.rounds[name].places.items() for _ in tokens]
-

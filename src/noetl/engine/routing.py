@@ -172,10 +172,10 @@ def open_mutual_gate(builder: DecisionBuilder) -> bool:
         found = admission.find_mutual_gate(builder)
         if found is not None:
             step_start.schedule(builder, *found)
-        return found is not None
     except admission.AdmissionError as refused:
         _record_admission_error(builder, refused)
         return False
+    return found is not None
 
 
 def _record_admission_error(builder: DecisionBuilder, refused: admission.AdmissionError) -> None:

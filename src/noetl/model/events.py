@@ -108,7 +108,7 @@ EVENTS: Final[dict[str, EventType]] = {
         {"from": "where it came from", "args": "what it carries", "saw": "the rules asked, with the values they saw"},
     ),
     "step.skipped": EventType(
-        "step", "A token ended at a step without firing it.", {"from": "its origin", "why": "the reason", "held": "of a step that never ran: the origins of the tokens left there"},
+        "step", "A token ended at a step without firing it.", {"from": "its origin", "why": "the reason", "held": "of a step that never ran: the origins of the tokens left there", "saw": "the rules that kept them out, with the values they saw at the end"},
     ),
     "step.started": EventType("step", "A worker began with the step's body.", {}),
     "step.done": EventType(
