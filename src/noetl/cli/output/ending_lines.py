@@ -28,14 +28,16 @@ def _list_names(names: Collection[str]) -> str:
 
 
 def dead_end_lines(log: EventLog, state: Execution, net: Net | None) -> Iterator[str]:
-    """A line for each step at which tokens were left or whose arcs did not match, and one for steps that never ran."""
-    if not (state.stalled or state.unmatched):
-        return
+    """A line for each step at which tokens were left or whose arcs did not match."""
     yield from _stall_lines(log, state, net)
     yield from _unmatched_lines(state, net)
-    never = [name for name in find_unreached_steps(state, net) if name not in state.stalled]
-    if never:
-        yield f"never ran: {_list_names(never)}"
+
+
+def never_ran_line(state: Execution, net: Net | None) -> str:
+    """The steps that a run which went nowhere did not reach, in a line; empty: it reached its end, or failed."""
+    odd = state.status == "completed" and (state.stalled or state.unmatched)
+    never = find_unreached_steps(state, net) if odd else []
+    return f"never ran: {_list_names(never)}" if never else ""
 
 
 def find_unreached_steps(state: Execution, net: Net | None) -> list[str]:

@@ -31,8 +31,8 @@ def describe_ending(
     head = f"{state.execution_id} is {colorize(status, status, colour=colour)}"
     if state.error is not None:
         head += "\n".join([f": {error_words(state.error)}", *trace_lines(state.error, source)])
-    if odd := describe_dead_ends(state.stalled, state.unmatched):
-        head += f"{', ' if state.error is None else '; '}{odd}"
+    elif odd := describe_dead_ends(state.stalled, state.unmatched):
+        head += f", {odd}"
     return f"{head}\n"
 
 

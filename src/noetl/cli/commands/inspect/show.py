@@ -120,16 +120,18 @@ def _text(
 def _head(
     summary: Summary, state: Execution, source: PlaybookSource | None, *, colour: bool
 ) -> list[tuple[str, str]]:  # fmt: skip
+    from noetl.cli.output.ending_lines import describe_dead_ends
     from noetl.cli.output.printing import count, duration, local_time
     from noetl.cli.output.state_lines import error_words, origin_words, output_line, trace_lines
 
     status = describe_status(summary)
     began = state.origin["at"] if state.origin is not None else summary.requested_at
     took = duration(state.duration)
+    odd = describe_dead_ends(state.stalled, state.unmatched) if summary.status in OVER else ""
     return [
         ("execution", colorize(summary.execution_id, "bold", colour=colour)),
         ("playbook", f"{summary.path}{f' ({near(source.file)})' if source is not None else ''}"),
-        ("status", colorize(status, status, colour=colour)),
+        ("status", f"{colorize(status, status, colour=colour)}{f', {odd}' if odd else ''}"),
         ("started", f"{local_time(began)}, {took} up to the last of {count(summary.seq, 'event')}"),
         ("run by", _run_by(summary)),
         ("child of", summary.parent or ""),
@@ -137,8 +139,6 @@ def _head(
         ("error", error_words(state.error) if state.error else ""),
         ("", place_line(state.error, source)),
         *(("", line) for line in trace_lines(state.error, source)),
-        ("stalled", ", ".join(state.stalled)),
-        ("unmatched", ", ".join(state.unmatched)),
         ("output", output_line(state) if summary.status in OVER and state.output is not None else ""),
     ]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noetl.app import list_end_signals
-from noetl.cli.output.ending_lines import dead_end_lines, describe_dead_ends
+from noetl.cli.output.ending_lines import dead_end_lines, describe_dead_ends, never_ran_line
 from noetl.cli.output.printing import colorize, duration, in_colour, note, out
 from noetl.cli.output.state_lines import error_words, output_line, place_line, trace_lines
 from noetl.cli.playbook_files import pause_gc, refuse, rename_source
@@ -48,8 +48,9 @@ def print_ending(state: Execution, net: Net, log: EventLog, *, is_remote: bool) 
             note(f"  {place}")
         for line in trace_lines(state.error, source):
             note(f"  {line}")
-    for line in dead_end_lines(log, state, net):
-        note(f"  {line}")
+    for line in (*dead_end_lines(log, state, net), never_ran_line(state, net)):
+        if line:
+            note(f"  {line}")
     if state.output is not None:
         note(f"  output: {output_line(state)}")
     if state.status == "failed":
