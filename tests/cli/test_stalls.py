@@ -103,6 +103,9 @@ def test_why_shows_each_arc_that_did_not_match_with_what_it_saw(noetl: Noetl, fo
     assert "to repair: {{ output.data == 'bad' }} did not hold" in told
     assert told.count('output.data = "OK"') == 2
     assert "is completed, no arc matched at start" in noetl("why", "last").out
+    events = noetl("events", "last").out
+    assert "load refused, repair refused: no arc matched" in events
+    assert "completed, no arc matched at start" in events
 
 
 def test_a_run_that_may_not_end_there_fails_and_names_the_step(noetl: Noetl, folder: Path) -> None:

@@ -41,6 +41,7 @@ def explain_playbook(net: Net) -> dict[str, Any]:
         "start": net.start,
         "order": order,
         "unreachable": [name for name in net.steps if name not in set(order)],
+        **_drop_empty(stalled="fail" if playbook.fails_when_stalled else None),
         "keychain": [{"name": one.name, "kind": one.kind} for one in playbook.keychain],
         "steps": [explain_step(net, step) for step in net.steps.values()],
         "workbook": {name: _tasks(tasks) for name, tasks in playbook.workbook.items()},

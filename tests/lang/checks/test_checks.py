@@ -593,3 +593,11 @@ def test_a_key_of_the_message_of_an_error_is_an_error_that_names_failure(read: s
 def test_the_message_and_the_map_of_an_error_can_be_read(read: str) -> None:
     steps = f'{{step: a, {NOOP}, next: {{arcs: [{{step: b}}]}}}}\n  - {{step: b, tool: {{kind: noop, output: "{{{{ steps.a.%s }}}}"}}}}'
     assert found(steps % read) == []
+
+
+@pytest.mark.parametrize("arcs", ["", ", arcs: []"])
+def test_on_no_match_without_arcs_is_an_error_because_it_could_have_no_effect(arcs: str) -> None:
+    plans = "synthesize: {from: '{{ [] }}'}"
+    (told,) = found(f"{{step: a, {NOOP}, next: {{spec: {{on_no_match: fail, {plans}}}{arcs}}}}}")
+    assert (told.code, told.fix) == ("wrong-value", "remove it, or add `arcs`")
+    assert found(f"{{step: a, {NOOP}, next: {{spec: {{{plans}}}{arcs}}}}}") == []
