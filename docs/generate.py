@@ -298,7 +298,7 @@ _MEANINGS = """## What the names hold
 | `_prev` | `output.data` of the task before in the same pipeline; null in the first task |
 | `_task` | the name of the current task |
 | `_attempt` | the number of the current try, from 1; it starts at 1 again when a `jump` returns to the task |
-| `steps.NAME.status` | how a step stands: `done`, `ok`, `running`, `started_at`, `finished_at`, `error` (null, or a map with `kind` and `message`); of a loop also `total`, `completed`, `succeeded`, `failed` |
+| `steps.NAME.status` | how a step stands: `done`, `ok`, `running`, `started_at`, `finished_at`, `error` (the message, or null), `failure` (the error as a map with `kind` and `message`, or null); of a loop also `total`, `completed`, `succeeded`, `failed` |
 
 `steps` has the status of other steps, not their data. Publish data with `set: {ctx.NAME: …}`.
 
@@ -314,7 +314,7 @@ Each takes the name of a step, or a list of names, and looks at the latest run o
 | `running('a')` | it is scheduled or runs |
 | `loop_done('a')` | its loop has ended |
 | `all_done(['a', 'b'])`, `any_done(['a', 'b'])` | all of them are done; at least one is |
-| `quiet()` | in admission rules: no other token or running step can still reach this step |
+| `quiet()` | in admission rules: no other token or running step can still reach this step; gates that wait only for each other are opened one at a time, when nothing else can move |
 
 After a cancelled run, `done`, `ok`, `fail` and `running` are false.
 

@@ -59,7 +59,7 @@ def test_a_run_looks_the_same_on_a_server_and_here(
     here = there("run", "choice.yaml")
     assert _words(remote.err) == _words(here.err)
     same = json.loads(there("run", "choice.yaml", "--json").out)
-    for name in ("status", "output", "ctx", "error", "steps", "stalled"):
+    for name in ("status", "output", "ctx", "error", "steps", "stalled", "unmatched"):
         assert document[name] == same[name]
 
 

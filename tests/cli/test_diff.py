@@ -106,7 +106,7 @@ def test_a_token_that_was_let_in_on_one_side_only_is_told(noetl: Noetl, folder: 
     assert "at gate-1" in said
     assert "gate was admitted" in said
     assert "✗ {{ workload.open }}  (workload.open = false)" in said
-    assert "never admitted: gate" in said
+    assert "stalled at gate" in said
     assert "at gate-1" in noetl("diff", second, first).out
 
 

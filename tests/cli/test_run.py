@@ -31,7 +31,17 @@ def test_the_document_has_exactly_the_agreed_keys(noetl: Noetl) -> None:
     assert done.code == 0
     assert done.err == ""
     assert done.out.count("\n") == 1
-    assert list(document) == ["execution_id", "status", "output", "ctx", "error", "steps", "stalled", "duration_ms"]
+    assert list(document) == [
+        "execution_id",
+        "status",
+        "output",
+        "ctx",
+        "error",
+        "steps",
+        "stalled",
+        "unmatched",
+        "duration_ms",
+    ]
     assert document["output"] == {"n": 3}
     assert document["steps"]["each"] == {"status": "done", "runs": 1}
 

@@ -133,6 +133,31 @@ CONFLUENT = {
 - {step: a, tool: {kind: shell, cmd: x}}
 - {step: never, spec: {policy: {admit: {rules: [{when: "{{ ctx.nothing }}", then: {allow: true}}]}}}, tool: {kind: noop}}
 """,
+    "stall that fails": """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: never}]}}
+- {step: a, tool: {kind: shell, cmd: x}}
+- {step: never, spec: {policy: {admit: {rules: [{when: "{{ ctx.nothing }}", then: {allow: true}}]}}}, tool: {kind: noop}}
+executor: {spec: {policy: {stalled: fail}}}
+""",
+    "no arc matched": """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: each}, {step: on_purpose}]}}
+- {step: a, tool: {kind: shell, cmd: x}, set: {ctx.n: "{{ ctx.n | default(0) + 1 }}"}, next: {arcs: [{step: a, when: "{{ ctx.n < 3 }}"}, {step: never, when: "{{ ctx.n > 3 }}"}]}}
+- {step: each, loop: {in: [1, 2], iterator: n}, tool: {kind: shell, cmd: x}, next: {arcs: [{step: never, when: "{{ event.name == 'nothing' }}"}]}}
+- {step: on_purpose, tool: {kind: wait, seconds: 1}, next: {spec: {on_no_match: end}, arcs: [{step: never, when: false}]}}
+- {step: never, tool: {kind: noop}}
+""",
+    "no match fails": """
+- {step: a, tool: {kind: shell, cmd: x}, next: {spec: {on_no_match: fail}, arcs: [{step: b, when: "{{ event.status == 'error' }}"}]}}
+- {step: b, tool: {kind: noop}}
+""",
+    "gates that wait for each other": """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}}
+- {step: a, tool: {kind: shell, cmd: x}, next: {arcs: [{step: one}]}}
+- {step: b, tool: {kind: wait, seconds: 2}, next: {arcs: [{step: two}]}}
+- {step: one, spec: {policy: {admit: {rules: [{when: "{{ quiet() }}", then: {allow: true}}]}}}, tool: {kind: shell, cmd: x}, set: {ctx.n: "{{ ctx.n | default(0) + 1 }}"}, next: {arcs: [{step: two, when: "{{ ctx.never }}"}, {step: end}]}}
+- {step: two, spec: {policy: {admit: {rules: [{when: "{{ quiet() }}", then: {allow: true}}]}}}, tool: {kind: shell, cmd: x}, set: {ctx.n: "{{ ctx.n | default(0) + 1 }}"}, next: {arcs: [{step: one, when: "{{ ctx.never }}"}, {step: end}]}}
+- {step: end, tool: {kind: noop, output: "{{ ctx.n }}"}, spec: {policy: {admit: {join: {from: [one, two]}}}}}
+""",
     "plan": """
 - step: plan
   tool:

@@ -350,6 +350,7 @@ def outcome(state: Execution) -> dict[str, Any]:
         "ctx": state.ctx,
         "error": state.error,
         "stalled": state.stalled,
+        "unmatched": sorted(state.unmatched),
         "steps": {name: (info.status, info.runs) for name, info in state.steps.items()},
     }
 

@@ -19,7 +19,7 @@ from noetl.model.requests import Pause
 SPECIAL = {
     "failing set": """
 - {step: a, tool: {kind: shell, cmd: x}, set: {ctx.x: "{{ output.data.no.such }}"}, next: {arcs: [{step: b, when: "{{ event.name == 'step.failed' }}"}]}}
-- {step: b, tool: {kind: shell, cmd: x}, set: {ctx.kind: "{{ steps.a.status.error.kind }}"}}
+- {step: b, tool: {kind: shell, cmd: x}, set: {ctx.kind: "{{ steps.a.status.failure.kind }}"}}
 """,
     "timeout that writes": """
 - {step: a, spec: {policy: {lifecycle: {timeout_s: 5}}}, tool: {kind: wait, seconds: 100}, set: {ctx.late: 1}, next: {arcs: [{step: b, when: true}]}}

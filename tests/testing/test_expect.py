@@ -41,6 +41,7 @@ MOCK = "  mocks: {get: {data: {n: 2, list: [1, 2], deep: {x: {y: z}}}}}\n"
         "{events: [{name: workflow.started}, {name: task.done, entity_id: a.get, payload: {output: {status: ok}}}]}",
         "{no_events: [{name: step.failed}]}",
         "{stalled: [], seconds: 5}",
+        "{unmatched: []}",
         '{seconds: "{{ 4 < it < 6 }}"}',
     ],
 )
@@ -85,6 +86,7 @@ def test_what_is_as_expected_passes(bench: Make, expected: str) -> None:
         ("{events: [{name: workflow.finished}, {name: workflow.started}]}", "no such event after"),
         ("{no_events: [{name: step.done, entity_id: a}]}", "there is such an event:"),
         ("{stalled: [a]}", "`stalled` has no item, not 1"),
+        ("{unmatched: [a]}", "`unmatched` has no item, not 1"),
         ("{seconds: 4}", "`seconds` is 5.0, not 4"),
     ],
 )

@@ -1,14 +1,17 @@
 """Tokens at a step's door: which may fire it now, which wait, which end there.
 
 Without a join every token is judged when it arrives; if it is admitted, those parked at the step go with it. A join
-keeps one place per predecessor and fires when enough of them hold a token.
+keeps one place per predecessor and fires when enough of them hold a token. Gates whose `quiet()` waits only for each
+other are opened one at a time when nothing else can move.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from noetl.engine import scopes
 from noetl.engine.decision import DecisionBuilder
@@ -31,6 +34,8 @@ class Firing(msgspec.Struct, frozen=True):
 
     token: Token
     saw: list[dict[str, Any]]
+    #: of a gate that was opened because nothing else could move: the gates that it and they waited for
+    waited_for: tuple[str, ...] = ()
 
 
 class AdmissionError(Exception):
@@ -42,8 +47,18 @@ class AdmissionError(Exception):
         self.error = {**error, "step": step}
 
 
-def judge(builder: DecisionBuilder, step: Step, token: Token, others: frozenset[str] = frozenset()) -> AdmissionVerdict:
-    """Ask the step's rules about a token; `others` are the steps to which further tokens are on their way."""
+def judge(
+    builder: DecisionBuilder,
+    step: Step,
+    token: Token,
+    others: frozenset[str] = frozenset(),
+    *,
+    assume_quiet: bool = False,
+) -> AdmissionVerdict:
+    """Ask the step's rules about a token; `others` are the steps to which further tokens are on their way.
+
+    `assume_quiet`: what the answer would be if no other token could come.
+    """
     rules = step.admission.rules
     if rules is None:
         return AdmissionVerdict(allowed=True, saw=[])
@@ -51,7 +66,8 @@ def judge(builder: DecisionBuilder, step: Step, token: Token, others: frozenset[
     for rule in rules:
         if rule.when is None:
             return AdmissionVerdict(rule.allow, asked)
-        sight = _guard_scopes(builder, step, token, rule.when, others)
+        sight = _guard_scopes(builder, token, rule.when)
+        sight["quiet"] = lambda: assume_quiet or is_quiet(builder, step.name, others)
         try:
             holds = rule.when.evaluate(sight)
         except TemplateError as error:
@@ -62,12 +78,9 @@ def judge(builder: DecisionBuilder, step: Step, token: Token, others: frozenset[
     return AdmissionVerdict(allowed=False, saw=asked)
 
 
-def _guard_scopes(
-    builder: DecisionBuilder, step: Step, token: Token, when: Condition, others: frozenset[str]
-) -> dict[str, Any]:
+def _guard_scopes(builder: DecisionBuilder, token: Token, when: Condition) -> dict[str, Any]:
     sight = scopes.with_steps(builder, scopes.base_scopes(builder), when)
     sight["event"] = token.event
-    sight["quiet"] = lambda: is_quiet(builder, step.name, others)
     return sight
 
 
@@ -79,10 +92,9 @@ def is_quiet(builder: DecisionBuilder, step: str, others: frozenset[str]) -> boo
         return False
     if any(ended.step in leading for ended in state.boundaries):
         return False
-    held = {name for name, entry in state.rounds.items() if any(entry.places.values())}
     if step in others:
         return False
-    return not any(name in leading for name in (*state.parked, *held, *others) if name != step)
+    return not any(name in leading for name in (*state.steps_with_tokens(), *others) if name != step)
 
 
 def arrive(builder: DecisionBuilder, step: Step, token: Token, others: frozenset[str]) -> Firing | None:
@@ -112,15 +124,74 @@ def park(builder: DecisionBuilder, step: str, token: Token, *, saw: list[dict[st
     builder.emit("step.parked", step, payload, parent=builder.last)
 
 
-def reconsider(builder: DecisionBuilder, step: Step) -> Firing | None:
-    """Look again at what is parked at a step: whether it fires now."""
+def reconsider(builder: DecisionBuilder, step: Step, *, assume_quiet: bool = False) -> Firing | None:
+    """Look again at what is parked at a step: whether it fires now, or would if it were quiet."""
     if step.admission.join is not None:
-        return _try_firing(builder, step, step.admission.join, frozenset())
+        return _try_firing(builder, step, step.admission.join, frozenset(), assume_quiet=assume_quiet)
     for token in builder.state.parked.get(step.name, ()):
-        verdict = judge(builder, step, token)
+        verdict = judge(builder, step, token, assume_quiet=assume_quiet)
         if verdict.allowed:
             return Firing(token, verdict.saw)
     return None
+
+
+def last_answers(builder: DecisionBuilder, step: Step) -> list[dict[str, Any]]:
+    """What the rules of a step say now about its first parked token, for the record.
+
+    Of a join they are asked when it is complete; of an execution that has failed they are not asked any more.
+    """
+    tokens = builder.state.parked.get(step.name)
+    if not tokens or builder.state.failure is not None:
+        return []
+    with suppress(AdmissionError):
+        return judge(builder, step, tokens[0]).saw
+    return []
+
+
+# --- gates that wait for each other ----------------------------------------------------------------------------------
+
+
+def find_mutual_gate(builder: DecisionBuilder) -> tuple[Step, Firing] | None:
+    """Of the gates that wait only for each other, the one whose token came first; None: there are none.
+
+    A gate counts if it would be admitted when no other token could come, and if the same is true of every gate whose
+    token it waits for. A token that waits for something else keeps all gates closed to which it may still come.
+    """
+    held = builder.state.steps_with_tokens()
+    steps = builder.net_index.steps
+    asking = {name for name in held if _asks_for_quiet(steps[name])}
+    blockers = {name: held.keys() & builder.net_index.predecessors(name) - {name} for name in asking}
+    firings = {
+        name: reconsider(builder, steps[name], assume_quiet=True) for name in held if name in _closed(asking, blockers)
+    }
+    ready = {name: firing for name, firing in firings.items() if firing is not None}
+    waiting = _closed(set(ready), blockers)
+    if not waiting:
+        return None
+    first = min((name for name in held if name in waiting), key=held.__getitem__)
+    mutual = tuple(name for name in held if name in blockers[first])
+    return steps[first], replace(ready[first], waited_for=mutual)
+
+
+def _asks_for_quiet(step: Step) -> bool:
+    rules = step.admission.rules or ()
+    return any(call.name == "quiet" for rule in rules if rule.when is not None for call in rule.when.calls)
+
+
+def _closed(gates: set[str], blockers: dict[str, set[str]]) -> set[str]:
+    """Those of the gates that, directly and through each other, wait for none but these gates."""
+    kept = set(gates)
+    waits_for: dict[str, list[str]] = {}
+    for name in gates:
+        for blocker in blockers[name]:
+            waits_for.setdefault(blocker, []).append(name)
+    removed = [blocker for blocker in waits_for if blocker not in kept]
+    while removed:
+        for name in waits_for.get(removed.pop(), ()):
+            if name in kept:
+                kept.remove(name)
+                removed.append(name)
+    return kept
 
 
 # --- joins -----------------------------------------------------------------------------------------------------------
@@ -140,7 +211,9 @@ def _arrive_at_join(
     return _try_firing(builder, step, join, others)
 
 
-def _try_firing(builder: DecisionBuilder, step: Step, join: Join, others: frozenset[str]) -> Firing | None:
+def _try_firing(
+    builder: DecisionBuilder, step: Step, join: Join, others: frozenset[str], *, assume_quiet: bool = False
+) -> Firing | None:
     entry = builder.state.rounds.get(step.name)
     if entry is None or (entry.awaited is not None and join.rest != "keep"):
         return None
@@ -152,7 +225,7 @@ def _try_firing(builder: DecisionBuilder, step: Step, join: Join, others: frozen
     if len(holding) < (join.need if join.need is not None else len(join.places)):
         return None
     token = entry.places[holding[-1]][0]
-    verdict = judge(builder, step, token, others)
+    verdict = judge(builder, step, token, others, assume_quiet=assume_quiet)
     return Firing(token, verdict.saw) if verdict.allowed else None
 
 

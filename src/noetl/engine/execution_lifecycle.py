@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.engine import routing, step_end
+from noetl.engine import admission, routing, step_end
 from noetl.engine.decision import DecisionBuilder
 from noetl.model.output import failure
 from noetl.model.requests import OpenExecution
@@ -63,9 +63,20 @@ def end_if_over(builder: DecisionBuilder) -> None:
         _end_all(builder, f"the execution was {'cancelled' if state.terminated == 'cancelled' else 'ended by an arc'}")
     elif state.runs or state.boundaries:
         return
-    stalled = [] if state.terminated is not None else _drop_parked(builder)
-    status = state.terminated or ("failed" if state.failure is not None else "completed")
-    _finish(builder, status, state.failure or _error(builder, status), stalled)
+    else:
+        _drop_parked(builder)
+    error = state.failure or _stall(builder)
+    status = state.terminated or ("failed" if error is not None else "completed")
+    _finish(builder, status, error or _error(builder, status))
+
+
+def _stall(builder: DecisionBuilder) -> dict[str, Any] | None:
+    """The error of an execution that may not stall and did."""
+    stalled = builder.state.stalled
+    if not stalled or not builder.net_index.net.playbook.fails_when_stalled:
+        return None
+    message = f"nothing can move any more, and tokens are left at {', '.join(stalled)} (`policy.stalled: fail`)"
+    return {**failure("stalled", message), "step": stalled[0]}
 
 
 def _error(builder: DecisionBuilder, status: str) -> dict[str, Any] | None:
@@ -93,9 +104,15 @@ def _cause(builder: DecisionBuilder) -> dict[str, Any] | None:
     return {**(info.error or {}), "step": name}
 
 
-def _finish(builder: DecisionBuilder, status: str, error: dict[str, Any] | None, stalled: list[str]) -> None:
+def _finish(builder: DecisionBuilder, status: str, error: dict[str, Any] | None) -> None:
     state = builder.state
-    payload = {"status": status, "output": state.output, "error": error, "stalled": stalled}
+    payload = {
+        "status": status,
+        "output": state.output,
+        "error": error,
+        "stalled": list(state.stalled),
+        "unmatched": list(state.unmatched),
+    }
     good = "success" if status == "completed" else "error"
     event = builder.emit("workflow.finished", state.path, payload, parent=builder.last, status=good)
     builder.emit("playbook.processed", state.path, {"status": status}, parent=event.seq, status=good)
@@ -114,16 +131,19 @@ def refuse(builder: DecisionBuilder, error: dict[str, Any]) -> None:
 def _end_all(builder: DecisionBuilder, why: str) -> None:
     for run in list(builder.state.runs.values()):
         step_end.cancel_run(builder, run, why)
-    for name in _steps_with_tokens(builder):
+    for name in builder.state.steps_with_tokens():
         builder.emit("step.cancelled", name, {"why": why}, parent=builder.last)
 
 
-def _drop_parked(builder: DecisionBuilder) -> list[str]:
-    stalled = _steps_with_tokens(builder)
-    for name in stalled:
-        payload = {"from": None, "why": "stalled", "held": _token_sources(builder, name)}
+def _drop_parked(builder: DecisionBuilder) -> None:
+    held = builder.state.steps_with_tokens()
+    # Asked before the first token is dropped: afterwards the others would see another state.
+    answers = {name: admission.last_answers(builder, builder.net_index.steps[name]) for name in held}
+    for name in held:
+        payload: dict[str, Any] = {"from": None, "why": "stalled", "held": _token_sources(builder, name)}
+        if answers[name]:
+            payload["saw"] = answers[name]
         builder.emit("step.skipped", name, payload, parent=builder.last)
-    return stalled
 
 
 def _token_sources(builder: DecisionBuilder, name: str) -> list[str | None]:
@@ -132,9 +152,3 @@ def _token_sources(builder: DecisionBuilder, name: str) -> list[str | None]:
     if name in state.parked:
         return [token.source for token in state.parked[name]]
     return [source for source, tokens in state.rounds[name].places.items() for _ in tokens]
-
-
-def _steps_with_tokens(builder: DecisionBuilder) -> list[str]:
-    state = builder.state
-    held = [name for name, entry in state.rounds.items() if any(entry.places.values())]
-    return [*state.parked, *(name for name in held if name not in state.parked)]

@@ -141,6 +141,8 @@ def _apply_routed(state: Execution, event: Event) -> None:
     if payload.get("error") or payload.get("unrouted"):
         error = payload.get("error") or bringer.output["error"]
         state.failure = state.failure or {**error, "step": bringer.step}
+    if payload.get("unmatched"):
+        state.unmatched[bringer.step] = state.unmatched.get(bringer.step, 0) + 1
     if payload.get("terminate"):
         state.terminated = payload["terminate"]
 

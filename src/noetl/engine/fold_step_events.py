@@ -96,7 +96,8 @@ def _fire(entry: JoinRound, payload: dict[str, Any]) -> None:
 def apply_parked(state: Execution, event: Event) -> None:
     """A token stays."""
     step, payload = event.entity_id, event.payload
-    token = Token(payload["from"], state.bringer.event() if state.bringer else BEGINNING, payload.get("args"))
+    brought = state.bringer.event() if state.bringer else BEGINNING
+    token = Token(payload["from"], brought, payload.get("args"), event.seq)
     if payload.get("join"):
         entry = state.rounds.setdefault(step, JoinRound())
         entry.places.setdefault(str(token.source), []).append(token)
@@ -108,6 +109,7 @@ def apply_skipped(state: Execution, event: Event) -> None:
     """A token ends without a firing."""
     step, payload = event.entity_id, event.payload
     if payload["why"] == "stalled":
+        state.stalled.append(step)
         state.parked.pop(step, None)
         state.rounds.pop(step, None)
         if not _info(state, step).runs:

@@ -58,8 +58,11 @@ def route_and_end(builder: DecisionBuilder) -> None:
     state = builder.state
     if state.runs and not state.boundaries and state.terminated is None:
         return  # as it is most of the time: something is under way, and nothing of it has ended
-    while state.boundaries and state.terminated is None and not state.paused and not state.over:
-        routing.route(builder, state.boundaries[0])
+    while True:
+        while state.boundaries and state.terminated is None and not state.paused and not state.over:
+            routing.route(builder, state.boundaries[0])
+        if not routing.open_mutual_gate(builder):
+            break
     execution_lifecycle.end_if_over(builder)
 
 

@@ -8,6 +8,7 @@ from noetl.engine import admission, scopes, step_end, step_start
 from noetl.engine.decision import DecisionBuilder
 from noetl.errors import TemplateError
 from noetl.expr import failure_of, patch_of, render
+from noetl.model.output import failure
 from noetl.model.playbook import Arc, Router
 from noetl.model.scope import Patch, combine_patches, scope_writes, set_path
 from noetl.model.state import StepBoundary, Token
@@ -59,10 +60,22 @@ def _judge(builder: DecisionBuilder, ended: StepBoundary, payload: dict[str, Any
         chosen = _match_arcs(builder, ended, router, event, payload["arcs"])
         if chosen:
             break
-    if not chosen and ended.name == "step.failed":
-        payload["unrouted"] = True
+    if not chosen:
+        payload |= _no_match(ended, router)
     tokens = _effects(builder, ended, chosen, event, payload)
     return [(arc.step, token) for arc, token in zip(chosen, tokens, strict=True) if arc.step is not None]
+
+
+def _no_match(ended: StepBoundary, router: Router) -> dict[str, Any]:
+    """What it means that no arc matched: a failure has no way out; a success that had arcs is reported, or fails."""
+    if ended.name == "step.failed":
+        return {"unrouted": True}
+    if not router.arcs or router.on_no_match == "end":
+        return {}
+    if router.on_no_match != "fail":
+        return {"unmatched": True}
+    message = f"step `{ended.step}` ended well and none of its arcs matched (`on_no_match: fail`)"
+    return {"unmatched": True, "error": failure("fail", message)}
 
 
 def _match_arcs(
@@ -146,6 +159,23 @@ def reconsider_parked(builder: DecisionBuilder) -> None:
                 firing = admission.reconsider(builder, step) if step.admission.join is not None else None
     except admission.AdmissionError as refused:
         _record_admission_error(builder, refused)
+
+
+def open_mutual_gate(builder: DecisionBuilder) -> bool:
+    """When nothing else can move, open one of the gates that wait only for each other; whether there was one."""
+    state = builder.state
+    if state.runs or state.boundaries or not (state.parked or state.rounds):
+        return False
+    if state.failure is not None or state.terminated is not None or state.paused:
+        return False
+    try:
+        found = admission.find_mutual_gate(builder)
+        if found is not None:
+            step_start.schedule(builder, *found)
+    except admission.AdmissionError as refused:
+        _record_admission_error(builder, refused)
+        return False
+    return found is not None
 
 
 def _record_admission_error(builder: DecisionBuilder, refused: admission.AdmissionError) -> None:

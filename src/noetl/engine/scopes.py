@@ -72,7 +72,8 @@ def _status(info: StepInfo) -> dict[str, Any]:
         "running": info.status in ("scheduled", "running"),
         "started_at": info.started_at,
         "finished_at": info.finished_at,
-        "error": info.error,
+        "error": info.error["message"] if info.error is not None else None,
+        "failure": info.error,
         **{key: loop.get(key) for key in ("total", "completed", "succeeded", "failed")},
     }
 

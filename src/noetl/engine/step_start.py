@@ -50,6 +50,8 @@ def _payload(builder: DecisionBuilder, step: Step, firing: admission.Firing) -> 
         payload["args"] = token.args
     if firing.saw:
         payload["saw"] = firing.saw
+    if firing.waited_for:
+        payload["waited_for"] = list(firing.waited_for)
     if step.admission.join is not None:
         taken = admission.plan_firing(builder, step, step.admission.join)
         if step.admission.join.rest == "cancel":

@@ -136,6 +136,7 @@ class Side(msgspec.Struct, frozen=True):
     seconds: float
     error: dict[str, Any] | None
     stalled: list[str]
+    unmatched: list[str]
     #: of a rerun: where it comes from
     rerun: dict[str, Any] | None
 
@@ -166,9 +167,19 @@ def diff_executions(a: ComparedRun, b: ComparedRun, content: Content = dict) -> 
         diff_values("output", *(_full_output(one.state.output, one.state.output_ref, content) for one in (a, b)))
     )
     parting = _first_divergence(left, right)
-    ends = (a.status, a.state.error, a.state.stalled) == (b.status, b.state.error, b.state.stalled)
-    is_same = ends and parting is None and not (workload or ctx or output) and all(pair.same for pair in steps)
+    is_same = (
+        _ending(a) == _ending(b)
+        and parting is None
+        and not (workload or ctx or output)
+        and all(pair.same for pair in steps)
+    )
     return Difference(_side(a), _side(b), is_same, workload, parting, steps, ctx, output, _texts(a, b))
+
+
+def _ending(run: ComparedRun) -> tuple[Any, ...]:
+    """How an execution ended; side by side branches may end in any order."""
+    state = run.state
+    return run.status, state.error, sorted(state.stalled), sorted(state.unmatched)
 
 
 def _resolve_references(value: Any, content: Content) -> Any:
@@ -198,6 +209,7 @@ def _side(run: ComparedRun) -> Side:
         round(state.duration, 6),
         state.error,
         state.stalled,
+        list(state.unmatched),
         state.origin,
     )
 

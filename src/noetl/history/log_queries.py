@@ -29,6 +29,7 @@ def run_document(state: Execution) -> dict[str, Any]:
         "error": state.error,
         "steps": steps,
         "stalled": state.stalled,
+        "unmatched": list(state.unmatched),
         "duration_ms": int(state.duration * 1000),
     }
 

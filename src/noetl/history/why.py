@@ -21,19 +21,21 @@ class StepReason(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int
     timestamp: str
     #: `start`, `arc`, `planned`, `arc-failed`, `unasked`, `unjudged`, `routing-failed`, `admission-failed`, `parked`, `fired`,
-    #: `skipped`, `done`, `failed` or `cancelled`
+    #: `skipped`, `done`, `failed`, `unmatched` or `cancelled`
     what: str
     #: the step whose end, or whose token, this is about
     source: str | None = None
     taken: bool = False
     when: str | None = None
     saw: dict[str, Any] = {}
-    #: the admission rules that were asked: `when`, `held`, `saw`
+    #: the admission rules that were asked: `when`, `held`, `saw`; of `unmatched`, the arcs, with `to`
     rules: list[dict[str, Any]] = []
     #: the end of the source that was offered to its arcs: `step.done`, `loop.done` or `step.failed`
     offer: str = ""
-    #: of a firing: whose tokens went into it
+    #: of a firing: whose tokens went into it; of `skipped`, whose tokens were left
     sources: list[str] = []
+    #: of a gate that was opened because nothing else could move: the gates it waited for
+    waited_for: list[str] = []
     why: str = ""
     error: dict[str, Any] | None = None
     join: bool = False
@@ -105,7 +107,22 @@ def _explain_routing(net: Net | None, event: Event) -> Found:
     step = net.steps.get(source) if net is not None else None
     judged = sum(1 for arc in asked if not arc.get("planned"))
     rest = step.router.arcs[judged:] if step is not None else ()
-    return [*found, *((arc.step or "", _explain_unasked(event, asked, error)) for arc in rest)]
+    found += [(arc.step or "", _explain_unasked(event, asked, error)) for arc in rest]
+    if asked and not payload.get("unrouted") and not rest and all("saw" in arc for arc in asked) and not _taken(asked):
+        found.append((source, _explain_no_match(event)))
+    return found
+
+
+def _taken(asked: list[dict[str, Any]]) -> str | None:
+    return next((arc["to"] for arc in asked if arc["taken"]), None)
+
+
+def _explain_no_match(event: Event) -> StepReason:
+    """A step that ended well, and each of its arcs with what its guard saw."""
+    payload = event.payload
+    arcs = [{"to": arc["to"], "when": arc["when"], "held": False, "saw": arc["saw"]} for arc in payload["arcs"]]
+    why = "fail" if payload.get("error") else "reported" if payload.get("unmatched") else "end"
+    return _reason(event, "unmatched", rules=arcs, offer=payload["event"], why=why)
 
 
 def _arc_reason(event: Event, arc: dict[str, Any], error: dict[str, Any] | None) -> StepReason:
@@ -124,7 +141,7 @@ def _arc_reason(event: Event, arc: dict[str, Any], error: dict[str, Any] | None)
 def _explain_unasked(event: Event, asked: list[dict[str, Any]], error: dict[str, Any] | None) -> StepReason:
     if error is not None:
         return _reason(event, "routing-failed", source=event.entity_id, error=error)
-    taken = next((arc["to"] for arc in asked if arc["taken"]), None)
+    taken = _taken(asked)
     if taken is None:
         return _reason(event, "unjudged", source=event.entity_id, offer=event.payload["event"])
     return _reason(event, "unasked", source=event.entity_id, offer=event.payload["event"], why=taken)
@@ -132,8 +149,9 @@ def _explain_unasked(event: Event, asked: list[dict[str, Any]], error: dict[str,
 
 def _explain_scheduling(_net: Net | None, event: Event) -> Found:
     payload = event.payload
+    rules, waited_for = payload.get("saw", []), payload.get("waited_for", [])
     reason = _reason(
-        event, "fired", sources=payload["from"], rules=payload.get("saw", []), join="take" in payload
+        event, "fired", sources=payload["from"], rules=rules, join="take" in payload, waited_for=waited_for
     )  # fmt: skip
     return [(event.entity_id, reason)]
 
@@ -147,7 +165,12 @@ def _explain_parking(_net: Net | None, event: Event) -> Found:
 
 
 def _skip_reasons(_net: Net | None, event: Event) -> Found:
-    return [(event.entity_id, _reason(event, "skipped", source=event.payload["from"], why=event.payload["why"]))]
+    payload = event.payload
+    left = [source or "the start" for source in payload.get("held") or ()]
+    reason = _reason(
+        event, "skipped", source=payload["from"], why=payload["why"], sources=left, rules=payload.get("saw", [])
+    )  # fmt: skip
+    return [(event.entity_id, reason)]
 
 
 def _end_reasons(_net: Net | None, event: Event) -> Found:

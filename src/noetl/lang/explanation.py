@@ -41,6 +41,7 @@ def explain_playbook(net: Net) -> dict[str, Any]:
         "start": net.start,
         "order": order,
         "unreachable": [name for name in net.steps if name not in set(order)],
+        **_drop_empty(stalled="fail" if playbook.fails_when_stalled else None),
         "keychain": [{"name": one.name, "kind": one.kind} for one in playbook.keychain],
         "steps": [explain_step(net, step) for step in net.steps.values()],
         "workbook": {name: _tasks(tasks) for name, tasks in playbook.workbook.items()},
@@ -147,6 +148,8 @@ def _loop(loop: Loop | None) -> dict[str, Any]:
 
 def _router(router: Router) -> dict[str, Any]:
     made: dict[str, Any] = {"mode": router.mode, "arcs": [_arc(arc) for arc in router.arcs]}
+    if router.on_no_match is not None:
+        made["on_no_match"] = router.on_no_match
     if router.synthesize is not None:
         wish = router.synthesize
         made["synthesize"] = {

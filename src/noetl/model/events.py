@@ -99,6 +99,7 @@ EVENTS: Final[dict[str, EventType]] = {
             "missing": "of a join: the predecessors whose token of this round is still to come",
             "due": "when the run times out, in seconds since the epoch",
             "saw": "the admission rules asked, with the values they saw; the last one held",
+            "waited_for": "of a gate that was opened because nothing else could move: the gates it waited for, which waited for it too",
         },
     ),
     "step.parked": EventType(
@@ -107,7 +108,7 @@ EVENTS: Final[dict[str, EventType]] = {
         {"from": "where it came from", "args": "what it carries", "saw": "the rules asked, with the values they saw"},
     ),
     "step.skipped": EventType(
-        "step", "A token ended at a step without firing it.", {"from": "its origin", "why": "the reason", "held": "of a step that never ran: the origins of the tokens left there"},
+        "step", "A token ended at a step without firing it.", {"from": "its origin", "why": "the reason", "held": "of a step that never ran: the origins of the tokens left there", "saw": "the rules that kept them out, with the values they saw at the end"},
     ),
     "step.started": EventType("step", "A worker began with the step's body.", {}),
     "step.done": EventType(
@@ -171,6 +172,7 @@ EVENTS: Final[dict[str, EventType]] = {
             "error": "what went wrong in judging them; of a step that failed, its error first of all",
             "judging": "what went wrong in judging them, where the step had failed",
             "unrouted": "true where a failure found no arc",
+            "unmatched": "true where a success found no arc, and `on_no_match` is not `end`",
         },
     ),
     "ctx.patched": EventType("workflow", "`ctx` was written.", {"set": "path → value", "step": "by which step"}),
@@ -193,7 +195,8 @@ EVENTS: Final[dict[str, EventType]] = {
         "workflow",
         "Nothing moves any more.",
         {"status": "completed, failed or cancelled", "output": "of the execution", "error": "why it failed",
-         "stalled": "the steps with tokens that could not move"},
+         "stalled": "the steps with tokens that could not move",
+         "unmatched": "the steps that ended well and none of whose arcs matched"},
     ),
     "playbook.processed": EventType("playbook", "The execution is over.", {"status": "how it ended"}),
 }  # fmt: skip

@@ -191,6 +191,8 @@ class Router(msgspec.Struct, frozen=True):
     mode: str = "exclusive"
     arcs: tuple[Arc, ...] = ()
     synthesize: Synthesis | None = None
+    #: what a success that no arc matches means: `end`, `fail`, or None: the branch ends and the step is reported
+    on_no_match: str | None = None
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -248,6 +250,11 @@ class Playbook(msgspec.Struct, frozen=True):
         """`executor.spec.policy`."""
         found: Mapping[str, Any] = (self.executor.get("spec") or {}).get("policy") or {}
         return found
+
+    @property
+    def fails_when_stalled(self) -> bool:
+        """Whether tokens that can never move are an error of the execution."""
+        return self.policy.get("stalled") == "fail"
 
     @property
     def limits(self) -> Mapping[str, Any]:

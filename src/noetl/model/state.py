@@ -153,6 +153,8 @@ class Token(msgspec.Struct):
     source: str | None
     event: dict[str, Any]
     args: Any = None
+    #: the event that parked it
+    seq: int = 0
 
 
 class JoinRound(msgspec.Struct):
@@ -250,7 +252,19 @@ class Execution(msgspec.Struct):
     #: the plans it made: the `step` that did, and the new `steps` in the words of the language
     synthesized: list[dict[str, Any]] = []
     error: dict[str, Any] | None = None
+    #: the steps at which tokens were left when nothing could move any more
     stalled: list[str] = []
+    #: steps that ended well and none of whose arcs matched, in the order in which that happened → how often
+    unmatched: dict[str, int] = {}
+
+    def steps_with_tokens(self) -> dict[str, int]:
+        """The steps at which tokens are parked → the event that parked the first of them."""
+        held = {name: tokens[0].seq for name, tokens in self.parked.items()}
+        for name, entry in self.rounds.items():
+            first = [tokens[0].seq for tokens in entry.places.values() if tokens]
+            if first:
+                held[name] = min(first)
+        return held
 
     @property
     def paused(self) -> bool:

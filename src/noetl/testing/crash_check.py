@@ -67,6 +67,7 @@ def outcome(done: CaseOutcome) -> dict[str, Any]:
             "ctx": state.ctx,
             "error": state.error,
             "stalled": state.stalled,
+            "unmatched": sorted(state.unmatched),
             "steps": {name: {"status": info.status, "runs": info.runs} for name, info in state.steps.items()},
         }
     )

@@ -296,6 +296,10 @@ def _check_stalled(node: Node, done: CaseOutcome, scopes: _Scopes) -> Iterator[M
     yield from mismatches(node, done.state.stalled, "stalled", scopes)
 
 
+def _check_unmatched(node: Node, done: CaseOutcome, scopes: _Scopes) -> Iterator[Mismatch]:
+    yield from mismatches(node, list(done.state.unmatched), "unmatched", scopes)
+
+
 def _check_error(node: Node, done: CaseOutcome, scopes: _Scopes) -> Iterator[Mismatch]:
     if done.state.error is None and isinstance(node, MapNode):
         yield Mismatch(span(node), "there is no error", plain_value(node), None)
@@ -314,5 +318,6 @@ _CHECKS: dict[str, _Check] = {
     "events": _check_events,
     "no_events": _check_no_events,
     "stalled": _check_stalled,
+    "unmatched": _check_unmatched,
     "seconds": _check_seconds,
 }

@@ -87,7 +87,7 @@ class _Check:
         for key in ("steps", "arcs"):
             for entry in _entries(expect, key):
                 self.step(entry.key, entry.name)
-        for key in ("route", "stalled"):
+        for key in ("route", "stalled", "unmatched"):
             for item in _items(expect, key):
                 for one in item.items if isinstance(item, ListNode) else (item,):
                     if isinstance(one, Scalar):

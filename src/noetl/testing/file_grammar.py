@@ -122,6 +122,7 @@ _EXPECT = Record(
         "events": Key(ListOf(_ANY_MAP), "Events that occur, in this order; others may stand between them."),
         "no_events": Key(ListOf(_ANY_MAP), "Events that do not occur."),
         "stalled": Key(_NAMES, "Steps at which tokens were left."),
+        "unmatched": Key(_NAMES, "Steps that ended well and none of whose arcs matched."),
         "seconds": Key(_OWN_NUMBER, "How long the run took, skipped time included."),
     },
 )

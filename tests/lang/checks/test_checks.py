@@ -575,3 +575,29 @@ def test_of_another_step_only_its_status_can_be_read() -> None:
     assert told.fix is not None
     assert "ctx.a" in told.fix
     assert found(steps % "status.done") == []
+
+
+@pytest.mark.parametrize("read", ["status.error.kind", "status.error.message", "status['error'].kind"])
+def test_a_key_of_the_message_of_an_error_is_an_error_that_names_failure(read: str) -> None:
+    """It was a map once: a `when` that still compares `error.kind` would never hold, and nobody would hear of it."""
+    steps = f'{{step: a, {NOOP}, next: {{arcs: [{{step: b}}]}}}}\n  - {{step: b, tool: {{kind: noop, output: "{{{{ steps.a.%s }}}}"}}}}'
+    (told,) = found(steps % read)
+    assert told.code == "status-error-text"
+    assert "steps.a.status.failure." in str(told.fix)
+    assert bool(told.edits) == ("[" not in read)
+
+
+@pytest.mark.parametrize(
+    "read", ["status.error", "status.error.split(':')[0]", "status.failure.kind", "status.error[:20]"]
+)
+def test_the_message_and_the_map_of_an_error_can_be_read(read: str) -> None:
+    steps = f'{{step: a, {NOOP}, next: {{arcs: [{{step: b}}]}}}}\n  - {{step: b, tool: {{kind: noop, output: "{{{{ steps.a.%s }}}}"}}}}'
+    assert found(steps % read) == []
+
+
+@pytest.mark.parametrize("arcs", ["", ", arcs: []"])
+def test_on_no_match_without_arcs_is_an_error_because_it_could_have_no_effect(arcs: str) -> None:
+    plans = "synthesize: {from: '{{ [] }}'}"
+    (told,) = found(f"{{step: a, {NOOP}, next: {{spec: {{on_no_match: fail, {plans}}}{arcs}}}}}")
+    assert (told.code, told.fix) == ("wrong-value", "remove it, or add `arcs`")
+    assert found(f"{{step: a, {NOOP}, next: {{spec: {{{plans}}}{arcs}}}}}") == []

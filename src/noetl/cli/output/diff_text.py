@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from noetl.cli.output.ending_lines import describe_dead_ends
 from noetl.cli.output.printing import colorize, columns, count, duration, glimpse, local_time
 from noetl.cli.output.state_lines import error_words, place
 from noetl.lang import escape_controls
@@ -61,8 +62,8 @@ def _heads(found: Difference, *, colour: bool) -> str:
     for name, side in (("A", found.a), ("B", found.b)):
         if side.error is not None:
             text += f"{name}  {error_words(side.error)}\n"
-        if side.stalled:
-            text += f"{name}  never admitted: {', '.join(side.stalled)}\n"
+        if odd := describe_dead_ends(side.stalled, side.unmatched):
+            text += f"{name}  {odd}\n"
     return text
 
 

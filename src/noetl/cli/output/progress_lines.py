@@ -245,6 +245,9 @@ class ProgressLines:
     def _on_skipped(self, _live: LiveExecution, event: Event) -> str | None:
         return f"{event.entity_id} was never admitted" if event.payload["why"] == "stalled" else None
 
+    def _on_routed(self, _live: LiveExecution, event: Event) -> str | None:
+        return f"{event.entity_id}: no arc matched" if event.payload.get("unmatched") else None
+
     def _on_cancelled(self, _live: LiveExecution, event: Event) -> str:
         return f"{event.entity_id} cancelled: {event.payload['why']}"
 
@@ -265,6 +268,7 @@ _TELL: dict[str, Callable[[ProgressLines, LiveExecution, Event], str | None]] = 
     "step.failed": ProgressLines._on_ended,  # noqa: SLF001
     "step.parked": ProgressLines._on_parked,  # noqa: SLF001
     "step.skipped": ProgressLines._on_skipped,  # noqa: SLF001
+    "next.evaluated": ProgressLines._on_routed,  # noqa: SLF001
     "step.cancelled": ProgressLines._on_cancelled,  # noqa: SLF001
     "loop.started": ProgressLines._on_loop,  # noqa: SLF001
     "loop.iteration.failed": ProgressLines._on_iteration_failed,  # noqa: SLF001

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from noetl.cli.files import near
@@ -21,9 +21,8 @@ from noetl.lang import escape_controls
 from noetl.model.state import label_of, pipeline_runs
 
 if TYPE_CHECKING:
-    from noetl.model.net import Net
     from noetl.model.state import Execution, StepInfo, StepRun, Wait
-    from noetl.ports import EventLog, PlaybookSource
+    from noetl.ports import PlaybookSource
 
 
 # Errors of executions with the place in the playbook where they come from.
@@ -57,42 +56,23 @@ def place_line(error: dict[str, Any] | None, source: PlaybookSource | None) -> s
     return f"at {found['file']}:{found['line']}{', `' + found['key'] + '`' if 'key' in found else ''}"
 
 
-# Steps that tokens came to and that never ran: what came, and what they waited for until the end.
-
-
-def stall_lines(log: EventLog, state: Execution, net: Net | None) -> Iterator[str]:
-    """A line for each step at which tokens were left."""
-    # That tokens are dropped is the last that is recorded before an execution is said to be over.
-    ends = log.read(state.execution_id, after=max(0, state.seq - len(state.stalled) - 2))
-    held = {one.entity_id: one.payload.get("held") for one in ends if one.payload.get("why") == "stalled"}
-    for name in state.stalled:
-        waited = _describe_wait(state, net, name, held.get(name) or [])
-        how = "did not run again" if state.steps[name].runs else "never ran"
-        yield f"{name} {how}: {waited}; `noetl why {state.execution_id} {name}` says more"
-
-
-def _describe_wait(state: Execution, net: Net | None, name: str, came: list[str | None]) -> str:
-    from noetl.history import describe_standing
-
-    sources = dict.fromkeys(source or "the start" for source in came)
-    token = f"a token came from {', '.join(sources)}" if sources else "a token came"
-    step = net.steps.get(name) if net is not None else None
-    join = step.admission.join if step is not None else None
-    missing = [one for one in join.places if one not in sources] if join is not None else []
-    if missing:
-        return f"{token}, none from {', '.join(f'{one} ({describe_standing(state, one)})' for one in missing)}"
-    return f"{token}, and was never let in"
-
-
-def steps(state: Execution, now: float | None = None, *, left: bool = False, colour: bool) -> str:
+def steps(
+    state: Execution,
+    now: float | None = None,
+    *,
+    left: bool = False,
+    never: Iterable[str] = (),
+    colour: bool,
+) -> str:
     """The steps that have run or wait to, in the order in which they came up; `now` if the time goes on for them.
 
-    `left`: nobody runs them.
+    `left`: nobody runs them. `never`: the steps that no token has come to.
     """
     rows = [("STEP", "STATUS", "TOOK", "")]
     for name, info in state.steps.items():
         status = "interrupted" if left and info.status == "running" else info.status
         rows.append((name, status, _took(state, info, now), "; ".join(_more(state, name, info))))
+    rows += [(name, "never ran" if state.over else "not yet", "", "") for name in never]
     return columns(rows, paint=1, colour=colour) if len(rows) > 1 else ""
 
 
@@ -112,6 +92,8 @@ def _more(state: Execution, name: str, info: StepInfo) -> Iterator[str]:
     if loop is not None:
         failed = f", {loop['failed']:,} failed" if loop["failed"] else ""
         yield f"{loop['completed']:,} of {count(loop['total'], 'iteration')}{failed}"
+    if name in state.unmatched:
+        yield "no arc matched"
     if info.warning is not None:
         yield describe_warnings(info)
     if info.error is not None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from noetl.cli.output.ending_lines import describe_dead_ends
 from noetl.cli.output.printing import colorize, columns, count, glimpse, local_time, seconds_of
 from noetl.cli.output.state_lines import error_words, glimpse_text, place, trace_lines, wait_words, waits
 from noetl.lang import escape_controls
@@ -30,8 +31,8 @@ def describe_ending(
     head = f"{state.execution_id} is {colorize(status, status, colour=colour)}"
     if state.error is not None:
         head += "\n".join([f": {error_words(state.error)}", *trace_lines(state.error, source)])
-    if state.stalled:
-        head += f"; tokens were left at {', '.join(state.stalled)}"
+    elif odd := describe_dead_ends(state.stalled, state.unmatched):
+        head += f", {odd}"
     return f"{head}\n"
 
 
@@ -69,7 +70,8 @@ def _decisive(reasons: list[StepReason]) -> StepReason:
     """Of a step that ran, what let its token come or in; of one that did not, what kept it out."""
     last = reasons[-1]
     if last.what == "skipped":
-        return next((one for one in reversed(reasons) if one.what == "parked"), last)
+        parked = next((one for one in reversed(reasons) if one.what == "parked"), last)
+        return last if last.rules and last.rules != parked.rules else parked
     if last.what not in ("done", "failed", "fired"):
         return last
     fired = next((one for one in reversed(reasons) if one.what == "fired"), last)
@@ -192,6 +194,8 @@ def _format_fired(reason: StepReason, answer: StepExplanation, state: Execution)
     what = ", and waits for a worker" if waits else " and ran"
     tokens = f", with the {'tokens' if len(reason.sources) > 1 else 'token'} from {', '.join(reason.sources)}"
     yield f"it {'joined' if reason.join else 'was admitted'}{what}{tokens if reason.sources else ''}"
+    if reason.waited_for:
+        yield f"nothing else could move, and it and {', '.join(reason.waited_for)} waited for each other: its token came first"
     yield from _rules(reason.rules)
 
 
@@ -202,9 +206,30 @@ _SKIPS = {
 }
 
 
-def _format_skipped(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
+def _format_skipped(reason: StepReason, answer: StepExplanation, _state: Execution) -> Iterator[str]:
     token = f"the token from {reason.source} ended here: " if reason.source else ""
     yield f"{token}{_SKIPS.get(reason.why, reason.why)}"
+    if reason.why == "stalled" and any(one.join for one in answer.reasons if one.what == "parked"):
+        missing = (f"{name} ({how})" for name, how in answer.predecessors.items() if name not in reason.sources)
+        yield from (f"no token was left from {name}" for name in missing)
+    # The rules saw the same when the token came: they are told there.
+    if all(one.rules != reason.rules for one in answer.reasons if one.what == "parked"):
+        yield from _rules(reason.rules)
+
+
+_NO_MATCH = {
+    "reported": "the branch ends here, and the run is reported as unmatched",
+    "end": "the branch ends here",
+    "fail": "so the execution failed (`on_no_match: fail`)",
+}
+
+
+def _format_unmatched(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
+    arcs = "its only arc did not match" if len(reason.rules) == 1 else f"none of its {len(reason.rules)} arcs matched"
+    yield f"{arcs} ({reason.offer}): {_NO_MATCH[reason.why]}"
+    for arc in reason.rules:
+        yield f"to {arc['to']}: {escape_controls(arc['when'])} did not hold"
+        yield from (f"  {line}" for line in _values(arc["saw"]))
 
 
 def _format_done(_reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
@@ -237,6 +262,7 @@ _RENDERERS: dict[str, Callable[[StepReason, StepExplanation, Execution], Iterato
     "skipped": _format_skipped,
     "done": _format_done,
     "failed": _format_failed,
+    "unmatched": _format_unmatched,
     "cancelled": _format_cancelled,
 }
 

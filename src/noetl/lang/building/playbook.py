@@ -254,6 +254,7 @@ class _PlaybookBuilder:
             mode=text_of(spec, "mode") or "exclusive",
             arcs=tuple(self.arc(item, step) for item in items if isinstance(item, MapNode)),
             synthesize=synthesize,
+            on_no_match=text_of(spec, "on_no_match") or None,
         )
 
     def arc(self, node: MapNode, step: str) -> Arc:

@@ -30,6 +30,7 @@ def check(subject: Subject) -> None:
         _unique_tasks(subject, tasks, f"workbook task `{name}`")
         _jumps(subject, tasks, f"workbook task `{name}`")
     _helpers(subject, known)
+    _step_reads(subject, known)
     _workbook_calls(subject)
     _workbook_tasks(subject)
 
@@ -146,6 +147,10 @@ def _helpers(subject: Subject, known: dict[str, Step]) -> None:
                 if name is not None and name not in known:
                     at = site.template.source.find(name, call.offset + len(call.name))
                     _unknown_step(subject, name, subject.where(site, at, len(name)), known)
+
+
+def _step_reads(subject: Subject, known: dict[str, Step]) -> None:
+    for site in subject.sites.all:
         for read in site.template.reads:
             if read.path[0] != "steps" or len(read.path) < 2:
                 continue
@@ -153,6 +158,24 @@ def _helpers(subject: Subject, known: dict[str, Step]) -> None:
                 _unknown_step(subject, read.path[1], subject.where_path(site, read, 2), known)
             elif len(read.path) > 2 and read.path[2] != "status":
                 _no_output(subject, read.path[1], read.path[2], subject.where_path(site, read, 3))
+            elif _reads_into_message(read.path):
+                _error_is_text(subject, read.path, subject.where_path(site, read, 5))
+
+
+def _reads_into_message(path: tuple[str, ...]) -> bool:
+    """Whether a key of `steps.<name>.status.error` is read, which is text; `.split` and the like are its methods."""
+    return len(path) > 4 and path[3] == "error" and not hasattr(str, path[4]) and not path[4].isdigit()
+
+
+def _error_is_text(subject: Subject, path: tuple[str, ...], at: Where) -> None:
+    right = f"steps.{path[1]}.status.failure.{path[4]}"
+    subject.problems.error(
+        "status-error-text",
+        f"`steps.{path[1]}.status.error` is the message of the error, and has no `{path[4]}`",
+        at,
+        fix=f"write `{right}`",
+        edits=subject.rename_edits(at, ".error.", ".failure."),
+    )
 
 
 def _no_output(subject: Subject, step: str, key: str, at: Where) -> None:

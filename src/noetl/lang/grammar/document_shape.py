@@ -189,6 +189,10 @@ _EXECUTOR_POLICY = Record(
             ),
             "Limits of one execution.",
         ),
+        "stalled": Key(
+            Word(("fail",)),
+            "`fail`: an execution that ends with parked tokens fails. Without it the steps are reported as `stalled`.",
+        ),
     },
 )
 
@@ -226,6 +230,11 @@ _NEXT = Record(
                             },
                         ),
                         "Ask the server for new steps.",
+                    ),
+                    "on_no_match": Key(
+                        Word(("end", "fail")),
+                        "A success that no arc matches. Without it the branch ends and the step is reported as"
+                        " `unmatched`; `end`: it is not reported; `fail`: the execution fails.",
                     ),
                     "policy": reserve_key("routing hints"),
                 },

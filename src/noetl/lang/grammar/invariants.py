@@ -47,6 +47,11 @@ def _next(node: MapNode, problems: Diagnostics, meant: set[str]) -> None:
     spec = node.get("spec")
     if "arcs" not in node and "arcs" not in meant and not (isinstance(spec, MapNode) and "synthesize" in spec):
         problems.error("missing-key", "`next` needs `arcs` (the ways out)", span(node), fix="add `arcs`")
+    no_match = spec.entry("on_no_match") if isinstance(spec, MapNode) else None
+    arcs = node.get("arcs")
+    if no_match is not None and "arcs" not in meant and not (isinstance(arcs, ListNode) and arcs.items):
+        message = "`on_no_match` says what happens when no arc matches, and there are none"
+        problems.error("wrong-value", message, span(no_match.key), fix="remove it, or add `arcs`")
 
 
 def _loop(node: MapNode, problems: Diagnostics, _meant: set[str]) -> None:

@@ -32,8 +32,8 @@ _ALL: Final = (
      "The message names the key and what it takes."),
     ("result-not-json", "The result is not JSON", "A result holds something that JSON has no word for.",
      "The message has the path to it; convert it before you return it."),
-    ("result", "The result cannot be kept so", "`spec.result` asks for a store or a time that is not there.",
-     "`store: auto` takes what is there; `ttl` is seconds, or a text such as 24h."),
+    ("result", "The result cannot be kept so", "`spec.result` asks for a store or a time that is not there, or the step that `return_step` names did not run.",
+     "`store: auto` takes what is there; `ttl` is seconds, or a text such as 24h. `noetl why` of the called playbook says why a step did not run."),
     ("result-expired", "The payload is gone", "A reference leads to a payload whose time has run out, or that was removed.",
      "Raise `spec.result.ttl`, resolve it earlier, or run the step again with `noetl rerun`."),
     ("result-damaged", "The payload was changed", "A stored payload, or a file that a transfer wrote, is not what was written.",
@@ -60,8 +60,10 @@ _ALL: Final = (
      "The error holds the diagnostics; `max_steps` and `allow_kinds` say what a plan may have. Nothing of it was run."),
     ("not-resumable", "A transfer cannot go on", "After a crash its source may bring other rows, and a target cannot take back what it has.",
      "Name unique columns in `source.order_by`, or use the mode upsert or replace; then start it again."),
-    ("fail", "A rule or an arc said so", "`do: fail` or `terminate: failed`, or a kind that this version cannot run.",
-     "`noetl why` shows the rule with the values that it saw."),
+    ("stalled", "Tokens were left", "Nothing could move any more, and a step had not let its tokens in: in a playbook that was called, or under `policy.stalled: fail`.",
+     "`noetl why` of the execution that stalled shows the rules with the values they saw, and what a join waited for."),
+    ("fail", "A rule or an arc said so", "`do: fail`, `terminate: failed` or `on_no_match: fail`, or a kind that this version cannot run.",
+     "`noetl why` shows the rule, or the arcs, with the values that they saw."),
 )  # fmt: skip
 
 #: kind of an error → what there is to say about it

@@ -27,6 +27,27 @@ NAMES = (
         """,
     ),
     make_slug(
+        "status-error-text",
+        title="The error of a step's status is text",
+        meaning="A template reads a key of `steps.<name>.status.error`, which is the message or null.",
+        why="Text has no keys: the value would be undefined, and a `when` that compares it would never hold.",
+        mend="Read the error as a map from `steps.<name>.status.failure`: `kind`, `message`, `retryable` and more.",
+        wrong="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: end, when: "{{ steps.start.status.error.kind == 'http-status' }}"}]}
+            - step: end
+              tool: {kind: noop}
+        """,
+        right="""
+            - step: start
+              tool: {kind: noop}
+              next: {arcs: [{step: end, when: "{{ steps.start.status.failure.kind == 'http-status' }}"}]}
+            - step: end
+              tool: {kind: noop}
+        """,
+    ),
+    make_slug(
         "duplicate-step",
         title="Two steps have the same name",
         meaning="A step of this name stands further up.",

@@ -221,7 +221,12 @@ def _payload_problem(net: Net, payload: dict[str, Any]) -> Failure | None:
 
 def output_of(state: Execution) -> Output:
     """What a child's end means to its caller."""
+    if state.stalled and (state.status == "completed" or (state.error or {}).get("kind") == "stalled"):
+        message = f"playbook `{state.path}` stalled: tokens were left at {', '.join(state.stalled)}"
+        return failed(failure("stalled", message, child=state.execution_id, stalled=list(state.stalled)))
     if state.status == "completed":
+        if state.return_step is not None and not state.output_final:
+            return failed(_no_result(state, state.return_step))
         if state.output_ref is not None:
             return {**ok(), "ref": state.output_ref, "external": True}
         return ok(state.output)
@@ -231,3 +236,11 @@ def output_of(state: Execution) -> Output:
     kind = "cancelled" if state.status == "cancelled" else "playbook"
     message = f"playbook `{state.path}` {state.status}: {error.get('message', '')}"
     return failed(failure(kind, message, child=state.execution_id, cause=error))
+
+
+def _no_result(state: Execution, step: str) -> Failure:
+    """The error of a child whose result was to come from a step that did not end."""
+    info = state.steps.get(step)
+    how = "was cancelled" if info is not None and info.runs else "did not run"
+    message = f"playbook `{state.path}` completed, but its step `{step}`, which `return_step` names, {how}"
+    return failure("result", message, child=state.execution_id)

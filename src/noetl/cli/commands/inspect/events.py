@@ -101,8 +101,8 @@ def _describe_payload(name: str, payload: dict[str, Any]) -> Any:
     if isinstance(error, dict):
         again = f"; again in {payload['delay']:g} s" if payload.get("do") == "retry" else ""
         return f"{error.get('kind')}: {error.get('message')}{again}"
-    if name == "next.evaluated":
-        return ", ".join(f"{arc['to']} {'taken' if arc['taken'] else 'refused'}" for arc in payload["arcs"])
+    if name in ("next.evaluated", "workflow.finished"):
+        return _describe_routing(payload) if name == "next.evaluated" else _describe_end(payload)
     if name in ("step.done", "task.done", "loop.iteration.done"):
         return _describe_output(payload.get("output") or {**payload, "external": "ref" in payload})
     if name == "task.started" and "wait" in payload:
@@ -116,6 +116,18 @@ def _describe_payload(name: str, payload: dict[str, Any]) -> Any:
         if payload.get(key) is not None:
             return payload[key]
     return ""
+
+
+def _describe_routing(payload: dict[str, Any]) -> str:
+    arcs = ", ".join(f"{arc['to']} {'taken' if arc['taken'] else 'refused'}" for arc in payload["arcs"])
+    return f"{arcs}: no arc matched" if payload.get("unmatched") else arcs
+
+
+def _describe_end(payload: dict[str, Any]) -> str:
+    from noetl.cli.output.ending_lines import describe_dead_ends
+
+    odd = describe_dead_ends(payload["stalled"], payload.get("unmatched", []))
+    return f"{payload['status']}, {odd}" if odd else str(payload["status"])
 
 
 def _describe_output(output: dict[str, Any]) -> Any:

@@ -32,10 +32,12 @@ def command(*, limit: int, unfinished: bool, children: bool, as_data: bool) -> N
     with open_command_log() as log:
         shown = log.summaries(limit=limit, unfinished=unfinished, parent=None if children else "")
         origins = {one.execution_id: _origin(log, one) for one in shown}
+        dead_ends = {one.execution_id: _find_dead_ends(log, one) for one in shown}
     if as_data:
-        out(as_json([{**to_builtins(one), "rerun": origins[one.execution_id]} for one in shown]))
+        more = [{"rerun": origins[one.execution_id], **dead_ends[one.execution_id]} for one in shown]
+        out(as_json([{**to_builtins(one), **other} for one, other in zip(shown, more, strict=True)]))
     elif shown:
-        out(_table(shown, origins))
+        out(_table(shown, origins, dead_ends))
         _hint(shown)
     else:
         note("nothing is unfinished" if unfinished else "nothing has been run yet; `noetl run FILE` runs a playbook")
@@ -50,9 +52,24 @@ def _origin(log: EventLog, summary: Summary) -> dict[str, Any] | None:
     return None
 
 
-def _table(shown: list[Summary], origins: dict[str, dict[str, Any] | None]) -> str:
+def _find_dead_ends(log: EventLog, summary: Summary) -> dict[str, list[str]]:
+    """Where the tokens of an execution that is over were left, and which of its steps had no arc that matched."""
+    found: dict[str, list[str]] = {"stalled": [], "unmatched": []}
+    if summary.status in OVER:
+        with suppress(NoetlError):
+            # `workflow.finished` is the last event but one; an execution that was refused has none.
+            for event in log.read(summary.execution_id, after=max(0, summary.seq - 2), limit=1):
+                if event.name == "workflow.finished":
+                    found |= {key: event.payload.get(key, []) for key in found}
+    return found
+
+
+def _table(
+    shown: list[Summary], origins: dict[str, dict[str, Any] | None], dead_ends: dict[str, dict[str, list[str]]]
+) -> str:
     import time
 
+    from noetl.cli.output.ending_lines import describe_dead_ends
     from noetl.cli.output.printing import duration, local_time, seconds_of
     from noetl.cli.output.state_lines import origin_words
 
@@ -63,7 +80,9 @@ def _table(shown: list[Summary], origins: dict[str, dict[str, Any] | None]) -> s
         began = origin["at"] if origin is not None else one.requested_at
         took, status, started = duration(end - seconds_of(began)), describe_status(one), local_time(began)
         whence = f" (rerun of {origin_words(origin)})" if origin is not None else ""
-        rows.append((one.execution_id, status, started, took, f"{one.seq:,}", f"{one.path}{whence}"))
+        odd = describe_dead_ends(**dead_ends[one.execution_id])
+        warning = f"  ⚠ {odd}" if odd else ""
+        rows.append((one.execution_id, status, started, took, f"{one.seq:,}", f"{one.path}{whence}{warning}"))
     return columns(rows, paint=1, colour=in_colour(sys.stdout))
 
 

@@ -13,11 +13,11 @@ from noetl.cli.executions import (
     find,
     is_interrupted,
     json_option,
-    net_of,
     open_command_log,
     resume_hint,
     runner,
     waits_for,
+    whole_net,
 )
 from noetl.cli.files import near
 from noetl.cli.output.printing import as_json, colorize, in_colour, out
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def command(*, execution: str, as_data: bool) -> None:
     """Show one execution: how it stands, its steps, what it waits for, how it ended."""
     from noetl.cli.executions import describe_descendant_waits
-    from noetl.cli.output.state_lines import stall_lines
+    from noetl.cli.output.ending_lines import dead_end_lines, find_unreached_steps
     from noetl.history import source_of, state_at
 
     with open_command_log() as log:
@@ -45,11 +45,13 @@ def command(*, execution: str, as_data: bool) -> None:
         children = _children(log, summary.execution_id)
         below = describe_descendant_waits(log, state) if not as_data else ""
         below += "".join(f"{line}\n" for line in waits_for(log, summary)) if not as_data else ""
-        stalls = list(stall_lines(log, state, net_of(log, summary))) if state.stalled and not as_data else []
+        net = whole_net(log, summary)
+        never = find_unreached_steps(state, net)
+        dead_ends = list(dead_end_lines(log, state, net)) if not as_data else []
     if as_data:
-        out(as_json(_document(summary, state, source, children)))
+        out(as_json({**_document(summary, state, source, children), "never_ran": never}))
     else:
-        out(_text(summary, state, source, children, below, stalls))
+        out(_text(summary, state, source, children, below, never, dead_ends))
 
 
 def _children(log: EventLog, execution_id: str) -> list[Summary]:
@@ -93,9 +95,10 @@ def _text(
     source: PlaybookSource | None,
     children: list[Summary],
     below: str,
-    stalls: list[str],
+    never: list[str],
+    dead_ends: list[str],
 ) -> str:
-    """All of it; `below` is what children wait for, and what is no part of any, `stalls` tells of steps that never ran."""
+    """All of it; `below` is what children wait for, and what is no part of any, `never` the steps that did not run."""
     import time
 
     from noetl.cli.output.state_lines import describe_parked, describe_waits, steps
@@ -104,12 +107,12 @@ def _text(
     rows = [(name, text) for name, text in _head(summary, state, source, colour=colour) if text]
     blocks = ["".join(f"{name:10} {text}\n" for name, text in rows)]
     alive = time.time() if summary.is_attended else None
-    blocks.append(steps(state, alive, left=is_interrupted(summary), colour=colour))
+    blocks.append(steps(state, alive, left=is_interrupted(summary), never=never, colour=colour))
     blocks.append(f"{describe_waits(state)}{below}{describe_parked(state)}")
     blocks.append("".join(f"child {one.execution_id}  {describe_status(one)}  {one.path}\n" for one in children[:20]))
     if len(children) > 20:
         blocks.append(f"… and {len(children) - 20:,} more; `noetl ps --children` lists them\n")
-    blocks.append("".join(f"⚠ {line}\n" for line in stalls))
+    blocks.append("".join(f"⚠ {line}\n" for line in dead_ends))
     blocks.append(_hints(summary, state))
     return "\n".join(block for block in blocks if block)
 
@@ -117,16 +120,18 @@ def _text(
 def _head(
     summary: Summary, state: Execution, source: PlaybookSource | None, *, colour: bool
 ) -> list[tuple[str, str]]:  # fmt: skip
+    from noetl.cli.output.ending_lines import describe_dead_ends
     from noetl.cli.output.printing import count, duration, local_time
     from noetl.cli.output.state_lines import error_words, origin_words, output_line, trace_lines
 
     status = describe_status(summary)
     began = state.origin["at"] if state.origin is not None else summary.requested_at
     took = duration(state.duration)
+    odd = describe_dead_ends(state.stalled, state.unmatched) if summary.status in OVER else ""
     return [
         ("execution", colorize(summary.execution_id, "bold", colour=colour)),
         ("playbook", f"{summary.path}{f' ({near(source.file)})' if source is not None else ''}"),
-        ("status", colorize(status, status, colour=colour)),
+        ("status", f"{colorize(status, status, colour=colour)}{f', {odd}' if odd else ''}"),
         ("started", f"{local_time(began)}, {took} up to the last of {count(summary.seq, 'event')}"),
         ("run by", _run_by(summary)),
         ("child of", summary.parent or ""),
@@ -134,7 +139,6 @@ def _head(
         ("error", error_words(state.error) if state.error else ""),
         ("", place_line(state.error, source)),
         *(("", line) for line in trace_lines(state.error, source)),
-        ("stalled", ", ".join(state.stalled)),
         ("output", output_line(state) if summary.status in OVER and state.output is not None else ""),
     ]
 

@@ -72,6 +72,7 @@ def net_text(told: Mapping[str, Any], *, colour: bool) -> str:
         ("playbook", told["name"] if told["path"] == told["name"] else f"{told['name']}, path {told['path']}"),
         ("order", " → ".join(names[:_SHOWN]) + (f" → … ({len(names) - _SHOWN} more)" if len(names) > _SHOWN else "")),
         *_label_rows("never", lost),
+        *_optional_row(told, "stalled"),
         *_label_rows("keychain", (f"{one['name']}: {one['kind']}" for one in told["keychain"])),
     ]
     blocks = ["".join(_lines(head, "", colour=colour))]
@@ -149,6 +150,8 @@ def _next(router: Mapping[str, Any], *, brief: bool) -> Iterator[Row]:
         rows += [f"  set {name} = {_text(value, brief=brief)}" for name, value in arc.get("set", {}).items()]
         rows += [f"  {name} {_text(arc[name])}" for name in ("cancel", "args") if name in arc]
     yield from _label_rows("next" if router["mode"] == "exclusive" or not rows else "next, all", rows)
+    if "on_no_match" in router:
+        yield "no match", {"end": "the branch ends", "fail": "the execution fails"}[router["on_no_match"]]
     if "synthesize" in router:
         wish = router["synthesize"]
         kinds = f", kinds {', '.join(wish['allow_kinds'])}" if "allow_kinds" in wish else ""

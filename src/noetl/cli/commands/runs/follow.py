@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noetl.app import list_end_signals
+from noetl.cli.output.ending_lines import dead_end_lines, describe_dead_ends, never_ran_line
 from noetl.cli.output.printing import colorize, duration, in_colour, note, out
 from noetl.cli.output.state_lines import error_words, output_line, place_line, trace_lines
 from noetl.cli.playbook_files import pause_gc, refuse, rename_source
@@ -33,11 +34,11 @@ def print_ending(state: Execution, net: Net, log: EventLog, *, is_remote: bool) 
     """Tell how an execution ended, and what to do next; a server does not rerun executions."""
     colour = in_colour(sys.stderr)
     took = duration(state.duration) if state.started else "no time"
-    odd = bool(state.stalled) and state.status == "completed"
+    odd = describe_dead_ends(state.stalled, state.unmatched) if state.status == "completed" else ""
     head = f"{'⚠' if odd else _SIGNS[state.status]} {state.path} {state.status}"
-    but = f", but tokens were left at {', '.join(state.stalled)}" if odd else ""
     style = "paused" if odd else state.status
-    note(f"{colorize(head, style, colour=colour)} in {took}{but}  {state.execution_id}")
+    time = f", {odd} ({took})" if odd else f" in {took}"
+    note(f"{colorize(head, style, colour=colour)}{time}  {state.execution_id}")
     if state.error is not None:
         from noetl.history import source_of
 
@@ -47,10 +48,8 @@ def print_ending(state: Execution, net: Net, log: EventLog, *, is_remote: bool) 
             note(f"  {place}")
         for line in trace_lines(state.error, source):
             note(f"  {line}")
-    if state.stalled:
-        from noetl.cli.output.state_lines import stall_lines
-
-        for line in stall_lines(log, state, net):
+    for line in (*dead_end_lines(log, state, net), never_ran_line(state, net)):
+        if line:
             note(f"  {line}")
     if state.output is not None:
         note(f"  output: {output_line(state)}")
@@ -66,7 +65,7 @@ def _rerun_command(state: Execution) -> str:
     from shlex import quote
 
     step = (state.error or {}).get("step")
-    start = f" --from {quote(step)}" if step in state.steps else ""
+    start = f" --from {quote(step)}" if step in state.steps and state.steps[step].runs else ""
     return f"noetl rerun {state.execution_id}{start}"
 
 
