@@ -40,7 +40,8 @@ def explain_playbook(net: Net) -> dict[str, Any]:
         "path": playbook.path,
         "start": net.start,
         "order": order,
-        "unreachable": [name for name in net.steps if name not in set(order)],
+        **_drop_empty(**{"finally": playbook.final_step}),
+        "unreachable": [name for name in net.steps if name not in {*order, playbook.final_step}],
         "keychain": [{"name": one.name, "kind": one.kind} for one in playbook.keychain],
         "steps": [explain_step(net, step) for step in net.steps.values()],
         "workbook": {name: _tasks(tasks) for name, tasks in playbook.workbook.items()},
@@ -78,7 +79,13 @@ def explain_step(net: Net, step: Step) -> dict[str, Any]:
             loop=_loop(step.loop),
             spec=_spec(step.spec),
         ),
+        **_drop_empty(before=_tasks(step.before)),
         "tasks": _tasks(step.tasks),
+        **_drop_empty(
+            after=_tasks(step.after),
+            **{"finally": _tasks(step.cleanup)},
+            compensation=_tasks((step.compensation,) if step.compensation is not None else ()),
+        ),
         **_drop_empty(output=to_source(step.output), set=_set(step.set)),
         "next": _router(step.router),
     }

@@ -28,6 +28,11 @@ def check(subject: Subject) -> None:
             for assignment in task_assignments(task):
                 _target(subject, assignment, iterators, iter_allowed=in_loop, in_loop=in_loop)
                 _in_parallel(subject, assignment, step)
+        for task in (*step.before, *step.after, *step.cleanup):
+            for assignment in task_assignments(task):
+                _target(subject, assignment, iterators, iter_allowed=False, in_loop=in_loop)
+        for assignment in task_assignments(step.compensation) if step.compensation is not None else ():
+            _in_compensation(subject, assignment)
     for tasks in subject.playbook.workbook.values():
         for task in tasks:
             for assignment in task_assignments(task):
@@ -56,7 +61,7 @@ def _target(
     elif not assignment.path or not all(assignment.path):
         subject.problems.error("set-target", f"`{name}` names no value", assignment.at, fix=f"write `{name}.<key>`")
     elif assignment.scope == "iter" and not iter_allowed:
-        where = "the step's own `set` runs once, after all iterations" if in_loop else "this step has no loop"
+        where = "it runs once per step run, outside of the iterations" if in_loop else "this step has no loop"
         subject.problems.error(
             "iter-outside-loop",
             f"`{name}` cannot be written here: {where}",
@@ -125,6 +130,15 @@ def _in_parallel(subject: Subject, assignment: Assignment, step: Step) -> None:
             assignment.at,
             fix=f"name a reducer: `loop.spec.policy.reduce: {{{name}: append}}`, or write `iter.*`",
         )
+
+
+def _in_compensation(subject: Subject, assignment: Assignment) -> None:
+    subject.problems.error(
+        "set-target",
+        "a compensation writes nothing: when it runs, no step follows that could read it",
+        assignment.at,
+        fix="remove `set`; the compensation's output is in the log",
+    )
 
 
 def _in_workbook(subject: Subject, assignment: Assignment) -> None:
