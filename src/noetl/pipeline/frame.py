@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from noetl.model.events import Fact
+from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure, Output
 from noetl.model.playbook import MAX_PAYLOAD, Step, Task
 from noetl.model.scope import Patch, set_path, writes_of
@@ -32,18 +33,40 @@ class Section(msgspec.Struct, frozen=True):
     tasks: tuple[Task, ...] = ()
 
 
-def list_sections(step: Step, *, gathered: bool, closing: bool) -> tuple[Section, ...]:
+class PipelineRole(msgspec.Struct, frozen=True):
+    """What a pipeline is to its step run, or to the iteration that it is."""
+
+    #: it follows the step's loop, whose list is there
+    gathered: bool = False
+    #: the server ended the body with this output: the `finally` tasks are left
+    closing: Output | None = None
+    #: it undoes a run that ended well
+    undoes: bool = False
+
+
+#: the whole of it, from the first task to the last
+WHOLE = PipelineRole()
+
+
+def role_of(order: RunPipeline) -> PipelineRole:
+    """What the pipeline of an order is."""
+    if order.gather is None and order.closing is None and not order.undoes:
+        return WHOLE
+    return PipelineRole(order.gather is not None, order.closing, bool(order.undoes))
+
+
+def list_sections(step: Step, role: PipelineRole) -> tuple[Section, ...]:
     """The parts of the pipeline of a step run; none: it has its body alone.
 
     A loop's iterations are pipelines of their own. So the pipeline of its step run stops at the loop, and the list that the
     loop made is its body's output when it is ordered again.
     """
-    if not (step.before or step.after or step.cleanup):
+    if role.undoes or not (step.before or step.after or step.cleanup):
         return ()
     body = [Section(BEFORE, step.before), Section(BODY, step.tasks), Section(AFTER, step.after)]
-    if closing:
+    if role.closing is not None:
         body = []
-    elif gathered:
+    elif role.gathered:
         body = [Section(BODY), Section(AFTER, step.after)]
     elif step.loop is not None:
         body = [Section(BEFORE, step.before), Section(LOOP)]
@@ -62,32 +85,21 @@ class Frame:
         run: str,
         iteration: int | str | None,
         max_payload: int = MAX_PAYLOAD,
-        gathered: bool = False,
-        closing: Output | None = None,
-        undoes: bool = False,
+        role: PipelineRole = WHOLE,
     ) -> None:
         self.step = step
         #: what one `set` may write to `ctx`, in bytes
         self.max_payload = max_payload
         self.tasks = step.tasks
-        #: it undoes a run of the step
-        self.undoes = undoes
-        #: it is what is left of a step whose body the server ended
-        self.closing = closing is not None
-        #: it is what follows a step's loop
-        self.gathered = gathered
+        #: what it is to its step run
+        self.role = role
         #: the parts that it consists of, where it is more than its body, and the one at which it stands
-        self.sections: tuple[Section, ...] = ()
+        self.sections = list_sections(step, role) if iteration is None else ()
         self.at = 0
+        if self.sections or role is not WHOLE:
+            self.tasks = self._own_tasks()
         #: the tasks of the part at which it stands: from the first to the one before `stop`
         self.first, self.stop = 0, len(self.tasks)
-        if undoes and step.compensation is not None:
-            self.tasks, self.stop = (step.compensation,), 1
-        elif iteration is None:
-            self.sections = list_sections(step, gathered=gathered, closing=self.closing)
-            if self.sections or gathered:
-                self.tasks = tuple(task for one in self.sections for task in one.tasks)
-                self.stop = len(self.tasks)
         self.positions = {task.name: position for position, task in enumerate(self.tasks)}
         self.run = run
         self.iteration = iteration
@@ -109,8 +121,8 @@ class Frame:
         self.latest: Output | None = None
         self.latest_task: Task | None = None
         #: of a pipeline with parts: how the body ended, and how the step ends as far as that is known
-        self.body: Output | None = closing
-        self.outcome: Output | None = closing
+        self.body: Output | None = role.closing
+        self.outcome: Output | None = role.closing
         #: how many attempts have begun
         self.number = 0
         #: the attempt that was recorded as started and has no end yet; it runs again, under the same name
@@ -127,6 +139,13 @@ class Frame:
         self.since = 0.0
         if self.sections:
             self.enter(0)
+
+    def _own_tasks(self) -> tuple[Task, ...]:
+        """The tasks of a pipeline that is not simply its body."""
+        if self.role.undoes:
+            assert self.step.compensation is not None
+            return (self.step.compensation,)
+        return tuple(task for one in self.sections for task in one.tasks)
 
     @property
     def section(self) -> str:
@@ -251,10 +270,10 @@ def _task_fact(frame: Frame, name: str, payload: dict[str, Any], status: str) ->
         frame.iteration,
         frame.attempt,
         frame.number,
-        frame.closing,
+        frame.role.closing is not None,
     )  # fmt: skip
 
 
 def pipeline_fact(frame: Frame, name: str, payload: dict[str, Any], status: str = "success") -> Fact:
     """Something about the pipeline as a whole."""
-    return Fact(name, frame.run, payload, status, iteration=frame.iteration, closing=frame.closing)
+    return Fact(name, frame.run, payload, status, iteration=frame.iteration, closing=frame.role.closing is not None)

@@ -27,6 +27,7 @@ from noetl.pipeline.frame import (
     BODY,
     FINALLY,
     LOOP,
+    WHOLE,
     Frame,
     Moment,
     pipeline_fact,
@@ -121,7 +122,7 @@ class _Next(msgspec.Struct, frozen=True):
 
 def begin(frame: Frame, moment: Moment) -> Move:
     """The first move."""
-    begins = frame.iteration is None and not (frame.undoes or frame.closing or frame.gathered)
+    begins = frame.iteration is None and frame.role is WHOLE
     facts = [pipeline_fact(frame, "step.started", {}, status="in_progress")] if begins else []
     if frame.at_end:  # without tasks, or of a loop whose list is there
         return _go_on(frame, _end_empty(frame, facts), moment)
@@ -342,7 +343,7 @@ def prepare(frame: Frame) -> RunTask | Failure:
     if frame.problem is not None:
         return frame.problem
     scopes |= {"input": frame.step_input, "_task": task.name, "_attempt": frame.attempt}
-    if frame.body is not None and (frame.undoes or frame.section == FINALLY):
+    if frame.body is not None and (frame.role.undoes or frame.section == FINALLY):
         scopes["output"] = frame.body
     scopes["task_key"] = f"{scopes['execution_id']}/{frame.task_run_id}"
     try:
@@ -395,14 +396,14 @@ def _leave(frame: Frame, facts: list[Fact]) -> Finish | _Next:
         return _finish(frame, facts) if frame.at_end else _Next(tuple(facts))
     output = frame.outcome or ok()
     if output["error"] is None:
-        output = _reshape(frame, output)
+        # In a replay this is not the last time: nothing of it stays.
+        output = _reshape(frame, output, {**frame.scopes})
     name, status = ("step.done", "success") if output["error"] is None else ("step.failed", "error")
     return Finish((*facts, pipeline_fact(frame, name, {"output": output}, status=status)))
 
 
-def _reshape(frame: Frame, output: Output) -> Output:
+def _reshape(frame: Frame, output: Output, scopes: dict[str, Any]) -> Output:
     """A step's own `output:` over what its body yields, held against its schema."""
-    scopes = frame.scopes
     scopes |= {"output": output, "input": frame.step_input}
     try:
         if frame.step.output is not None:
@@ -417,7 +418,7 @@ def _finish(frame: Frame, facts: list[Fact]) -> Finish | _Next:
     """The tasks ended well: the step's output is that of the last task of its body that counted."""
     if frame.section != BODY:
         return Finish(tuple(facts)) if frame.section == LOOP else _leave(frame, facts)
-    if frame.undoes:
+    if frame.role.undoes:
         return Finish((*facts, pipeline_fact(frame, "step.done", {"output": ok()})))
     output = frame.output or ok()
     if output["error"] is not None:
@@ -429,7 +430,7 @@ def _finish(frame: Frame, facts: list[Fact]) -> Finish | _Next:
 
 
 def _finish_step(frame: Frame, output: Output, facts: list[Fact]) -> Finish | _Next:
-    shaped = _reshape(frame, output)
+    shaped = _reshape(frame, output, frame.scopes)
     if shaped["error"] is not None:
         return _fail_at_end(frame, shaped["error"], facts)
     facts.append(pipeline_fact(frame, "step.done", {"output": shaped}))

@@ -30,6 +30,7 @@ from noetl.pipeline import (
     Sleep,
     machine,
     resume,
+    role_of,
     task_progress_fact,
     task_started_fact,
 )
@@ -67,9 +68,7 @@ class PipelineRunner:
             run=order.step_run_id,
             iteration=order.iteration,
             max_payload=playbook.max_payload,
-            gathered=order.gather is not None,
-            closing=order.closing,
-            undoes=bool(order.undoes),
+            role=role_of(order),
         )
         self.keeper = ResultKeeper(world.results, playbook, step, self.frame)
         self.caller = ToolCaller(order, step, playbook, context, world, self._progress)

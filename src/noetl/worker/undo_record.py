@@ -39,11 +39,11 @@ async def recall_run(record: Event, step: Step, store: ResultStore) -> UndoneRun
         # Sent as it is recorded, the mark would be taken for the value.
         seen = msgspec.json.encode(select_paths({**scopes, "output": output}, [path]))
         if MASK.encode() in seen:
-            return failure("credential", _SECRET.format(".".join(path)))
+            return failure("credential", _REDACTED.format(".".join(path)))
     return UndoneRun({key: value for key, value in output.items() if key != "external"}, scopes)
 
 
-_SECRET = (
+_REDACTED = (
     "`{}` held a secret when the run ended, and secrets are not recorded: "
     "read it from `keychain` in the compensation instead"
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from noetl.expr import REF_FIELDS, Template
 from noetl.lang.building.template_sites import Site
 from noetl.lang.checks.subject import Subject, loops, task_assignments
-from noetl.model.playbook import Assignment, Step
+from noetl.model.playbook import Assignment, Step, Task
 
 _SCOPES = ("ctx", "step", "iter")
 #: keys that stand beside a `set`, and end up under it when they are indented too far
@@ -24,21 +24,25 @@ def check(subject: Subject) -> None:
         in_loop = step.loop is not None
         for assignment in _server_side(step):
             _target(subject, assignment, iterators, iter_allowed=False, in_loop=in_loop)
-        for task in step.tasks:
-            for assignment in task_assignments(task):
-                _target(subject, assignment, iterators, iter_allowed=in_loop, in_loop=in_loop)
-                _in_parallel(subject, assignment, step)
-        for task in (*step.before, *step.after, *step.cleanup):
-            for assignment in task_assignments(task):
-                _target(subject, assignment, iterators, iter_allowed=False, in_loop=in_loop)
-        for assignment in task_assignments(step.compensation) if step.compensation is not None else ():
-            _in_compensation(subject, assignment)
+        for task in step.all_tasks:
+            _task_writes(subject, step, task, iterators)
     for tasks in subject.playbook.workbook.values():
         for task in tasks:
             for assignment in task_assignments(task):
                 _in_workbook(subject, assignment)
     for site in subject.sites.all:
         _dereference(subject, site, iterators)
+
+
+def _task_writes(subject: Subject, step: Step, task: Task, iterators: set[str]) -> None:
+    in_loop, in_body = step.loop is not None, task in step.tasks
+    for assignment in task_assignments(task):
+        if task is step.compensation:
+            _in_compensation(subject, assignment)
+            continue
+        _target(subject, assignment, iterators, iter_allowed=in_loop and in_body, in_loop=in_loop)
+        if in_body:
+            _in_parallel(subject, assignment, step)
 
 
 def _server_side(step: Step) -> Iterable[Assignment]:
