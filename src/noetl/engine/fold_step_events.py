@@ -223,6 +223,12 @@ def apply_compensating(state: Execution, event: Event) -> None:
 def apply_compensated(state: Execution, event: Event) -> None:
     """A compensation has ended, well or not."""
     state.undoing = None
+    info = state.steps[event.entity_id]
+    if event.name == "step.compensated":
+        info.undone += 1
+    else:
+        info.undo_failed += 1
+        info.undo_error = info.undo_error or event.payload["error"]
     run = state.runs.pop(event.step_run_id or "")
     _drop_pipelines(state, run, pipeline_runs(run))
 

@@ -167,6 +167,10 @@ class StepInfo(msgspec.Struct):
     #: how often a task of it went on past something that went wrong, and the first of these warnings
     warned: int = 0
     warning: str | None = None
+    #: how many of its runs and iterations were undone, how many compensations failed, and why the first of these did
+    undone: int = 0
+    undo_failed: int = 0
+    undo_error: dict[str, Any] | None = None
 
 
 #: the event that brings the first token
