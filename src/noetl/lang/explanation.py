@@ -65,7 +65,9 @@ def explain_step(net: Net, step: Step) -> dict[str, Any]:
     return {
         "name": step.name,
         "line": step.at.line,
-        **_drop_empty(desc=step.desc, start=step.name == net.start or None),
+        **_drop_empty(
+            desc=step.desc, start=step.name == net.start or None, last=step.name == net.playbook.final_step or None
+        ),
         "from": [
             {"step": one.source, "line": one.arc.at.line, **_drop_empty(when=to_source(one.arc.when))}
             for one in net.incoming[step.name]
