@@ -113,16 +113,13 @@ class Frame:
         self.jumps = 0
         self.step_input: dict[str, Any] = order_scopes["input"]
         self.scopes: dict[str, Any] = {**order_scopes, "_prev": None}
-        #: what the body yields
+        #: what the body yields, and the last output that counts, each with its task
         self.output: Output | None = None
-        #: the task it comes from
         self.yielder: Task | None = None
-        #: the last output that counts, and its task
         self.latest: Output | None = None
         self.latest_task: Task | None = None
         #: of a pipeline with parts: how the body ended, and how the step ends as far as that is known
-        self.body: Output | None = role.closing
-        self.outcome: Output | None = role.closing
+        self.body = self.outcome = role.closing
         #: how many attempts have begun
         self.number = 0
         #: the attempt that was recorded as started and has no end yet; it runs again, under the same name
