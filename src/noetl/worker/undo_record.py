@@ -32,7 +32,8 @@ async def recall_run(record: Event, step: Step, store: ResultStore) -> UndoneRun
     wanted = any(path[0] == "output" and path[1:2] in ((), ("data",)) for path in reads)
     if wanted and output.get("external"):
         try:
-            output["data"] = await store.read(output["ref"])
+            # A payload that a compensation may read does not expire before the execution is over.
+            output["data"] = await store.read_expired(output["ref"])
         except NoetlError as error:
             return unreadable_failure(error, "what the run yielded")
     for path in reads:
