@@ -6,6 +6,82 @@ HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: test}\nworkloa
 
 #: those whose outcome does not depend on the order in which things happen
 CONFLUENT = {
+    "compensation": """
+- step: a
+  input: {who: ann}
+  spec: {policy: {compensation: {kind: shell, cmd: "undo {{ input.who }} {{ output.http.status }} {{ ctx.x }}"}}}
+  tool: {kind: python, code: "def main(): pass"}
+  set: {ctx.x: 1}
+  next: {arcs: [{step: each}]}
+- step: each
+  spec:
+    policy:
+      compensation:
+        kind: http
+        url: "{{ workload.api }}/{{ iter.n }}/{{ output.data }}/{{ step.note }}"
+        spec: {policy: {rules: [{when: "{{ output.status == 'error' }}", then: {do: retry, attempts: 3, delay: 5}}]}}
+  loop: {in: "{{ workload.items }}", iterator: n}
+  tool: {kind: python, code: "def main(): pass", output: "{{ iter.n }}", set: {step.note: "{{ iter.n }}"}}
+  next: {arcs: [{step: bad}]}
+- {step: bad, tool: {kind: noop, spec: {policy: {rules: [{else: {then: {do: fail}}}]}}}}
+- {step: last, tool: [{kind: shell, cmd: "{{ event.status }}"}, {kind: noop, set: {ctx.how: "{{ event.status }}"}}]}
+executor: {spec: {policy: {finally: {step: last}}}}
+""",
+    "compensations that wait or fail": """
+- {step: a, spec: {policy: {compensation: {kind: wait, seconds: 5}}}, tool: {kind: shell, cmd: x}, next: {arcs: [{step: b}]}}
+- {step: b, spec: {policy: {compensation: {kind: playbook, path: other}}}, tool: {kind: shell, cmd: x}, next: {arcs: [{step: c}]}}
+- {step: c, spec: {policy: {compensation: {kind: shell, cmd: "{{ output.data.no.such }}"}}}, tool: {kind: shell, cmd: x}, next: {arcs: [{terminate: failed}]}}
+""",
+    "tasks around a body": """
+- step: a
+  spec:
+    policy:
+      before: [{kind: shell, cmd: x, set: {step.early: 1}}, {name: open, kind: wait, seconds: 2}]
+      after: [{kind: shell, cmd: "{{ output.data }}", set: {ctx.after: "{{ step.early }}"}}]
+      finally: [{kind: shell, cmd: x}, {kind: shell, cmd: "{{ output.data }}", set: {ctx.early: "{{ step.early }}"}}]
+  tool: [{kind: shell, cmd: x}, {kind: noop, output: "{{ step.early }}"}]
+  output: "{{ output.data + 1 }}"
+  set: {ctx.data: "{{ output.data }}"}
+""",
+    "tasks around a loop": """
+- step: a
+  spec:
+    policy:
+      before: [{kind: shell, cmd: x, set: {step.early: 1}}, {kind: shell, cmd: x}]
+      after: [{kind: shell, cmd: "{{ output.data }}", set: {ctx.after: 1}}]
+      finally: [{kind: shell, cmd: "{{ output.loop.total }}"}, {kind: shell, cmd: x}]
+  loop: {in: "{{ workload.items }}", iterator: n}
+  tool: {kind: shell, cmd: x, output: "{{ iter.n + step.early }}"}
+  set: {ctx.data: "{{ output.data }}"}
+""",
+    "finally of a failure": """
+- step: a
+  spec: {policy: {after: [{kind: shell, cmd: never}], finally: [{kind: shell, cmd: "{{ output.error.kind }}"}, {kind: shell, cmd: x}]}}
+  tool: [{kind: shell, cmd: x}, {kind: noop, spec: {policy: {rules: [{else: {then: {do: fail, message: no}}}]}}}]
+  next: {arcs: [{step: b, when: "{{ event.name == 'step.failed' }}", set: {ctx.why: "{{ event.error.message }}"}}]}
+- step: b
+  spec: {policy: {finally: [{kind: shell, cmd: "{{ output.error.kind }}"}]}}
+  loop: {in: "{{ workload.items }}", iterator: n}
+  tool: {kind: noop, spec: {policy: {rules: [{else: {then: {do: fail, message: no}}}]}}}
+""",
+    "finally of a timeout": """
+- step: a
+  spec: {policy: {lifecycle: {timeout_s: 5}, finally: [{kind: shell, cmd: "{{ output.error.kind }}"}, {kind: wait, seconds: 100}, {kind: shell, cmd: x}]}}
+  tool: [{kind: shell, cmd: x}, {kind: wait, seconds: 50}]
+  next: {arcs: [{step: b, when: "{{ event.error.kind == 'timeout' }}"}]}
+- step: b
+  spec: {policy: {lifecycle: {timeout_s: 5}, finally: [{kind: shell, cmd: x}]}}
+  loop: {in: "{{ workload.items }}", iterator: n}
+  tool: {kind: wait, seconds: 50}
+""",
+    "finally of a cancelled step": """
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: long}, {step: boss}]}}
+- step: long
+  spec: {policy: {finally: [{kind: shell, cmd: "{{ output.error.kind }}"}, {kind: shell, cmd: x, set: {ctx.cleaned: 1}}]}}
+  tool: {kind: wait, signal: never}
+- {step: boss, tool: {kind: wait, seconds: 5}, next: {arcs: [{step: end, cancel: [long]}]}}
+- {step: end}
+""",
     "chain": """
 - {step: a, tool: {kind: http, url: "{{ workload.api }}"}, set: {ctx.a: "{{ output.http.status }}"}, next: {arcs: [{step: b}]}}
 - {step: b, tool: {kind: python, code: "def main(): pass"}, next: {arcs: [{step: end}]}}

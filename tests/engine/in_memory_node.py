@@ -24,18 +24,19 @@ from noetl.expr.values import failure_of, render
 from noetl.lang.loader import load
 from noetl.model.events import Event, Fact, decode, encode
 from noetl.model.net import Net
-from noetl.model.orders import RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
+from noetl.model.orders import AwaitChild, RunPipeline, StartChild, StopChild, StopPipelines, WakeAt
 from noetl.model.output import Output, failed, failure, ok
 from noetl.model.requests import ChildEnded, Due, OpenExecution, Request, Signal
 from noetl.model.state import Execution, parse_label
 from noetl.pipeline import machine
-from noetl.pipeline.frame import Frame, Moment, task_started_fact
+from noetl.pipeline.frame import Frame, Moment, role_of, task_started_fact
 from noetl.pipeline.machine import Finish, Move, RunTask, Sleep
 from noetl.pipeline.replay import resume
 from noetl.server.core.catalog import Catalog
 from noetl.tools.registry import ToolKinds
 from noetl.worker.payloads import ResultKeeper
 from noetl.worker.tool_caller import call_of
+from noetl.worker.undo_record import UndoneRun, recall_run
 
 KINDS = ToolKinds()
 CATALOG = Catalog(KINDS)
@@ -143,6 +144,8 @@ class House:
                 self.alarms.append(order.at)
             elif isinstance(order, StopChild):
                 self.stopped.append(order.execution_id)
+            elif isinstance(order, AwaitChild):
+                self.happen(ChildEnded(order.execution_id, failed(failure("cancelled", "it was told to end"))))
             elif isinstance(order, StartChild) and self.children_end:
                 self.happen(ChildEnded(order.child["execution_id"], ok({"child": order.child["path"]})))
 
@@ -175,7 +178,9 @@ class House:
             return
         functions = {"now": lambda: self.now, "uuid": self.new_id}
         step = self.net_index.steps[order.step]
-        frame = Frame(step, {**order.scopes, **functions}, run=order.step_run_id, iteration=order.iteration)
+        frame = Frame(
+            step, {**order.scopes, **functions}, run=order.step_run_id, iteration=order.iteration, role=role_of(order)
+        )
         keeper = ResultKeeper(self.shelf, self.net.playbook, step, frame)
         move = self.first(order, frame, keeper)
         if move is not None:
@@ -184,7 +189,12 @@ class House:
     def first(self, order: RunPipeline, frame: Frame, keeper: ResultKeeper) -> Move | None:
         """The first move of a pipeline, as the worker's runner makes it."""
         if order.gather is not None:
-            return machine.finish_loop(frame, at_once(keeper.gather_list(order.gather)))
+            frame.output = at_once(keeper.gather_list(order.gather))
+        if order.undoes:
+            found = at_once(recall_run(self.events()[order.undoes - 1], frame.step, self.shelf))
+            assert isinstance(found, UndoneRun)
+            frame.body, frame.step_input = found.output, found.scopes["input"]
+            frame.scopes |= {**found.scopes, "output": found.output}
         for row in order.rows:
             at = frame.scopes["iter"]
             for _ in range(row.up):

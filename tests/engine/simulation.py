@@ -10,12 +10,13 @@ import asyncio
 import contextlib
 import itertools
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from corpus import HEAD
 from in_memory_node import Tool, flaky
 
 from noetl.app.local import LocalNode
@@ -351,3 +352,23 @@ class Simulation:
         assert events[-1].name == "playbook.processed"
         if execution_id == ROOT:
             assert folded == self.state
+
+
+class Runs:
+    """The same playbook, undisturbed and with a fault at each of its writes."""
+
+    def __init__(self, steps: str, home: Path, requests: Sequence[Posted] = (), **settings: Any) -> None:
+        self.source, loaded = CATALOG.read(Path("main.yaml"), (HEAD + steps).encode())
+        assert loaded.net is not None, loaded.diagnostics
+        self.net, self.home, self.requests, self.settings = loaded.net, home, requests, settings
+        self.calm = self.run()
+
+    def run(self, **luck: Any) -> Simulation:
+        """The playbook under some luck."""
+        return Simulation(self.net, self.source, self.home, Luck(**luck), requests=self.requests, **self.settings).run()
+
+    def disturbed(self) -> Iterator[Simulation]:
+        """A run for each write and each kind of fault."""
+        for kind in Fault.KINDS:
+            for write in range(1, self.calm.log.writes + 1):
+                yield self.run(fault=Fault(write, kind), snapshot_every=1 + write % 7)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from corpus import HEAD
 from in_memory_node import House, flaky, net_of
-from simulation import CATALOG, START, Fault, Luck, Simulation
+from simulation import START, Runs
 
 from noetl.model.events import epoch_seconds
 from noetl.model.output import Output, failed, failure
-from noetl.model.requests import Cancel, Posted, Signal
+from noetl.model.requests import Cancel, Signal
 
 #: virtual seconds, longer than anything else in these runs takes
 LONG = 250
@@ -40,24 +39,6 @@ WAITING_CHILD = HEAD.replace("name: test", "name: other") + "- {step: held, tool
 
 def breaks(_call: Any) -> Output:
     return failed(failure("shell", "no", retryable=True))
-
-
-class Runs:
-    """The same playbook, undisturbed and with a fault at each of its writes."""
-
-    def __init__(self, steps: str, home: Path, requests: Sequence[Posted] = (), **settings: Any) -> None:
-        self.source, loaded = CATALOG.read(Path("main.yaml"), (HEAD + steps).encode())
-        assert loaded.net is not None, loaded.diagnostics
-        self.net, self.home, self.requests, self.settings = loaded.net, home, requests, settings
-        self.calm = self.run()
-
-    def run(self, **luck: Any) -> Simulation:
-        return Simulation(self.net, self.source, self.home, Luck(**luck), requests=self.requests, **self.settings).run()
-
-    def disturbed(self) -> Iterator[Simulation]:
-        for kind in Fault.KINDS:
-            for write in range(1, self.calm.log.writes + 1):
-                yield self.run(fault=Fault(write, kind), snapshot_every=1 + write % 7)
 
 
 @pytest.mark.parametrize("steps", [TIMEOUT, DEADLINE, WAIT], ids=["timeout", "deadline", "wait"])

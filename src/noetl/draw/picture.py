@@ -115,7 +115,8 @@ def picture(net: Net) -> Picture:
 
 
 def _find_reachable(net: Net) -> frozenset[str]:
-    seen, ahead = {net.start}, [net.start]
+    ahead = [name for name in (net.start, net.playbook.final_step) if name is not None]
+    seen = set(ahead)
     while ahead:
         name = ahead.pop()
         arcs = net.steps[name].router.arcs if name in net.steps else ()
@@ -128,10 +129,10 @@ def _find_reachable(net: Net) -> frozenset[str]:
 
 def _card(step: Step, net: Net, *, reachable: bool) -> Card:
     # What sugar made of `choose` and `while` is the engine's business, not the reader's.
-    tasks = tuple(task for task in step.tasks if not task.silent) or step.tasks
+    tasks = tuple(task for task in step.pipeline if not task.silent) or step.pipeline
     rows = tuple(Row(clean(task.name), clean(task.kind), _hints(task)) for task in tasks)
     role = END if step.name == "end" else STEP if tasks else ROUTER
-    badges = _badges(step, tasks)
+    badges = _badges(step, tasks, is_last=step.name == net.playbook.final_step)
     return Card(
         name=step.name,
         role=role,
@@ -157,8 +158,10 @@ def _hints(task: Task) -> tuple[Badge, ...]:
     return tuple(hints)
 
 
-def _badges(step: Step, tasks: tuple[Task, ...]) -> tuple[Badge, ...]:
+def _badges(step: Step, tasks: tuple[Task, ...], *, is_last: bool) -> tuple[Badge, ...]:
     badges = [Badge("gate", text) for text in gate_texts(step.admission)]
+    if is_last:
+        badges.append(Badge("gate", "runs last, whatever the outcome"))
     if step.loop is not None:
         badges.append(Badge("loop", loop_text(step.loop)))
         if step.failure_mode == "best_effort":
@@ -170,6 +173,8 @@ def _badges(step: Step, tasks: tuple[Task, ...]) -> tuple[Badge, ...]:
         badges.append(Badge("clock", f"timeout {duration(step.timeout)}"))
     if step.deadline is not None:
         badges.append(Badge("clock", f"deadline {duration(step.deadline)}"))
+    if step.compensation is not None:
+        badges.append(Badge("jump", f"undone by {clean(step.compensation.kind)}"))
     if step.router.synthesize is not None:
         badges.append(Badge("spark", f"adds up to {step.router.synthesize.max_steps} steps"))
     return tuple(badges)

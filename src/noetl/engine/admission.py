@@ -88,7 +88,7 @@ def is_quiet(builder: DecisionBuilder, step: str, others: frozenset[str]) -> boo
     """Whether no other token and no running step can still reach this one."""
     leading = builder.net_index.predecessors(step)
     state = builder.state
-    if any(run.step in leading for run in state.runs.values()):
+    if any(run.step in leading and not run.is_afterwork for run in state.runs.values()):
         return False
     if any(ended.step in leading for ended in state.boundaries):
         return False

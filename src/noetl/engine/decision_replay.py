@@ -33,6 +33,10 @@ _REQUESTS: dict[str, Callable[[dict[str, Any]], Request]] = {
 }
 
 
+#: what the server records in place of a report
+_UNREPORTED = frozenset({"step.failed", "step.closing", "step.closed", "step.compensated", "step.compensation.failed"})
+
+
 class ForkMark(msgspec.Struct, frozen=True):
     """Where a log leaves the one it was copied from."""
 
@@ -89,9 +93,9 @@ def _replay_cause(builder: _ReplayBuilder, event: Event) -> None:
         apply_input(builder, _fact(state, event))
     elif event.name in _REQUESTS:
         apply_input(builder, _REQUESTS[event.name](payload))
-    elif event.name == "step.failed" and _is_due(state, event):
+    elif event.name in ("step.failed", "step.closing") and _is_due(state, event):
         apply_input(builder, Due())
-    elif event.name == "step.failed":
+    elif event.name in _UNREPORTED:
         # The report that the server could not take as it was is not recorded: what it was taken for is.
         builder.accept_recorded()
         route_and_end(builder)
@@ -107,16 +111,18 @@ def _fact(state: Execution, event: Event) -> Fact:
     pipe = find_pipeline(state, event.step_run_id, parse_label(event.iteration))
     number = pipe.number if pipe is not None else 0
     ends = event.name in ("step.done", "step.failed")
+    run = state.runs.get(event.step_run_id or "")
     return Fact(
         event.name,
         event.step_run_id or "",
-        {key: value for key, value in event.payload.items() if key != "set"} if ends else event.payload,
+        {key: value for key, value in event.payload.items() if key == "output"} if ends else event.payload,
         event.status,
         event.entity_id.partition(".")[2] or None,
         event.task_run_id,
         event.iteration,
         event.attempt,
         number + 1 if event.name == "task.started" else number,
+        run is not None and run.closing is not None,
     )
 
 

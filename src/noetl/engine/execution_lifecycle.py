@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.engine import admission, routing, step_end
+from noetl.engine import admission, routing, step_end, step_start
 from noetl.engine.decision import DecisionBuilder
-from noetl.model.output import failure
+from noetl.engine.pipeline_order import order_pipeline
+from noetl.model.output import failed, failure, ok
 from noetl.model.requests import OpenExecution
 from noetl.model.scope import merge_maps
-from noetl.model.state import BEGINNING, Token
+from noetl.model.state import BEGINNING, Token, UndoRecord
 
 
 def open_execution(builder: DecisionBuilder, request: OpenExecution) -> None:
@@ -38,9 +39,14 @@ def _find_problem(builder: DecisionBuilder, request: OpenExecution) -> dict[str,
     if request.depth > builder.net_index.max_depth:
         limit = builder.net_index.max_depth
         return failure("limit", f"playbooks call each other more than {limit} deep (`limits.max_depth`)")
+    final = builder.net_index.net.playbook.final_step
     for name in (request.entry_step, request.return_step):
         if name is not None and name not in builder.net_index.steps:
             return failure("playbook", f"playbook `{builder.state.path}` has no step `{name}`")
+        if name is not None and name == final:
+            what = "`entry_step`" if name == request.entry_step else "`return_step`"
+            text = f"step `{name}` of playbook `{builder.state.path}` is its executor's `finally` step, which runs last"
+            return failure("playbook", f"{text}: it cannot be the {what}")
     schema = builder.net_index.net.playbook.metadata.get("schema")
     return None if schema is None else _check_workload(builder, schema)
 
@@ -54,20 +60,79 @@ def _check_workload(builder: DecisionBuilder, schema: Any) -> dict[str, Any] | N
     return failure("payload-schema", "; ".join(f"{one.name}: {one.said}" for one in wrong[:10]))
 
 
-def end_if_over(builder: DecisionBuilder) -> None:
-    """End the execution when there is nothing left to do for it."""
+def end_if_over(builder: DecisionBuilder) -> bool:
+    """End the execution when there is nothing left to do for it; true: the last that was left has begun, and may be over."""
     state = builder.state
     if state.over or state.status != "running":
-        return
-    if state.terminated is not None:
+        return False
+    if state.terminated is not None and not state.ending:
         _end_all(builder, f"the execution was {'cancelled' if state.terminated == 'cancelled' else 'ended by an arc'}")
-    elif state.runs or state.boundaries:
-        return
-    else:
+    if state.runs or (state.boundaries and state.terminated is None):
+        return False
+    if state.terminated is None:
         _drop_parked(builder)
+    if builder.net_index.has_afterwork and (state.stopped_children or _begin_afterwork(builder)):
+        return not state.runs and not state.stopped_children and not state.paused
+    _finish(builder, *_outcome(builder))
+    return False
+
+
+def _begin_afterwork(builder: DecisionBuilder) -> bool:
+    """Begin with what follows the last step: the next compensation, or the executor's `finally` step; false: nothing does."""
+    state = builder.state
+    status, error = _outcome(builder)
+    final = builder.net_index.net.playbook.final_step
+    undoes = bool(state.undo) and status != "completed" and state.final_run is None
+    if not undoes and (final is None or state.final_run is not None):
+        return False
+    if state.paused:
+        return True
+    if undoes:
+        _undo(builder, state.undo[-1])
+    elif final is not None:
+        event = _final_event(builder, status, error)
+        step_start.schedule(
+            builder, builder.net_index.steps[final], admission.Firing(Token(None, event), []), final=event
+        )
+    return True
+
+
+def _undo(builder: DecisionBuilder, record: UndoRecord) -> None:
+    """Start the compensation of a run."""
+    payload = {"run": record.step_run_id, "seq": record.seq}
+    builder.emit(
+        "step.compensating",
+        record.step,
+        payload,
+        parent=record.seq,
+        run=record.undo_run_id,
+        iteration=record.iteration,
+    )
+    run = builder.state.runs[record.undo_run_id]
+    if builder.net_index.steps[record.step].compensation is None:
+        gone = "the playbook has no compensation of this step any more"
+        step_end.end(builder, run, failed(failure("not-resumable", gone)))
+    else:
+        order_pipeline(builder, run, (), run.pipe)
+
+
+def _final_event(builder: DecisionBuilder, status: str, error: dict[str, Any] | None) -> dict[str, Any]:
+    """How the execution ends, as the step that runs last sees it."""
+    state = builder.state
+    output = {**(ok(state.output) if error is None else failed(error)), "ref": state.output_ref}
+    step = error.get("step") if error is not None else None
+    return {"name": "workflow.finished", "status": status, "step": step, "error": error, "output": output}
+
+
+def _outcome(builder: DecisionBuilder) -> tuple[str, dict[str, Any] | None]:
+    """How the execution ends: its status, and its error. A last step that fails makes a completed one failed."""
+    state = builder.state
     error = state.failure or _stall(builder)
     status = state.terminated or ("failed" if error is not None else "completed")
-    _finish(builder, status, error or _error(builder, status))
+    final = state.steps.get(builder.net_index.net.playbook.final_step or "")
+    if status == "completed" and final is not None and final.status == "failed":
+        return "failed", {**(final.error or {}), "step": builder.net_index.net.playbook.final_step}
+    return status, error or _error(builder, status)
 
 
 def _stall(builder: DecisionBuilder) -> dict[str, Any] | None:

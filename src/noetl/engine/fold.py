@@ -137,7 +137,8 @@ def _apply_routed(state: Execution, event: Event) -> None:
     state.bringer = replace(bringer, name=payload["event"])
     for target, value in scope_writes(payload.get("set", {}), "ctx"):
         state.ctx = set_path(state.ctx, target, value)
-    _set_output(state, bringer, leaf="terminate" in payload or not any(arc["taken"] for arc in payload["arcs"]))
+    if event.step_run_id != state.final_run:
+        _set_output(state, bringer, leaf="terminate" in payload or not any(arc["taken"] for arc in payload["arcs"]))
     if payload.get("error") or payload.get("unrouted"):
         error = payload.get("error") or bringer.output["error"]
         state.failure = state.failure or {**error, "step": bringer.step}
@@ -174,6 +175,11 @@ APPLY: dict[str, Callable[[Execution, Event], None]] = {
     "step.done": runs.apply_step_ended,
     "step.failed": runs.apply_step_ended,
     "step.cancelled": runs.apply_step_cancelled,
+    "step.closing": runs.apply_closing,
+    "step.closed": runs.apply_closed,
+    "step.compensating": runs.apply_compensating,
+    "step.compensated": runs.apply_compensated,
+    "step.compensation.failed": runs.apply_compensated,
     "task.started": runs.apply_task_started,
     "task.progress": runs.apply_task_progress,
     "task.done": runs.apply_task_done,

@@ -19,6 +19,7 @@ from noetl.model.state import (
     StepInfo,
     StepRun,
     Token,
+    UndoRecord,
     Wait,
     find_pipeline,
     loop_at,
@@ -73,7 +74,10 @@ def apply_scheduled(state: Execution, event: Event) -> None:
         input=payload.get("input"),
         args=payload.get("args"),
         due=payload.get("due"),
+        event=payload.get("event"),
     )
+    if "event" in payload:
+        state.final_run, state.ending = run_id, True
     state.total_runs += 1
     info = _info(state, step)
     info.runs += 1
@@ -112,6 +116,7 @@ def apply_skipped(state: Execution, event: Event) -> None:
         state.stalled.append(step)
         state.parked.pop(step, None)
         state.rounds.pop(step, None)
+        state.stalled.append(step)
         if not _info(state, step).runs:
             state.steps[step].status = "skipped"
     elif payload["why"] == "round":
@@ -132,7 +137,8 @@ def apply_step_started(state: Execution, event: Event) -> None:
 def apply_step_ended(state: Execution, event: Event) -> None:
     """The run is over; its arcs are still to be judged."""
     run = state.runs.pop(event.step_run_id or "")
-    _stop_listening(state, run.id, pipeline_runs(run))
+    _drop_pipelines(state, run, pipeline_runs(run))
+    _record_undo(state, event)
     output = event.payload["output"]
     for target, value in scope_writes(event.payload.get("set", {}), "step"):
         run.step_vars = set_path(run.step_vars, target, value)
@@ -167,10 +173,76 @@ def apply_step_cancelled(state: Execution, event: Event) -> None:
             info.status = "cancelled"
         return
     run = state.runs.pop(event.step_run_id)
-    _stop_listening(state, run.id, pipeline_runs(run))
+    if "closing" in event.payload:
+        state.runs[run.id] = run
+        run.cancelled = True
+        _begin_closing(state, run, event)
+    else:
+        _drop_pipelines(state, run, pipeline_runs(run))
     if info.run_id == event.step_run_id:
         info.status, info.finished_at = "cancelled", event.timestamp
         info.loop = run.loop.counts() if run.loop is not None else None
+
+
+def apply_closing(state: Execution, event: Event) -> None:
+    """The body was ended; the `finally` tasks follow."""
+    _begin_closing(state, state.runs[event.step_run_id or ""], event)
+
+
+def _begin_closing(state: Execution, run: StepRun, event: Event) -> None:
+    if run.finalizing:
+        return  # they run already
+    _drop_pipelines(state, run, pipeline_runs(run))
+    if run.loop is not None:
+        run.loop.running.clear()
+    run.closing, run.finalizing, run.due, run.seq = event.payload["closing"], True, None, event.seq
+    run.pipe = PipelineRun(event.seq, event.seq, run.input)
+
+
+def apply_closed(state: Execution, event: Event) -> None:
+    """What followed the end of a step has ended."""
+    if "child" in event.payload:
+        state.stopped_children.pop(event.payload["child"], None)
+        return
+    run = state.runs.pop(event.step_run_id or "")
+    _drop_pipelines(state, run, pipeline_runs(run))
+
+
+def _record_undo(state: Execution, event: Event) -> None:
+    if "compensation" in event.payload:
+        state.undo.append(UndoRecord(event.entity_id, event.step_run_id or "", event.iteration, event.seq))
+
+
+def apply_compensating(state: Execution, event: Event) -> None:
+    """A run is being undone, by a pipeline of its own."""
+    state.undoing = state.undo.pop()  # the latest end comes first
+    run = StepRun(event.step_run_id or "", event.entity_id, event.seq, {}, undoes=state.undoing.seq)
+    run.pipe = PipelineRun(event.seq, event.seq, begun=True)
+    state.runs[run.id] = run
+    state.ending = True
+
+
+def apply_compensated(state: Execution, event: Event) -> None:
+    """A compensation has ended, well or not."""
+    state.undoing = None
+    info = state.steps[event.entity_id]
+    if event.name == "step.compensated":
+        info.undone += 1
+    else:
+        info.undo_failed += 1
+        info.undo_error = info.undo_error or event.payload["error"]
+    run = state.runs.pop(event.step_run_id or "")
+    _drop_pipelines(state, run, pipeline_runs(run))
+
+
+def _drop_pipelines(state: Execution, run: StepRun, ended: Iterable[tuple[Path, PipelineRun | None]]) -> None:
+    """Pipelines that are gone listen to no signal any more; the children that they wait for are told to end."""
+    for path, pipe in ended:
+        if pipe is None or pipe.wait is None:
+            continue
+        _stop_listening(state, run.id, [(path, pipe)])
+        if pipe.wait.child is not None:
+            state.stopped_children[pipe.wait.child["execution_id"]] = run.step
 
 
 def _stop_listening(state: Execution, run_id: str, ended: Iterable[tuple[Path, PipelineRun | None]]) -> None:
@@ -193,6 +265,9 @@ def apply_task_started(state: Execution, event: Event) -> None:
     pipe.seq, pipe.begun = event.seq, True
     pipe.number += 1
     pipe.is_open = True
+    if event.payload.get("part") == "finally":
+        run = state.runs[event.step_run_id or ""]
+        run.finalizing, run.due = True, None
     wait = event.payload.get("wait")
     if wait is not None:
         _suspend(state, event, pipe, wait)
@@ -228,10 +303,14 @@ def deliver_signal(state: Execution, signal: str, data: Any, *, again: bool = Fa
 
 def _find_unconsumed_signal(wait: Wait, event: Event) -> tuple[str, Any] | None:
     """A signal that came when the task had run out of time, and was about to say so: it is somebody else's."""
-    error = event.payload["output"]["error"]
-    if wait.signal is None or wait.answer is None or error is None or error["kind"] != "timeout":
+    if wait.signal is None or wait.answer is None or not _has_timed_out(event):
         return None
     return wait.signal, wait.answer["data"]
+
+
+def _has_timed_out(event: Event) -> bool:
+    error = event.payload["output"]["error"]
+    return error is not None and error["kind"] == "timeout"
 
 
 def apply_task_progress(state: Execution, event: Event) -> None:
@@ -246,6 +325,8 @@ def apply_task_done(state: Execution, event: Event) -> None:
     path = parse_label(event.iteration)
     if pipe.wait is not None:
         _stop_listening(state, event.step_run_id or "", [(path, pipe)])
+        if pipe.wait.child is not None and _has_timed_out(event):
+            state.stopped_children[pipe.wait.child["execution_id"]] = state.runs[event.step_run_id or ""].step
         unheard, pipe.wait = _find_unconsumed_signal(pipe.wait, event), None
         if unheard is not None:
             deliver_signal(state, *unheard, again=True)
@@ -296,9 +377,10 @@ def apply_iteration_ended(state: Execution, event: Event) -> None:
     loop = loop_at(state.runs[event.step_run_id or ""], path)
     inner = loop.running.pop(path[-1])
     ended = loop_pipeline_runs(inner) if isinstance(inner, LoopRun) else [(path, inner)]
-    _stop_listening(state, event.step_run_id or "", ended)
+    _drop_pipelines(state, state.runs[event.step_run_id or ""], ended)
     if event.name == "loop.iteration.done":
         loop.succeeded += 1
+        _record_undo(state, event)
         _keep_result(loop, path[-1], inner, event.payload)
         loop.stopped = loop.stopped or bool(event.payload.get("until"))
     else:
@@ -323,7 +405,7 @@ def apply_loop_done(state: Execution, event: Event) -> None:
     run = state.runs[event.step_run_id or ""]
     run.seq = event.seq
     assert run.loop is not None
-    _stop_listening(state, run.id, pipeline_runs(run))
+    _drop_pipelines(state, run, pipeline_runs(run))
     run.loop.running.clear()
     if event.payload.get("gather"):
         run.loop.gathering = True

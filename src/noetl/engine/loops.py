@@ -9,14 +9,15 @@ import msgspec
 
 from noetl.engine import scopes, step_end
 from noetl.engine.decision import DecisionBuilder
+from noetl.engine.pipeline_order import order_pipeline
 from noetl.errors import TemplateError
-from noetl.expr import failure_of, inline_of, is_larger, is_reference, render, values_in
+from noetl.expr import failure_of, inline_of, is_larger, is_reference, keep_undo_scopes, render, values_in
 from noetl.lang import schema_failure
-from noetl.model.orders import Gather, RunPipeline
+from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Loop, Step
 from noetl.model.scope import merge_maps
-from noetl.model.state import LoopRun, Path, StepRun, label_of, loop_at
+from noetl.model.state import LoopRun, Path, PipelineRun, StepRun, label_of, loop_at
 
 # Reducers: what the iterations of a parallel loop wrote, in index order, as one value.
 
@@ -63,14 +64,17 @@ _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false"
 def begin(builder: DecisionBuilder, step: Step, run: StepRun) -> None:
     """Start a step's loop."""
     assert step.loop is not None
-    event = builder.emit("step.started", step.name, {}, parent=run.seq, run=run.id)
+    if run.pipe is None:
+        builder.emit("step.started", step.name, {}, parent=run.seq, run=run.id)
+    assert run.pipe is not None
+    cause = run.pipe.seq  # its start, or the last of its `before` tasks
     try:
         items = _items(builder, step.loop, scopes.run_scopes(builder, run))
     except _NotIterable as wrong:
         step_end.end(builder, run, failed(wrong.error))
         return
     payload = {"items": items, "mode": step.loop.mode}
-    builder.emit("loop.started", step.name, payload, parent=event.seq, run=run.id)
+    builder.emit("loop.started", step.name, payload, parent=cause, run=run.id)
     advance_loops(builder, step, run)
 
 
@@ -198,9 +202,22 @@ def _end_iteration(
 ) -> None:
     """End an iteration that no worker ends: one without tasks, or with a loop inside, whose data may be too long."""
     payload: dict[str, Any] = {"data": output["data"]} if kept else {}
+    step = builder.net_index.steps[run.step]
+    if step.compensation is not None and declared.inner is None:
+        payload["compensation"] = keep_undo_scopes(
+            step, _iteration_sight(builder, run, path), most=builder.net_index.max_payload
+        )
     if _asks_to_end(builder, run, declared, path, output):
         payload["until"] = True
     builder.emit("loop.iteration.done", run.step, payload, parent=cause, run=run.id, iteration=label_of(path))
+
+
+def _iteration_sight(builder: DecisionBuilder, run: StepRun, path: Path) -> dict[str, Any]:
+    """What was in sight of an iteration without tasks."""
+    loop = loop_at(run, path)
+    pipe = loop.running.get(path[-1])
+    given = pipe.input if isinstance(pipe, PipelineRun) else None
+    return {**scopes.iteration_scopes(builder, run, loop, path), "input": given or {}}
 
 
 def _record_failure(
@@ -290,22 +307,17 @@ def _finish(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, 
     payload = {"loop": loop.counts()} | ({"gather": True} if gather else {})
     builder.emit("loop.done", step.name, payload, parent=builder.last, run=run.id)
     if gather:
-        builder.orders.append(gather_order(builder, step, run))
+        order_pipeline(builder, run, (), run.pipe)
         return
     output = ok(list(loop.results), loop=loop.counts())
     step_end.end(builder, run, step_end.reshape(builder, step, scopes.run_scopes(builder, run), output))
 
 
 def _must_gather(builder: DecisionBuilder, step: Step, loop: LoopRun) -> bool:
-    """Whether the list that a loop made has to be stored: it is too long for the log, or its reference is asked for."""
-    if loop.refs or builder.net_index.wants_reference(step):
+    """Whether a worker has to see the list that a loop made.
+
+    It is too long for the log, or its reference is asked for, or tasks follow.
+    """
+    if loop.refs or step.after or step.cleanup or builder.net_index.wants_reference(step):
         return True
     return is_larger(loop.results, inline_of(step.spec))
-
-
-def gather_order(builder: DecisionBuilder, step: Step, run: StepRun) -> RunPipeline:
-    """The order to store a loop's list, and to end the step with it."""
-    loop = run.loop
-    assert loop is not None
-    gather = Gather(list(loop.results), dict(loop.refs), loop.counts())
-    return RunPipeline(run.id, step.name, None, scopes.pipeline_scopes(builder, step, run), gather=gather)

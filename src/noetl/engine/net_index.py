@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from noetl.expr import find_result_reads, pipeline_values, selects
+from noetl.expr import find_result_reads, pipeline_values, selects, task_values
 from noetl.model.net import Net, Planner
 from noetl.model.playbook import Step
 from noetl.model.state import Execution
@@ -23,6 +23,10 @@ class NetIndex:
         self._leading: dict[str, frozenset[str]] = {}
         self._reads_steps: dict[str, bool] = {}
         self._wants_reference: dict[str, bool] = {}
+        #: whether the end of an execution waits for more than its steps: runs may have to be undone, or a last step runs
+        self.has_afterwork = net.playbook.final_step is not None or any(
+            step.compensation is not None for step in net.steps.values()
+        )
         limits = net.playbook.limits
         self.max_steps: int = limits.get("max_steps", 100_000)
         self.max_depth: int = limits.get("max_depth", 32)
@@ -67,6 +71,7 @@ class NetIndex:
         known = self._reads_steps.get(step.name)
         if known is None:
             values = list(pipeline_values(step))
+            values += task_values(step.compensation) if step.compensation is not None else ()
             # The worker evaluates the `input` of a loop over a reference.
             values.append(step.input if step.loop is not None else None)
             known = self._reads_steps[step.name] = any(map(_reads_steps, values))

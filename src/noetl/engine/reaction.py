@@ -14,8 +14,9 @@ from noetl.engine import execution_lifecycle, loops, requests, routing, step_end
 from noetl.engine.decision import Decision, DecisionBuilder
 from noetl.engine.execution_lifecycle import open_execution
 from noetl.engine.net_index import NetIndex
+from noetl.engine.pipeline_order import order_pipeline, resume_pipeline
 from noetl.model.events import Fact
-from noetl.model.orders import RunPipeline, StartChild, WakeAt
+from noetl.model.orders import AwaitChild, RunPipeline, StartChild, WakeAt
 from noetl.model.requests import OpenExecution, Request
 from noetl.model.state import Execution, PipelineRun, find_pipeline, parse_label, pipeline_runs
 
@@ -61,9 +62,10 @@ def route_and_end(builder: DecisionBuilder) -> None:
     while True:
         while state.boundaries and state.terminated is None and not state.paused and not state.over:
             routing.route(builder, state.boundaries[0])
-        if not routing.open_mutual_gate(builder):
-            break
-    execution_lifecycle.end_if_over(builder)
+        if routing.open_mutual_gate(builder):
+            continue
+        if not execution_lifecycle.end_if_over(builder):
+            return
 
 
 # --- facts -----------------------------------------------------------------------------------------------------------
@@ -71,7 +73,7 @@ def route_and_end(builder: DecisionBuilder) -> None:
 
 def _on_fact(builder: DecisionBuilder, fact: Fact) -> None:
     run = builder.state.runs.get(fact.step_run_id)
-    if run is None:
+    if run is None or fact.closing is not (run.closing is not None):
         return
     pipe = find_pipeline(builder.state, run.id, parse_label(fact.iteration))
     if fact.name == "step.started":
@@ -94,7 +96,7 @@ def _on_task_started(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) ->
     if wait.child is not None:
         builder.orders.append(StartChild(wait.task_run_id, wait.child))
     if wait.answer is not None:
-        requests.resume_pipeline(builder, fact.step_run_id, parse_label(fact.iteration))
+        resume_pipeline(builder, fact.step_run_id, parse_label(fact.iteration))
 
 
 def _on_task_progress(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
@@ -115,9 +117,12 @@ def _on_task_done(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> No
     for run_id, path in heirs:
         pipeline = find_pipeline(builder.state, run_id, path)
         if pipeline is not None and pipeline.wait is not None and pipeline.wait.answer is not None:
-            requests.resume_pipeline(builder, run_id, path)
+            resume_pipeline(builder, run_id, path)
     if builder.state.ctx is not before:
         routing.reconsider_parked(builder)
+    if "ends" in fact.payload:  # the last `before` task of a loop
+        run = builder.state.runs[fact.step_run_id]
+        loops.begin(builder, builder.net_index.steps[run.step], run)
 
 
 def _on_step_ended(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
@@ -158,12 +163,13 @@ def find_pending_orders(net_index: NetIndex, state: Execution, now: float, new_i
         for path, pipe in pipeline_runs(run):
             wait = pipe.wait if pipe is not None else None
             if wait is None or wait.answer is not None:
-                requests.order_pipeline(builder, run, path, pipe)
+                order_pipeline(builder, run, path, pipe)
                 continue
             if wait.until is not None:
                 builder.orders.append(WakeAt(wait.until))
             if wait.child is not None:
                 builder.orders.append(StartChild(wait.task_run_id, wait.child))
+    builder.orders.extend(AwaitChild(child) for child in state.stopped_children)
     return builder.decision
 
 
@@ -179,7 +185,7 @@ def reissue_order(net_index: NetIndex, state: Execution, order: RunPipeline, now
     if pipe is not None and pipe.wait is not None and pipe.wait.answer is None:
         return order if order.answer is not None else None  # what it waits for is not in the log
     builder = DecisionBuilder(net_index, state, now, str)
-    requests.order_pipeline(builder, run, path, pipe)
+    order_pipeline(builder, run, path, pipe)
     found = builder.orders[0]
     assert isinstance(found, RunPipeline)
     return found
@@ -187,7 +193,7 @@ def reissue_order(net_index: NetIndex, state: Execution, order: RunPipeline, now
 
 def check_idle(state: Execution) -> tuple[bool, float | None]:
     """Whether an execution waits for nothing but times and words from outside; and the first of the times."""
-    if state.over or state.boundaries:
+    if state.over or state.boundaries or state.stopped_children:
         return False, None
     times: list[float] = []
     for run in state.runs.values():

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from noetl.engine import loops, routing, scopes, step_end
+from noetl.engine import loops, routing, step_end
 from noetl.engine.decision import DecisionBuilder
-from noetl.model.orders import PauseChild, RunPipeline, StopChild
+from noetl.engine.pipeline_order import order_pipeline, resume_pipeline
+from noetl.model.orders import PauseChild, StopChild
 from noetl.model.output import failed, failure, ok
 from noetl.model.requests import (
     Cancel,
@@ -26,8 +27,6 @@ from noetl.model.state import (
     PipelineRun,
     StepRun,
     find_pipeline,
-    label_of,
-    loop_at,
     parse_label,
     pipeline_runs,
 )
@@ -41,35 +40,6 @@ def handle(builder: DecisionBuilder, request: Request) -> None:
     HANDLERS[type(request)](builder, request)
 
 
-def order_pipeline(
-    builder: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun | None, answer: dict[str, Any] | None = None
-) -> None:
-    """Order a pipeline to be run, from where it was; one that waited goes on with the answer.
-
-    The answer is not recorded here: what the pipeline makes of it is.
-    """
-    step = builder.net_index.steps[run.step]
-    if run.loop is not None and run.loop.gathering:
-        builder.orders.append(loops.gather_order(builder, step, run))
-        return
-    loop = loop_at(run, path) if path else None
-    rows = scopes.rows_of(builder, run, path)
-    sight = scopes.pipeline_scopes(builder, step, run, loop, path)
-    if answer is None and pipe is not None and pipe.wait is not None:
-        answer = pipe.wait.answer
-    if pipe is None:
-        builder.orders.append(RunPipeline(run.id, run.step, label_of(path), sight, rows=rows))
-        return
-    builder.orders.append(
-        RunPipeline(run.id, run.step, label_of(path), sight, answer, pipe.number, pipe.begun, pipe.since, rows)
-    )  # fmt: skip
-
-
-def resume_pipeline(builder: DecisionBuilder, run_id: str, path: Path) -> None:
-    """Order a pipeline to go on whose wait has been answered."""
-    order_pipeline(builder, builder.state.runs[run_id], path, find_pipeline(builder.state, run_id, path))
-
-
 def _on_signal(builder: DecisionBuilder, request: Signal) -> None:
     waiting = builder.state.listeners.get(request.name) or ()
     first = waiting[0] if waiting else None
@@ -81,6 +51,8 @@ def _on_signal(builder: DecisionBuilder, request: Signal) -> None:
 
 
 def _on_cancel(builder: DecisionBuilder, request: Cancel) -> None:
+    if builder.state.terminated is not None or builder.state.ending:
+        return  # how it ends is decided
     builder.emit(
         "execution.cancelled", builder.state.path, {"why": request.why, **_request_number(request)}, parent=builder.last
     )
@@ -119,7 +91,7 @@ def _on_resume(builder: DecisionBuilder, request: Resume) -> None:
     _pause_children(builder, paused=False)
     _resume_pipelines(builder)
     for run in list(state.runs.values()):
-        if run.loop is not None and not run.loop.gathering:
+        if run.loop is not None and not run.loop.gathering and run.closing is None:
             loops.advance_loops(builder, builder.net_index.steps[run.step], run)
     if not state.boundaries:  # what ended meanwhile is routed first, which looks at the parked tokens too
         routing.reconsider_parked(builder)
@@ -177,6 +149,9 @@ def _on_child_ended(builder: DecisionBuilder, request: ChildEnded) -> None:
             if pipe is not None and child is not None and child["execution_id"] == request.execution_id:
                 order_pipeline(builder, run, path, pipe, request.output)
                 return
+    step = builder.state.stopped_children.get(request.execution_id)
+    if step is not None:
+        builder.emit("step.closed", step, {"child": request.execution_id}, parent=builder.last)
 
 
 def _on_pipeline_failed(builder: DecisionBuilder, request: PipelineFailed) -> None:

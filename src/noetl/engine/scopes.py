@@ -107,6 +107,8 @@ def run_scopes(builder: DecisionBuilder, run: StepRun) -> dict[str, Any]:
     scopes |= {"ctx": run.ctx, "step": run.step_vars}
     if run.args is not None:
         scopes["args"] = run.args
+    if run.event is not None:
+        scopes["event"] = run.event
     return scopes
 
 
@@ -192,10 +194,20 @@ def pipeline_scopes(
         sight["iter"] = iter_scope(builder, run, path)
     if run.args is not None:
         sight["args"] = run.args
+    if run.event is not None:
+        sight["event"] = run.event
     source: StepRun | PipelineRun = run
     if loop is not None and isinstance(pipe := loop.running.get(path[-1]), PipelineRun):
         source = pipe
     sight["input"] = source.input if source.input is not None else {}
+    if builder.net_index.reads_steps(step):
+        sight["steps"] = steps_scope(builder)
+    return sight
+
+
+def undo_scopes(builder: DecisionBuilder, step: Step) -> dict[str, Any]:
+    """What the server knows of a run that is undone; the rest is in the log, with the end of that run."""
+    sight = {"workload": builder.state.workload, "execution_id": builder.state.execution_id, "input": {}}
     if builder.net_index.reads_steps(step):
         sight["steps"] = steps_scope(builder)
     return sight

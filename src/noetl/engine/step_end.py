@@ -8,13 +8,14 @@ from msgspec.structs import replace
 
 from noetl.engine import scopes
 from noetl.engine.decision import DecisionBuilder
+from noetl.engine.pipeline_order import order_pipeline
 from noetl.errors import TemplateError
-from noetl.expr import failure_of, patch_of, render
+from noetl.expr import failure_of, keep_undo_scopes, patch_of, render
 from noetl.lang import schema_failure
 from noetl.model.events import Fact
 from noetl.model.net import PlanResult
 from noetl.model.orders import StopChild, StopPipelines
-from noetl.model.output import Output, failed
+from noetl.model.output import Output, failed, failure
 from noetl.model.playbook import Step
 from noetl.model.scope import Patch, set_path
 from noetl.model.state import Path, StepBoundary, StepRun, label_of, pipeline_runs
@@ -60,6 +61,37 @@ def reshape(builder: DecisionBuilder, step: Step, sight: dict[str, Any], output:
 
 
 def end(builder: DecisionBuilder, run: StepRun, output: Output, *, fact: Fact | None = None) -> None:
+    """End a step run: with what a worker reports, or without a worker, which leaves its `finally` tasks to be run."""
+    if run.undoes:
+        _end_compensation(builder, run, output)
+    elif run.cancelled:
+        error = {"error": output["error"]} if output["error"] is not None else {}
+        builder.emit("step.closed", run.step, error, parent=_last_event(run), run=run.id)
+    elif fact is not None:
+        _record_end(builder, run, output, fact)
+    elif builder.net_index.steps[run.step].cleanup and not run.finalizing:
+        builder.emit("step.closing", run.step, {"closing": output}, parent=_last_event(run), run=run.id)
+        order_pipeline(builder, run, (), run.pipe)
+    else:
+        # Nobody runs its `finally` tasks: the step ends as its body did.
+        _record_end(builder, run, run.closing or output, None)
+
+
+def _end_compensation(builder: DecisionBuilder, run: StepRun, output: Output) -> None:
+    """A compensation that fails is recorded, and changes nothing else."""
+    undone = builder.state.undoing
+    assert undone is not None
+    error = output["error"]
+    name = "step.compensated" if error is None else "step.compensation.failed"
+    payload = {"run": undone.step_run_id} | ({"error": error} if error is not None else {})
+    builder.emit(name, run.step, payload, parent=_last_event(run), run=run.id, iteration=undone.iteration)
+
+
+def _last_event(run: StepRun) -> int:
+    return max(run.seq, run.pipe.seq if run.pipe is not None else 0)
+
+
+def _record_end(builder: DecisionBuilder, run: StepRun, output: Output, fact: Fact | None) -> None:
     """Record the end of a step, what its `set` writes and what it plans; where one fails, so does the step, unwritten."""
     step = builder.net_index.steps[run.step]
     reported = output
@@ -72,17 +104,28 @@ def end(builder: DecisionBuilder, run: StepRun, output: Output, *, fact: Fact | 
             output, patch = {**output, **failed(plan.error)}, {}
     own = {target: value for target, value in patch.items() if target.startswith("step.")}
     shared = {target: value for target, value in patch.items() if target.startswith("ctx.")}
-    parent = max(run.seq, run.pipe.seq if run.pipe is not None else 0)
+    extra: dict[str, Any] = {"set": own} if own else {}
+    if step.compensation is not None and step.loop is None and output["error"] is None:
+        try:
+            extra["compensation"] = _undo_record(builder, step, run, patch)
+        except TemplateError as error:
+            output, shared, extra = {**output, **failed(failure_of(error))}, {}, {}
+    parent = _last_event(run)
     if fact is not None and output is reported:
-        event = builder.accept(fact if not own else replace(fact, payload={**fact.payload, "set": own}), run, parent)
+        event = builder.accept(fact if not extra else replace(fact, payload={**fact.payload, **extra}), run, parent)
     else:
         name = "step.done" if output["error"] is None else "step.failed"
-        payload = {"output": output, "set": own} if own else {"output": output}
-        event = builder.emit(name, run.step, payload, parent=parent, run=run.id)
+        event = builder.emit(name, run.step, {"output": output, **extra}, parent=parent, run=run.id)
     if shared:
         builder.emit("ctx.patched", builder.state.path, {"set": shared, "step": run.step}, parent=event.seq, run=run.id)
-    if plan is not None and plan.error is None:
+    if plan is not None and plan.error is None and output["error"] is None:
         record(builder, step, run.id, plan)
+
+
+def _undo_record(builder: DecisionBuilder, step: Step, run: StepRun, patch: Patch) -> dict[str, Any]:
+    """What the compensation of a run reads, as it is now; the output is recorded beside it."""
+    sight = {"ctx": builder.state.ctx, "step": run.step_vars, "input": run.input or {}}
+    return keep_undo_scopes(step, _apply_patch(sight, patch), most=builder.net_index.max_payload)
 
 
 def _with_set(builder: DecisionBuilder, step: Step, run: StepRun, output: Output) -> tuple[Output, Patch]:
@@ -105,6 +148,8 @@ def _end_scopes(builder: DecisionBuilder, run: StepRun, output: Output, *values:
     sight = scopes.with_steps(builder, scopes.boundary_scopes(builder, ended), *values)
     if run.args is not None:
         sight["args"] = run.args
+    if run.event is not None:
+        sight["event"] = run.event
     return sight
 
 
@@ -116,14 +161,23 @@ def _apply_patch(sight: dict[str, Any], patch: Patch) -> dict[str, Any]:
 
 
 def cancel_run(builder: DecisionBuilder, run: StepRun, why: str) -> None:
-    """End one run."""
-    stop(builder, run)
-    builder.emit("step.cancelled", run.step, {"why": why}, parent=run.seq, run=run.id)
+    """End one run; its `finally` tasks follow, or go on."""
+    if run.is_afterwork:
+        return
+    payload: dict[str, Any] = {"why": why}
+    if builder.net_index.steps[run.step].cleanup:
+        payload["closing"] = failed(failure("cancelled", why))
+    running = run.finalizing
+    if not running:
+        stop(builder, run)
+    builder.emit("step.cancelled", run.step, payload, parent=run.seq, run=run.id)
+    if "closing" in payload and not running:
+        order_pipeline(builder, run, (), run.pipe)
 
 
 def cancel_step(builder: DecisionBuilder, name: str, why: str) -> bool:
     """End all work of a step, running and parked; whether there was any."""
-    working = [run for run in builder.state.runs.values() if run.step == name]
+    working = [run for run in builder.state.runs.values() if run.step == name and not run.is_afterwork]
     for run in working:
         cancel_run(builder, run, why)
     entry = builder.state.rounds.get(name)

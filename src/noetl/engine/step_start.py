@@ -7,6 +7,7 @@ from typing import Any
 
 from noetl.engine import admission, loops, scopes, step_end
 from noetl.engine.decision import DecisionBuilder
+from noetl.engine.pipeline_order import has_pipeline
 from noetl.errors import TemplateError
 from noetl.expr import failure_of, render, values_in
 from noetl.lang import schema_failure
@@ -16,15 +17,19 @@ from noetl.model.playbook import Step
 from noetl.model.state import StepRun
 
 
-def schedule(builder: DecisionBuilder, step: Step, firing: admission.Firing) -> None:
-    """Fire a step with a token; those parked there go with it."""
+def schedule(
+    builder: DecisionBuilder, step: Step, firing: admission.Firing, *, final: dict[str, Any] | None = None
+) -> None:
+    """Fire a step with a token; those parked there go with it. `final`: how the execution ends, of the step that runs last."""
     state = builder.state
     limit = builder.net_index.max_steps
-    if state.total_runs >= limit:
+    if state.total_runs >= limit and final is None:
         message = f"the execution has run {limit:,} steps; `limits.max_steps` allows no more"
         raise admission.AdmissionError(step.name, failure("limit", message))
     run_id = f"{step.name}-{(state.steps[step.name].runs if step.name in state.steps else 0) + 1}"
     payload = _payload(builder, step, firing)
+    if final is not None:
+        payload["event"] = final
     problem = _prepare(builder, step, payload)
     builder.emit("step.scheduled", step.name, payload, parent=builder.last, run=run_id)
     run = state.runs[run_id]
@@ -33,9 +38,9 @@ def schedule(builder: DecisionBuilder, step: Step, firing: admission.Firing) -> 
         return
     if run.due is not None:
         builder.orders.append(WakeAt(run.due))
-    if step.loop is not None:
+    if step.loop is not None and not step.before:
         loops.begin(builder, step, run)
-    elif not step.tasks:
+    elif not has_pipeline(step):
         step_end.end(builder, run, _router_output(builder, step, run))
     else:
         builder.orders.append(RunPipeline(run.id, step.name, None, scopes.pipeline_scopes(builder, step, run)))
@@ -69,6 +74,8 @@ def _prepare(builder: DecisionBuilder, step: Step, payload: dict[str, Any]) -> d
     sight["step"] = {}
     if payload.get("args") is not None:
         sight["args"] = payload["args"]
+    if "event" in payload:
+        sight["event"] = payload["event"]
     try:
         if step.loop is None and step.input is not None:
             scopes.with_steps(builder, sight, *values_in(step.input), starting=step.name)

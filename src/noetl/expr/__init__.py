@@ -31,11 +31,14 @@ if TYPE_CHECKING:
         ResultRules as ResultRules,
         Way as Way,
         find_result_reads as find_result_reads,
+        find_undo_reads as find_undo_reads,
         inline_of as inline_of,
+        keep_undo_scopes as keep_undo_scopes,
         pipeline_values as pipeline_values,
         rules_of as rules_of,
         select_paths as select_paths,
         selects as selects,
+        task_values as task_values,
     )
     from noetl.expr.sandbox.evaluation import Evaluation as Evaluation
     from noetl.expr.sandbox.jsonpath import (
@@ -70,7 +73,7 @@ else:
             "embedded.sql_query": "BoundQuery Finished Parameter QuotedBody StatementBreak sql_error sql_literal",
             "embedded.sql_template": "compile_sql",
             "member_access": "REF_FIELDS Ref is_reference",
-            "result_policy": "ResultRules Way find_result_reads inline_of pipeline_values rules_of select_paths selects",
+            "result_policy": "ResultRules Way find_result_reads find_undo_reads inline_of keep_undo_scopes pipeline_values rules_of select_paths selects task_values",
             "sandbox.evaluation": "Evaluation",
             "sandbox.jsonpath": "find_jsonpath plain_keys problem_of",
             "scopes": "EvaluationPoint FILTERS FUNCTIONS OWN_FUNCTIONS STEP_HELPERS TESTS visible_names",

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from noetl.errors import TemplateError
-from noetl.expr.values import failure_of, render
+from noetl.expr.values import failure_of, is_larger, render, too_large_error
 from noetl.model.output import Failure, failure
 from noetl.model.playbook import LayeredValue, Playbook, Rule, Step, Task
 
@@ -145,6 +145,9 @@ class _IdentityCache(Generic[Of]):
 
 _of_steps: _IdentityCache[ResultReads] = _IdentityCache()
 _of_admissions: _IdentityCache[list[Way]] = _IdentityCache()
+_of_compensations: _IdentityCache[tuple[Way, ...]] = _IdentityCache()
+#: of an output: what its event holds in any case
+_RECORDED = frozenset({"status", "data", "ref", "error", "external"})
 
 
 def find_result_reads(step: Step, playbook: Playbook) -> ResultReads:
@@ -158,19 +161,20 @@ def _find(step: Step, playbook: Playbook) -> ResultReads:
     pipeline = list(_reads(pipeline_values(step)))
     outputs = [rest for path in server if (rest := _below_output(path)) is not None]
     inner = [rest for path in pipeline if (rest := _below_output(path)) is not None]
+    undo = [path[1:] for path in find_undo_reads(step) if path[0] == "output"]
     return ResultReads(
         data=_fewest(rest[1:] for rest in outputs if rest[:1] in ((), ("data",))),
-        step=_fewest(path[1:] for path in server if path[0] == "step"),
+        step=_fewest(path[1:] for path in (*server, *find_undo_reads(step)) if path[0] == "step"),
         inside=frozenset(_read_tasks(step)),
-        at_end=_reads_data((step.output,)),
-        ref_inside=any(rest[:1] in ((), ("ref",)) for rest in inner),
-        ref_server=any(rest[:1] in ((), ("ref",)) for rest in outputs),
+        at_end=_reads_data((step.output,)) or any(map(_looks_back, (*step.after, *step.cleanup))),
+        ref_inside=any(rest[:1] in ((), ("ref",)) for rest in (*inner, *undo)),
+        ref_server=any(rest[:1] in ((), ("ref",)) for rest in (*outputs, *undo)),
     )
 
 
 def _read_tasks(step: Step) -> Iterator[str]:
     """The tasks whose payload is read: by themselves when they have ended, by one that may come later, or at the end."""
-    tasks = step.tasks
+    tasks = step.pipeline
     jumps = any(one.then.do == "jump" for task in tasks for one in _rules(task))
     later = _reads_data(_end_values(step))
     for task in reversed(tasks):
@@ -216,6 +220,40 @@ def _fewest(ways: Iterable[Way]) -> tuple[Way, ...]:
     return tuple(sorted(way for way in found if not any(way[:end] in found for end in range(len(way)))))
 
 
+#: the scopes of which a compensation sees what they were when the run ended that it undoes
+UNDO_SCOPES = ("ctx", "step", "iter", "input", "output")
+
+
+def find_undo_reads(step: Step) -> tuple[Way, ...]:
+    """What the compensation of a step reads of the run that it undoes, each path with its scope."""
+    return _of_compensations.get(step, lambda: _find_undo_reads(step.compensation))
+
+
+def _find_undo_reads(task: Task | None) -> tuple[Way, ...]:
+    if task is None:
+        return ()
+    if _code_may_read(task):
+        return tuple((scope,) for scope in UNDO_SCOPES)
+    # Its rules see its own output, not the one of the run.
+    before = [*_reads(_values_before(task)), *(path for path in _reads(_values_after(task)) if path[0] != "output")]
+    return _fewest(path for path in before if path[0] in UNDO_SCOPES)
+
+
+def keep_undo_scopes(step: Step, scopes: Mapping[str, Any], *, most: int) -> dict[str, Any]:
+    """As much of the scopes of a run as its compensation reads; the payload is recorded with the run's end.
+
+    TemplateError: it is more than the log takes.
+    """
+    reads = [path for path in find_undo_reads(step) if path[:2] not in (("output", "data"), ("output", "ref"))]
+    found = select_paths({key: scopes[key] for key in UNDO_SCOPES if key in scopes}, reads) or {}
+    if "output" in found:
+        found["output"] = {key: value for key, value in found["output"].items() if key not in _RECORDED}
+    if is_larger(found, most):
+        raise too_large_error("what the step's compensation reads of the run", most)
+    kept: dict[str, Any] = found
+    return kept
+
+
 def _server_values(step: Step) -> Iterator[Any]:
     yield from (one.value for one in step.set)
     for arc in step.router.arcs:
@@ -235,7 +273,7 @@ def _event_reads(playbook: Playbook) -> list[Way]:
 def pipeline_values(step: Step) -> Iterator[Any]:
     """All that the worker may evaluate of a step."""
     yield from _end_values(step)
-    for task in step.tasks:
+    for task in step.pipeline:
         yield from task_values(task)
 
 

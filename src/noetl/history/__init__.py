@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from noetl.history.log_queries import (
         EVENTS_PER_PAGE as EVENTS_PER_PAGE,
         events_of as events_of,
+        explain_cancel_refusal as explain_cancel_refusal,
         output_of as output_of,
         output_of_step as output_of_step,
         read_pipeline_events as read_pipeline_events,
@@ -67,7 +68,7 @@ else:
             "diff": "Change ComparedRun Difference Divergence Side StepDecision StepPair StepStanding diff_executions diff_values",
             "fork": "Fork ForkMismatch ForkTarget build_fork open_children origin_of payload_of",
             "fsck": "PayloadRule check_log",
-            "log_queries": "EVENTS_PER_PAGE events_of output_of output_of_step read_pipeline_events run_document snapshot_of source_of state_at status_of",
+            "log_queries": "EVENTS_PER_PAGE events_of explain_cancel_refusal output_of output_of_step read_pipeline_events run_document snapshot_of source_of state_at status_of",
             "rerun_plan": "ForkPlan KeptStep PendingWork TaskEffect find_last_kept parse_fork_point",
             "why": "StepExplanation StepReason describe_standing explain_step",
         },

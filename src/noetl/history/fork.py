@@ -91,14 +91,18 @@ def _run(step: Step | None, run: StepRun, events: list[Event]) -> Iterator[LogMi
     scheduled = next((e.seq for e in events if e.step_run_id == run.id and e.name == "step.scheduled"), None)
     if step is None or scheduled is None:
         return
-    problem = _shape(step.loop, run.loop)
-    if problem is None and run.loop is None and run.pipe is not None and not step.tasks:
+    # A loop with `before` tasks begins after them; one that was ended leaves its `finally` tasks.
+    is_apart = run.closing is not None or (run.loop is None and bool(step.before))
+    problem = None if is_apart else _shape(step.loop, run.loop)
+    if problem is None and run.loop is None and run.pipe is not None and not step.pipeline:
         problem = "has no task any more"
     if problem is not None:
         yield LogMismatch(f"step `{step.name}` is under way, and {problem}", scheduled, scheduled - 1)
         return
     for path, pipe in pipeline_runs(run):
-        if pipe is not None and pipe.begun:
+        if pipe is not None and pipe.begun and step.pipeline != step.tasks:
+            yield from _tasks(step, run, path, pipe, events)
+        elif pipe is not None and pipe.begun:
             yield from _pipeline(step, run, path, pipe, events)
 
 
@@ -114,6 +118,26 @@ def _shape(declared: Loop | None, loop: LoopRun | None) -> str | None:
         if isinstance(inner, LoopRun) and (problem := _shape(declared.inner, inner)) is not None:
             return problem
     return None
+
+
+def _tasks(step: Step, run: StepRun, path: Path, pipe: PipelineRun, events: list[Event]) -> Iterator[LogMismatch]:
+    """Look for the recorded tasks of a pipeline with tasks around its body among those that are declared now."""
+    kinds, label = {task.name: task.kind for task in step.pipeline}, label_of(path)
+    mine = [
+        event
+        for event in events[pipe.since - 1 :]
+        if event.step_run_id == run.id and event.iteration == label and event.name in ("task.started", "task.done")
+    ]
+    for position, event in enumerate(mine):
+        task = event.entity_id.partition(".")[2]
+        if task not in kinds:
+            text = f"step `{step.name}` is under way, and its task `{task}` is not there any more"
+            yield LogMismatch(text, event.seq, pipe.since - 1)
+            return
+        is_open = event.name == "task.started" and position == len(mine) - 1
+        if is_open and not _same_wait(event, kinds[task]):
+            text = f"task `{task}` of step `{step.name}` is under way, and is of another kind now"
+            yield LogMismatch(text, event.seq, event.seq - 1)
 
 
 def _pipeline(step: Step, run: StepRun, path: Path, pipe: PipelineRun, events: list[Event]) -> Iterator[LogMismatch]:

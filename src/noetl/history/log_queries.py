@@ -10,7 +10,7 @@ import msgspec
 from noetl.engine import apply
 from noetl.model.events import Event
 from noetl.model.output import Output, ok
-from noetl.model.state import Execution
+from noetl.model.state import Execution, StepInfo
 from noetl.ports import EventLog, PlaybookSource
 
 # The one document of a run: what `noetl run --json` prints, and the API answers.
@@ -18,9 +18,7 @@ from noetl.ports import EventLog, PlaybookSource
 
 def run_document(state: Execution) -> dict[str, Any]:
     """An execution as programs are told of it."""
-    steps = {
-        name: {"status": info.status, "runs": info.runs} for name, info in state.steps.items() if info.status != ""
-    }
+    steps = {name: _step_document(info) for name, info in state.steps.items() if info.status != ""}
     return {
         "execution_id": state.execution_id,
         "status": state.status,
@@ -32,6 +30,12 @@ def run_document(state: Execution) -> dict[str, Any]:
         "unmatched": list(state.unmatched),
         "duration_ms": int(state.duration * 1000),
     }
+
+
+def _step_document(info: StepInfo) -> dict[str, Any]:
+    told = {"status": info.status, "runs": info.runs}
+    undone = {"undone": info.undone, "compensations_failed": info.undo_failed}
+    return {**told, **{key: value for key, value in undone.items() if value}}
 
 
 #: how many events are in memory at once while a log is gone through
@@ -103,6 +107,18 @@ def read_pipeline_events(log: EventLog, execution_id: str, since: int, last: int
             at = cause
         step = min(2 * step, _LONGEST_STEP) if 2 * (len(found) - had) >= step else _STEP
     return found[::-1] if at == since else None
+
+
+def explain_cancel_refusal(state: Execution) -> str | None:
+    """Why an execution cannot be cancelled now; None: it can."""
+    if state.undoing is not None or (state.ending and state.undo and state.final_run is None):
+        return (
+            "its compensations are running, which cannot be cancelled: "
+            f"`noetl pause {state.execution_id}` holds those that have not begun"
+        )
+    if state.ending:
+        return "how it ends is decided: its executor's `finally` step is running"
+    return "it is ending already: `finally` tasks of its steps are running" if state.terminated is not None else None
 
 
 def status_of(state: Execution) -> str:

@@ -41,8 +41,36 @@ def parse_fork_point(text: str) -> int | RerunPlace:
 
 def find_last_kept(events: Iterable[Event], wanted: int | RerunPlace, *, run: int | None, known: Iterable[str]) -> int:
     """The last event to keep; `known` are the steps of the playbook, for whoever misspells one."""
+    events = list(events)
+    kept = _find_kept(events, wanted, run, list(known))
+    _refuse_undone(events, kept, wanted)
+    return kept
+
+
+def _refuse_undone(events: list[Event], kept: int, wanted: int | RerunPlace) -> None:
+    """What was undone is never kept: it has to be done again."""
+    undone = {
+        (event.payload["run"], event.iteration): event.entity_id
+        for event in events
+        if event.name == "step.compensating"
+    }
+    for event in events[:kept] if undone else ():
+        started = event.name == ("step.scheduled" if event.iteration is None else "loop.iteration.started")
+        step = undone.get((event.step_run_id or "", event.iteration)) if started else None
+        if step is not None:
+            place = RerunPlace(step, None if event.iteration is None else str(event.iteration))
+            runs = sum(one.name == "step.scheduled" and one.entity_id == step for one in events)
+            number = f" --run {(event.step_run_id or '').rpartition('-')[2]}" if runs > 1 else ""
+            again = f"--from '{place}'{number}"
+            raise UsageError(
+                f"--from {wanted}: {place} ended before that, and was undone by its compensation; "
+                f"`{again}` is the earliest that has to run again"
+            )
+
+
+def _find_kept(events: list[Event], wanted: int | RerunPlace, run: int | None, known: list[str]) -> int:
     if isinstance(wanted, RerunPlace):
-        return _before(list(events), wanted, run, list(known)) - 1
+        return _before(events, wanted, run, known) - 1
     if run is not None:
         raise UsageError("--run says which run of a step: name one with --from STEP")
     length = over = 0

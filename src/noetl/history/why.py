@@ -21,7 +21,8 @@ class StepReason(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int
     timestamp: str
     #: `start`, `arc`, `planned`, `arc-failed`, `unasked`, `unjudged`, `routing-failed`, `admission-failed`, `parked`, `fired`,
-    #: `skipped`, `done`, `failed`, `unmatched` or `cancelled`
+    #: `skipped`, `done`, `failed`, `unmatched`, `cancelled`, `closing`, `undoing`, `undone`, `undo-failed`, or `last` of the step
+    #: that runs last
     what: str
     #: the step whose end, or whose token, this is about
     source: str | None = None
@@ -39,6 +40,8 @@ class StepReason(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
     error: dict[str, Any] | None = None
     join: bool = False
+    #: of a compensation: the iteration that it undoes
+    iteration: int | str | None = None
 
 
 class StepExplanation(msgspec.Struct, frozen=True):
@@ -150,6 +153,8 @@ def _explain_unasked(event: Event, asked: list[dict[str, Any]], error: dict[str,
 def _explain_scheduling(_net: Net | None, event: Event) -> Found:
     payload = event.payload
     rules, waited_for = payload.get("saw", []), payload.get("waited_for", [])
+    if "event" in payload:
+        return [(event.entity_id, _reason(event, "last", why=payload["event"]["status"]))]
     reason = _reason(
         event, "fired", sources=payload["from"], rules=rules, join="take" in payload, waited_for=waited_for
     )  # fmt: skip
@@ -182,6 +187,15 @@ def _cancel_reasons(_net: Net | None, event: Event) -> Found:
     return [(event.entity_id, _reason(event, "cancelled", why=event.payload["why"]))]
 
 
+def _closing_reasons(_net: Net | None, event: Event) -> Found:
+    return [(event.entity_id, _reason(event, "closing", error=event.payload["closing"]["error"]))]
+
+
+def _undo_reasons(_net: Net | None, event: Event) -> Found:
+    what = {"step.compensating": "undoing", "step.compensated": "undone"}.get(event.name, "undo-failed")
+    return [(event.entity_id, _reason(event, what, iteration=event.iteration, error=event.payload.get("error")))]
+
+
 def _reason(event: Event, what: str, **more: Any) -> StepReason:
     return StepReason(event.seq, event.timestamp, what, **more)
 
@@ -195,4 +209,8 @@ READERS: dict[str, Callable[[Net | None, Event], Found]] = {
     "step.done": _end_reasons,
     "step.failed": _end_reasons,
     "step.cancelled": _cancel_reasons,
+    "step.closing": _closing_reasons,
+    "step.compensating": _undo_reasons,
+    "step.compensated": _undo_reasons,
+    "step.compensation.failed": _undo_reasons,
 }

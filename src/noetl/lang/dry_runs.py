@@ -43,11 +43,20 @@ def dry_run(net: Net, workload: Mapping[str, Any], kinds: Mapping[str, ToolKind]
     sure = _step_certainty(
         net, ways, {name: _admission_certainty(step.admission, sight) for name, step in net.steps.items()}
     )
+    last = playbook.final_step
+    if last is not None:
+        ended = replace(sight.with_scopes(event={}), partial=sight.partial | {"event"})
+        sights = {last: replace(ended, origins={**sight.origins, "event": "the end of the execution"})}
+        sure[last] = YES
+    else:
+        sights = {}
     return {
         "name": playbook.name,
         "path": playbook.path,
         "keychain": [{"name": one.name, "kind": one.kind} for one in playbook.keychain],
-        "steps": [_step(net.steps[name], sight, kinds, runs, ways[name]) for name, runs in sure.items()],
+        "steps": [
+            _step(net.steps[name], sights.get(name, sight), kinds, runs, ways[name]) for name, runs in sure.items()
+        ],
         "not_run": [name for name in net.steps if name not in sure],
     }
 
@@ -146,7 +155,7 @@ def _step(
         inside = _with_input(step.input, inside)
     else:
         inside = inside.with_scopes(input={})
-    made["tasks"] = _tasks(step.tasks, inside, kinds)
+    made["tasks"] = _tasks(step.pipeline, inside, kinds)
     ends = {ON_FAILURE: "step.failed"}
     if step.router.synthesize is not None:
         made["plans"] = evaluate_partially(step.router.synthesize.plan, _values_at_end(step, sight, "step.done"))

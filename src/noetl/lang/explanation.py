@@ -40,8 +40,8 @@ def explain_playbook(net: Net) -> dict[str, Any]:
         "path": playbook.path,
         "start": net.start,
         "order": order,
-        "unreachable": [name for name in net.steps if name not in set(order)],
-        **_drop_empty(stalled="fail" if playbook.fails_when_stalled else None),
+        **_drop_empty(**{"finally": playbook.final_step, "stalled": "fail" if playbook.fails_when_stalled else None}),
+        "unreachable": [name for name in net.steps if name not in {*order, playbook.final_step}],
         "keychain": [{"name": one.name, "kind": one.kind} for one in playbook.keychain],
         "steps": [explain_step(net, step) for step in net.steps.values()],
         "workbook": {name: _tasks(tasks) for name, tasks in playbook.workbook.items()},
@@ -65,7 +65,9 @@ def explain_step(net: Net, step: Step) -> dict[str, Any]:
     return {
         "name": step.name,
         "line": step.at.line,
-        **_drop_empty(desc=step.desc, start=step.name == net.start or None),
+        **_drop_empty(
+            desc=step.desc, start=step.name == net.start or None, last=step.name == net.playbook.final_step or None
+        ),
         "from": [
             {"step": one.source, "line": one.arc.at.line, **_drop_empty(when=to_source(one.arc.when))}
             for one in net.incoming[step.name]
@@ -79,7 +81,13 @@ def explain_step(net: Net, step: Step) -> dict[str, Any]:
             loop=_loop(step.loop),
             spec=_spec(step.spec),
         ),
+        **_drop_empty(before=_tasks(step.before)),
         "tasks": _tasks(step.tasks),
+        **_drop_empty(
+            after=_tasks(step.after),
+            **{"finally": _tasks(step.cleanup)},
+            compensation=_tasks((step.compensation,) if step.compensation is not None else ()),
+        ),
         **_drop_empty(output=to_source(step.output), set=_set(step.set)),
         "next": _router(step.router),
     }

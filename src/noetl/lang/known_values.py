@@ -191,7 +191,7 @@ def step_writers(step: Step) -> dict[tuple[str, str], tuple[str, ...]]:
 
 def _task_writes(step: Step) -> list[tuple[str, Assignment]]:
     made: list[tuple[str, Assignment]] = []
-    for task in step.tasks:
+    for task in step.all_tasks:
         rules = task.policy.rules if task.policy is not None else ()
         made += [(task.name, one) for one in (*task.set, *(one for rule in rules for one in rule.then.set))]
     return made

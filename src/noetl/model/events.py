@@ -39,7 +39,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     attempt: int | None = None
 
 
-class Fact(msgspec.Struct, frozen=True, gc=False):
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a worker has to say of a pipeline that it runs, not yet numbered."""
 
     name: str
@@ -53,6 +53,8 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
     attempt: int | None = None
     #: how many attempts at tasks the pipeline has begun, this one included: tells a duplicate from news
     number: int = 0
+    #: reported by the `finally` tasks of a step whose body the server ended: tells them from what the body still reports
+    closing: bool = False
 
 
 class EventType(msgspec.Struct, frozen=True):
@@ -98,6 +100,7 @@ EVENTS: Final[dict[str, EventType]] = {
             "take": "of a join: how many tokens were taken from each predecessor",
             "missing": "of a join: the predecessors whose token of this round is still to come",
             "due": "when the run times out, in seconds since the epoch",
+            "event": "of the executor's `finally` step: how the execution ends, as its templates see it",
             "saw": "the admission rules asked, with the values they saw; the last one held",
             "waited_for": "of a gate that was opened because nothing else could move: the gates it waited for, which waited for it too",
         },
@@ -114,14 +117,39 @@ EVENTS: Final[dict[str, EventType]] = {
     "step.done": EventType(
         "step",
         "The step ended well.",
-        {"output": "what it exposes; `external`: its data lies where `ref` says, and just what the server reads is here"},
+        {"output": "what it exposes; `external`: its data lies where `ref` says, and just what the server reads is here",
+         "compensation": "what its compensation reads of `ctx`, `step`, `input` and `output`, as it is now"},
     ),
     "step.failed": EventType("step", "The step ended with an error.", {"output": "with the error"}),
-    "step.cancelled": EventType("step", "The step's work was ended from outside.", {"why": "the reason"}),
+    "step.cancelled": EventType(
+        "step",
+        "The step's work was ended from outside.",
+        {"why": "the reason", "closing": "what its `finally` tasks see as `output`; `step.closed` follows when they have ended"},
+    ),
+    "step.closing": EventType(
+        "step",
+        "The server ended the step's body: it ran out of time, its worker was lost, or its loop failed. Its `finally` tasks follow.",
+        {"closing": "the output with which the step ends"},
+    ),
+    "step.closed": EventType(
+        "step",
+        "What followed the end of a step has ended: the `finally` tasks of a cancelled step, or the child execution that it had called.",
+        {"error": "why a `finally` task failed", "child": "the child execution"},
+    ),
+    "step.compensating": EventType(
+        "step",
+        "The execution failed or was cancelled: a run of the step, or one iteration of it, is being undone.",
+        {"run": "the step run that ended well", "seq": "the event that recorded its end"},
+    ),
+    "step.compensated": EventType("step", "The compensation ended well.", {"run": "the step run that was undone"}),
+    "step.compensation.failed": EventType(
+        "step", "The compensation failed; the others run all the same.", {"run": "the step run", "error": "why"}
+    ),
     "task.started": EventType(
         "task",
         "A task is about to take effect.",
-        {"wait": "what it waits for, when it holds no worker meanwhile", "input": "the workbook task's own input"},
+        {"wait": "what it waits for, when it holds no worker meanwhile", "input": "the workbook task's own input",
+         "part": "`before`, `after` or `finally`, of a task that stands around the step's body"},
     ),
     "task.progress": EventType("task", "A long task says how far it is; it goes on from there after a crash.", {"progress": "in its own words"}),
     "task.done": EventType(
@@ -136,6 +164,7 @@ EVENTS: Final[dict[str, EventType]] = {
             "to": "the task a jump leads to",
             "delay": "seconds until the next attempt",
             "error": "the error the pipeline ends with, where it is another than the output's",
+            "ends": "`before`: with this task they have all run, and the step's loop begins",
             "redacted": "where secrets were taken out, `output` or targets of `set`: after a crash a task that succeeded runs again if a later one reads them",
         },
     ),
@@ -156,7 +185,8 @@ EVENTS: Final[dict[str, EventType]] = {
     "loop.iteration.done": EventType(
         "loop",
         "An iteration ended well.",
-        {"data": "its output", "ref": "where that lies instead", "until": "whether the loop should end with it"},
+        {"data": "its output", "ref": "where that lies instead", "until": "whether the loop should end with it",
+         "compensation": "what its compensation reads of `ctx`, `step`, `iter`, `input` and `output`, as it is now"},
     ),
     "loop.iteration.failed": EventType("loop", "An iteration failed.", {"error": "why"}),
     "loop.done": EventType("loop", "The loop has ended.", {"loop": "the counts", "gather": "true where its list is stored before the step ends"}),

@@ -45,6 +45,10 @@ class RunPipeline(msgspec.Struct, frozen=True):
     #: what is to be read before it can begin; then the step's `input` is the worker's to evaluate, too
     rows: tuple[LoopRow, ...] = ()
     gather: Gather | None = None
+    #: the body of the step was ended with this output: what is left to run are its `finally` tasks
+    closing: dict[str, Any] | None = None
+    #: the event that recorded the end of a run: what is to run is its compensation
+    undoes: int = 0
 
 
 class StopPipelines(msgspec.Struct, frozen=True):
@@ -68,6 +72,12 @@ class StartChild(msgspec.Struct, frozen=True):
     child: dict[str, Any]
 
 
+class AwaitChild(msgspec.Struct, frozen=True):
+    """Report the end of a child execution that was told to end, and see to it that it ends."""
+
+    execution_id: str
+
+
 class StopChild(msgspec.Struct, frozen=True):
     """Cancel a child execution."""
 
@@ -81,4 +91,4 @@ class PauseChild(msgspec.Struct, frozen=True):
     paused: bool
 
 
-Order = RunPipeline | StopPipelines | WakeAt | StartChild | StopChild | PauseChild
+Order = RunPipeline | StopPipelines | WakeAt | StartChild | AwaitChild | StopChild | PauseChild

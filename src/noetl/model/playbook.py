@@ -15,6 +15,8 @@ from noetl.model.diagnostics import Span
 
 #: the default of `limits.max_payload_bytes`
 MAX_PAYLOAD = 1_048_576
+#: the name of a compensation's task
+COMPENSATION = "compensation"
 
 
 class Value(Protocol):
@@ -209,11 +211,29 @@ class Step(msgspec.Struct, frozen=True):
     max_jumps: int = 100_000
     loop: Loop | None = None
     tasks: tuple[Task, ...] = ()
+    #: tasks around the body, once per step run: `spec.policy.before`, `after` and `finally`
+    before: tuple[Task, ...] = ()
+    after: tuple[Task, ...] = ()
+    cleanup: tuple[Task, ...] = ()
+    #: undoes a run that ended well, when the execution fails or is cancelled
+    compensation: Task | None = None
     output: Value | None = None
     set: tuple[Assignment, ...] = ()
     router: Router = Router()
     #: effective spec of the step itself: scheduling keys and what tasks inherit
     spec: Mapping[str, LayeredValue] = {}
+
+    @property
+    def pipeline(self) -> tuple[Task, ...]:
+        """The body with the tasks around it, in the order in which they run."""
+        if not (self.before or self.after or self.cleanup):
+            return self.tasks
+        return (*self.before, *self.tasks, *self.after, *self.cleanup)
+
+    @property
+    def all_tasks(self) -> tuple[Task, ...]:
+        """Every task of the step, its compensation included."""
+        return self.pipeline if self.compensation is None else (*self.pipeline, self.compensation)
 
 
 class Credential(msgspec.Struct, frozen=True):
@@ -244,6 +264,15 @@ class Playbook(msgspec.Struct, frozen=True):
     workload: Mapping[str, Any] = {}
     workbook: Mapping[str, tuple[Task, ...]] = {}
     on_failure: FailureWebhook | None = None
+    #: where `executor.spec.policy.finally.step` stands
+    final_step_at: Span | None = None
+
+    @property
+    def final_step(self) -> str | None:
+        """The step that runs last, whatever the outcome: `executor.spec.policy.finally`."""
+        found = self.policy.get("finally")
+        name = found.get("step") if isinstance(found, Mapping) else None
+        return name if isinstance(name, str) else None
 
     @property
     def policy(self) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from noetl.model.events import epoch_seconds
+from noetl.model.playbook import COMPENSATION
 
 #: `(2, 0)`: the inner iteration 0 of the outer iteration 2; empty outside of loops
 Path = tuple[int, ...]
@@ -118,6 +119,37 @@ class StepRun(msgspec.Struct):
     due: float | None = None
     pipe: PipelineRun | None = None
     loop: LoopRun | None = None
+    #: of the executor's `finally` step: how the execution ends
+    event: dict[str, Any] | None = None
+    #: the server ended its body with this output; its `finally` tasks are left to run
+    closing: dict[str, Any] | None = None
+    #: its `finally` tasks have begun
+    finalizing: bool = False
+    #: the step was cancelled; the run is only here until its `finally` tasks have ended
+    cancelled: bool = False
+    #: it undoes a run: the event that recorded the end of that one
+    undoes: int = 0
+
+    @property
+    def is_afterwork(self) -> bool:
+        """Whether the step has ended already, or runs no more: no token follows from it."""
+        return self.cancelled or bool(self.undoes)
+
+
+class UndoRecord(msgspec.Struct):
+    """A step run, or an iteration of one, that ended well and has a compensation."""
+
+    step: str
+    step_run_id: str
+    iteration: int | str | None
+    #: the event that recorded its end, with all that the compensation reads
+    seq: int
+
+    @property
+    def undo_run_id(self) -> str:
+        """The id of the run that undoes it."""
+        where = self.step_run_id if self.iteration is None else f"{self.step_run_id}.{self.iteration}"
+        return f"{where}.{COMPENSATION}"
 
 
 class StepInfo(msgspec.Struct):
@@ -135,6 +167,10 @@ class StepInfo(msgspec.Struct):
     #: how often a task of it went on past something that went wrong, and the first of these warnings
     warned: int = 0
     warning: str | None = None
+    #: how many of its runs and iterations were undone, how many compensations failed, and why the first of these did
+    undone: int = 0
+    undo_failed: int = 0
+    undo_error: dict[str, Any] | None = None
 
 
 #: the event that brings the first token
@@ -256,6 +292,16 @@ class Execution(msgspec.Struct):
     stalled: list[str] = []
     #: steps that ended well and none of whose arcs matched, in the order in which that happened → how often
     unmatched: dict[str, int] = {}
+    #: what would be undone if it failed now, in the order of the ends
+    undo: list[UndoRecord] = []
+    #: the run that is being undone
+    undoing: UndoRecord | None = None
+    #: how it ends is decided: compensations, or the executor's `finally` step, have begun
+    ending: bool = False
+    #: the run of the executor's `finally` step
+    final_run: str | None = None
+    #: children that were told to end and have not ended yet, each with the step that had called it
+    stopped_children: dict[str, str] = {}
 
     def steps_with_tokens(self) -> dict[str, int]:
         """The steps at which tokens are parked → the event that parked the first of them."""
@@ -325,7 +371,7 @@ def find_pipeline(state: Execution, run_id: str | None, path: Path) -> PipelineR
 
 def pipeline_runs(run: StepRun) -> Iterator[tuple[Path, PipelineRun | None]]:
     """The pipelines of a run that are under way, with their iterations; None: it has not begun."""
-    if run.loop is None or run.loop.gathering:
+    if run.loop is None or run.loop.gathering or run.closing is not None:
         yield (), run.pipe
     else:
         yield from loop_pipeline_runs(run.loop)

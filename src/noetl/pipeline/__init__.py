@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from noetl.pipeline.frame import (
         Frame as Frame,
         Moment as Moment,
+        role_of as role_of,
         task_progress_fact as task_progress_fact,
         task_started_fact as task_started_fact,
     )
@@ -17,7 +18,7 @@ else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "frame": "Frame Moment task_progress_fact task_started_fact",
+            "frame": "Frame Moment role_of task_progress_fact task_started_fact",
             "machine": "Finish Move RunTask Sleep",
             "replay": "OUTPUT Replay resume",
         },

@@ -16,13 +16,24 @@ import msgspec
 from msgspec.structs import replace
 
 from noetl.errors import TemplateError
-from noetl.expr import failure_of, patch_of, render
+from noetl.expr import failure_of, keep_undo_scopes, patch_of, render
 from noetl.lang import schema_failure
 from noetl.model.events import Fact
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Directive, Task
 from noetl.model.scope import Patch, combine_patches
-from noetl.pipeline.frame import Frame, Moment, pipeline_fact, task_done_fact, task_started_fact
+from noetl.pipeline.frame import (
+    BEFORE,
+    BODY,
+    FINALLY,
+    LOOP,
+    WHOLE,
+    Frame,
+    Moment,
+    pipeline_fact,
+    task_done_fact,
+    task_started_fact,
+)
 
 # How long to wait before the next attempt.
 
@@ -111,34 +122,37 @@ class _Next(msgspec.Struct, frozen=True):
 
 def begin(frame: Frame, moment: Moment) -> Move:
     """The first move."""
-    facts = [] if frame.iteration is not None else [pipeline_fact(frame, "step.started", {}, status="in_progress")]
-    if not frame.tasks:
-        return _finish(frame, facts)
-    frame.visit(0)
+    begins = frame.iteration is None and frame.role is WHOLE
+    facts = [pipeline_fact(frame, "step.started", {}, status="in_progress")] if begins else []
+    if frame.at_end:  # without tasks, or of a loop whose list is there
+        return _go_on(frame, _end_empty(frame, facts), moment)
+    if not frame.sections:
+        frame.visit(0)
     return _run(frame, facts, moment)
 
 
-def finish_loop(frame: Frame, output: Output) -> Finish:
-    """The end of a step whose loop is over, with the loop's output."""
-    frame.output = output
-    return _finish(frame, [])
+def _end_empty(frame: Frame, facts: list[Fact]) -> Finish | _Next:
+    """The end of a body without tasks; that of a loop may have failed."""
+    problem, frame.failure = frame.failure, None
+    return _finish(frame, facts) if problem is None else _fail(frame, problem, facts)
 
 
-def abort(frame: Frame, problem: Failure) -> Finish:
+def abort(frame: Frame, problem: Failure, moment: Moment) -> Move:
     """The end of a pipeline that could not begin, or go on; an attempt that was under way ends with it."""
     facts = []
-    frame.counter = min(frame.counter, max(0, len(frame.tasks) - 1))
+    frame.step_back()
     if frame.recorded_start is not None:
         facts.append(task_done_fact(frame, {"output": failed(problem), "do": "fail", "error": problem}))
-    return _fail(frame, problem, facts)
+        frame.recorded_start = None
+    return _go_on(frame, _fail(frame, problem, facts), moment)
 
 
 def proceed(frame: Frame, moment: Moment) -> Move:
     """The move after a sleep, or the first one after a replay."""
     if frame.failure is not None:
-        return _fail(frame, frame.failure, [])
+        return _go_on(frame, _fail(frame, frame.failure, []), moment)
     if frame.at_end:
-        return _finish(frame, [])
+        return _go_on(frame, _finish(frame, []), moment)
     if frame.not_before is not None and frame.not_before > moment.now:
         return Sleep(frame.not_before, ())
     return _run(frame, [], moment)
@@ -166,7 +180,10 @@ def shape_output(frame: Frame, output: Output, moment: Moment) -> Output:
 
 def conclude(frame: Frame, output: Output, moment: Moment, recorded: Output | None = None) -> Move:
     """The move after a shaped output; `recorded` is what the log gets of one whose data lies elsewhere."""
-    move = _judge(frame, output, moment, recorded)
+    return _go_on(frame, _judge(frame, output, moment, recorded), moment)
+
+
+def _go_on(frame: Frame, move: Sleep | Finish | _Next, moment: Moment) -> Move:
     return _run(frame, list(move.facts), moment) if isinstance(move, _Next) else move
 
 
@@ -237,7 +254,14 @@ def _follow(
         payload["to"] = directive.to
     elif directive.do == "retry":
         payload["delay"] = delay
+    elif frame.section == BEFORE and frame.sections[frame.at + 1].name == LOOP and _leads_out(frame, directive):
+        payload["ends"] = BEFORE
     return _move(frame, directive, output, task_done_fact(frame, payload), delay, moment)
+
+
+def _leads_out(frame: Frame, directive: Directive) -> bool:
+    """Whether a directive that is neither a jump nor a retry ends the part of the pipeline."""
+    return directive.do == "break" or frame.counter + 1 == frame.stop
 
 
 def _check_directive(
@@ -295,6 +319,12 @@ def _rule_failure(frame: Frame, directive: Directive, output: Output) -> Failure
     return {**error, "message": f"{message}: {error['message']}"} if message is not None else error
 
 
+def replay_end(frame: Frame, problem: Failure | None = None) -> None:
+    """Let the recorded end of a part of the pipeline take effect once more."""
+    frame.failure = problem or frame.failure
+    _end_empty(frame, [])
+
+
 # --- running and ending --------------------------------------------------------------------------------------------
 
 
@@ -313,6 +343,8 @@ def prepare(frame: Frame) -> RunTask | Failure:
     if frame.problem is not None:
         return frame.problem
     scopes |= {"input": frame.step_input, "_task": task.name, "_attempt": frame.attempt}
+    if frame.body is not None and (frame.role.undoes or frame.section == FINALLY):
+        scopes["output"] = frame.body
     scopes["task_key"] = f"{scopes['execution_id']}/{frame.task_run_id}"
     try:
         own = render(task.input, scopes) if task.input is not None else {}
@@ -340,11 +372,14 @@ def _advance_failed_start(frame: Frame, problem: Failure, facts: list[Fact], mom
     return Sleep(moment.now, tuple(facts)) if isinstance(move, _Next) else replace(move, facts=tuple(facts))
 
 
-def _fail(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish:
-    error = {**problem, "task": frame.task.name if frame.tasks else None}
+def _fail(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish | _Next:
+    error = {**problem, "task": frame.task.name if frame.first < frame.stop else None}
     if frame.attempt > 1:
         error["attempts"] = frame.attempt
     output = {**failed(error), **_helpers(frame.scopes.get("output") or {})}
+    if frame.sections:
+        frame.take_failure(output)
+        return _leave(frame, facts)
     if frame.iteration is None:
         facts.append(pipeline_fact(frame, "step.failed", {"output": output}, status="error"))
     else:
@@ -353,32 +388,71 @@ def _fail(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish:
     return Finish(tuple(facts))
 
 
-def _finish(frame: Frame, facts: list[Fact]) -> Finish:
-    """The pipeline ended well: the step's output is that of the last task that counted."""
+def _leave(frame: Frame, facts: list[Fact]) -> Finish | _Next:
+    """A part of the pipeline has ended: the next one that is to run follows, or the end of the step."""
+    if frame.leave():
+        if frame.section == LOOP:
+            return Finish(tuple(facts))  # the server goes on with it
+        return _finish(frame, facts) if frame.at_end else _Next(tuple(facts))
+    output = frame.outcome or ok()
+    if output["error"] is None:
+        # In a replay this is not the last time: nothing of it stays.
+        output = _reshape(frame, output, {**frame.scopes})
+    name, status = ("step.done", "success") if output["error"] is None else ("step.failed", "error")
+    return Finish((*facts, pipeline_fact(frame, name, {"output": output}, status=status)))
+
+
+def _reshape(frame: Frame, output: Output, scopes: dict[str, Any]) -> Output:
+    """A step's own `output:` over what its body yields, held against its schema."""
+    scopes |= {"output": output, "input": frame.step_input}
+    try:
+        if frame.step.output is not None:
+            output = {**output, "data": render(frame.step.output, scopes)}
+        wrong = schema_failure(frame.step.spec, "output", output["data"], f"step `{frame.step.name}`")
+    except TemplateError as error:
+        wrong = failure_of(error)
+    return output if wrong is None else {**failed(wrong), **_helpers(output)}
+
+
+def _finish(frame: Frame, facts: list[Fact]) -> Finish | _Next:
+    """The tasks ended well: the step's output is that of the last task of its body that counted."""
+    if frame.section != BODY:
+        return Finish(tuple(facts)) if frame.section == LOOP else _leave(frame, facts)
+    if frame.role.undoes:
+        return Finish((*facts, pipeline_fact(frame, "step.done", {"output": ok()})))
     output = frame.output or ok()
     if output["error"] is not None:
         output = {**output, "status": "ok", "data": None, "error": None}
-    scopes = frame.scopes
-    scopes |= {"output": output, "input": frame.step_input}
-    try:
-        if frame.iteration is None:
-            if frame.step.output is not None:
-                output = {**output, "data": render(frame.step.output, scopes)}
-            wrong = schema_failure(frame.step.spec, "output", output["data"], f"step `{frame.step.name}`")
-            if wrong is not None:
-                return _fail_at_end(frame, wrong, facts)
-            facts.append(pipeline_fact(frame, "step.done", {"output": output}))
-        else:
-            end = {"until": True} if _is_last(frame, output) else {}
-            facts.append(pipeline_fact(frame, "loop.iteration.done", {"data": output["data"], **end}))
-    except TemplateError as error:
-        return _fail_at_end(frame, failure_of(error), facts)
+    if frame.sections:
+        frame.body = frame.outcome = output
+        return _leave(frame, facts)
+    return _finish_step(frame, output, facts) if frame.iteration is None else _finish_iteration(frame, output, facts)
+
+
+def _finish_step(frame: Frame, output: Output, facts: list[Fact]) -> Finish | _Next:
+    shaped = _reshape(frame, output, frame.scopes)
+    if shaped["error"] is not None:
+        return _fail_at_end(frame, shaped["error"], facts)
+    facts.append(pipeline_fact(frame, "step.done", {"output": shaped}))
     return Finish(tuple(facts))
 
 
-def _fail_at_end(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish:
+def _finish_iteration(frame: Frame, output: Output, facts: list[Fact]) -> Finish | _Next:
+    scopes = frame.scopes
+    scopes |= {"output": output, "input": frame.step_input}
+    try:
+        end: dict[str, Any] = {"until": True} if _is_last(frame, output) else {}
+        if frame.step.compensation is not None:
+            end["compensation"] = keep_undo_scopes(frame.step, scopes, most=frame.max_payload)
+    except TemplateError as error:
+        return _fail_at_end(frame, failure_of(error), facts)
+    facts.append(pipeline_fact(frame, "loop.iteration.done", {"data": output["data"], **end}))
+    return Finish(tuple(facts))
+
+
+def _fail_at_end(frame: Frame, problem: Failure, facts: list[Fact]) -> Finish | _Next:
     """All tasks have run, and what the step makes of them is wrong."""
-    frame.counter = min(frame.counter, len(frame.tasks) - 1)
+    frame.step_back()
     return _fail(frame, problem, facts)
 
 

@@ -16,7 +16,7 @@ from noetl.model.events import Event
 from noetl.model.output import Failure, Output
 from noetl.model.scope import Patch, combine_patches
 from noetl.pipeline.frame import Frame
-from noetl.pipeline.machine import RunTask, prepare
+from noetl.pipeline.machine import RunTask, prepare, replay_end
 
 #: the place in a list of redacted ones that stands for the output; the others are targets of `set`
 OUTPUT = "output"
@@ -27,9 +27,12 @@ class Replay:
 
     def __init__(self, frame: Frame, recorded: Iterable[Event]) -> None:
         self.frame = frame
-        frame.visit(0)
+        if not frame.sections:
+            frame.visit(0)
+        elif frame.at_end:  # of a loop whose list is there
+            replay_end(frame)
         self._events = list(recorded)
-        self._wanted = ends_to_rerun(self._events)
+        self._wanted = ends_to_rerun(self._events, goes_on=bool(frame.sections))
         self._at = 0
         self._advance()
 
@@ -111,15 +114,18 @@ def resume(frame: Frame, recorded: Iterable[Event]) -> Frame:
     return frame
 
 
-def ends_to_rerun(events: Sequence[Event]) -> set[int]:
-    """The ends of tasks whose redacted values are still in sight where the log ends, or of a task that runs again."""
+def ends_to_rerun(events: Sequence[Event], *, goes_on: bool = False) -> set[int]:
+    """The ends of tasks whose redacted values are still in sight where the log ends, or of a task that runs again.
+
+    `goes_on`: other tasks follow the failure of one.
+    """
     found: set[int] = set()
     output_in_sight, overwritten = True, set[str]()
     for event in reversed(events):
         if event.name != "task.done":
             continue
         payload = event.payload
-        if payload["do"] == "fail":
+        if payload["do"] == "fail" and not goes_on:
             return set()  # the pipeline has ended, and nobody reads anything any more
         keeps = payload["do"] not in ("skip", "retry")
         redacted = set(payload.get("redacted", ())) if payload["output"]["error"] is None else set()
@@ -150,11 +156,17 @@ def _apply(frame: Frame, event: Event, output: dict[str, Any], patch: Patch) -> 
     else:
         frame.yield_output(output)
     if do == "fail":
-        frame.failure = payload["error"]
-    elif do == "jump":
+        if frame.sections:
+            replay_end(frame, payload["error"])
+        else:
+            frame.failure = payload["error"]
+        return
+    if do == "jump":
         frame.jumps += 1
         frame.visit(frame.positions[payload["to"]])
     elif do == "break":
-        frame.counter = len(frame.tasks)
+        frame.counter = frame.stop
     else:
         frame.visit(frame.counter + 1)
+    if frame.sections and frame.at_end:
+        replay_end(frame)

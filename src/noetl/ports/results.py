@@ -46,6 +46,9 @@ class Part(msgspec.Struct, frozen=True):
 class ResultStore(Results, Protocol):
     """Results that can be added to."""
 
+    async def read_expired(self, reference: Mapping[str, Any]) -> Any:
+        """The same of a payload that may have outlived its time, as long as it is still there."""
+
     @property
     def kinds(self) -> frozenset[str]:
         """The types of references that it makes: `blob`, `object_store`, `relational`, `nats`."""

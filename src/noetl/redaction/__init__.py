@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     )
     from noetl.redaction.forms import SHORTEST_SECRET as SHORTEST_SECRET
     from noetl.redaction.json_text import JsonRedactor as JsonRedactor
-    from noetl.redaction.redactor import RedactingStream as RedactingStream, Redactor as Redactor
+    from noetl.redaction.redactor import MASK as MASK, RedactingStream as RedactingStream, Redactor as Redactor
 else:
     __getattr__ = export_lazily(
         __name__,
@@ -21,6 +21,6 @@ else:
             "addresses": "ADDRESS_HINT is_address parts_of_address passwords_in_address",
             "forms": "SHORTEST_SECRET",
             "json_text": "JsonRedactor",
-            "redactor": "RedactingStream Redactor",
+            "redactor": "MASK RedactingStream Redactor",
         },
     )

@@ -23,6 +23,8 @@ class Removable(msgspec.Struct, frozen=True):
     display_name: str
     bytes: int
     remove: Callable[[], None]
+    #: the execution that it belongs to
+    owner: str = ""
 
 
 def removable_file(path: Path, folder: Path) -> Removable:
@@ -33,7 +35,9 @@ def removable_file(path: Path, folder: Path) -> Removable:
 def removable_payload(backend: PayloadBackend, one: BackendEntry) -> Removable:
     """A payload in a backend."""
     name = str(one.place).partition("/")[2]
-    return Removable(name, backend.display_name(one.place), one.bytes, lambda: backend.remove(one.place))
+    return Removable(
+        name, backend.display_name(one.place), one.bytes, lambda: backend.remove(one.place), one.place.owner
+    )
 
 
 def _size(path: Path) -> int:
@@ -85,6 +89,25 @@ def find_unrecorded(
             return []  # what a list leads to cannot be told any more
         waiting |= _file_names(execution_id, parts) - known
     return [one for one in lying if one.name not in known]
+
+
+_PAYLOAD = re.compile(rb"([\w-]+)/([0-9a-f]{32}[.\w]*)")
+
+
+def find_needed(parts_of: Callable[[str], Iterable[bytes]], texts: Iterable[bytes]) -> set[tuple[str, str]]:
+    """The payloads that texts name, by execution and name; with them those that a list consists of."""
+    waiting = {pair for text in texts for pair in _payloads_in(text)}
+    known: set[tuple[str, str]] = set()
+    while waiting:
+        owner, name = waiting.pop()
+        known.add((owner, name))
+        with contextlib.suppress(NoetlError):
+            waiting |= {pair for text in parts_of(f"{owner}/{name}") for pair in _payloads_in(text)} - known
+    return known
+
+
+def _payloads_in(text: bytes) -> list[tuple[str, str]]:
+    return [(owner.decode(), name.decode()) for owner, name in _PAYLOAD.findall(text)]
 
 
 def _file_names(execution_id: str, texts: Iterable[bytes]) -> set[str]:

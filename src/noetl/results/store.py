@@ -194,6 +194,10 @@ class PayloadStore:
         """The payload, checked."""
         return await asyncio.to_thread(self._read, reference, auth)
 
+    async def read_expired(self, reference: Mapping[str, Any]) -> Any:
+        """The payload, checked, though its time may have run out: nobody has removed it yet."""
+        return await asyncio.to_thread(self._read, reference, None, expired=True)
+
     async def read_small(self, reference: Mapping[str, Any], most: int) -> tuple[Any] | None:
         """The payload if it has no more than so many bytes as compact JSON; of a larger one little is read."""
         return await asyncio.to_thread(self.small, reference, most)
@@ -202,19 +206,25 @@ class PayloadStore:
         """Some of its rows."""
         return await asyncio.to_thread(self._rows, reference, start, stop, auth)
 
-    def elements(self, reference: Mapping[str, Any], start: int = 0, auth: Auth = None) -> Elements:
+    def elements(
+        self, reference: Mapping[str, Any], start: int = 0, auth: Auth = None, *, expired: bool = False
+    ) -> Elements:
         """The elements of a list from one on, some at a time; checked before."""
         if is_external(reference):
             self._sealer.check(reference)
             yield from external_rows.read_batches(reference, start, self._fetch_objects(reference, auth))
             return
-        found = self.find(reference)
+        found = self.find(reference, expired=expired)
         if found.content_type != MANIFEST:
             yield from codec.read_batches(found.path, found.content_type, start)
             return
         for part in self._parts(found):
-            if start < part.size:
-                yield from [[self._read(part.ref)]] if part.count is None else self.elements(part.ref, start)
+            if start >= part.size:
+                pass
+            elif part.count is None:
+                yield [self._read(part.ref, expired=expired)]
+            else:
+                yield from self.elements(part.ref, start, expired=expired)
             start = max(0, start - part.size)
 
     def _fetch_objects(self, reference: Mapping[str, Any], auth: Auth) -> list[Path] | None:
@@ -253,10 +263,10 @@ class PayloadStore:
         """A reference to files that a tool has written, which can be read from now on."""
         return self._sealer.seal(reference)
 
-    def _read(self, reference: Mapping[str, Any], auth: Auth = None) -> Any:
-        found = None if is_external(reference) else self.find(reference)
+    def _read(self, reference: Mapping[str, Any], auth: Auth = None, *, expired: bool = False) -> Any:
+        found = None if is_external(reference) else self.find(reference, expired=expired)
         if found is None or found.content_type == MANIFEST:
-            return [one for run in self.elements(reference, 0, auth) for one in run]
+            return [one for run in self.elements(reference, 0, auth, expired=expired) for one in run]
         return codec.read(found.path, found.content_type)
 
     def _rows(self, reference: Mapping[str, Any], start: int, stop: int, auth: Auth = None) -> list[Any]:
@@ -278,10 +288,10 @@ class PayloadStore:
     def _parts(self, found: StoredPayload) -> list[_ListPart]:
         return msgspec.convert(codec.read(found.path, JSON), list[_ListPart])
 
-    def find(self, reference: Mapping[str, Any]) -> StoredPayload:
+    def find(self, reference: Mapping[str, Any], *, expired: bool = False) -> StoredPayload:
         """Where a payload lies, and of what kind it is; its bytes are those that were stored."""
         backend, place = self._place(reference)
-        if place.is_over(self.clock()):
+        if place.is_over(self.clock()) and not expired:
             raise ResultGone(
                 f"the payload {place} is no longer there: its time had run out, it was removed, or NOETL_RESULTS is another where it was stored"
             )

@@ -299,7 +299,7 @@ def variables(playbook: Playbook) -> set[str]:
         if _names_a_source(entry, given):
             with suppress(NoCredential):
                 found.add(_source(entry, given))
-    tasks = [*(task for step in playbook.steps for task in step.tasks), *chain(*playbook.workbook.values())]
+    tasks = [*(task for step in playbook.steps for task in step.all_tasks), *chain(*playbook.workbook.values())]
     for task in tasks:
         if task.kind == "secrets":
             provider, secret = (task.config.get(key) for key in ("provider", "secret"))

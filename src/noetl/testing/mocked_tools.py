@@ -181,12 +181,17 @@ class MockedTools:
         def tasks(step: str | None, given: tuple[Task, ...]) -> tuple[Task, ...]:
             return tuple(self._task(playbook, step, task, is_root=is_root) for task in given)
 
-        steps: dict[str, Step] = {
-            name: replace(step, tasks=tasks(name, step.tasks)) for name, step in net.steps.items()
-        }
+        def mock_step(step: Step) -> Step:
+            undo = tasks(step.name, (step.compensation,)) if step.compensation is not None else (None,)
+            parts = {part: tasks(step.name, getattr(step, part)) for part in ("tasks", "before", "after", "cleanup")}
+            return replace(step, **parts, compensation=undo[0])
+
+        steps: dict[str, Step] = {name: mock_step(step) for name, step in net.steps.items()}
         workbook = {name: tasks(None, given) for name, given in playbook.workbook.items()}
         # What is not run for real was masked: nobody has to have its credentials.
-        running = [task for given in (*(step.tasks for step in steps.values()), *workbook.values()) for task in given]
+        running = [
+            task for given in (*(step.all_tasks for step in steps.values()), *workbook.values()) for task in given
+        ]
         keychain = select_credentials(playbook.keychain, running)
         order = tuple(steps[step.name] for step in playbook.steps)
         made = replace(playbook, steps=order, workbook=workbook, keychain=keychain)

@@ -222,6 +222,7 @@ class CleanResults:
         self.draft = store.draft
         self.seal = store.seal
         self.load = store.load
+        self.read_expired = store.read_expired
         self.read_batches = store.read_batches
 
     async def read(self, reference: Mapping[str, Any], auth: Mapping[str, Any] | None = None) -> Any:

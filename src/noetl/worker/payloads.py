@@ -151,13 +151,16 @@ class ResultKeeper:
     async def restore_outputs(self) -> Failure | None:
         """Bring the data of the outputs that a resumed pipeline still has in sight; or say why one cannot be brought."""
         frame = self.frame
-        yielded, seen = frame.output, frame.scopes.get("output")
+        yielded, seen, body = frame.latest, frame.scopes.get("output"), frame.body
         found: list[Failure | None] = [None, None]
-        if yielded is not None and frame.yielder is not None:
-            frame.output, found[0] = await self._restore_output(yielded, frame.yielder)
-            frame.scopes["_prev"] = frame.output["data"]
+        if body is not None and body is not yielded and frame.yielder is not None:
+            frame.replace_output(body, (await self._restore_output(body, frame.yielder))[0])
+        if yielded is not None and frame.latest_task is not None:
+            frame.latest, found[0] = await self._restore_output(yielded, frame.latest_task)
+            frame.scopes["_prev"] = frame.latest["data"]
+            frame.replace_output(yielded, frame.latest)
         if seen is yielded:
-            frame.scopes["output"] = frame.output
+            frame.scopes["output"] = frame.latest
         elif seen is not None:  # of the attempt before the one to come
             frame.scopes["output"], found[1] = await self._restore_output(seen, frame.task)
         return found[0] or found[1]

@@ -30,12 +30,14 @@ from noetl.pipeline import (
     Sleep,
     machine,
     resume,
+    role_of,
     task_progress_fact,
     task_started_fact,
 )
 from noetl.ports import Call
 from noetl.worker.payloads import ResultKeeper, discard, unreadable_failure
 from noetl.worker.tool_caller import ToolCaller
+from noetl.worker.undo_record import UndoneRun, recall_run
 from noetl.worker.world import LocalWorld, RunnerContext
 
 #: facts that may wait for a later report, and moves made before other pipelines have a turn
@@ -66,6 +68,7 @@ class PipelineRunner:
             run=order.step_run_id,
             iteration=order.iteration,
             max_payload=playbook.max_payload,
+            role=role_of(order),
         )
         self.keeper = ResultKeeper(world.results, playbook, step, self.frame)
         self.caller = ToolCaller(order, step, playbook, context, world, self._progress)
@@ -140,7 +143,7 @@ class PipelineRunner:
             for one in self.recorded
         )
         heavy_answer = order.answer is not None and not self.keeper.is_light(order.answer)
-        if order.gather is not None or elsewhere or heavy_answer or self.keychain.declared:
+        if order.gather is not None or order.undoes or elsewhere or heavy_answer or self.keychain.declared:
             return False
         self.rows = [self.world.row_at_hand(row.ref, row.index) for row in order.rows]
         return None not in self.rows
@@ -149,7 +152,7 @@ class PipelineRunner:
         order, frame = self.order, self.frame
         problem = self._take([found[0] for found in self.rows if found is not None])
         if problem is not None:
-            return machine.abort(frame, problem)
+            return machine.abort(frame, problem, self.context.moment())
         if not order.begun:
             return machine.begin(frame, self.context.moment())
         resume(frame, self.recorded)
@@ -163,13 +166,13 @@ class PipelineRunner:
         """The first move of a pipeline that needs credentials, or something that the log does not have."""
         order, frame = self.order, self.frame
         if order.gather is not None:
-            return self._finish_loop(await self.keeper.gather_list(order.gather))
+            self._take_list(await self.keeper.gather_list(order.gather))
         await self._look_up()
-        problem = await self._rows()
+        problem = await (self._recall() if order.undoes else self._rows())
         if order.begun:
             problem = await self._replay_recorded(problem)
         if problem is not None:
-            return machine.abort(frame, problem)
+            return machine.abort(frame, problem, self.context.moment())
         if not order.begun:
             return machine.begin(frame, self.context.moment())
         if order.answer is None:
@@ -215,12 +218,24 @@ class PipelineRunner:
             output = {**output, "data": recorded["data"], "external": bool(recorded.get("external"))}
         return replay.take(output)
 
-    def _finish_loop(self, output: Output) -> Move:
-        """The end of a loop, with its list."""
+    def _take_list(self, output: Output) -> None:
+        """Take the list that a loop has made as what the body yields, or know why there is none."""
         if output["error"] is None:
-            return machine.finish_loop(self.frame, output)
-        self.frame.scopes["output"] = output
-        return machine.abort(self.frame, output["error"])
+            self.frame.output = output
+        else:
+            self.frame.scopes["output"] = output
+            self.frame.failure = output["error"]
+
+    async def _recall(self) -> Failure | None:
+        """Put the run in sight that is to be undone: its end is the first of what was recorded."""
+        record, *self.recorded = self.recorded
+        found = await recall_run(record, self.frame.step, self.world.results)
+        if not isinstance(found, UndoneRun):
+            return found
+        self.frame.body = found.output
+        self.frame.step_input = found.scopes["input"]
+        self.frame.scopes |= {**found.scopes, "output": found.output}
+        return None
 
     async def _look_up(self) -> None:
         """Have the credentials that the next task may read, or know why it cannot start."""

@@ -158,7 +158,7 @@ def _credential_failure(error: NoCredential) -> Failure:
 
 def _keychain_reads(step: Step, playbook: Playbook) -> frozenset[str]:
     """The keychain entries that templates of a step's tasks read, those of the workbook included if it calls any."""
-    tasks = list(step.tasks)
+    tasks = list(step.all_tasks)
     if any(task.kind == "workbook" for task in tasks):
         tasks += [task for pipeline in playbook.workbook.values() for task in pipeline]
     return frozenset(name for task in tasks for name in _reads(task))

@@ -56,8 +56,9 @@ def _unmatched_lines(state: Execution, net: Net | None) -> Iterator[str]:
 
 def _stall_lines(log: EventLog, state: Execution, net: Net | None) -> Iterator[str]:
     """A line for each step at which tokens were left."""
-    # That tokens are dropped is the last that is recorded before an execution is said to be over.
-    ends = log.read(state.execution_id, after=max(0, state.seq - len(state.stalled) - 2)) if state.stalled else ()
+    # That tokens are dropped is the last that is recorded before an execution is over, unless compensations or a last step follow.
+    after = 0 if state.ending else max(0, state.seq - len(state.stalled) - 2)
+    ends = log.read(state.execution_id, after=after) if state.stalled else ()
     held = {one.entity_id: one.payload.get("held") for one in ends if one.payload.get("why") == "stalled"}
     for name in state.stalled[:_MOST]:
         waited = _describe_wait(state, net, name, held.get(name) or [])

@@ -249,7 +249,26 @@ class ProgressLines:
         return f"{event.entity_id}: no arc matched" if event.payload.get("unmatched") else None
 
     def _on_cancelled(self, _live: LiveExecution, event: Event) -> str:
-        return f"{event.entity_id} cancelled: {event.payload['why']}"
+        follows = "; its `finally` tasks follow" if "closing" in event.payload else ""
+        return f"{event.entity_id} cancelled: {event.payload['why']}{follows}"
+
+    def _on_closing(self, _live: LiveExecution, event: Event) -> str:
+        error = error_words(event.payload["closing"]["error"])
+        return f"{event.entity_id} is failing: {error}; its `finally` tasks follow"
+
+    def _on_closed(self, _live: LiveExecution, event: Event) -> str | None:
+        error = event.payload.get("error")
+        return f"{event.entity_id}: a `finally` task failed: {error_words(error)}" if error is not None else None
+
+    def _on_compensating(self, live: LiveExecution, event: Event) -> str | None:
+        self._since[live.id, event.step_run_id or ""] = seconds_of(event.timestamp), 0
+        return f"undoing {place(event.entity_id, event.iteration)}"
+
+    def _on_compensated(self, live: LiveExecution, event: Event) -> str:
+        since = self._since.pop((live.id, event.step_run_id or ""), None)
+        took = f" in {duration(seconds_of(event.timestamp) - since[0])}" if since is not None else ""
+        where, error = place(event.entity_id, event.iteration), event.payload.get("error")
+        return f"{where} undone{took}" if error is None else f"{where}: compensation failed{took}: {error_words(error)}"
 
     def _on_signal(self, _live: LiveExecution, event: Event) -> str:
         return f"signal `{event.payload['signal']}` received"
@@ -270,6 +289,11 @@ _TELL: dict[str, Callable[[ProgressLines, LiveExecution, Event], str | None]] = 
     "step.skipped": ProgressLines._on_skipped,  # noqa: SLF001
     "next.evaluated": ProgressLines._on_routed,  # noqa: SLF001
     "step.cancelled": ProgressLines._on_cancelled,  # noqa: SLF001
+    "step.closing": ProgressLines._on_closing,  # noqa: SLF001
+    "step.closed": ProgressLines._on_closed,  # noqa: SLF001
+    "step.compensating": ProgressLines._on_compensating,  # noqa: SLF001
+    "step.compensated": ProgressLines._on_compensated,  # noqa: SLF001
+    "step.compensation.failed": ProgressLines._on_compensated,  # noqa: SLF001
     "loop.started": ProgressLines._on_loop,  # noqa: SLF001
     "loop.iteration.failed": ProgressLines._on_iteration_failed,  # noqa: SLF001
     "task.started": ProgressLines._on_task_started,  # noqa: SLF001

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from noetl.cli.output.printing import duration, rate, seconds_of
 from noetl.cli.output.progress_lines import TaskProgress
-from noetl.cli.output.state_lines import describe_warnings, error_words, place, signal_hint, wait_words, waits
+from noetl.cli.output.state_lines import (
+    describe_afterwork,
+    describe_warnings,
+    error_words,
+    place,
+    signal_hint,
+    wait_words,
+    waits,
+)
 
 if TYPE_CHECKING:
     from noetl.model.events import Event
@@ -103,6 +111,7 @@ class TreeView:
             parts.append(error_words(info.error))
         if info.warning is not None:
             parts.append(describe_warnings(info))
+        parts += describe_afterwork(state, name)
         status = info.status
         parked = name in state.parked and run is None and not state.over
         if parked:

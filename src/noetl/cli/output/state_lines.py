@@ -98,6 +98,37 @@ def _more(state: Execution, name: str, info: StepInfo) -> Iterator[str]:
         yield describe_warnings(info)
     if info.error is not None:
         yield f"{info.error['kind']}: {escape_controls(glimpse_text(info.error['message']))}"
+    yield from describe_afterwork(state, name)
+
+
+def describe_afterwork(state: Execution, name: str) -> Iterator[str]:
+    """What follows the end of a step: what is under way, and what was undone."""
+    for run in state.runs.values():
+        if run.step == name and run.undoes:
+            where = place(name, state.undoing.iteration) if state.undoing is not None else name
+            yield f"{where} is being undone"
+        elif run.step == name and run.finalizing:
+            yield "its `finally` tasks run"
+    if undone := describe_undone(state.steps[name]):
+        yield undone
+
+
+def describe_undone(info: StepInfo) -> str:
+    """How much of a step was undone, and what could not be; empty: nothing of it."""
+    parts = []
+    if info.undone:
+        parts.append("undone" if info.undone == 1 else f"undone {info.undone:,} times")
+    if info.undo_failed:
+        times = "" if info.undo_failed == 1 else f" {info.undo_failed:,} times"
+        parts.append(f"compensation failed{times}: {error_words(info.undo_error or {})}")
+    return ", ".join(parts)
+
+
+def undo_lines(state: Execution) -> Iterator[str]:
+    """A line for each step that was undone, or could not be."""
+    for name, info in state.steps.items():
+        if told := describe_undone(info):
+            yield f"{name}: {told}"
 
 
 def describe_warnings(info: StepInfo) -> str:

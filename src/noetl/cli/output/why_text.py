@@ -66,15 +66,22 @@ def _main_reason(answer: StepExplanation, state: Execution) -> str:
     return f"{first} ({', '.join(line.strip() for line in rest)})" if rest else first
 
 
+#: what says nothing of why a step ran
+_AFTER_A_RUN = frozenset({"closing", "undoing", "undone", "undo-failed"})
+
+
 def _decisive(reasons: list[StepReason]) -> StepReason:
     """Of a step that ran, what let its token come or in; of one that did not, what kept it out."""
-    last = reasons[-1]
+    of_run = [one for one in reasons if one.what not in _AFTER_A_RUN]
+    last = (of_run or reasons)[-1]
     if last.what == "skipped":
         parked = next((one for one in reversed(reasons) if one.what == "parked"), last)
         return last if last.rules and last.rules != parked.rules else parked
     if last.what not in ("done", "failed", "fired"):
         return last
-    fired = next((one for one in reversed(reasons) if one.what == "fired"), last)
+    fired = next((one for one in reversed(reasons) if one.what in ("fired", "last")), last)
+    if fired.what == "last":
+        return fired
     if fired.join or fired.rules:
         return fired
     return next((one for one in reversed(reasons) if one.taken or one.what == "start"), fired)
@@ -248,6 +255,25 @@ def _format_cancelled(reason: StepReason, _answer: StepExplanation, _state: Exec
         yield f"it was cancelled: {escape_controls(glimpse_text(reason.why))}"
 
 
+def _format_closing(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
+    yield f"its body was ended: {error_words(reason.error or {})}; its `finally` tasks followed"
+
+
+def _format_undo(reason: StepReason, answer: StepExplanation, state: Execution) -> Iterator[str]:
+    where = place(answer.step, reason.iteration) if reason.iteration is not None else "it"
+    if reason.what == "undone":
+        yield f"{where} was undone"
+    elif reason.what == "undo-failed":
+        yield f"{where} could not be undone: {error_words(reason.error or {})}"
+    else:
+        how = "was cancelled" if state.terminated == "cancelled" else "failed"
+        yield f"the execution {how}: the compensation of {place(answer.step, reason.iteration)} began"
+
+
+def _format_last(reason: StepReason, _answer: StepExplanation, _state: Execution) -> Iterator[str]:
+    yield f"it runs last, whatever the outcome (`executor.spec.policy.finally`): the execution was {reason.why}"
+
+
 _RENDERERS: dict[str, Callable[[StepReason, StepExplanation, Execution], Iterator[str]]] = {
     "start": _start_lines,
     "arc": _arc_lines,
@@ -264,6 +290,11 @@ _RENDERERS: dict[str, Callable[[StepReason, StepExplanation, Execution], Iterato
     "failed": _format_failed,
     "unmatched": _format_unmatched,
     "cancelled": _format_cancelled,
+    "closing": _format_closing,
+    "undoing": _format_undo,
+    "undone": _format_undo,
+    "undo-failed": _format_undo,
+    "last": _format_last,
 }
 
 

@@ -39,7 +39,7 @@ def _all_assignments(net: Net) -> Iterator[Assignment]:
         yield from step.set
         for arc in step.router.arcs:
             yield from arc.set
-        for task in step.tasks:
+        for task in step.all_tasks:
             yield from task_assignments(task)
 
 
@@ -116,8 +116,8 @@ def _report_unused_inputs(net: Net, subject: Subject) -> None:
     for step in net.steps.values():
         if isinstance(step.input, Mapping):
             read = read_in.get((step.name, None), set())
-            read = read.union(*(read_in.get((step.name, task.name), set()) for task in step.tasks))
-            unread = [name for name in step.input if not _is_used(name, read, step.tasks, subject)]
+            read = read.union(*(read_in.get((step.name, task.name), set()) for task in step.all_tasks))
+            unread = [name for name in step.input if not _is_used(name, read, step.all_tasks, subject)]
             _report(unread, f"step `{step.name}`", blocks.get(step.name), subject)
     for owner, task in all_tasks(net.playbook):
         if isinstance(task.input, Mapping):

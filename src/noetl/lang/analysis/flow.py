@@ -150,7 +150,7 @@ def analyze(net: Net, problems: Diagnostics) -> None:
     graph = graph_of(net)
     reached = reachable(graph, net.start)
     for step in net.steps.values():
-        if step.name not in reached:
+        if step.name not in reached and step.name != net.playbook.final_step:
             problems.warning(
                 "unreachable-step", f"nothing leads to step `{step.name}`", step.at, fix="add an arc to it"
             )

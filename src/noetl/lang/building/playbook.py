@@ -20,6 +20,7 @@ from noetl.model.diagnostics import Source
 from noetl.model.kinds import ToolKind
 from noetl.model.net import Incoming, Net
 from noetl.model.playbook import (
+    COMPENSATION,
     Admission,
     AdmitRule,
     Arc,
@@ -48,9 +49,11 @@ def compile_net(playbook: Playbook) -> Net:
         for arc in step.router.arcs:
             if arc.step in incoming:
                 incoming[arc.step].append(Incoming(step.name, arc))
+    # The step that runs last is never the first, unless there is no other, which the checks report.
+    first = next((step.name for step in playbook.steps if step.name != playbook.final_step), playbook.steps[0].name)
     return Net(
         playbook=playbook,
-        start="start" if "start" in steps else playbook.steps[0].name,
+        start="start" if "start" in steps else first,
         steps=steps,
         incoming={name: tuple(arcs) for name, arcs in incoming.items()},
     )
@@ -88,7 +91,12 @@ class _PlaybookBuilder:
             workload=literal(root.get("workload")),
             workbook=self.workbook(root.get("workbook")),
             on_failure=self.notice(map_of(map_of(root, "metadata"), "on_failure")),
+            final_step_at=self.at(final) if (final := self.final_step(executor_spec)) is not None else None,
         )
+
+    def final_step(self, executor_spec: MapNode | None) -> Node | None:
+        found = map_of(map_of(executor_spec, "policy"), "finally")
+        return found.get("step") if found is not None else None
 
     def notice(self, node: MapNode | None) -> FailureWebhook | None:
         place = SitePlace(EvaluationPoint.NOTICE)
@@ -146,6 +154,9 @@ class _PlaybookBuilder:
         failure = map_of(policy, "failure")
         outside = SitePlace(EvaluationPoint.SPEC, step=name)
         tool = node.get("tool")
+        around_body = self.hooks(policy, replace(place, in_loop=False), layers[:2])
+        undo = policy.get("compensation") if policy is not None else None
+        compensation = self.tasks.pipeline(undo, place, layers, COMPENSATION) if isinstance(undo, MapNode) else ()
         return Step(
             name=name,
             at=self.at(node.get("step") or node),
@@ -158,11 +169,20 @@ class _PlaybookBuilder:
             max_jumps=whole_number(policy, "max_jumps", 100_000),
             loop=self.loop(loop_node, name),
             tasks=self.tasks.pipeline(tool, place, layers, name) if tool is not None else (),
+            before=around_body["before"],
+            after=around_body["after"],
+            cleanup=around_body["finally"],
+            compensation=compensation[0] if compensation else None,
             output=self.sites.value(node.get("output"), replace(place, boundary=EvaluationPoint.STEP_OUTPUT)),
             set=self.assignments(node.get("set"), SitePlace(EvaluationPoint.STEP_SET, step=name)),
             router=self.router(node.get("next"), name),
             spec=effective_spec([("executor.spec", above), ("step.spec", spec)]),
         )
+
+    def hooks(self, policy: MapNode | None, place: SitePlace, layers: list[Layer]) -> dict[str, tuple[Task, ...]]:
+        """The tasks around a step's body. They run once per step run, so those of a loop see no iteration."""
+        words = ("before", "after", "finally")
+        return {word: self.tasks.hooks(policy.get(word) if policy else None, word, place, layers) for word in words}
 
     def spec(self, node: MapNode | None, place: SitePlace) -> dict[str, Any]:
         """A spec as data whose templates are compiled; policies are built elsewhere."""

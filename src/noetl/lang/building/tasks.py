@@ -37,27 +37,34 @@ class TaskBuilder:
             return tuple(self.items(node.items, place, layers, ""))
         return ()
 
+    def hooks(self, node: Node | None, word: str, place: SitePlace, layers: list[Layer]) -> tuple[Task, ...]:
+        """The tasks of `before`, `after` or `finally`; unnamed ones are named after the word."""
+        return tuple(self.items(node.items, place, layers, "", word)) if isinstance(node, ListNode) else ()
+
     def single_name(self, node: MapNode, owner: str) -> str:
         named = node.get("name")
         kind = self.kind(plain_value(node.get("kind")))
         return named.text if isinstance(named, Scalar) and not (kind and kind.name_means) else owner
 
-    def items(self, nodes: list[Node], place: SitePlace, layers: list[Layer], prefix: str) -> list[Task]:
+    def items(
+        self, nodes: list[Node], place: SitePlace, layers: list[Layer], prefix: str, word: str = "task"
+    ) -> list[Task]:
         made: list[Task] = []
+        above = prefix if word == "task" else f"{prefix}{word}_"
         for position, node in enumerate(nodes, 1):
             if not isinstance(node, MapNode):
                 continue
             sugar = next((entry for entry in node.entries if entry.name in SUGAR), None)
             if sugar is not None and "kind" not in node:
                 named = node.get("name")
-                label = named.text if isinstance(named, Scalar) else f"{prefix}{sugar.name}_{position}"
+                label = named.text if isinstance(named, Scalar) else f"{above}{sugar.name}_{position}"
                 made.extend(self.sugar(sugar.name, sugar.value, label, place, layers))
                 continue
             if is_labelled(node):
                 name, body = node.entries[0].name, node.entries[0].value
             else:
                 named = node.get("name")
-                name, body = named.text if isinstance(named, Scalar) else f"{prefix}task_{position}", node
+                name, body = named.text if isinstance(named, Scalar) else f"{prefix}{word}_{position}", node
             task = self.task(body, name, place, layers)
             if task is not None:
                 made.append(task)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from noetl.lang.checks.subject import Subject, all_tasks
 from noetl.model.diagnostics import Edit, Where
-from noetl.model.playbook import Step, Task
+from noetl.model.playbook import COMPENSATION, Admission, Step, Task
 
 #: functions of templates that take the names of steps
 HELPERS = frozenset({"done", "ok", "fail", "running", "loop_done", "all_done", "any_done"})
@@ -21,14 +21,16 @@ def check(subject: Subject) -> None:
         for arc in step.router.arcs:
             sources.setdefault(arc.step, set()).add(step.name)
     for step in subject.playbook.steps:
-        _unique_tasks(subject, step.tasks, f"step `{step.name}`")
+        _unique_tasks(subject, step.all_tasks, f"step `{step.name}`")
         _jumps(subject, step.tasks, f"step `{step.name}`")
+        _hooks(subject, step)
         _targets(subject, step, known)
         _join(subject, step, sources.get(step.name, set()))
         _joins_of_others(subject, step)
     for name, tasks in subject.playbook.workbook.items():
         _unique_tasks(subject, tasks, f"workbook task `{name}`")
         _jumps(subject, tasks, f"workbook task `{name}`")
+    _final_step(subject, known)
     _helpers(subject, known)
     _step_reads(subject, known)
     _workbook_calls(subject)
@@ -88,6 +90,61 @@ def _jumps(subject: Subject, tasks: tuple[Task, ...], owner: str) -> None:
                 fix, edits = _suggest(subject, rule.then.to, at, sorted(names), "its tasks")
                 message = f"{owner} has no task `{rule.then.to}` to jump to"
                 subject.problems.error("unknown-task", message, at, fix=fix, edits=edits)
+
+
+def _hooks(subject: Subject, step: Step) -> None:
+    """A jump stays within its list, and a compensation has one name."""
+    for word, tasks in (("before", step.before), ("after", step.after), ("finally", step.cleanup)):
+        _jumps(subject, tasks, f"`{word}` of step `{step.name}`")
+    task = step.compensation
+    if task is None:
+        return
+    _jumps(subject, (task,), f"the compensation of step `{step.name}`")
+    if task.name != COMPENSATION:
+        message = f"the task of a compensation is always named `{COMPENSATION}`, not `{task.name}`"
+        subject.problems.error("wrong-value", message, task.at, fix="remove `name`")
+
+
+def _final_step(subject: Subject, known: dict[str, Step]) -> None:
+    """The executor's `finally` names a step that only the end of the execution leads to."""
+    around = subject.around.playbook if subject.around is not None else subject.playbook
+    name = around.final_step
+    if name is None:
+        return
+    for step in subject.playbook.steps:
+        for arc in step.router.arcs:
+            if arc.step == name:
+                message = f"no arc may lead to `{name}`: it is the executor's `finally` step, and runs last"
+                subject.problems.error("wrong-value", message, arc.at, fix="remove the arc")
+    if subject.around is None:
+        _check_final_step(subject, name, known)
+
+
+def _check_final_step(subject: Subject, name: str, known: dict[str, Step]) -> None:
+    at = subject.playbook.final_step_at
+    step = known.get(name)
+    if step is None:
+        _unknown_step(subject, name, at, known)
+        return
+    problem = _final_step_problem(step, len(known))
+    if problem is not None:
+        message, fix = problem
+        subject.problems.error("wrong-value", f"the executor's `finally` step {message}", at, fix=fix)
+
+
+def _final_step_problem(step: Step, steps: int) -> tuple[str, str] | None:
+    """Why a step cannot be the one that runs last, and what to do."""
+    if step.name in ("start", "end"):
+        return f"cannot be named `{step.name}`", "give it a name of its own"
+    if step.router.arcs or step.router.synthesize is not None:
+        return f"`{step.name}` has `next`, but nothing runs after it", "remove `next`"
+    if step.admission != Admission():
+        return f"`{step.name}` has `admit`, but it waits for nothing except the end", "remove `admit`"
+    if step.compensation is not None:
+        return f"`{step.name}` has `compensation`, which would never run", "remove `compensation`"
+    if steps == 1:
+        return f"`{step.name}` is the only step, and it is never the first", "add the steps to run before it"
+    return None
 
 
 def _targets(subject: Subject, step: Step, known: dict[str, Step]) -> None:

@@ -113,7 +113,7 @@ class Subject:
 def all_tasks(playbook: Playbook) -> Iterator[tuple[Step | None, Task]]:
     """Every task with its step; those of the workbook have none."""
     for step in playbook.steps:
-        for task in step.tasks:
+        for task in step.all_tasks:
             yield step, task
     for tasks in playbook.workbook.values():
         for task in tasks:

@@ -120,8 +120,12 @@ _CALLERS_OWN = frozenset({"iter", "steps"})
 
 def check(subject: Subject) -> None:
     """Report templates that cannot be evaluated where they stand."""
+    final = (subject.around.playbook if subject.around is not None else subject.playbook).final_step
     for site in subject.sites.all:
-        check_site(subject, site, names_at(site.place) | ({"args"} if subject.carries_args else frozenset()))
+        known = names_at(site.place) | ({"args"} if subject.carries_args else frozenset())
+        # The step that runs last sees how the execution ended.
+        of_final = final is not None and site.place.step == final
+        check_site(subject, site, known | {"event"} if of_final else known)
 
 
 def check_site(subject: Subject, site: Site, known: frozenset[str]) -> None:

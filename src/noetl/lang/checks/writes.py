@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from noetl.expr import REF_FIELDS, Template
 from noetl.lang.building.template_sites import Site
 from noetl.lang.checks.subject import Subject, loops, task_assignments
-from noetl.model.playbook import Assignment, Step
+from noetl.model.playbook import Assignment, Step, Task
 
 _SCOPES = ("ctx", "step", "iter")
 #: keys that stand beside a `set`, and end up under it when they are indented too far
@@ -24,16 +24,25 @@ def check(subject: Subject) -> None:
         in_loop = step.loop is not None
         for assignment in _server_side(step):
             _target(subject, assignment, iterators, iter_allowed=False, in_loop=in_loop)
-        for task in step.tasks:
-            for assignment in task_assignments(task):
-                _target(subject, assignment, iterators, iter_allowed=in_loop, in_loop=in_loop)
-                _in_parallel(subject, assignment, step)
+        for task in step.all_tasks:
+            _task_writes(subject, step, task, iterators)
     for tasks in subject.playbook.workbook.values():
         for task in tasks:
             for assignment in task_assignments(task):
                 _in_workbook(subject, assignment)
     for site in subject.sites.all:
         _dereference(subject, site, iterators)
+
+
+def _task_writes(subject: Subject, step: Step, task: Task, iterators: set[str]) -> None:
+    in_loop, in_body = step.loop is not None, task in step.tasks
+    for assignment in task_assignments(task):
+        if task is step.compensation:
+            _in_compensation(subject, assignment)
+            continue
+        _target(subject, assignment, iterators, iter_allowed=in_loop and in_body, in_loop=in_loop)
+        if in_body:
+            _in_parallel(subject, assignment, step)
 
 
 def _server_side(step: Step) -> Iterable[Assignment]:
@@ -56,7 +65,7 @@ def _target(
     elif not assignment.path or not all(assignment.path):
         subject.problems.error("set-target", f"`{name}` names no value", assignment.at, fix=f"write `{name}.<key>`")
     elif assignment.scope == "iter" and not iter_allowed:
-        where = "the step's own `set` runs once, after all iterations" if in_loop else "this step has no loop"
+        where = "it runs once per step run, outside of the iterations" if in_loop else "this step has no loop"
         subject.problems.error(
             "iter-outside-loop",
             f"`{name}` cannot be written here: {where}",
@@ -125,6 +134,15 @@ def _in_parallel(subject: Subject, assignment: Assignment, step: Step) -> None:
             assignment.at,
             fix=f"name a reducer: `loop.spec.policy.reduce: {{{name}: append}}`, or write `iter.*`",
         )
+
+
+def _in_compensation(subject: Subject, assignment: Assignment) -> None:
+    subject.problems.error(
+        "set-target",
+        "a compensation writes nothing: when it runs, no step follows that could read it",
+        assignment.at,
+        fix="remove `set`; the compensation's output is in the log",
+    )
 
 
 def _in_workbook(subject: Subject, assignment: Assignment) -> None:

@@ -58,6 +58,8 @@ _JOIN = Record(
     },
 )
 
+_HOOKS = ListOf(ShapeRef("TaskItem"), at_least=1)
+
 _STEP_POLICY = Record(
     title="a step's `policy`",
     keys={
@@ -80,9 +82,15 @@ _STEP_POLICY = Record(
             "What a failed iteration means.",
         ),
         "max_jumps": Key(Number(integer=True, minimum=0), "Jumps a pipeline run may make.", default=100_000),
+        "before": Key(_HOOKS, "Tasks that run before the body, once per step run."),
+        "after": Key(_HOOKS, "Tasks that run after a body that ended well, once per step run."),
+        "finally": Key(_HOOKS, "Tasks that run last, however the step ended; they see the body's `output`."),
+        "compensation": Key(
+            ShapeRef("Task"),
+            "A task that undoes a run of the step that ended well, when the execution fails or is cancelled.",
+        ),
         "emit": reserve_key("events are always emitted"),
         "quotas": reserve_key("quotas"),
-        "compensation": reserve_key("compensation"),
         "tracing": reserve_key("tracing"),
     },
 )
@@ -155,9 +163,10 @@ _TASK_POLICY = Record(
         ),
         "on_unmatched": Key(Word(("continue", "fail")), "An error that no rule matched.", default="continue"),
         "mode": reserve_key("the first match wins"),
-        "before": reserve_key("hooks"),
-        "after": reserve_key("hooks"),
-        "finally": reserve_key("hooks"),
+        "before": reserve_key("write it under the step's `spec.policy`"),
+        "after": reserve_key("write it under the step's `spec.policy`"),
+        "finally": reserve_key("write it under the step's `spec.policy`"),
+        "compensation": reserve_key("write it under the step's `spec.policy`"),
     },
 )
 
@@ -192,6 +201,13 @@ _EXECUTOR_POLICY = Record(
         "stalled": Key(
             Word(("fail",)),
             "`fail`: an execution that ends with parked tokens fails. Without it the steps are reported as `stalled`.",
+        ),
+        "finally": Key(
+            Record(
+                title="the executor's `finally`",
+                keys={"step": Key(TEXT, "A step of the workflow that no arc leads to.", required=True)},
+            ),
+            "A step that runs once, last, whatever the outcome; it sees the outcome as `event.status`.",
         ),
     },
 )

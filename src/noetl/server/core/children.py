@@ -68,6 +68,23 @@ class Children:
         self._starting[order.child["execution_id"]] = False
         self._host.spawn(self._child(live, order))
 
+    def await_child(self, live: LiveExecution, execution_id: str) -> None:
+        """Report the end of a child that was told to end before this process had its parent."""
+        self._host.spawn(self._ended_child(live, execution_id))
+
+    async def _ended_child(self, parent: LiveExecution, execution_id: str) -> None:
+        try:
+            found: LiveExecution | Output = failed(failure("cancelled", WITHOUT_PARENT))
+            if self._host.log.summary(execution_id) is not None:
+                self.ask(execution_id, Cancel(WITHOUT_PARENT))
+                found = await self._resume_child(execution_id)
+            if isinstance(found, LiveExecution):
+                self.ask(execution_id, Cancel(WITHOUT_PARENT))
+                found = await self._wait_for_child(found)
+            await self._host.service.record(parent.id, [ChildEnded(execution_id, found)])
+        except Exception as error:  # noqa: BLE001  as of a child that is started: nobody may wait for ever
+            self._host.service.give_up(parent.id, error)
+
     def stop_child(self, execution_id: str) -> None:
         """Cancel a child execution, now or as soon as it is there."""
         if execution_id in self._starting:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from noetl.errors import NoetlError
-from noetl.history import run_document
+from noetl.history import explain_cancel_refusal, run_document, state_at
 from noetl.model.requests import Cancel, Pause, Posted, Resume, Signal, encode_request
 from noetl.ports import OVER, Summary
 from noetl.server.http.bodies import MOST, HttpProblem, decode_body, flag, number, value_of
@@ -117,9 +117,23 @@ def action_endpoint(
         if summary.status in OVER:
             detail = f"{summary.execution_id} is over: it is {summary.status}"
             raise HttpProblem(409, detail, execution_id=summary.execution_id)
-        return json(await _effect(context, summary, posted, event))
+        if isinstance(posted, Cancel):
+            await _refuse_cancel(context, summary)
+        effect = await _effect(context, summary, posted, event)
+        if isinstance(posted, Cancel) and effect.seq is None and effect.status not in OVER:
+            await _refuse_cancel(context, summary)  # it may have begun to end meanwhile
+        return json(effect)
 
     return act
+
+
+async def _refuse_cancel(context: ApiContext, summary: Summary) -> None:
+    """Refuse to cancel an execution that is ending already."""
+    live = context.control_plane.service.live.get(summary.execution_id)
+    state = live.state if live is not None else await context.read(state_at, context.log, summary.execution_id)
+    refusal = explain_cancel_refusal(state)
+    if refusal is not None:
+        raise HttpProblem(409, f"{summary.execution_id}: {refusal}", execution_id=summary.execution_id)
 
 
 async def _effect(context: ApiContext, summary: Summary, posted: Posted, event: str) -> RequestEffect:

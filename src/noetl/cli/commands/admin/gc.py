@@ -33,7 +33,8 @@ def command(*, dry_run: bool, as_data: bool) -> None:
 
     store = open_results(settings())
     try:
-        found = list({one.display_name: one for one in (*store.find_expired(), *_find_unreferenced(store))}.values())
+        expired = _drop_needed(store, list(store.find_expired()))
+        found = list({one.display_name: one for one in (*expired, *_find_unreferenced(store))}.values())
         for one in found if not dry_run else ():
             one.remove()
     finally:
@@ -48,6 +49,30 @@ def command(*, dry_run: bool, as_data: bool) -> None:
             out(f"{one.display_name}  {size(one.bytes)}\n")
     verb = "would be removed" if dry_run else "removed"
     out(f"{count(len(found), 'file')} {verb}, {size(total)}\n" if found else "nothing has expired\n")
+
+
+def _drop_needed(store: PayloadStore, expired: list[Removable]) -> list[Removable]:
+    """Without the payloads that compensations of executions that are not over may still read."""
+    if not any(one.owner for one in expired):
+        return expired
+    from noetl.results import find_needed
+
+    with open_command_log() as log:
+        needed = find_needed(store.parts_of, _undo_texts(log))
+    return [one for one in expired if (one.owner, one.name) not in needed]
+
+
+def _undo_texts(log: EventLog) -> Iterator[bytes]:
+    """The ends that executions which are not over would have to undo, as text."""
+    import msgspec
+
+    from noetl.history import state_at
+
+    for summary in log.summaries(limit=1_000_000, unfinished=True):
+        state = state_at(log, summary.execution_id)
+        for record in (*state.undo, *((state.undoing,) if state.undoing is not None else ())):
+            for event in log.read(summary.execution_id, after=record.seq - 1, limit=1):
+                yield msgspec.json.encode(event.payload)
 
 
 def _find_unreferenced(store: PayloadStore) -> Iterator[Removable]:

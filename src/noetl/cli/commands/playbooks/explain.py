@@ -71,6 +71,7 @@ def net_text(told: Mapping[str, Any], *, colour: bool) -> str:
     head = [
         ("playbook", told["name"] if told["path"] == told["name"] else f"{told['name']}, path {told['path']}"),
         ("order", " → ".join(names[:_SHOWN]) + (f" → … ({len(names) - _SHOWN} more)" if len(names) > _SHOWN else "")),
+        *_optional_row(told, "finally", "last"),
         *_label_rows("never", lost),
         *_optional_row(told, "stalled"),
         *_label_rows("keychain", (f"{one['name']}: {one['kind']}" for one in told["keychain"])),
@@ -96,9 +97,12 @@ def step_text(step: Mapping[str, Any], *, colour: bool) -> str:
 def _step(step: Mapping[str, Any], *, brief: bool, colour: bool) -> str:
     title = _bold(f"step {step['name']}", colour=colour) + f"  line {step['line']}"
     before = [*_optional_row(step, "desc", ""), *_before(step, brief=brief)]
-    if not step["tasks"]:
+    parts = {part: step.get(part, []) for part in _PARTS}
+    if not any(parts.values()):
         before.append(("router", "no task; the server ends it at once"))
-    tasks = "".join(_task(task, brief=brief, colour=colour) for task in step["tasks"])
+    tasks = "".join(
+        _task(task, word=word, brief=brief, colour=colour) for part, word in _PARTS.items() for task in parts[part]
+    )
     after = [
         *_map("output", step.get("output"), brief=brief),
         *_map("set", step.get("set"), brief=brief),
@@ -109,9 +113,21 @@ def _step(step: Mapping[str, Any], *, brief: bool, colour: bool) -> str:
     )
 
 
+#: the parts of a step that have tasks, in order, and how the tasks of each are called
+_PARTS = {
+    "before": "before the body: task",
+    "tasks": "task",
+    "after": "after the body: task",
+    "finally": "finally: task",
+    "compensation": "undone by: task",
+}
+
+
 def _before(step: Mapping[str, Any], *, brief: bool) -> Iterator[Row]:
     arriving = [f"{one['step']}{_when(one)}" for one in step["from"]]
-    yield from _label_rows("from", ["the start of the execution"] * ("start" in step) + arriving)
+    first = ["the start of the execution"] * ("start" in step)
+    last = ["the end of the execution, whatever the outcome"] * ("last" in step)
+    yield from _label_rows("from", [*first, *last, *arriving])
     yield from _map("input", step.get("input"), brief=brief)
     yield from _admission(step.get("admission", {}))
     yield from _loop(step.get("loop"))
@@ -169,9 +185,10 @@ def _when(arc: Mapping[str, Any]) -> str:
 # --- tasks -----------------------------------------------------------------------------------------------------
 
 
-def _task(task: Mapping[str, Any], *, brief: bool, colour: bool) -> str:
+def _task(task: Mapping[str, Any], *, brief: bool, colour: bool, word: str = "task") -> str:
     made_by = f"  of {' in '.join(reversed(task['made_by']))}" if "made_by" in task else ""
-    title = f"  {_bold('task ' + task['name'], colour=colour)}  {task['kind']}  line {task['line']}{made_by}\n"
+    name = _bold(f"{word} {task['name']}", colour=colour)
+    title = f"  {name}  {task['kind']}  line {task['line']}{made_by}\n"
     rows = list(_optional_row(task, "desc", ""))
     for name, value in task.get("config", {}).items():
         rows += _map(name, value, brief=brief)

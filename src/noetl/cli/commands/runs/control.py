@@ -144,12 +144,14 @@ def act(
     """
     import asyncio
 
-    from noetl.history import state_at
+    from noetl.history import explain_cancel_refusal, state_at
 
     with open_command_log() as log:
         summary = find(log, given)
         if summary.status in OVER:
             raise NoetlError(f"{summary.execution_id} is over: it is {summary.status}")
+        if event == "execution.cancelled" and (refusal := explain_cancel_refusal(state_at(log, summary.execution_id))):
+            raise NoetlError(f"{summary.execution_id}: {refusal}")
         done = None if summary.is_attended else asyncio.run(_record_directly(log, summary, request, event))
         by, seq = done or _post_and_wait(log, summary, request, event)
         now = log.summary(summary.execution_id) or summary

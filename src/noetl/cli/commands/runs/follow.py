@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from noetl.app import list_end_signals
 from noetl.cli.output.ending_lines import dead_end_lines, describe_dead_ends, never_ran_line
 from noetl.cli.output.printing import colorize, duration, in_colour, note, out
-from noetl.cli.output.state_lines import error_words, output_line, place_line, trace_lines
+from noetl.cli.output.state_lines import error_words, output_line, place_line, trace_lines, undo_lines
 from noetl.cli.playbook_files import pause_gc, refuse, rename_source
 from noetl.errors import NoetlError
+from noetl.history import explain_cancel_refusal
 
 if TYPE_CHECKING:
     from noetl.cli.output.progress import QuietScreen, Screen
@@ -48,7 +49,7 @@ def print_ending(state: Execution, net: Net, log: EventLog, *, is_remote: bool) 
             note(f"  {place}")
         for line in trace_lines(state.error, source):
             note(f"  {line}")
-    for line in (*dead_end_lines(log, state, net), never_ran_line(state, net)):
+    for line in (*undo_lines(state), *dead_end_lines(log, state, net), never_ran_line(state, net)):
         if line:
             note(f"  {line}")
     if state.output is not None:
@@ -64,7 +65,9 @@ def _rerun_command(state: Execution) -> str:
     """The command that runs a failed execution again, from the step that failed if one did."""
     from shlex import quote
 
-    step = (state.error or {}).get("step")
+    # What was undone has to run again, from the first of it on.
+    undone = [name for name, info in state.steps.items() if info.undone or info.undo_failed]
+    step = undone[0] if undone else (state.error or {}).get("step")
     start = f" --from {quote(step)}" if step in state.steps and state.steps[step].runs else ""
     return f"noetl rerun {state.execution_id}{start}"
 
@@ -130,7 +133,10 @@ async def follow(node: ExecutionHost, shown: Screen | QuietScreen) -> bool:
         if interrupted or all(live.finished.done() for live in executions):
             _kill(node, shown, INTERRUPTED)
         interrupted = True
-        note("cancelling; Ctrl-C again ends everything at once")
+        going = [live for live in executions if not live.finished.done()]
+        refusals = [f"{live.id}: {refusal}" for live in going if (refusal := explain_cancel_refusal(live.state))]
+        for line in refusals or ["cancelling"]:
+            note(f"{line}; Ctrl-C again ends everything at once")
         for live in executions:
             node.cancel(live.id, "it was interrupted")
 

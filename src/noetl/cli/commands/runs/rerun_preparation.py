@@ -200,7 +200,7 @@ class TaskKinds:
     def of(self, step: str, task: str) -> str:
         """The kind of a task; of one that is not in the playbook, nothing is known."""
         found = self.net.steps.get(step)
-        return next((one.kind for one in found.tasks if one.name == task), "?") if found is not None else "?"
+        return next((one.kind for one in found.all_tasks if one.name == task), "?") if found is not None else "?"
 
 
 def _kinds(node: LocalNode, net: Net) -> TaskKinds:
