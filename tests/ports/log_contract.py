@@ -215,7 +215,7 @@ class EventLogContract:
         assert set(winners.values()) == won
         for name in names:
             assert (len(log.read(name)), log.summary(name) is None) == ((2, False) if name in won else (0, True))
-        first = sorted(won)[0]
+        first = min(won)
         await log.append(events(first, 3, 3), status="completed")
         with pytest.raises(Conflict):
             await log.append(events("late", 1, 1, asked=asked(f"k{int(first) % 3}", "")), status="running")

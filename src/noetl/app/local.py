@@ -177,6 +177,11 @@ class LocalNode(ControlPlane):
             self.keychains.forget(live.id)
         return live
 
+    async def abandon(self, execution_id: str) -> None:
+        """Let go of what was prepared for an execution that did not start, its credentials too."""
+        self.keychains.forget(execution_id)
+        await super().abandon(execution_id)
+
     async def output(self, live: LiveExecution) -> Any:
         """What an execution yielded: in full as far as `max_payload_bytes` goes, else its reference."""
         state, most = live.state, live.net.playbook.max_payload

@@ -177,7 +177,12 @@ class SqlLog(EventLog):
 
     def _summaries(self, rows: list[tuple[Any, ...]]) -> list[Summary]:
         alive = self._alive({row[8] for row in rows if row[8] is not None})
-        return [Summary(*row[:9], row[8] in alive, bool(row[9]), *row[10:12]) for row in rows]
+        return [
+            msgspec.structs.replace(
+                Summary(*row[:9]), alive=row[8] in alive, dormant=bool(row[9]), caller=row[10], key=row[11]
+            )
+            for row in rows
+        ]
 
     # --- playbooks ---------------------------------------------------------------------------------------------------
 
