@@ -34,7 +34,7 @@ def open_log(settings: Settings) -> EventLog:
         return PostgresLog(settings.store.reveal(), lease_s=settings.lease_s)
     from noetl.stores import SqliteLog
 
-    return SqliteLog(settings.home / "noetl.db", durability=settings.durability)
+    return SqliteLog(settings.database, durability=settings.durability)
 
 
 def open_results(settings: Settings, clock: Callable[[], float] = time.time) -> PayloadStore:
@@ -195,7 +195,7 @@ class LocalNode(ControlPlane):
     def _world(self, live: RunningExecution) -> LocalWorld:
         folder = self.file(live.state).parent
         keychain = self.keychains.of(live.id, live.net.playbook, live.state.workload, folder)
-        seen, hidden = self.keychains.environment, [self.settings.home]
+        seen, hidden = self.keychains.environment, self.settings.hidden
         restrict = live.state.restrict
         return LocalWorld(folder, seen, self._log_line, self.results, keychain, hidden=hidden, restrict=restrict)
 

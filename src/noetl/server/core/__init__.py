@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from noetl.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from noetl.server.core.catalog import Catalog as Catalog, names_of as names_of
+    from noetl.server.core.catalog import Catalog as Catalog, names_of as names_of, path_of as path_of
     from noetl.server.core.children import OwnedElsewhere as OwnedElsewhere
     from noetl.server.core.control_plane import (
         ControlPlane as ControlPlane,
@@ -30,7 +30,7 @@ else:
     __getattr__ = export_lazily(
         __name__,
         {
-            "catalog": "Catalog names_of",
+            "catalog": "Catalog names_of path_of",
             "children": "OwnedElsewhere",
             "control_plane": "ControlPlane Effects is_orphan resume_unowned",
             "execution_ids": "ExecutionIds new_execution_id",

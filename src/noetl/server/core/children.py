@@ -178,7 +178,8 @@ class Children:
             source = self._host.log.source(came)
             net = self._host.catalog.net(source) if source is not None else None
             if source is None or net is None:
-                return failure("playbook", f"the playbook `{path}`, which came with the request, has errors")
+                where = f" {source.file}" if source is not None else ""
+                return failure("playbook", f"the playbook{where}, which came with the request as `{path}`, has errors")
             return source, net
         file = self._host.catalog.find(path, near=near)
         if file is None:
