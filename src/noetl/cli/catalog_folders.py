@@ -51,7 +51,14 @@ class CatalogFolders:
         files = self._playbooks().get(path, [])
         if len(files) > 1:
             raise UsageError(f"two playbooks of the catalog have the path `{path}`: {files[0]} and {files[1]}")
+        if not files and (broken := self._broken_file(path)) is not None:
+            raise UsageError(f"the playbook `{path}` cannot be read: run `noetl validate {broken}`")
         return files[0] if files else None
+
+    def _broken_file(self, path: str) -> Path | None:
+        """The file that a path most likely means, of those whose path cannot be read."""
+        named = [one for one in self.unreadable if one.stem == Path(path).name]
+        return named[0] if named else None
 
     def all_playbooks(self) -> Iterator[tuple[str, Path]]:
         """Return all of them, for a call whose path is not known before it runs."""
@@ -71,10 +78,11 @@ class CatalogFolders:
 
             self._found = {}
             for file in dict.fromkeys(self._files()):
-                path = path_of(file)
-                if path is not None:
+                if not looks_like_playbook(file):
+                    continue
+                if (path := path_of(file)) is not None:
                     self._found.setdefault(path, []).append(file)
-                elif looks_like_playbook(file):
+                else:
                     self.unreadable.append(file)
         return self._found
 

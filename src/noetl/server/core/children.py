@@ -134,7 +134,9 @@ class Children:
     ) -> LiveExecution | Output:
         """The child as it runs; or why there is none."""
         execution_id = child["execution_id"]
-        if self._host.log.summary(execution_id) is not None:
+        if (there := self._host.log.summary(execution_id)) is not None:
+            if there.parent != parent.id and parent.state.origin is None:  # a fork waits for children of its original
+                return failed(failure("playbook", f"{execution_id} is another execution: try again", retryable=True))
             return await self._resume_child(execution_id)
         found = self._resolve_call(parent.state, child["path"])
         if not isinstance(found, tuple):

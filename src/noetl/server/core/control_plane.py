@@ -47,7 +47,7 @@ POLL = 0.05
 #: the same where the store says that there are some, which may be missed
 HEARING_POLL = 1.0
 #: ids that are drawn for an execution, should others have them
-_TRIES = 5
+_TRIES = 100
 
 
 class Effects(msgspec.Struct, frozen=True):
@@ -179,7 +179,9 @@ class ControlPlane:
             if execution_id in self._coming or execution_id in self.service.live:
                 continue
             try:
-                return await self._open(execution_id, source, net, payload, **more)
+                return await self._open(execution_id, source, net, payload, is_new=True, **more)
+            except OwnedElsewhere:
+                continue
             except Conflict:
                 if await asyncio.to_thread(self.log.summary, execution_id) is None:
                     await self.abandon(execution_id)
@@ -202,11 +204,19 @@ class ControlPlane:
             return found
 
     async def _open(
-        self, execution_id: str, source: PlaybookSource, net: Net, payload: dict[str, Any], **more: Any
+        self,
+        execution_id: str,
+        source: PlaybookSource,
+        net: Net,
+        payload: dict[str, Any],
+        *,
+        is_new: bool = False,
+        **more: Any,
     ) -> LiveExecution:
         self._coming.add(execution_id)
         try:
-            await self.log.claim(execution_id)
+            if not await self.log.claim(execution_id) and is_new:
+                raise OwnedElsewhere(f"another process has drawn the id {execution_id}, too")
             more["problem"] = more.get("problem") or await self.problem(execution_id, net, source, payload)
             return await self.service.start(
                 net, OpenExecution(execution_id, source.hash, payload, file=source.file, **more)

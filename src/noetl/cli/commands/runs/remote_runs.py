@@ -184,9 +184,7 @@ async def send(client: Client, wish: RunRequest, *, detach: bool, as_document: b
     """Run a playbook on a server, as `noetl run` does here; the exit code."""
     from noetl.cli.output.progress import progress
 
-    _, net = load_runnable(
-        catalog(), wish.file, wish.data, wish.name, wish.payload, legacy=wish.legacy, as_document=as_document
-    )
+    _, net = load_runnable(catalog(), wish, as_document=as_document)
     execution_id = _start(client, wish, net)
     if detach:
         client.close()

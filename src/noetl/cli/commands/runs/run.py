@@ -151,12 +151,11 @@ async def _run(request: RunRequest, *, as_document: bool) -> int:
     from noetl.cli.output.progress import progress
 
     async with open_local_node() as node:
-        name, file, data, payload, legacy = request[:5]
-        source, net = load_runnable(node.catalog, file, data, name, payload, legacy=legacy, as_document=as_document)
+        source, net = load_runnable(node.catalog, request, as_document=as_document)
         with progress(node.service.watchers, quiet=as_document) as shown:
             calls = await _keep_calls(node, request, net)
             if request.key is None:
-                shown.roots.append(await node.start(source, net, payload, calls=calls))
+                shown.roots.append(await node.start(source, net, request.payload, calls=calls))
             else:
                 await _start_once(node, request, source, net, shown, calls=calls)
             interrupted = await follow(node, shown)
