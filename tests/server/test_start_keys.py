@@ -67,7 +67,7 @@ def test_ids_of_this_version_sort_after_those_of_earlier_ones() -> None:
     assert ExecutionIds(lambda _: 0).next_id(1_794_000_000.123)[:10] == "01m6sbq53v"
 
 
-@hypothesis_settings(max_examples=25)
+@hypothesis_settings(max_examples=10)
 @given(st.data())
 def test_executions_of_processes_with_skewed_clocks_have_ids_of_their_own(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -249,16 +249,15 @@ def earlier(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         log = open_one()
         insert = "INSERT INTO %sexecution (execution_id, path, playbook, requested_at, status, updated_at, seq, over%s)"
         values = " VALUES ('old', 'p', 'h', '', 'running', '', 0, %s)"
-        if request.param == "sqlite":
-            asyncio.run(_write(log, insert % ("", "") + values % "0"))
-        else:
-            asyncio.run(_write(log, insert % ("noetl.", ", hash") + values % "false, ''"))
-        asyncio.run(log.close())
+        is_file = request.param == "sqlite"
+        parts = (insert % ("", ""), values % "0") if is_file else (insert % ("noetl.", ", hash"), values % "false, ''")
+        asyncio.run(_write(log, "".join(parts)))
     return open_one
 
 
 async def _write(log: Any, statement: str) -> None:
     await log._queue.submit(lambda connection: connection.execute(statement) and None)
+    await log.close()
 
 
 def test_a_store_of_the_version_before_is_upgraded_once_by_servers_that_start_together(

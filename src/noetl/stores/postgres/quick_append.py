@@ -83,6 +83,7 @@ class InlineWriter:
         for name, sql in _SQL.items():
             prepared = self._pq.prepare(name, sql)
             if prepared.status != pq.ExecStatus.COMMAND_OK:
+                connection.close()
                 raise StoreFailed(prepared.get_error_message())
         self._pq.nonblocking = 1
         #: kept, for the library forgets it with the connection, and its number is soon another's
