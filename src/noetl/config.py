@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -15,19 +14,70 @@ from noetl.errors import CallInvalid, UsageError, describe_os_error
 _OURS = ("NOETL_KEY", "NOETL_KEY_FILE", "NOETL_TOKEN", "NOETL_STORE", "NOETL_BUS", "NOETL_RESULTS", "VAULT_TOKEN")
 #: the same of a service that results lie at, if they do and no keychain entry opens it
 _THEIRS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_ACCOUNT_KEY", "GOOGLE_SERVICE_ACCOUNT_KEY")
-#: what may stand in a file; secrets and the place of the file itself may not
-_IN_FILE = (
-    "NOETL_DURABILITY",
-    "NOETL_STORE",
-    "NOETL_BUS",
-    "NOETL_LEASE",
-    "NOETL_POLL",
-    "NOETL_RESULTS",
-    "NOETL_RESULTS_CACHE_MB",
-    "NOETL_SERVER",
-    "NOETL_HOSTS",
-)
 FILE = "noetl.toml"
+#: how an address of the store is written
+STORES = "postgresql://USER:PASSWORD@HOST/DATABASE, sqlite:///FILE or sqlite:////ABSOLUTE/FILE"
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A variable of the environment that is read, as the reference describes it."""
+
+    doc: str
+    #: what holds where it is not set, in words
+    default: str = "none"
+    #: the files that may hold it, too: `home` is `noetl.toml` of NOETL_HOME, `project` also that of the current folder
+    file: Literal["", "home", "project"] = ""
+
+
+#: every variable; secrets, and the place of the file itself, are in no file, and addresses are in no project's
+SETTINGS: Final[dict[str, Setting]] = {
+    "NOETL_HOME": Setting("the folder for executions, results, credentials and `noetl.toml`", "`~/.noetl`"),
+    "NOETL_STORE": Setting(
+        "where executions are recorded: `postgresql://USER:PASSWORD@HOST/DATABASE`, `sqlite:///FILE` relative to the current "
+        "folder (in a file: to the folder of that file), or `sqlite:////ABSOLUTE/FILE`",
+        "`noetl.db` in NOETL_HOME",
+        "home",
+    ),
+    "NOETL_DURABILITY": Setting(
+        "what a record in SQLite survives: `process` the end of the process, `power` also a power cut", "`process`", "project"
+    ),
+    "NOETL_CATALOG": Setting(
+        "folders in which called playbooks are found by their path, with commas between them", file="project"
+    ),
+    "NOETL_RESULTS": Setting(
+        "where large results are kept: `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, `nats://…`, `postgresql://…` or `postgres`; the "
+        "first is the usual one, others follow a comma",
+        "files in NOETL_HOME",
+        "home",
+    ),
+    "NOETL_RESULTS_CACHE_MB": Setting(
+        "megabytes of results that are also kept on this machine, where they are stored elsewhere", "2048", "project"
+    ),
+    "NOETL_BUS": Setting(
+        "the NATS servers that wake workers, `nats://USER:PASSWORD@HOST:4222`, with commas between them; or `local`",
+        "`local`: workers poll",
+        "home",
+    ),
+    "NOETL_LEASE": Setting(
+        "seconds without a heartbeat after which a server or a worker counts as dead, from 1 to 3600",
+        "10 for servers, 30 for workers",
+        "project",
+    ),
+    "NOETL_POLL": Setting("`off`: a worker asks for work only when NATS wakes it", "`on`", "project"),
+    "NOETL_SERVER": Setting(
+        "the servers that commands act on, `http://HOST:PORT`, with commas between them: the first that answers",
+        "this machine",
+        "home",
+    ),
+    "NOETL_HOSTS": Setting("names that a server is reached by, besides its address, with commas between them", file="home"),
+    "NOETL_TOKEN": Setting("the token that commands show to a server"),
+    "NOETL_TOKENS": Setting("the file in which a server looks tokens up", "`tokens.json` in NOETL_HOME"),
+    "NOETL_KEY": Setting("the key that credentials are encrypted with"),
+    "NOETL_KEY_FILE": Setting("the file that holds that key", "`key` in NOETL_HOME"),
+    "VAULT_ADDR": Setting("the address of HashiCorp Vault"),
+    "VAULT_TOKEN": Setting("the token for it"),
+    "VAULT_NAMESPACE": Setting("the namespace there"),
+}  # fmt: skip
 _REMOTE = ("s3://", "gs://", "az://")
 
 
@@ -74,8 +124,10 @@ class Settings(msgspec.Struct, frozen=True):
     vault_address: str | None = None
     vault_token: Secret | None = None
     vault_namespace: str | None = None
-    #: the PostgreSQL database that executions are recorded in; None: a SQLite file in the home
+    #: the PostgreSQL database that executions are recorded in; None: a SQLite file
     store: Secret | None = None
+    #: that file; None: `noetl.db` in the home
+    store_file: Path | None = None
     #: seconds that whoever runs an execution there is believed to live without a sign of it
     lease_s: float = 10.0
     #: the same of whoever runs a pipeline for it
@@ -96,6 +148,26 @@ class Settings(msgspec.Struct, frozen=True):
     tokens: Path | None = None
     #: names that a server goes by, besides the one it is bound to
     hosts: tuple[str, ...] = ()
+    #: folders in which called playbooks are found by their path
+    catalog: tuple[Path, ...] = ()
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file that executions are recorded in, where no database is named."""
+        return self.store_file or self.home / "noetl.db"
+
+    @property
+    def has_records(self) -> bool:
+        """Whether there can be executions: a command that only reads makes no folder for them."""
+        return self.store is not None or self.database.parent.is_dir()
+
+    @property
+    def hidden(self) -> list[Path]:
+        """What confined tasks may not read."""
+        if self.store_file is None:
+            return [self.home]
+        beside = ("", "-wal", "-shm", ".lock", ".owners")
+        return [self.home, *(self.store_file.with_name(self.store_file.name + one) for one in beside)]
 
 
 def settings() -> Settings:
@@ -108,6 +180,7 @@ def settings() -> Settings:
     durability = env.get("NOETL_DURABILITY") or "process"
     if durability not in ("process", "power"):
         raise UsageError(f"NOETL_DURABILITY is {durability!r}; write `process`, or `power` to survive a power cut")
+    store, store_file = _store(env.get("NOETL_STORE"))
     return Settings(
         home,
         "power" if durability == "power" else "process",
@@ -117,7 +190,8 @@ def settings() -> Settings:
         vault_address=env.get("VAULT_ADDR") or None,
         vault_token=_secret(env.get("VAULT_TOKEN")),
         vault_namespace=env.get("VAULT_NAMESPACE") or None,
-        store=_store(env.get("NOETL_STORE")),
+        store=store,
+        store_file=store_file,
         lease_s=_seconds("NOETL_LEASE", env.get("NOETL_LEASE") or "10"),
         worker_lease_s=_seconds("NOETL_LEASE", env.get("NOETL_LEASE") or "30"),
         polls=env.get("NOETL_POLL", "on").lower() not in ("off", "0", "false", "no"),
@@ -128,6 +202,7 @@ def settings() -> Settings:
         token=_secret(env.get("NOETL_TOKEN")),
         tokens=Path(env["NOETL_TOKENS"]).expanduser().absolute() if env.get("NOETL_TOKENS") else None,
         hosts=_list(env.get("NOETL_HOSTS")),
+        catalog=tuple(Path(one).expanduser().absolute() for one in _list(env.get("NOETL_CATALOG"))),
     )
 
 
@@ -151,33 +226,80 @@ def _list(text: str | None) -> tuple[str, ...]:
     return tuple(one.strip() for one in (text or "").split(",") if one.strip())
 
 
-def _file(home: Path) -> Mapping[str, str]:
-    """What `noetl.toml` says: the one of this folder, else the one of the home."""
-    path = next((one for one in (Path(FILE), home / FILE) if one.is_file()), None)
-    if path is None:
+def _file(home: Path) -> dict[str, str]:
+    """What `noetl.toml` says: that of the home, and over it that of the current folder."""
+    here = Path.cwd()
+    found = _read_file(home / FILE, "home")
+    return found if here == home else {**found, **_read_file(here / FILE, "project")}
+
+
+def _read_file(path: Path, kind: str) -> dict[str, str]:
+    if not path.is_file():
         return {}
     import tomllib
 
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path.absolute()} cannot be read: {describe_os_error(error)}") from None
-    for name in found:
-        if name not in _IN_FILE:
-            raise UsageError(f"{path.absolute()}: `{name}` is not known there; it may have {', '.join(_IN_FILE)}")
-    return {name: _text(value) for name, value in found.items()}
+        raise UsageError(f"{path} cannot be read: {describe_os_error(error)}") from None
+    known: dict[str, str] = {}
+    for key, value in found.items():
+        name = key if key in SETTINGS else f"NOETL_{key.upper()}" if key.islower() else key
+        _check_key(path, key, name, kind)
+        if name in known:
+            raise UsageError(f"{path}: `{key}` and another key both set {name}; keep one")
+        known[name] = _text(_relative_to_file(name, value, path.parent))
+    return known
+
+
+def _check_key(path: Path, key: str, name: str, kind: str) -> None:
+    """Refuse a key that this file may not have: a project's file names no servers, stores or hosts."""
+    where = SETTINGS[name].file if name in SETTINGS else ""
+    if where == "home" and kind == "project":
+        raise UsageError(
+            f"{path}: a project's file cannot set `{key}`; set {name} in the environment, or in {FILE} of NOETL_HOME"
+        )
+    if not where:
+        may = ", ".join(one for one, about in SETTINGS.items() if about.file in ("project", kind))
+        raise UsageError(f"{path}: `{key}` is not known there; it may have {may}")
+
+
+def _relative_to_file(name: str, value: Any, folder: Path) -> Any:
+    """A path in a file starts at the folder of that file."""
+    if name == "NOETL_CATALOG":
+        given = value if isinstance(value, list) else list(_list(str(value)))
+        return [str(folder / Path(str(one)).expanduser()) for one in given]
+    if name == "NOETL_STORE" and isinstance(value, str) and value.startswith(_SQLITE):
+        path = value.removeprefix(_SQLITE)
+        return f"{_SQLITE}{folder / path}" if path else value
+    return value
 
 
 def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _store(text: str | None) -> Secret | None:
-    if text and not text.startswith(("postgresql://", "postgres://")):
+_SQLITE = "sqlite:///"
+
+
+def _store(text: str | None) -> tuple[Secret | None, Path | None]:
+    """The address of a database, or a file. What is wrong with it is told without it: it may hold a password."""
+    if not text or text.startswith(("postgresql://", "postgres://")):
+        return _secret(text), None
+    if not text.startswith("sqlite:"):
+        raise UsageError(f"NOETL_STORE is not the address of a store; write {STORES}")
+    path = text.removeprefix(_SQLITE) if text.startswith(_SQLITE) else ""
+    if not path or path == ":memory:" or path.endswith("/") or "?" in path:
         raise UsageError(
-            "NOETL_STORE is no address of a PostgreSQL database: write postgresql://USER:PASSWORD@HOST/DATABASE"
+            f"NOETL_STORE={mask_login(text)} names no file; write sqlite:///FILE, or sqlite:////ABSOLUTE/FILE with four slashes"
         )
-    return _secret(text)
+    file = Path(path).absolute()
+    if not file.parent.is_dir() and not path.startswith("/"):
+        raise UsageError(
+            f"NOETL_STORE={text}: there is no folder {file.parent}; with three slashes the file is relative to the current "
+            f"folder, and an absolute one is written with four: sqlite:////{path}"
+        )
+    return None, file
 
 
 def _bus(text: str | None) -> Secret | None:

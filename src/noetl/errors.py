@@ -20,6 +20,7 @@ NoetlError
 │   └── LogDamaged          the log of one execution cannot be read
 ├── Conflict                another process has appended to the execution's log: load it again (`ports.log`)
 ├── OwnedElsewhere          another process owns the execution (`server.core.children`)
+├── KeyReused               an idempotency key comes with another request than before (`server.core.start_keys`)
 ├── ReplayDiverged          a recorded decision differs from the one the engine makes (`engine.decision_replay`)
 ├── ForkMismatch            the recorded events do not fit the playbook of a rerun (`history.fork`)
 ├── ResultGone              a payload was removed when its time to live ended (`ports.results`)

@@ -42,6 +42,11 @@ def line(text: str) -> LogLine:
     return LogLine(timestamp(1), "start", "task", None, "stdout", text)
 
 
+def asked(key: str, caller: str) -> dict[str, str]:
+    """Who asked for an execution, and with which key."""
+    return {"by": caller, "key": key} if caller else {"key": key}
+
+
 class EventLogContract:
     """Inherit, and give the fixtures `log` and `beside`: another process's view on the same store."""
 
@@ -175,6 +180,53 @@ class EventLogContract:
             await log.append(events(name, 1, 1), status=status)
         assert log.under_way(["a", "ab", "b", "c", "x", "", 'q"\\']) == {"a", "b"}
         assert log.under_way([]) == set()
+
+    async def test_an_execution_is_found_by_the_key_that_its_caller_started_it_with(
+        self, log: EventLog, beside: EventLog
+    ) -> None:
+        await log.append(events("x", 1, 2, asked=asked("k", "ann")), status="running")
+        await log.append(events("y", 1, 1, asked=asked("k", "bob")), status="running")
+        await log.append(events("z", 1, 1, asked={"by": "ann"}), status="running")
+        for one in (log, beside):
+            found = [one.execution_of_key(caller, "k") for caller in ("ann", "bob", "", "eve")]
+            assert found == ["x", "y", None, None]
+            assert one.execution_of_key("ann", "other") is None
+        summaries = {one.execution_id: (one.caller, one.key) for one in beside.summaries()}
+        assert summaries == {"x": ("ann", "k"), "y": ("bob", "k"), "z": (None, None)}
+        assert list(verify_store(log)) == []  # type: ignore[arg-type]
+
+    async def test_a_key_starts_one_execution_whoever_else_tries(self, log: EventLog, beside: EventLog) -> None:
+        """Of the others nothing is written, and what is committed along with them is."""
+        names = [f"{number:03}" for number in range(24)]
+        outcomes = await asyncio.gather(
+            *(
+                one.append(events(name, 1, 2, asked=asked(f"k{int(name) % 3}", "")), status="running")
+                for name in names
+                for one in ((log, beside)[int(name) // 3 % 2],)
+            ),
+            *(log.append(events(f"free-{name}", 1, 1), status="running") for name in names),
+            return_exceptions=True,
+        )
+        assert outcomes[24:] == [None] * 24
+        assert sum(one is None for one in outcomes[:24]) == 3
+        assert all(one is None or type(one) is Conflict for one in outcomes)
+        winners = {f"k{number}": beside.execution_of_key("", f"k{number}") for number in range(3)}
+        won = {name for name, outcome in zip(names, outcomes, strict=False) if outcome is None}
+        assert set(winners.values()) == won
+        for name in names:
+            assert (len(log.read(name)), log.summary(name) is None) == ((2, False) if name in won else (0, True))
+        first = min(won)
+        await log.append(events(first, 3, 3), status="completed")
+        with pytest.raises(Conflict):
+            await log.append(events("late", 1, 1, asked=asked(f"k{int(first) % 3}", "")), status="running")
+        assert list(verify_store(log)) == []  # type: ignore[arg-type]
+
+    async def test_a_key_is_free_again_when_its_execution_is_forgotten(self, log: EventLog, beside: EventLog) -> None:
+        await log.append(events("x", 1, 1, asked=asked("k", "ann")), status="completed")
+        await log.forget("x")
+        assert beside.execution_of_key("ann", "k") is None
+        await beside.append(events("y", 1, 1, asked=asked("k", "ann")), status="running")
+        assert log.execution_of_key("ann", "k") == "y"
 
     async def test_the_beginning_of_an_id_is_enough_if_it_fits_one(self, log: EventLog) -> None:
         for name in ("abc1", "abc", "abd", "b%"):

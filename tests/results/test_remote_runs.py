@@ -191,7 +191,8 @@ def test_a_wrong_secret_is_told_by_its_entry_and_never_shown(tmp_path: Path, buc
 
 def test_the_usual_variables_open_a_bucket_and_no_tool_sees_them(tmp_path: Path, bucket: Bucket) -> None:
     given = bucket.credential
-    (tmp_path / "noetl.toml").write_text(f'NOETL_RESULTS = ["s3://{bucket.name}/by-file"]\n')
+    (tmp_path / "home").mkdir(exist_ok=True)
+    (tmp_path / "home" / "noetl.toml").write_text(f'NOETL_RESULTS = ["s3://{bucket.name}/by-file"]\n')
     text = """apiVersion: noetl.io/v2
 kind: Playbook
 metadata: {name: seen}

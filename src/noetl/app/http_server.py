@@ -70,7 +70,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 def describe_store(found: Settings) -> str:
     """Where executions are recorded, in words."""
-    return "PostgreSQL" if found.store is not None else str(found.home)
+    return "PostgreSQL" if found.store is not None else str(found.store_file or found.home)
 
 
 def describe_bus(found: Settings) -> str:

@@ -34,7 +34,7 @@ def open_log(settings: Settings) -> EventLog:
         return PostgresLog(settings.store.reveal(), lease_s=settings.lease_s)
     from noetl.stores import SqliteLog
 
-    return SqliteLog(settings.home / "noetl.db", durability=settings.durability)
+    return SqliteLog(settings.database, durability=settings.durability)
 
 
 def open_results(settings: Settings, clock: Callable[[], float] = time.time) -> PayloadStore:
@@ -177,6 +177,11 @@ class LocalNode(ControlPlane):
             self.keychains.forget(live.id)
         return live
 
+    async def abandon(self, execution_id: str) -> None:
+        """Let go of what was prepared for an execution that did not start, its credentials too."""
+        self.keychains.forget(execution_id)
+        await super().abandon(execution_id)
+
     async def output(self, live: LiveExecution) -> Any:
         """What an execution yielded: in full as far as `max_payload_bytes` goes, else its reference."""
         state, most = live.state, live.net.playbook.max_payload
@@ -190,7 +195,7 @@ class LocalNode(ControlPlane):
     def _world(self, live: RunningExecution) -> LocalWorld:
         folder = self.file(live.state).parent
         keychain = self.keychains.of(live.id, live.net.playbook, live.state.workload, folder)
-        seen, hidden = self.keychains.environment, [self.settings.home]
+        seen, hidden = self.keychains.environment, self.settings.hidden
         restrict = live.state.restrict
         return LocalWorld(folder, seen, self._log_line, self.results, keychain, hidden=hidden, restrict=restrict)
 

@@ -261,7 +261,7 @@ class WorkerNode:
         state = running.state
         folder = Path(state.file or ".").absolute().parent
         keychain = self._keychains.of(running.id, running.net.playbook, state.workload, folder)
-        seen, hidden = self._keychains.environment, [self._settings.home]
+        seen, hidden = self._keychains.environment, self._settings.hidden
         return LocalWorld(
             folder, seen, self._log_line, self._results, keychain, hidden=hidden, restrict=state.restrict
         )  # fmt: skip

@@ -105,7 +105,7 @@ def _is_anything_recorded() -> bool:
     from noetl.cli.target import servers
     from noetl.config import settings
 
-    return bool(servers()) or settings().home.is_dir()
+    return bool(servers()) or settings().has_records
 
 
 def _complete_executions(_context: click.Context, _argument: click.Parameter, begun: str) -> list[CompletionItem]:

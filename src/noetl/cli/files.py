@@ -28,7 +28,7 @@ _NEARLY = re.compile(
 _STEP = re.compile(rb"^\s*-\s*\{?\s*step\s*:", re.MULTILINE)
 _TESTS = (".test.yaml", ".test.yml")
 #: folders that hold other people's files
-_SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
+SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
 
 class InputFile(NamedTuple):
@@ -63,7 +63,7 @@ def _expand_name(name: str, skipped: list[str], *, tests: bool) -> Iterator[Inpu
         return
     playbooks = []
     for file in sorted(yaml_files(path)):
-        if _is_playbook(file) or (tests and file.name.endswith(_TESTS)):
+        if looks_like_playbook(file) or (tests and file.name.endswith(_TESTS)):
             playbooks.append(InputFile(str(file), file))
         else:
             skipped.append(str(file))
@@ -73,11 +73,12 @@ def _expand_name(name: str, skipped: list[str], *, tests: bool) -> Iterator[Inpu
 def yaml_files(folder: Path) -> Iterator[Path]:
     """All YAML files in a folder and below, less those of other people."""
     for root, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS]
         yield from (Path(root, name) for name in files if name.endswith(_ENDINGS))
 
 
-def _is_playbook(file: Path) -> bool:
+def looks_like_playbook(file: Path) -> bool:
+    """Whether a file is a playbook, or its author meant it to be one; by its text alone."""
     try:
         with file.open("rb") as opened:
             data = opened.read(_ENOUGH)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from noetl.cli.catalog_folders import called_path
 from noetl.cli.files import STDIN, STDIN_NAME, InputFile, expand_files, one_file, read, replace
 from noetl.cli.output.printing import as_json, in_colour, note, out
 from noetl.errors import UsageError
 
 if TYPE_CHECKING:
+    from noetl.cli.catalog_folders import CatalogFolders
     from noetl.lang import Loaded
     from noetl.model.diagnostics import Diagnostic
     from noetl.model.net import Net
@@ -29,8 +31,13 @@ if TYPE_CHECKING:
 _TOLD = 3
 
 
-def find_missing_playbooks(loaded: Loaded, file: Path | None, *, strict: bool = False) -> Iterator[Diagnostic]:
-    """Calls of playbooks by a file's name that is not there; one that is made before its call is told in vain."""
+def find_missing_playbooks(
+    loaded: Loaded, file: Path | None, folders: CatalogFolders, *, strict: bool = False
+) -> Iterator[Diagnostic]:
+    """Calls of playbooks that are not there; a file that is made before its call is reported in vain.
+
+    Without a catalog only files are looked for: a path may be one that was run before, or is known to a server.
+    """
     if loaded.net is None or file is None:
         return
     from noetl.lang import all_tasks
@@ -38,24 +45,40 @@ def find_missing_playbooks(loaded: Loaded, file: Path | None, *, strict: bool = 
 
     severity = Severity.ERROR if strict else Severity.WARNING
     for _, task in all_tasks(loaded.net.playbook):
-        tree = getattr(task.config.get("path"), "tree", task.config.get("path"))
-        path = getattr(tree, "source", tree)
-        if task.kind != "playbook" or not isinstance(path, str) or "{" in path or not path.endswith((".yaml", ".yml")):
-            continue
-        if not (file.absolute().parent / path).exists():
-            message = f"there is no file `{path}` beside this playbook"
-            yield Diagnostic(
-                "missing-playbook",
-                severity,
-                message,
-                task.at,
-                fix="correct `path`, which is seen from this file's folder",
-            )
+        path = called_path(task) if task.kind == "playbook" else None
+        said = _missing_call(path, file.absolute(), folders) if path is not None else None
+        if said is not None:
+            message, fix = said
+            yield Diagnostic("missing-playbook", severity, message, task.at, fix=fix)
 
 
-def print_warnings(loaded: Loaded, file: Path) -> None:
+def _missing_call(path: str, file: Path, folders: CatalogFolders) -> tuple[str, str] | None:
+    """What is wrong with a call of a playbook, and the fix."""
+    if path.endswith((".yaml", ".yml")):
+        if (file.parent / path).exists():
+            return None
+        return (
+            f"there is no file `{path}` beside this playbook",
+            "correct `path`, which is seen from this file's folder",
+        )
+    if not folders.folders:
+        return None
+    from noetl.cli.executions import catalog
+
+    try:
+        if catalog().find(path, near=file) is not None or folders.find(path) is not None:
+            return None
+    except UsageError as error:
+        return str(error), "give each playbook a path of its own, and correct the file that cannot be read"
+    return (
+        f"there is no playbook `{path}` in this folder or in the catalog",
+        "correct `path`, or name its folder with --catalog",
+    )
+
+
+def print_warnings(loaded: Loaded, file: Path, folders: CatalogFolders) -> None:
     """Tell the first warnings of a playbook that is about to run."""
-    found = [*loaded.diagnostics, *find_missing_playbooks(loaded, file)]
+    found = [*loaded.diagnostics, *find_missing_playbooks(loaded, file, folders)]
     for one in found[:_TOLD]:
         place = f":{one.span.line}" if one.span is not None else ""
         note(f"{loaded.source.name}{place}: {one.severity.value}: {one.message} [{one.code}]")

@@ -59,6 +59,10 @@ class RemoteLog(EventLog):
         """Return what an execution waits for that is no part of it, in words."""
         return self.client.waits(execution_id)
 
+    def execution_of_key(self, caller: str, key: str) -> str | None:  # noqa: ARG002
+        """See the port. A server looks a key up when it is asked to start something with it."""
+        _not_here()
+
     def under_way(self, execution_ids: Collection[str]) -> set[str]:
         """See the port. Each takes a request of its own."""
         found = (self.summary(name) for name in execution_ids)

@@ -82,7 +82,7 @@ EVENTS: Final[dict[str, EventType]] = {
             "depth": "how many executions stand above",
             "restrict": "of a child: what its caller may not do, by the keys of the effective spec",
             "calls": "playbooks that came with the request: the name they are called by → content hash; children have them too",
-            "asked": "of a request through the API: `by` whom, and with a key the `digest` of what was asked for",
+            "asked": "`by` whom, of a request through the API; of one with an idempotency key also the `key` and the `digest` of the request",
             "rerun": "of a rerun: the execution it goes on from, behind which event, and when",
         },
     ),

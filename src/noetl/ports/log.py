@@ -49,6 +49,9 @@ class Summary(msgspec.Struct, frozen=True):
     alive: bool = False
     #: whether it only waits, in nobody's memory, and there is somebody who wakes it
     dormant: bool = False
+    #: who started it with an idempotency key, and that key
+    caller: str | None = None
+    key: str | None = None
 
     @property
     def is_attended(self) -> bool:
@@ -85,7 +88,8 @@ class EventLog(Protocol):
     async def append(self, events: Sequence[Event], *, status: str, snapshot: bytes | None = None) -> None:
         """Write events of one execution, all or none; they are durable when this returns.
 
-        `seq` must go on where the log ends, else `Conflict`. `status` is what the summary shows from now on. A
+        `seq` must go on where the log ends, else `Conflict`. The first event may name a key and its caller (`asked`): both
+        are kept with it, and where they have started another execution that is a `Conflict`, too. `status` is what the summary shows from now on. A
         `snapshot` is the state behind the last of these events. Callers may be many: what waits is committed together.
         """
 
@@ -105,6 +109,9 @@ class EventLog(Protocol):
 
     def summary(self, execution_id: str) -> Summary | None:
         """One execution; None: there is none. A beginning of an id is enough; UsageError: it fits several."""
+
+    def execution_of_key(self, caller: str, key: str) -> str | None:
+        """The id of the execution that a caller has started with a key; None: there is none, or none any more."""
 
     def under_way(self, execution_ids: Collection[str]) -> set[str]:
         """Those of these executions that are there and not over; all in one question."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -71,6 +72,23 @@ _ADD_EXECUTIONS = _batch_statements(_SQL["add_execution"])
 _UPDATE_EXECUTIONS = [_SQL["update_execution"], *_batch_statements(_SQL["update_executions"])[1:]]
 
 
+class Opening(NamedTuple):
+    """What a store keeps of an execution from its first event."""
+
+    path: str
+    playbook: str
+    parent: str | None
+    requested_at: str
+    #: who started it with a key, and that key
+    caller: str | None
+    key: str | None
+
+    @property
+    def start_key(self) -> tuple[str, str] | None:
+        """The caller and the key, of which there is one execution at most."""
+        return (self.caller or "", self.key) if self.key is not None else None
+
+
 class Append(msgspec.Struct, frozen=True, gc=False):
     """One call of `EventLog.append`, its events already in bytes: the caller may change them meanwhile."""
 
@@ -81,8 +99,8 @@ class Append(msgspec.Struct, frozen=True, gc=False):
     status: str
     updated_at: str
     snapshot: bytes | None
-    #: path, playbook, parent and time of request, where the first event of the log is among these
-    opening: tuple[str, str, str | None, str] | None
+    #: what the first event of the log says of the execution, where it is among these
+    opening: Opening | None
 
     @property
     def weight(self) -> int:
@@ -105,14 +123,19 @@ def append_of(events: Sequence[Event], status: str, snapshot: bytes | None) -> A
         status,
         events[-1].timestamp,
         snapshot,
-        summary_of_first(first) if first.seq == 1 else None,
+        opening_of(first) if first.seq == 1 else None,
     )
 
 
-def summary_of_first(event: Event) -> tuple[str, str, str | None, str]:
-    """What a summary takes from the first event: path, playbook, parent and time of request."""
-    parent = event.payload.get("parent") or {}
-    return event.entity_id, event.payload.get("playbook", ""), parent.get("execution_id"), event.timestamp
+def opening_of(event: Event) -> Opening:
+    """What the first event of a log says of its execution."""
+    payload = event.payload
+    parent, asked = payload.get("parent") or {}, payload.get("asked") or {}
+    key = asked.get("key")
+    caller = asked.get("by", "") if key is not None else None
+    return Opening(
+        event.entity_id, payload.get("playbook", ""), parent.get("execution_id"), event.timestamp, caller, key
+    )
 
 
 def append_conflict(last: int, execution_id: str, first: int) -> Conflict:
@@ -120,6 +143,11 @@ def append_conflict(last: int, execution_id: str, first: int) -> Conflict:
     return Conflict(
         f"the log of {execution_id} ends at {last}, so {first} cannot be written: somebody else wrote to it"
     )
+
+
+def key_conflict(key: str, execution_id: str) -> Conflict:
+    """A key has started another execution."""
+    return Conflict(f"the key {key!r} of {execution_id} has started another execution")
 
 
 class AppendBatch:
@@ -132,20 +160,35 @@ class AppendBatch:
         self.weight = 0
         self.events: list[tuple[str, int, bytes, bytes]] = []
         self.openings: list[tuple[str | None, ...]] = []
+        #: the keys among them
+        self._keys: set[tuple[str, str]] = set()
         #: execution → the last of its appends
         self.last: dict[str, Append] = {}
         self.snapshots: list[tuple[str, int, bytes]] = []
+
+    def sort_openings(self) -> None:
+        """Put them in the order of their keys, in which those who write at the same time wait for each other."""
+        self.openings.sort(key=lambda row: (row[-2] or "", row[-1] or ""))
 
     def _head(self, execution_id: str) -> tuple[int, bytes]:
         """Where a log ends now."""
         raise NotImplementedError
 
+    def _is_taken(self, start_key: tuple[str, str]) -> bool:  # noqa: ARG002
+        """Whether a key is known to have started an execution; where it is not known, the store refuses it."""
+        return False
+
     def add(self, append: Append) -> Conflict | None:
-        """Take one in, unless the log has gone on without it."""
+        """Take one in, unless the log has gone on without it, or its key has started another execution."""
         execution_id = append.execution_id
         seq, digest = self.heads.get(execution_id) or self._head(execution_id)
         if append.first != seq + 1:
             return append_conflict(seq, execution_id, append.first)
+        start_key = append.opening.start_key if append.opening is not None else None
+        if start_key is not None:
+            if start_key in self._keys or self._is_taken(start_key):
+                return key_conflict(start_key[1], execution_id)
+            self._keys.add(start_key)
         for body in append.bodies:
             seq += 1
             digest = link(digest, body)
@@ -173,6 +216,9 @@ class SqliteBatch(AppendBatch):
         if head is None:
             head = self._connection.execute(_SQL["head"], (execution_id,)).fetchone()
         return head or (0, root(execution_id))
+
+    def _is_taken(self, start_key: tuple[str, str]) -> bool:
+        return self._connection.execute(_SQL["execution_of_key"], start_key).fetchone() is not None
 
     def write(self) -> None:
         """Write all that was taken in."""

@@ -13,7 +13,7 @@ from noetl.errors import UsageError
 from noetl.model.events import Event, decode, encode
 from noetl.model.wire import Answer, Ask, Key
 from noetl.ports import OVER, Conflict, EventLog, LogLine, PlaybookSource, Slots, Summary
-from noetl.stores.appends import link, root
+from noetl.stores.appends import Opening, key_conflict, link, opening_of, root
 from noetl.stores.limit_rules import FRESH_S, SlotLedger, admit
 
 # Slots in memory, beside a log in memory.
@@ -146,12 +146,16 @@ class MemoryLog(EventLog):
             (execution_id, seq) for seq in range(len(rows) + 1, len(rows) + len(events) + 1)
         ]:
             raise Conflict(f"the log of {execution_id} ends at {len(rows)}: somebody else wrote to it")
+        opening = opening_of(events[0])
+        start_key = opening.start_key if not rows else None
+        if start_key is not None and self.execution_of_key(*start_key) is not None:
+            raise key_conflict(start_key[1], execution_id)
         bodies = [encode(event) for event in events]
         digest = rows[-1][2] if rows else root(execution_id)
         for event, body in zip(events, bodies, strict=True):
             digest = link(digest, body)
             self._shared.events.setdefault(execution_id, []).append((event.seq, body, digest))
-        before = self._shared.summaries.get(execution_id) or _new_summary(events[0])
+        before = self._shared.summaries.get(execution_id) or _new_summary(execution_id, opening)
         self._shared.summaries[execution_id] = msgspec.structs.replace(
             before, status=status, updated_at=last.timestamp, seq=last.seq
         )
@@ -184,6 +188,11 @@ class MemoryLog(EventLog):
         if len(found) > 1 and found[0] != execution_id:
             raise UsageError(f"{execution_id} is the beginning of several executions: {', '.join(found)}")
         return self._with_owner(self._shared.summaries[found[0]]) if found else None
+
+    def execution_of_key(self, caller: str, key: str) -> str | None:
+        """See the port."""
+        found = self._shared.summaries.items()
+        return next((name for name, one in found if one.key == key and one.caller == caller), None)
 
     def under_way(self, execution_ids: Collection[str]) -> set[str]:
         """See the port."""
@@ -289,8 +298,6 @@ class MemoryLog(EventLog):
         return nullcontext()
 
 
-def _new_summary(event: Event) -> Summary:
-    payload = event.payload
-    parent = (payload.get("parent") or {}).get("execution_id")
-    at = event.timestamp
-    return Summary(event.execution_id, event.entity_id, "", at, at, 0, payload.get("playbook", ""), parent)
+def _new_summary(execution_id: str, opening: Opening) -> Summary:
+    path, playbook, parent, at, caller, key = opening
+    return Summary(execution_id, path, "", at, at, 0, playbook, parent, caller=caller, key=key)

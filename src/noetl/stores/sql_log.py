@@ -166,13 +166,23 @@ class SqlLog(EventLog):
             raise UsageError(f"{execution_id} is the beginning of several executions: {names}")
         return self._summaries(found[:1])[0] if found else None
 
+    def execution_of_key(self, caller: str, key: str) -> str | None:
+        """See the port."""
+        found = self._rows("execution_of_key", caller, key)
+        return found[0][0] if found else None
+
     def under_way(self, execution_ids: Collection[str]) -> set[str]:
         """See the port."""
         return {row[0] for row in self._rows("under_way", msgspec.json.encode(list(execution_ids)).decode())}
 
     def _summaries(self, rows: list[tuple[Any, ...]]) -> list[Summary]:
         alive = self._alive({row[8] for row in rows if row[8] is not None})
-        return [msgspec.structs.replace(Summary(*row[:9]), alive=row[8] in alive, dormant=bool(row[9])) for row in rows]
+        return [
+            msgspec.structs.replace(
+                Summary(*row[:9]), alive=row[8] in alive, dormant=bool(row[9]), caller=row[10], key=row[11]
+            )
+            for row in rows
+        ]
 
     # --- playbooks ---------------------------------------------------------------------------------------------------
 

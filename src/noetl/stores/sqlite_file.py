@@ -122,6 +122,11 @@ class Owners:
         return self._folder / f"{owner}.lock"
 
 
+def owners_folder(path: Path) -> Path:
+    """The folder of a database's owners: each database has one of its own, since its write lock guards it."""
+    return path.parent / "owners" if path.name == "noetl.db" else path.with_name(f"{path.name}.owners")
+
+
 def _open(path: Path) -> int:
     """A file to lock, for its user alone whatever the umask."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -174,7 +179,7 @@ def explain_error(error: Exception, path: Path) -> StoreFailed:
 
 
 #: of the schema; each change of it is a new number
-VERSION: Final = 2
+VERSION: Final = 3
 #: says that a database is ours: "NoET"
 _APPLICATION: Final = 0x4E6F4554
 

@@ -1,6 +1,7 @@
 """SqliteLog: executions in one SQLite file, which any number of processes may share; its writer and its slots.
 
-Beside the file lie `<name>.lock`, held by whoever writes, and `owners/`, a lock per process that runs executions.
+Beside the file are `<name>.lock`, held by the process that writes, and a folder with a lock per process that runs
+executions, see `owners_folder`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from noetl.stores.appends import Append, Heads, SqliteBatch, queries
 from noetl.stores.commit_queue import CommitQueue, Job, Ticket, answer, no_op, settle
 from noetl.stores.limit_rules import admit
 from noetl.stores.sql_log import SqlLog, SqlSlotLedger, columns, holder_of
-from noetl.stores.sqlite_file import FATAL, Owners, WriteLock, connect, explain_error, name_of, prepare_database
+from noetl.stores.sqlite_file import (
+    FATAL,
+    Owners,
+    WriteLock,
+    connect,
+    explain_error,
+    name_of,
+    owners_folder,
+    prepare_database,
+)
 
 # What writes to a SQLite file: whatever is wanted at the same time is committed in one transaction.
 #
@@ -234,7 +244,7 @@ class SqliteLog(SqlLog):
         self._closed = False
         self._lock, first = prepare_database(path)
         self._readers[get_ident()] = first, [-1]
-        self._owners = Owners(path.parent / "owners")
+        self._owners = Owners(owners_folder(path))
         super().__init__(SqliteWriter(path, self._lock, self._connect_writer, at_once=durability == "process"))
 
     # --- what SQLite does in its own way --------------------------------------------------------------------------------

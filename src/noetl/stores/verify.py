@@ -14,7 +14,7 @@ import msgspec
 
 from noetl.model.events import Event, decode, event_id
 from noetl.ports import StoreFailed, Summary
-from noetl.stores.appends import link, root
+from noetl.stores.appends import link, opening_of, root
 
 
 class StoreProblem(msgspec.Struct, frozen=True):
@@ -149,13 +149,7 @@ def _summary(walk: _Walk, summary: Summary) -> Iterator[StoreProblem]:
     """Where a summary and its log differ."""
     said: dict[str, object] = {"seq": walk.seq}
     if walk.first is not None and walk.last is not None and walk.first.seq == 1:
-        payload = walk.first.payload
-        said |= {
-            "path": walk.first.entity_id,
-            "playbook": payload.get("playbook", ""),
-            "parent": (payload.get("parent") or {}).get("execution_id"),
-            "requested_at": walk.first.timestamp,
-        }
+        said |= opening_of(walk.first)._asdict()
         if walk.last.seq == walk.seq:
             said["updated_at"] = walk.last.timestamp
     if walk.ended is not None:

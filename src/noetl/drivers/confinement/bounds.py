@@ -159,5 +159,5 @@ def _visible_paths(folder: Path, hidden: list[Path]) -> Iterator[str]:
     for inner in sorted(folder.iterdir()):
         if inner.is_dir() and not inner.is_symlink():
             yield from _visible_paths(inner, hidden)
-        elif not inner.is_symlink():  # what it leads to is allowed, or is not
+        elif not inner.is_symlink() and inner not in hidden:  # what it leads to is allowed, or is not
             yield str(inner)

@@ -90,14 +90,22 @@ class Catalog:
 
 def names_of(file: Path) -> list[str]:
     """What a playbook is called, looked up without compiling it; a path comes before a name."""
+    metadata = _read_metadata(file)
+    return [str(metadata[key]) for key in ("path", "name") if isinstance(metadata.get(key), str)]
+
+
+def path_of(file: Path) -> str | None:
+    """The path of a playbook, which is its name where it has none; None: the file is no playbook that can be read."""
+    return next(iter(names_of(file)), None)
+
+
+def _read_metadata(file: Path) -> dict[str, Any]:
     from noetl.lang import MapNode, plain_value, read_yaml
 
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        return []
+        return {}
     root = read_yaml(text, Diagnostics(Source(text, str(file))))
     metadata = plain_value(root.get("metadata")) if isinstance(root, MapNode) else None
-    if not isinstance(metadata, dict):
-        return []
-    return [str(metadata[key]) for key in ("path", "name") if isinstance(metadata.get(key), str)]
+    return metadata if isinstance(metadata, dict) else {}

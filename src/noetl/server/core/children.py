@@ -151,7 +151,9 @@ class Children:
     ) -> LiveExecution | Output:
         """The child as it runs; or why there is none."""
         execution_id = child["execution_id"]
-        if self._host.log.summary(execution_id) is not None:
+        if (there := self._host.log.summary(execution_id)) is not None:
+            if there.parent != parent.id and parent.state.origin is None:  # a fork waits for children of its original
+                return failed(failure("playbook", f"{execution_id} is another execution: try again", retryable=True))
             return await self._resume_child(execution_id)
         found = self._resolve_call(parent.state, child["path"])
         if not isinstance(found, tuple):
@@ -195,7 +197,8 @@ class Children:
             source = self._host.log.source(came)
             net = self._host.catalog.net(source) if source is not None else None
             if source is None or net is None:
-                return failure("playbook", f"the playbook `{path}`, which came with the request, has errors")
+                where = f" {source.file}" if source is not None else ""
+                return failure("playbook", f"the playbook{where}, which came with the request as `{path}`, has errors")
             return source, net
         file = self._host.catalog.find(path, near=near)
         if file is None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import random
 import secrets
 import sys
@@ -30,34 +29,25 @@ from noetl.model.output import Failure
 from noetl.model.requests import Cancel, OpenExecution, decode_request
 from noetl.model.state import Execution
 from noetl.model.wire import Key
-from noetl.ports import OVER, EventLog, HasSlots, ListenableLog, PlaybookSource, StoreFailed, Summary
+from noetl.ports import OVER, Conflict, EventLog, HasSlots, ListenableLog, PlaybookSource, StoreFailed, Summary
 from noetl.server.core.catalog import Catalog
 from noetl.server.core.children import WITHOUT_PARENT, Children, OwnedElsewhere
+from noetl.server.core.execution_ids import new_execution_id
 from noetl.server.core.failure_notices import FailureNotices
 from noetl.server.core.order_carrier import OrderCarrier
 from noetl.server.core.pipeline_orders import Pipelines, WorkerSide
 from noetl.server.core.service import SNAPSHOT_EVERY, ExecutionService, LiveExecution
+from noetl.server.core.start_keys import StartKey, find_started
 
 if TYPE_CHECKING:
     from noetl.history import Fork
 
-_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 #: how often requests from other processes are looked for, in seconds
 POLL = 0.05
 #: the same where the store says that there are some, which may be missed
 HEARING_POLL = 1.0
-
-
-def new_execution_id(now: float) -> str:
-    """Ten characters that order in time, six that tell apart."""
-    number = (int(now * 1000) << 30) | secrets.randbits(30)
-    return "".join(_DIGITS[(number >> shift) & 31] for shift in range(75, -1, -5))
-
-
-def id_from_key(key: str) -> str:
-    """The id of the one execution that a key stands for; as long as any other, but without a time in it."""
-    number = int.from_bytes(hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()[:10])
-    return "".join(_DIGITS[(number >> shift) & 31] for shift in range(75, -1, -5))
+#: ids that are drawn for an execution, should others have them
+_TRIES = 100
 
 
 class Effects(msgspec.Struct, frozen=True):
@@ -180,19 +170,63 @@ class ControlPlane:
     # --- starting ----------------------------------------------------------------------------------------------------
 
     async def start(self, source: PlaybookSource, net: Net, payload: dict[str, Any], **more: Any) -> LiveExecution:
-        """Start an execution."""
+        """Start an execution; without an `execution_id` it gets one. Conflict: its key has started another one."""
         await self.keep(source)
-        execution_id = more.pop("execution_id", None) or self.child_id()
+        if (given := more.pop("execution_id", None)) is not None:
+            return await self._open(given, source, net, payload, **more)
+        for _ in range(_TRIES):
+            execution_id = self.child_id()
+            if execution_id in self._coming or execution_id in self.service.live:
+                continue
+            try:
+                return await self._open(execution_id, source, net, payload, is_new=True, **more)
+            except OwnedElsewhere:
+                continue
+            except Conflict:
+                if await asyncio.to_thread(self.log.summary, execution_id) is None:
+                    await self.abandon(execution_id)
+                    raise
+        raise NoetlError("no unused id was found for the execution: check the clock of this machine")
+
+    async def start_once(
+        self, key: StartKey, source: PlaybookSource, net: Net, payload: dict[str, Any], **more: Any
+    ) -> LiveExecution | Summary:
+        """Start the execution of a key, or return the one that it has started. KeyReused: by another request."""
+        found = await asyncio.to_thread(find_started, self.log, key)
+        if found is not None:
+            return found
+        try:
+            return await self.start(source, net, payload, asked=key.describe(), **more)
+        except Conflict:  # somebody else was faster
+            found = await asyncio.to_thread(find_started, self.log, key)
+            if found is None:
+                raise
+            return found
+
+    async def _open(
+        self,
+        execution_id: str,
+        source: PlaybookSource,
+        net: Net,
+        payload: dict[str, Any],
+        *,
+        is_new: bool = False,
+        **more: Any,
+    ) -> LiveExecution:
         self._coming.add(execution_id)
         try:
-            await self.log.claim(execution_id)
+            if not await self.log.claim(execution_id) and is_new:
+                raise OwnedElsewhere(f"another process has drawn the id {execution_id}, too")
             more["problem"] = more.get("problem") or await self.problem(execution_id, net, source, payload)
-            live = await self.service.start(
+            return await self.service.start(
                 net, OpenExecution(execution_id, source.hash, payload, file=source.file, **more)
             )
         finally:
             self._coming.discard(execution_id)
-        return live
+
+    async def abandon(self, execution_id: str) -> None:
+        """Let go of what was prepared for an execution that did not start."""
+        await self.log.forget(execution_id)
 
     async def keep(self, source: PlaybookSource) -> None:
         """Keep the text of a playbook that is run here, or called."""

@@ -1,12 +1,7 @@
-"""Starting executions. A request with an `Idempotency-Key` names its execution: asked for twice, it is started once.
-
-The id of such an execution follows from the key, so that the log itself decides between servers that are asked at the same time,
-and nothing has to be kept beside it.
-"""
+"""Starting executions. One that is asked for with an `Idempotency-Key` is started once."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -19,16 +14,12 @@ from noetl.lang import Loaded
 from noetl.lang.printing import diagnostic_report
 from noetl.model.net import Net
 from noetl.model.scope import merge_maps
-from noetl.ports import Conflict, EventLog, PlaybookSource, Summary
-from noetl.server.core import id_from_key
+from noetl.ports import EventLog, PlaybookSource, Summary
+from noetl.server.core import LONGEST_KEY, KeyReused, StartKey, digest_request
 from noetl.server.http.api_tokens import MAY, ApiToken, roles_with
 from noetl.server.http.bodies import MOST_START, MOST_TEXT, HttpProblem, decode_body, value_of
 from noetl.server.http.routes import ApiContext, Route, json
 
-#: how long is waited for another server that is starting the same, in seconds
-_TIMEOUT_S = 5.0
-_POLL = 0.05
-_LONGEST_KEY = 255
 #: executions that are looked through at once, and how often
 _PAGE, _PAGES = 1_000, 20
 #: what a playbook without a file is called where it is invalid; one that runs goes by its name
@@ -92,19 +83,18 @@ async def start(context: ApiContext, request: Request) -> Response:
     if key is None:
         live = await context.control_plane.start(source, net, payload, calls=calls, asked=asked or None)
         return _answer(StartResponse(live.id, live.state.status, live.state.path))
-    if not 0 < len(key) <= _LONGEST_KEY:
-        raise HttpProblem(400, f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters")
-    execution_id = id_from_key(f"{caller.name}\0{key}")
-    asked["digest"] = _digest(wish)
-    async with context.lock_name(execution_id):
-        if (known := await _find_by_key(context, execution_id)) is None:
-            more = {"execution_id": execution_id, "calls": calls, "asked": asked}
-            try:
-                live = await context.control_plane.start(source, net, payload, **more)
-                return _answer(StartResponse(live.id, live.state.status, live.state.path))
-            except Conflict:  # the log has the last word: another server has written the first event
-                known = await context.summary(execution_id)
-        return _answer(await _repeat_response(context, known, asked["digest"]))
+    if not 0 < len(key) <= LONGEST_KEY:
+        raise HttpProblem(400, f"an Idempotency-Key has 1 to {LONGEST_KEY} characters")
+    start_key = StartKey(caller.name, key, _digest(wish))
+    async with context.lock_name(f"{caller.name}\0{key}"):
+        try:
+            found = await context.control_plane.start_once(start_key, source, net, payload, calls=calls)
+        except KeyReused as error:
+            detail = "this Idempotency-Key was used for another request"
+            raise HttpProblem(409, detail, execution_id=error.execution_id) from None
+    if isinstance(found, Summary):
+        return _answer(StartResponse(found.execution_id, found.status, found.path, repeated=True))
+    return _answer(StartResponse(found.id, found.state.status, found.state.path))
 
 
 def _answer(started: StartResponse) -> Response:
@@ -113,30 +103,7 @@ def _answer(started: StartResponse) -> Response:
 
 
 def _digest(wish: StartRequest) -> str:
-    """What tells one wish from another, however its JSON is spelled."""
-    same = {**msgspec.structs.asdict(wish), "payload": msgspec.json.decode(wish.payload)}
-    return hashlib.sha256(msgspec.json.encode(same, order="deterministic")).hexdigest()
-
-
-async def _find_by_key(context: ApiContext, execution_id: str) -> Summary | None:
-    """The execution of a key; None: there is none, and nobody else is making it."""
-    found = await context.read(context.log.summary, execution_id)
-    if found is not None or await context.log.claim(execution_id):
-        # Whoever had claimed it may have written it before letting go.
-        return found or await context.read(context.log.summary, execution_id)
-    for _ in range(int(_TIMEOUT_S / _POLL)):
-        await asyncio.sleep(_POLL)
-        if (found := await context.read(context.log.summary, execution_id)) is not None:
-            return found
-    raise HttpProblem(503, "another server is starting this execution and has not done so yet", {"Retry-After": "1"})
-
-
-async def _repeat_response(context: ApiContext, known: Summary, digest: str) -> StartResponse:
-    first = (await context.read(context.log.read, known.execution_id, limit=1))[0]
-    if (first.payload.get("asked") or {}).get("digest") != digest:
-        detail = "this Idempotency-Key was used for another request"
-        raise HttpProblem(409, detail, execution_id=known.execution_id)
-    return StartResponse(known.execution_id, known.status, known.path, repeated=True)
+    return digest_request({**msgspec.structs.asdict(wish), "payload": msgspec.json.decode(wish.payload)})
 
 
 async def _playbook(context: ApiContext, wish: StartRequest) -> tuple[PlaybookSource, Net]:

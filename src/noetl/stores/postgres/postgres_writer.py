@@ -12,7 +12,7 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from noetl.ports import OVER, Conflict, StoreFailed
-from noetl.stores.appends import KEPT_SNAPSHOTS, Append, AppendBatch, Heads, queries, root
+from noetl.stores.appends import KEPT_SNAPSHOTS, Append, AppendBatch, Heads, key_conflict, queries, root
 from noetl.stores.commit_queue import CommitQueue, Ticket, answer
 from noetl.stores.postgres.quick_append import InlineWriter, record_heads
 from noetl.stores.postgres.schema import explain_error
@@ -25,6 +25,8 @@ _SQL = queries("postgres")
 _MANY = 64
 #: logs whose ends are remembered
 _KNOWN = 10_000
+#: refuses a second execution of one key
+_KEY_INDEX = "execution_key"
 _TYPES = ("text", "int8", "bytea", "bytea")
 
 
@@ -117,6 +119,9 @@ class PgWriter(CommitQueue):
         import psycopg
 
         if isinstance(error, psycopg.errors.UniqueViolation) and isinstance(work, Append):
+            key = work.opening.key if work.opening is not None else None
+            if key is not None and error.diag.constraint_name == _KEY_INDEX:
+                return key_conflict(key, work.execution_id)
             return Conflict(f"somebody else wrote event {work.first} of {work.execution_id}")
         return StoreFailed(str(error if isinstance(error, StoreFailed) else explain_error(error)))
 
@@ -150,6 +155,7 @@ class _PgBatch(AppendBatch):
             self._copy()
         with self._connection.pipeline():
             if self.openings:
+                self.sort_openings()
                 execute(_SQL["add_executions"], _columns(self.openings))
             if not many:
                 execute(_SQL["add_events"], _columns(self.events))

@@ -39,17 +39,19 @@ class _InlineBatch(AppendBatch):
         """Whether this stays small with one more."""
         return len(self.events) + len(append.bodies) <= _MOST_EVENTS
 
-    def take(self, append: Any, head: tuple[int, bytes]) -> None:
-        """Take in one that fits."""
+    def take(self, append: Any, head: tuple[int, bytes]) -> bool:
+        """Take in one that fits; False: its key is that of another one."""
         self._before[append.execution_id] = head
-        self.add(append)
+        return self.add(append) is None
 
     def _head(self, execution_id: str) -> tuple[int, bytes]:
         return self._before[execution_id]
 
     def statement(self) -> tuple[bytes, list[bytes]]:
         """What is to be executed, and what it is given."""
-        names, last = list(self.last), self.last.values()
+        self.sort_openings()
+        names = [str(row[0]) for row in self.openings] if self.opening else list(self.last)
+        last = [self.last[name] for name in names]
         before, after = [self._before[name] for name in names], [self.heads[name] for name in names]
         ends = [
             _texts([one.status for one in last]),
@@ -81,6 +83,7 @@ class InlineWriter:
         for name, sql in _SQL.items():
             prepared = self._pq.prepare(name, sql)
             if prepared.status != pq.ExecStatus.COMMAND_OK:
+                connection.close()
                 raise StoreFailed(prepared.get_error_message())
         self._pq.nonblocking = 1
         #: kept, for the library forgets it with the connection, and its number is soon another's
@@ -155,8 +158,7 @@ class InlineWriter:
             if name in group.last or name in waiting or _opens(ticket[0]) != group.opening:
                 waiting.add(name)
                 self._next.append(ticket)
-            elif head is not None and group.has_room_for(ticket[0]):
-                group.take(ticket[0], head)
+            elif head is not None and group.has_room_for(ticket[0]) and group.take(ticket[0], head):
                 tickets.append(ticket)
             else:
                 rest.append(ticket)

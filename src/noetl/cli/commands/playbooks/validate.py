@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from noetl import __version__
+from noetl.cli.catalog_folders import CatalogFolders, catalog_option, open_folders
 from noetl.cli.files import InputFile, expand_files, read, replace
 from noetl.cli.output.printing import as_json, in_colour, note, out
 from noetl.cli.playbook_files import FILE, find_missing_playbooks, load_data
@@ -98,6 +99,7 @@ _SKIPPED = 5
 @click.argument("files", metavar="FILE…", nargs=-1, required=True, type=FILE)
 @click.option("--strict", is_flag=True, help="Warnings are errors.")
 @click.option("--legacy", is_flag=True, help="Accept older dialects as they are.")
+@catalog_option
 @click.option("--fix", is_flag=True, help="Mend what can be mended without a doubt, in place.")
 @click.option(
     "--format",
@@ -108,16 +110,21 @@ _SKIPPED = 5
     help="How the problems are printed.",
 )
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
-def command(*, files: tuple[str, ...], strict: bool, legacy: bool, fix: bool, form: str) -> int:
+def command(
+    *, files: tuple[str, ...], strict: bool, legacy: bool, folders: tuple[str, ...], fix: bool, form: str
+) -> int:
     """Tell all problems of playbooks, each with its line and the way to mend it.
 
     FILE may be a folder, which stands for all playbooks and test files in it and for what nearly looks like one, or - for
-    stdin. The exit code is 0 when there is no error and 2 when there is one.
+    stdin. With --catalog, playbooks that are called by their path are looked for in those folders, too. The exit code is 0 when there is no error and 2 when there is one.
     """
     skipped: list[str] = []
+    catalog = open_folders(folders)
     reports = [
-        _report(file, strict=strict, legacy=legacy, fix=fix) for file in expand_files(files, skipped, tests=True)
+        _report(file, catalog, strict=strict, legacy=legacy, fix=fix)
+        for file in expand_files(files, skipped, tests=True)
     ]
+    catalog.note_unreadable()
     {"text": _print_text, "json": _print_json, "sarif": _print_sarif}[form](reports)
     if fix:
         _note_guesses(reports)
@@ -136,7 +143,7 @@ def _note_guesses(reports: Sequence[FileReport]) -> None:
         note(f"--fix left {what} for you to decide: the name is short, or more than one name is near")
 
 
-def _report(file: InputFile, *, strict: bool, legacy: bool, fix: bool) -> FileReport:
+def _report(file: InputFile, catalog: CatalogFolders, *, strict: bool, legacy: bool, fix: bool) -> FileReport:
     """What is to be said about a file; that it cannot be read is one of the things."""
     from noetl.lang import FileReport
     from noetl.model.diagnostics import Diagnostic, Severity, Source
@@ -149,7 +156,9 @@ def _report(file: InputFile, *, strict: bool, legacy: bool, fix: bool) -> FileRe
     except UsageError as error:
         reason = str(error).removeprefix(f"{file.name}: ")
         return FileReport(Source("", file.name), [Diagnostic(UNREADABLE, Severity.ERROR, reason)])
-    return FileReport(loaded.source, [*loaded.diagnostics, *find_missing_playbooks(loaded, file.path, strict=strict)])
+    return FileReport(
+        loaded.source, [*loaded.diagnostics, *find_missing_playbooks(loaded, file.path, catalog, strict=strict)]
+    )
 
 
 def _load(data: bytes, name: str, *, legacy: bool, strict: bool) -> Loaded:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noetl.app import list_end_signals
@@ -18,6 +17,7 @@ from noetl.errors import NoetlError
 from noetl.history import explain_cancel_refusal
 
 if TYPE_CHECKING:
+    from noetl.cli.commands.runs.run_request import RunRequest
     from noetl.cli.output.progress import QuietScreen, Screen
     from noetl.model.net import Net
     from noetl.model.state import Execution
@@ -77,24 +77,22 @@ INTERRUPTED = 130
 _KILLED = 128
 
 
-def load_runnable(
-    catalog: Catalog, file: Path, data: bytes, name: str, payload: dict[str, Any], *, legacy: bool, as_document: bool
-) -> tuple[PlaybookSource, Net]:
+def load_runnable(catalog: Catalog, request: RunRequest, *, as_document: bool) -> tuple[PlaybookSource, Net]:
     """A playbook that can be run with its payload; what is wrong with either is told, and the command ends."""
     from noetl.cli.commands.runs.payload import check_payload, find_unknown_keys
     from noetl.cli.playbook_files import print_warnings
 
     with pause_gc():
-        source, loaded = catalog.read(file, data, legacy=legacy)
-    loaded = rename_source(loaded, name)
+        source, loaded = catalog.read(request.file, request.data, legacy=request.legacy)
+    loaded = rename_source(loaded, request.name)
     if loaded.net is None:
         refuse(loaded, json=as_document)
-    refused = check_payload(loaded, payload)
+    refused = check_payload(loaded, request.payload)
     if refused is not None:
         refuse(refused, json=as_document)
     if not as_document:
-        print_warnings(loaded, file)
-    for stranger in find_unknown_keys(loaded.net.playbook.workload, payload):
+        print_warnings(loaded, request.file, request.folders)
+    for stranger in find_unknown_keys(loaded.net.playbook.workload, request.payload):
         note(stranger)
     return source, loaded.net
 

@@ -6,23 +6,22 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from noetl.cli.commands.runs.follow import follow, load_runnable, report_end
 from noetl.cli.executions import catalog, net_of
 from noetl.cli.output.printing import note, out
-from noetl.client import CalledPlaybook, EventPage, RemoteLog
+from noetl.client import EventPage, RemoteLog
 from noetl.engine import NetIndex, apply
-from noetl.errors import NoetlError, RequestConflict, ServerUnavailable
+from noetl.errors import NoetlError, RequestConflict, ServerUnavailable, UsageError
 from noetl.model.state import Execution
 from noetl.ports import EventLog
 from noetl.server.core import LiveExecution
 
 if TYPE_CHECKING:
+    from noetl.cli.commands.runs.run_request import RunRequest
     from noetl.cli.output.progress import Watcher
-    from noetl.client import Client
+    from noetl.client import Client, StartedExecution
     from noetl.model.events import Event
     from noetl.model.net import Net
 
@@ -181,28 +180,11 @@ class RemoteRuns:
             del self._descendants[execution_id]
 
 
-_ENDINGS = (".yaml", ".yml")
-
-
-class RunSubmission(NamedTuple):
-    """A playbook that is to be run there, and what it is given."""
-
-    name: str
-    file: Path
-    data: bytes
-    payload: dict[str, Any]
-    legacy: bool
-    #: it was run there before: the server has its text
-    known: bool
-
-
-async def send(client: Client, wish: RunSubmission, *, detach: bool, as_document: bool) -> int:
+async def send(client: Client, wish: RunRequest, *, detach: bool, as_document: bool) -> int:
     """Run a playbook on a server, as `noetl run` does here; the exit code."""
     from noetl.cli.output.progress import progress
 
-    _, net = load_runnable(
-        catalog(), wish.file, wish.data, wish.name, wish.payload, legacy=wish.legacy, as_document=as_document
-    )
+    _, net = load_runnable(catalog(), wish, as_document=as_document)
     execution_id = _start(client, wish, net)
     if detach:
         client.close()
@@ -218,73 +200,29 @@ async def send(client: Client, wish: RunSubmission, *, detach: bool, as_document
         await there.close()
 
 
-def _start(client: Client, wish: RunSubmission, net: Net) -> str:
+def _start(client: Client, wish: RunRequest, net: Net) -> str:
     # Should the answer get lost, the same is asked for again and started once.
-    key = str(uuid.uuid4())
-    if wish.known:
-        return client.start(net.playbook.path, wish.payload, key=key).execution_id
+    key = wish.key or str(uuid.uuid4())
+    try:
+        started = _submit(client, wish, net, key)
+    except RequestConflict as error:
+        where = error.problem.get("execution_id")
+        raise UsageError(
+            f"the key {key!r} was used for another request, which started {where}; use another key"
+        ) from None
+    if started.repeated and wish.key is not None:
+        note(f"{started.execution_id} was started with this key before")
+    return started.execution_id
+
+
+def _submit(client: Client, wish: RunRequest, net: Net, key: str) -> StartedExecution:
+    if wish.path is not None:
+        return client.start(net.playbook.path, wish.payload, key=key)
     return client.start(
         payload=wish.payload,
         text=wish.data.decode("utf-8-sig", "replace"),
         file=wish.file,
-        calls=collect_called(net, wish.file, legacy=wish.legacy),
+        calls=wish.collect_calls(net),
         legacy=wish.legacy,
         key=key,
-    ).execution_id
-
-
-def collect_called(net: Net, file: Path, *, legacy: bool) -> list[CalledPlaybook]:
-    """The playbooks that one calls, and those that they call: their texts, files and the names they are called by.
-
-    Where the name of one is made by a template, all playbooks of the folder come along.
-    """
-    names: dict[str, Path] = {}
-    seen, waiting = {file.absolute()}, [(net, file.absolute())]
-    while waiting:
-        caller, where = waiting.pop()
-        for name, found in _calls(caller, where):
-            if names.setdefault(name, found) != found:
-                # The same name means another playbook in another folder.
-                names[f"{where.parent}/{name}"] = found
-            if found not in seen:
-                seen.add(found)
-                below = catalog().read(found, legacy=legacy)[1].net
-                waiting += [(below, found)] if below is not None else []
-    files: dict[Path, list[str]] = {}
-    for name, found in names.items():
-        files.setdefault(found, []).append(name)
-    return [
-        CalledPlaybook(found.read_bytes().decode("utf-8-sig", "replace"), str(found), given)
-        for found, given in files.items()
-    ]
-
-
-def _calls(net: Net, file: Path) -> Iterator[tuple[str, Path]]:
-    """What a playbook calls: the name, and the file that it means."""
-    from noetl.lang import all_tasks
-
-    for _, task in all_tasks(net.playbook):
-        if task.kind != "playbook":
-            continue
-        tree = getattr(task.config.get("path"), "tree", task.config.get("path"))
-        path = getattr(tree, "source", tree)
-        if isinstance(path, str) and "{" not in path:
-            found = catalog().find(path, near=file)
-            if found is not None:
-                yield path, found.absolute()
-        else:
-            yield from _all_in_folder(file)
-
-
-def _all_in_folder(file: Path) -> Iterator[tuple[str, Path]]:
-    """All playbooks of a folder, by every name that one of them can be called by there."""
-    from noetl.server.core import names_of
-
-    files = [one for one in sorted(file.parent.iterdir()) if one.suffix in _ENDINGS and one.is_file() and one != file]
-    taken: set[str] = set()
-    for names in ((lambda one: [one.name, one.stem]), names_of):
-        for one in files:
-            for name in names(one):
-                if name not in taken:
-                    taken.add(name)
-                    yield name, one.absolute()
+    )

@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from noetl.cli.catalog_folders import catalog_option, open_folders
+from noetl.cli.commands.runs.run_request import RunRequest
 from noetl.cli.files import STDIN, is_unicode, near, one_file, read
 from noetl.cli.output.printing import as_json, colorize, in_colour, note, out
 from noetl.cli.playbook_files import FILE, load_data, refuse
 from noetl.errors import UsageError
 
 if TYPE_CHECKING:
-    from noetl.ports import PlaybookSource
+    from noetl.app import LocalNode
+    from noetl.cli.output.progress import QuietScreen, Screen
+    from noetl.model.net import Net
+    from noetl.ports import PlaybookSource, Summary
+    from noetl.server.core import LiveExecution
 
 
 #: how sure it is that a step runs, in words behind its name
@@ -31,19 +37,33 @@ _MOST = 160
 _MOST_LINES = 20
 
 
+def _check_key(_context: click.Context, _option: click.Parameter, key: str | None) -> str | None:
+    from noetl.server.core import LONGEST_KEY
+
+    if key is not None and not (0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
+        raise UsageError(f"--key takes 1 to {LONGEST_KEY} printable ASCII characters")
+    return key
+
+
 @click.command()
 @click.argument("file", metavar="FILE|PATH", type=FILE)
 @click.option("--payload", metavar="JSON|@FILE", help="What the run is given: laid over the playbook's workload.")
 @click.option("--set", "settings", metavar="a.b=1", multiple=True, help="One value of the payload; may be repeated.")
+@click.option(
+    "--key", metavar="KEY", callback=_check_key, help="Start this run once, however often the command is repeated."
+)
+@catalog_option
 @click.option("--legacy", is_flag=True, help="Accept older dialects as they are.")
 @click.option("--detach", is_flag=True, help="With --server: print the execution's id, and do not wait for its end.")
 @click.option("--plan", "only_plan", is_flag=True, help="Say what would run, and run nothing.")
 @click.option("--json", "as_document", is_flag=True, help="Print one JSON document at the end and nothing else.")
-def command(
+def command(  # noqa: PLR0913  it has as many options
     *,
     file: str,
     payload: str | None,
     settings: tuple[str, ...],
+    key: str | None,
+    folders: tuple[str, ...],
     legacy: bool,
     detach: bool,
     only_plan: bool,
@@ -57,6 +77,10 @@ def command(
     second one ends everything at once. The exit code is 0 when the run completed, 1 when it failed, 2 when the playbook is
     invalid, 130 when it was interrupted.
 
+    With --key, the same command can be repeated safely, as by a job that is retried: the run of a key is started once. A later
+    command waits for its end and reports it, and resumes it if its process has gone. The same key for another playbook or
+    another payload is refused.
+
     With --server, the server runs it: its text is sent, and those of the playbooks that it calls. It goes on there when this
     command is killed, or with --detach; `noetl events ID --follow` follows it again.
     """
@@ -68,6 +92,8 @@ def command(
         raise UsageError(
             "--detach leaves a run to a server, and none is named: `noetl dev` starts one, --server names it"
         )
+    if key is not None and only_plan:
+        raise UsageError("--plan runs nothing, so it takes no --key")
     known = _find_recorded(file)
     if known is None:
         data, path, name = _read(file), Path(file).absolute(), file
@@ -77,12 +103,14 @@ def command(
             _note_source(known, name)
     if only_plan:
         return _print_plan(data, name, given, legacy=legacy, as_data=as_document)
+    request = RunRequest(
+        name, path, data, given, legacy, file if known is not None else None, key, open_folders(folders)
+    )
     if there is not None:
-        from noetl.cli.commands.runs.remote_runs import RunSubmission, send
+        from noetl.cli.commands.runs.remote_runs import send
 
-        wish = RunSubmission(name, path, data, given, legacy, known is not None)
-        return asyncio.run(send(there, wish, detach=detach, as_document=as_document))
-    return asyncio.run(_run(name, path, data, given, legacy=legacy, as_document=as_document))
+        return asyncio.run(send(there, request, detach=detach, as_document=as_document))
+    return asyncio.run(_run(request, as_document=as_document))
 
 
 def _find_recorded(path: str) -> PlaybookSource | None:
@@ -95,7 +123,7 @@ def _find_recorded(path: str) -> PlaybookSource | None:
         if not is_unicode(path):
             raise UsageError(f"{path!a}: the name of this file is not UTF-8, so it cannot be recorded; rename it")
         return None
-    if not is_unicode(path) or not (servers() or settings().home.is_dir()):
+    if not is_unicode(path) or not (servers() or settings().has_records):
         return None
     with open_command_log() as log:
         return log.latest(path)
@@ -117,17 +145,77 @@ def _note_source(known: PlaybookSource, name: str) -> None:
     note(f"runs what was recorded of {name}{edited}")
 
 
-async def _run(name: str, file: Path, data: bytes, payload: dict[str, Any], *, legacy: bool, as_document: bool) -> int:
+async def _run(request: RunRequest, *, as_document: bool) -> int:
     from noetl.app import open_local_node
     from noetl.cli.commands.runs.follow import follow, load_runnable, report_end
     from noetl.cli.output.progress import progress
 
     async with open_local_node() as node:
-        source, net = load_runnable(node.catalog, file, data, name, payload, legacy=legacy, as_document=as_document)
+        source, net = load_runnable(node.catalog, request, as_document=as_document)
         with progress(node.service.watchers, quiet=as_document) as shown:
-            shown.roots.append(await node.start(source, net, payload))
+            calls = await _keep_calls(node, request, net)
+            if request.key is None:
+                shown.roots.append(await node.start(source, net, request.payload, calls=calls))
+            else:
+                await _start_once(node, request, source, net, shown, calls=calls)
             interrupted = await follow(node, shown)
         return await report_end(node, shown.roots, interrupted=interrupted, as_document=as_document)
+
+
+async def _keep_calls(node: LocalNode, request: RunRequest, net: Net) -> dict[str, str]:
+    """Keep the playbooks of the catalog that are called, so that the run has the same ones when it is resumed.
+
+    Without a catalog they are in the caller's folder, and are read when they are called.
+    """
+    if not request.folders.folders or request.path is not None:
+        return {}
+    calls: dict[str, str] = {}
+    for one in request.collect_calls(net):
+        source, _ = node.catalog.read(Path(one.file), one.text.encode(), legacy=request.legacy)
+        await node.keep(source)
+        calls |= dict.fromkeys(one.names, source.hash)
+    return calls
+
+
+# noetl run --key
+
+#: seconds between two looks at a run that another process has
+_POLL_S = 0.2
+
+
+async def _start_once(
+    node: LocalNode, request: RunRequest, source: PlaybookSource, net: Net, shown: Screen | QuietScreen, **more: Any
+) -> None:
+    """Start the run of a key; one that was started before is waited for, and resumed if no process has it."""
+    from noetl.ports import Summary
+    from noetl.server.core import KeyReused
+
+    try:
+        found = await node.start_once(request.start_key(), source, net, request.payload, **more)
+    except KeyReused as error:
+        raise UsageError(f"{error}; use another key") from None
+    if isinstance(found, Summary):
+        note(f"{found.execution_id} was started with this key before")
+        shown.on_resume(await _join(node, found))
+    else:
+        shown.roots.append(found)
+
+
+async def _join(node: LocalNode, summary: Summary) -> LiveExecution:
+    """Wait while another process has the run, then read its end; where there is none, resume it here."""
+    from noetl.ports import OVER
+    from noetl.server.core import OwnedElsewhere
+
+    found: Summary | None = summary
+    while found is not None:
+        if found.status in OVER or not found.is_attended:
+            try:
+                return await node.resume(found.execution_id)
+            except OwnedElsewhere:
+                pass  # another process was faster, and is waited for
+        await asyncio.sleep(_POLL_S)
+        found = await asyncio.to_thread(node.log.summary, summary.execution_id)
+    raise UsageError(f"{summary.execution_id} was removed before its end was read")
 
 
 # noetl run --plan

@@ -11,8 +11,9 @@ COPY noetl.event (execution_id, seq, body, hash) FROM STDIN (FORMAT binary);
 
 -- name: add_executions
 INSERT INTO noetl.execution
-    (execution_id, path, playbook, parent, requested_at, status, updated_at, seq, hash, over)
-SELECT *, '', '', 0, ''::bytea, false FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[]);
+    (execution_id, path, playbook, parent, requested_at, caller, start_key, status, updated_at, seq, hash, over)
+SELECT *, '', '', 0, ''::bytea, false
+FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[]);
 
 -- name: update_executions
 UPDATE noetl.execution e SET status = u.status, updated_at = u.updated_at, seq = u.seq, hash = u.hash, over = u.over
@@ -41,17 +42,19 @@ WITH wanted AS (
 SELECT execution_id FROM moved;
 
 -- name: open_append
--- The same for executions that are new; those that somebody else has begun do not come back.
+-- The same for executions that are new; those that somebody else has begun, or has started with the same key, do not come
+-- back.
 WITH opened AS (
     INSERT INTO noetl.execution
-        (execution_id, path, playbook, parent, requested_at, status, updated_at, seq, hash, over)
+        (execution_id, path, playbook, parent, requested_at, caller, start_key, status, updated_at, seq, hash, over)
     SELECT * FROM unnest(
-        $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bytea[], $10::boolean[])
-    ON CONFLICT (execution_id) DO NOTHING
+        $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+        $8::text[], $9::text[], $10::bigint[], $11::bytea[], $12::boolean[])
+    ON CONFLICT DO NOTHING
     RETURNING execution_id
 ), added AS (
     INSERT INTO noetl.event (execution_id, seq, body, hash)
-    SELECT v.* FROM unnest($11::text[], $12::bigint[], $13::bytea[], $14::bytea[]) AS v (execution_id, seq, body, hash)
+    SELECT v.* FROM unnest($13::text[], $14::bigint[], $15::bytea[], $16::bytea[]) AS v (execution_id, seq, body, hash)
     JOIN opened USING (execution_id)
 )
 SELECT execution_id FROM opened;
@@ -62,7 +65,8 @@ SELECT seq, body, hash FROM noetl.event WHERE execution_id = %s AND seq >= %s OR
 -- name: summaries
 -- those that sleep are woken by any server that lives
 SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner,
-    NOT over AND d.execution_id IS NOT NULL AND EXISTS (SELECT 1 FROM noetl.owner WHERE until > clock_timestamp())
+    NOT over AND d.execution_id IS NOT NULL AND EXISTS (SELECT 1 FROM noetl.owner WHERE until > clock_timestamp()),
+    caller, start_key
 FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id) LEFT JOIN noetl.dormant d USING (execution_id)
 WHERE (%(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END))
     AND number < coalesce((SELECT number FROM noetl.execution WHERE execution_id = %(before)s), 9223372036854775807)
@@ -70,7 +74,8 @@ ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: unfinished
 SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner,
-    NOT over AND d.execution_id IS NOT NULL AND EXISTS (SELECT 1 FROM noetl.owner WHERE until > clock_timestamp())
+    NOT over AND d.execution_id IS NOT NULL AND EXISTS (SELECT 1 FROM noetl.owner WHERE until > clock_timestamp()),
+    caller, start_key
 FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id) LEFT JOIN noetl.dormant d USING (execution_id)
 WHERE NOT over
     AND (%(parent)s::text IS NULL OR (CASE WHEN %(parent)s = '' THEN parent IS NULL ELSE parent = %(parent)s END))
@@ -79,10 +84,14 @@ ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: summaries_between
 SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner,
-    NOT over AND d.execution_id IS NOT NULL AND EXISTS (SELECT 1 FROM noetl.owner WHERE until > clock_timestamp())
+    NOT over AND d.execution_id IS NOT NULL AND EXISTS (SELECT 1 FROM noetl.owner WHERE until > clock_timestamp()),
+    caller, start_key
 FROM noetl.execution LEFT JOIN noetl.ownership USING (execution_id) LEFT JOIN noetl.dormant d USING (execution_id)
 WHERE execution_id BETWEEN %s AND %s
 ORDER BY execution_id LIMIT %s;
+
+-- name: execution_of_key
+SELECT execution_id FROM noetl.execution WHERE caller = %s AND start_key = %s;
 
 -- name: under_way
 SELECT execution_id FROM noetl.execution

@@ -9,8 +9,8 @@ INSERT INTO event (execution_id, seq, body, hash) VALUES (?, ?, ?, ?);
 SELECT seq, cast(body AS BLOB), cast(hash AS BLOB) FROM event WHERE execution_id = ? AND seq >= ? ORDER BY seq LIMIT ?;
 
 -- name: add_execution
-INSERT INTO execution (execution_id, path, playbook, parent, requested_at, status, updated_at, seq, over)
-VALUES (?, ?, ?, ?, ?, '', '', 0, 0);
+INSERT INTO execution (execution_id, path, playbook, parent, requested_at, caller, start_key, status, updated_at, seq, over)
+VALUES (?, ?, ?, ?, ?, ?, ?, '', '', 0, 0);
 
 -- name: update_execution
 UPDATE execution SET status = ?, updated_at = ?, seq = ? WHERE execution_id = ?;
@@ -23,7 +23,7 @@ FROM (VALUES (?, ?, ?, ?)) WHERE execution_id = column4;
 UPDATE execution SET over = 1 WHERE execution_id = ?;
 
 -- name: summaries
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
 FROM execution LEFT JOIN ownership USING (execution_id)
 WHERE (?2 IS NULL OR (
     coalesce(parent, '') = ?2
@@ -34,17 +34,20 @@ AND number < coalesce((SELECT number FROM execution WHERE execution_id = ?3), 92
 ORDER BY number DESC LIMIT ?1;
 
 -- name: unfinished
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
 FROM execution INDEXED BY unfinished LEFT JOIN ownership USING (execution_id)
 WHERE over = 0 AND (?2 IS NULL OR coalesce(parent, '') = ?2)
 AND number < coalesce((SELECT number FROM execution WHERE execution_id = ?3), 9223372036854775807)
 ORDER BY number DESC LIMIT ?1;
 
 -- name: summaries_between
-SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0
+SELECT execution_id, path, status, requested_at, updated_at, seq, playbook, parent, owner, 0, caller, start_key
 FROM execution LEFT JOIN ownership USING (execution_id)
 WHERE execution_id BETWEEN ? AND ?
 ORDER BY execution_id LIMIT ?;
+
+-- name: execution_of_key
+SELECT execution_id FROM execution WHERE caller = ? AND start_key = ?;
 
 -- name: under_way
 SELECT execution_id FROM execution WHERE over = 0 AND execution_id IN (SELECT value FROM json_each(?));
