@@ -436,40 +436,6 @@ def test_an_arc_carries_no_input() -> None:
     assert "`set`" in (one.fix or "")
 
 
-# --- reserved words --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("step", "word"),
-    [
-        ("{step: a, spec: {policy: {admit: {mode: x}}}, tool: {kind: noop}}", "mode"),
-        ("{step: a, spec: {policy: {emit: {a: 1}}}, tool: {kind: noop}}", "emit"),
-        ("{step: a, spec: {policy: {quotas: 1}}, tool: {kind: noop}}", "quotas"),
-        ("{step: a, spec: {policy: {compensation: 1}}, tool: {kind: noop}}", "compensation"),
-        (task("kind: noop, spec: {policy: {rules: [], before: 1}}"), "before"),
-        (task("kind: noop, spec: {policy: {rules: [], after: 1}}"), "after"),
-        (task("kind: noop, spec: {policy: {rules: [], finally: 1}}"), "finally"),
-        ("{step: a, loop: {in: [], iterator: x, spec: {policy: {ordering: 1}}}, tool: {kind: noop}}", "ordering"),
-        ("{step: a, loop: {in: [], iterator: x, spec: {policy: {backpressure: 1}}}, tool: {kind: noop}}", "backpressure"),
-        ("{step: a, loop: {in: [], iterator: x, spec: {policy: {partitioning: 1}}}, tool: {kind: noop}}", "partitioning"),
-        ("{step: a, next: {spec: {policy: {x: 1}}, arcs: []}}", "policy"),
-        ("{step: a, next: {arcs: [{terminate: failed, spec: {x: 1}}]}}", "spec"),
-    ],
-)  # fmt: skip
-def test_a_reserved_word_is_taken_without_effect_and_with_a_warning(step: str, word: str) -> None:
-    _, found = of_step(step)
-    assert [(one.code, one.severity, one.message) for one in found] == [
-        ("reserved", Severity.WARNING, f"`{word}` is accepted without effect")
-    ]
-
-
-def test_resources_among_the_defaults_are_reserved() -> None:
-    found = found_in(
-        f"{HEAD}executor: {{spec: {{policy: {{defaults: {{resources: {{cpu: 1}}}}}}}}}}\nworkflow: [{{step: end}}]\n"
-    )
-    assert [one.code for one in found] == ["reserved"]
-
-
 # --- around the steps ------------------------------------------------------------------------------------------
 
 

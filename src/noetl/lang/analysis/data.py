@@ -176,12 +176,13 @@ def _task_inputs(names: list[str], task: Task, owner: Step | None, subject: Subj
     kind = subject.kinds.get(task.kind)
     for name in names:
         if kind is not None and kind.input is InputRole.CONFIGURES:
-            meant = nearest(name, kind.keys)
+            known = [one for one, key in kind.keys.items() if not key.reserved]
+            meant = nearest(name, known)
             subject.problems.error(
                 "unknown-key",
                 f"`kind: {task.kind}` has no key `{name}`, and nothing reads `input.{name}`",
                 task.input_at.get(name, task.at),
-                fix=f"did you mean `{meant}`?" if meant else f"it takes: {', '.join(kind.keys)}",
+                fix=f"did you mean `{meant}`?" if meant else f"it takes: {', '.join(known)}",
             )
         else:
             where = f"task `{task.name}`" + (f" of step `{owner.name}`" if owner else "")

@@ -18,16 +18,35 @@ from noetl.lang.grammar.spec_shape import (
     SECONDS,
     TEMPLATE,
     TEXT,
-    reserve_key,
 )
 from noetl.model.kinds import ToolKind
-from noetl.model.shape import Anything, Flag, Key, ListOf, MapOf, Number, OneOf, Record, Shape, ShapeRef, When, Word
+from noetl.model.shape import (
+    Anything,
+    Flag,
+    Key,
+    ListOf,
+    MapOf,
+    Number,
+    OneOf,
+    Record,
+    Shape,
+    ShapeRef,
+    When,
+    Word,
+    reserve_key,
+)
 
 API_VERSION = "noetl.io/v2"
 NAME_PATTERN = r"[A-Za-z_][A-Za-z0-9_-]*"
 CONTROL_WORDS = ("continue", "skip", "retry", "jump", "break", "fail")
 REDUCERS = ("sum", "min", "max", "count", "append", "union", "merge", "first", "last")
 SUGAR = ("choose", "while", "until")
+
+_SCHEDULER = "start it with your scheduler: `noetl run FILE`, or a POST to the server's `/api/executions`"
+#: kinds of documents that have no meaning yet, each with what to write instead
+RESERVED_DOCUMENTS = {"Schedule": _SCHEDULER, "Trigger": _SCHEDULER}
+#: tool kinds that have no meaning yet, each with what to write instead
+RESERVED_KINDS = {"variable": "keep the value in a table with `kind: postgres`, or pass it with the request's payload"}
 
 _ELSE_ADMIT = Record(title="`else`", keys={"then": Key(ShapeRef("AdmitThen"), "The decision.", required=True)})
 _ELSE_TASK = Record(title="`else`", keys={"then": Key(ShapeRef("Then"), "What to do.", required=True)})
@@ -39,7 +58,7 @@ _ADMIT = Record(
         "rules": Key(ListOf(ShapeRef("AdmitRule")), "First match wins; no match means not admitted."),
         "fire": Key(Word(("each", "once")), "`once`: run at most once in an execution.", default="each"),
         "join": Key(ShapeRef("Join"), "Wait for tokens from several predecessors."),
-        "mode": reserve_key("admission is a yes or no"),
+        "mode": reserve_key("remove it; the first rule that matches decides"),
     },
 )
 
@@ -80,10 +99,10 @@ _STEP_POLICY = Record(
             "What a failed iteration means.",
         ),
         "max_jumps": Key(Number(integer=True, minimum=0), "Jumps a pipeline run may make.", default=100_000),
-        "emit": reserve_key("events are always emitted"),
-        "quotas": reserve_key("quotas"),
+        "emit": reserve_key("remove it; every event of the step is recorded"),
+        "quotas": reserve_key("bound tasks with `spec.limits`, and step runs with `spec.concurrency` or `spec.rate`"),
         "compensation": reserve_key("compensation"),
-        "tracing": reserve_key("tracing"),
+        "tracing": reserve_key("remove it; every step, task and attempt is recorded with its times"),
     },
 )
 
@@ -94,9 +113,9 @@ _LOOP_POLICY = Record(
         "reduce": Key(MapOf(Word(REDUCERS)), "For a parallel loop: a reducer for each `ctx.*` it writes."),
         "mode": Key(Word(("sequential", "parallel")), "As beside it."),
         "max_in_flight": Key(COUNT, "As beside it."),
-        "ordering": reserve_key("ordering hints"),
-        "backpressure": reserve_key("backpressure"),
-        "partitioning": reserve_key("partitioning"),
+        "ordering": reserve_key("remove it; iterations start in index order, and so do their results"),
+        "backpressure": reserve_key("write `max_in_flight` under the loop's `spec`"),
+        "partitioning": reserve_key("remove it; `exec: distributed` lets the server spread the iterations"),
     },
 )
 
@@ -154,10 +173,10 @@ _TASK_POLICY = Record(
             ListOf(ShapeRef("Rule")), "Read top to bottom after every attempt; first match wins.", required=True
         ),
         "on_unmatched": Key(Word(("continue", "fail")), "An error that no rule matched.", default="continue"),
-        "mode": reserve_key("the first match wins"),
-        "before": reserve_key("hooks"),
-        "after": reserve_key("hooks"),
-        "finally": reserve_key("hooks"),
+        "mode": reserve_key("remove it; the first rule that matches decides"),
+        "before": reserve_key("move it to the step's `spec.policy`"),
+        "after": reserve_key("move it to the step's `spec.policy`"),
+        "finally": reserve_key("move it to the step's `spec.policy`"),
     },
 )
 
@@ -168,8 +187,17 @@ _EXECUTOR_POLICY = Record(
             Record(
                 title="`defaults`",
                 keys={
-                    "timeouts": Key(MapOf(Number(minimum=0)), "Seconds a task may take, by kind."),
-                    "resources": reserve_key("resources"),
+                    "timeouts": Key(
+                        MapOf(
+                            Number(minimum=0),
+                            of_kinds=True,
+                            reserved={"wait": "write `timeout` beside `signal`, or `spec.timeout` on the task itself"},
+                        ),
+                        "Seconds a task may take, by kind.",
+                    ),
+                    "resources": reserve_key(
+                        "bound processes with `limits` under `executor.spec`, and choose workers with `pool`"
+                    ),
                 },
             ),
             "Defaults by kind.",
@@ -201,7 +229,7 @@ _ARC = Record(
         "cancel": Key(ListOf(TEXT), "Steps whose work is ended when the arc is taken."),
         "terminate": Key(Word(("completed", "failed")), "In place of `step`: end the execution."),
         "args": Key(MAP, "v10: values for the next step.", hidden=True),
-        "spec": reserve_key("arcs have no knobs"),
+        "spec": reserve_key("write conditions as `when` and values as `set`; `priority` belongs to the spec of a step"),
     },
 )
 
@@ -227,7 +255,7 @@ _NEXT = Record(
                         ),
                         "Ask the server for new steps.",
                     ),
-                    "policy": reserve_key("routing hints"),
+                    "policy": reserve_key("remove it; `mode` and the arcs' `when` decide, and `priority` belongs to the spec of a step"),
                 },
             ),
             "How arcs are chosen.",
@@ -280,6 +308,9 @@ _METADATA = Record(
             ),
             "Who is told of a failure.",
         ),
+        "notify": reserve_key("write `on_failure: {webhook: …}`"),
+        "concurrency": reserve_key("limit the steps that must not overlap: `spec.concurrency` of each"),
+        "timeout": reserve_key("write `lifecycle: {deadline_s: …}` under `spec.policy` of the steps"),
     },
 )
 
@@ -287,7 +318,7 @@ PLAYBOOK = Record(
     title="a playbook",
     keys={
         "apiVersion": Key(Word((API_VERSION,)), f"Always `{API_VERSION}`.", required=True),
-        "kind": Key(Word(("Playbook",)), "Always `Playbook`.", required=True),
+        "kind": Key(Word(("Playbook",), reserved=RESERVED_DOCUMENTS), "Always `Playbook`.", required=True),
         "metadata": Key(_METADATA, "What the playbook is.", required=True),
         "keychain": Key(ListOf(CREDENTIAL), "The credentials it needs."),
         "executor": Key(

@@ -14,6 +14,7 @@ from noetl.lang.grammar.document_shape import (
     CHOOSE_BRANCH,
     NAME_PATTERN,
     PLAYBOOK,
+    RESERVED_KINDS,
     SHAPES,
     SUGAR,
     SUGAR_SHAPES,
@@ -180,7 +181,8 @@ class _ShapeCheck(ShapeReporter):
                 meant.add(self.report_unknown_key(entry, node, shape))
                 continue
             if key.reserved:
-                self.check_reserved(entry)
+                self.report_reserved(entry, key.reserved)
+                continue
             if type(entry.value) is Scalar and entry.value.value is None and self.report_if_empty(entry, node, shape):
                 meant.add(entry.name)
                 continue
@@ -224,7 +226,10 @@ class _ShapeCheck(ShapeReporter):
                 self.report_wrong_type(node, name, "a map")
             return
         for entry in node.entries:
-            self.check(entry.value, shape.value, f"`{entry.name}`")
+            if entry.name in shape.reserved:
+                self.report_reserved(entry, shape.reserved[entry.name])
+            elif not shape.of_kinds or self.kind_of(entry.key) is not None:
+                self.check(entry.value, shape.value, f"`{entry.name}`")
 
     def check_one_of(self, node: Node, shape: OneOf, name: str) -> None:
         fitting = next((option for option in shape.shapes if fits(node, option)), None)
@@ -298,6 +303,10 @@ class _ShapeCheck(ShapeReporter):
         try:
             return self.kinds[node.value]
         except KeyError:
+            if node.value in RESERVED_KINDS:
+                message = f"`kind: {node.value}` has no meaning yet"
+                self.problems.error("reserved", message, span(node), fix=RESERVED_KINDS[node.value])
+                return None
             meant = self.hints.nearest(node.value, list(self.kinds))
             self.problems.error(
                 "unknown-kind",
@@ -318,6 +327,9 @@ class _ShapeCheck(ShapeReporter):
             for entry in inner.entries:
                 key = kind.keys.get(entry.name)
                 if key is None:
+                    continue
+                if key.reserved:
+                    self.report_reserved(entry, key.reserved)
                     continue
                 self.check(entry.value, key.shape, f"`{entry.name}`")
                 if entry.name in given:
@@ -385,6 +397,10 @@ class _ShapeCheck(ShapeReporter):
             return
         if value is None:
             self.report_wrong_type(node, name, "text")
+            return
+        if value in shape.reserved:
+            message = f"`{value}` has no meaning yet"
+            self.problems.error("reserved", message, span(node), fix=shape.reserved[value])
             return
         instead = shape.instead.get(value.lower())
         meant = shape.words[0] if len(shape.words) == 1 else nearest_word(value, shape.words, self.hints)

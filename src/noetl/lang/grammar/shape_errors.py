@@ -124,7 +124,7 @@ class ShapeReporter:
             fix = f"{slip.message}: {slip.fix}"
             self.problems.error("unknown-key", message, (slip.start, slip.end), fix=fix, edits=slip.edits)
             return entry.name.partition(":")[0].strip("\u00a0 -")
-        known = [name for name, key in shape.keys.items() if not key.hidden]
+        known = [name for name, key in shape.keys.items() if not key.hidden and not key.reserved]
         meant = self.hints.nearest(entry.name, known)
         there = node.entry(meant) if meant else None
         if there is not None:
@@ -173,15 +173,15 @@ class ShapeReporter:
             edits=indent_edits(found, node, self.problems.source.text),
         )
 
-    def check_reserved(self, entry: MapEntry) -> None:
-        """What is accepted without effect, unless somebody counts on an effect."""
+    def report_reserved(self, entry: MapEntry, instead: str) -> None:
+        """Report a word that has no meaning here, or what is under it that has one elsewhere."""
         writes = entry.value.entry("set") if isinstance(entry.value, MapNode) and entry.name == "spec" else None
         if writes is not None:
             code, message, fix = _ANYWHERE["set"]
             self.problems.error(code, message, span(writes.key), fix=fix)
         elif not self.report_control_words(entry.value):
-            message = f"`{entry.name}` is accepted without effect"
-            self.problems.warning("reserved", message, span(entry.key), fix="remove it")
+            message = f"`{entry.name}` has no meaning here"
+            self.problems.error("reserved", message, span(entry.key), fix=instead)
 
     def report_control_words(self, node: Node) -> bool:
         """Report control words in a policy that is not a task's; true if there was one."""

@@ -220,10 +220,10 @@ DOCUMENT = (
     ),
     make_slug(
         "reserved",
-        title="The key is accepted, but has no effect",
-        meaning="Older documents mention this key; nothing reads it.",
-        why="Whoever writes it may count on it.",
-        mend="Remove it.",
+        title="The word has no meaning here",
+        meaning="Documents about the language mention this word, and no release gives it a meaning yet.",
+        why="A key that is accepted has an effect. A key without one would let you count on it.",
+        mend="Write what the message says instead. `noetl migrate` removes such words and leaves a TODO for each.",
         wrong="""
             - step: start
               tool: {kind: noop}
