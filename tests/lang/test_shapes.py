@@ -3,7 +3,7 @@
 import pytest
 
 from noetl.lang.loader import load
-from noetl.model.diagnostics import Diagnostic, Severity
+from noetl.model.diagnostics import Diagnostic
 from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"

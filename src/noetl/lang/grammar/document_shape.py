@@ -255,7 +255,9 @@ _NEXT = Record(
                         ),
                         "Ask the server for new steps.",
                     ),
-                    "policy": reserve_key("remove it; `mode` and the arcs' `when` decide, and `priority` belongs to the spec of a step"),
+                    "policy": reserve_key(
+                        "remove it; `mode` and the arcs' `when` decide, and `priority` belongs to the spec of a step"
+                    ),
                 },
             ),
             "How arcs are chosen.",

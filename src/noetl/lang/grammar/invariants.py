@@ -50,6 +50,10 @@ def _next(node: MapNode, problems: Diagnostics, meant: set[str]) -> None:
 
 
 def _loop(node: MapNode, problems: Diagnostics, _meant: set[str]) -> None:
+    iterator = node.get("iterator")
+    if isinstance(iterator, Scalar) and iterator.text in ("index", "parent"):
+        message = f"`{iterator.text}` cannot be an iterator: the engine writes `iter.{iterator.text}`"
+        problems.error("wrong-value", message, span(iterator), fix="name the item, such as `item`")
     spec = node.get("spec")
     if not isinstance(spec, MapNode):
         return

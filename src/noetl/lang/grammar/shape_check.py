@@ -324,22 +324,7 @@ class _ShapeCheck(ShapeReporter):
         block = node.get("input")
         inner = block if isinstance(block, MapNode) and kind.input is InputRole.CONFIGURES else None
         if inner is not None:
-            for entry in inner.entries:
-                key = kind.keys.get(entry.name)
-                if key is None:
-                    continue
-                if key.reserved:
-                    self.report_reserved(entry, key.reserved)
-                    continue
-                self.check(entry.value, key.shape, f"`{entry.name}`")
-                if entry.name in given:
-                    self.problems.error(
-                        "input-conflict",
-                        f"`{entry.name}` stands beside `kind` and under `input`",
-                        span(entry.key),
-                        fix="keep one of the two",
-                    )
-                given.setdefault(entry.name, entry)
+            self.check_configuring_input(inner, kind, given)
         opaque = isinstance(block, Scalar) and kind.input is InputRole.CONFIGURES and is_template(block.value)
         for group in kind.one_of if not opaque else ():
             if not any(name in given or name in self.meant for name in group):
@@ -351,6 +336,25 @@ class _ShapeCheck(ShapeReporter):
                 words = " and ".join(f"`{name}`" for name in both)
                 at = span(given[both[1]].key)
                 self.problems.error("wrong-value", f"{words} exclude each other", at, fix="keep one of them")
+
+    def check_configuring_input(self, node: MapNode, kind: ToolKind, given: dict[str, MapEntry]) -> None:
+        """Check keys of the kind that stand under `input`, and add them to those given beside `kind`."""
+        for entry in node.entries:
+            key = kind.keys.get(entry.name)
+            if key is None:
+                continue
+            if key.reserved:
+                self.report_reserved(entry, key.reserved)
+                continue
+            self.check(entry.value, key.shape, f"`{entry.name}`")
+            if entry.name in given:
+                self.problems.error(
+                    "input-conflict",
+                    f"`{entry.name}` stands beside `kind` and under `input`",
+                    span(entry.key),
+                    fix="keep one of the two",
+                )
+            given.setdefault(entry.name, entry)
 
     # --- scalars -----------------------------------------------------------------------------------------------
 

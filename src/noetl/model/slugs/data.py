@@ -123,9 +123,10 @@ DATA = (
     make_slug(
         "set-target",
         title="This cannot be written",
-        meaning="`set` writes `ctx.*`, `step.*` and, in a loop, `iter.*`; nothing else.",
-        why="`workload` never changes, and `output` belongs to the tool.",
-        mend="Write to `ctx.<name>`; reshape an output with `output:`.",
+        meaning="`set` writes `ctx.*`, `step.*` and, in a loop, `iter.*`; nothing else. The engine writes `iter.index`, "
+        "`iter.parent` and the item. Two targets of one `set` may not lie within each other.",
+        why="`workload` never changes, and `output` belongs to the tool. All values of one `set` are written at once.",
+        mend="Write to `ctx.<name>`; reshape an output with `output:`; write nested targets as one map.",
         wrong="""
             - step: start
               tool: {kind: noop}
@@ -313,6 +314,22 @@ DATA = (
             - step: start
               input: {city: Ulm}
               tool: {kind: noop, output: "{{ input.city }}"}
+        """,
+    ),
+    make_slug(
+        "sql-statement",
+        title="A statement that is only a template",
+        meaning="Templates in SQL are bound as values, and a value alone is no statement.",
+        why="The database would refuse it, whatever the value is.",
+        mend="Write the statement in the playbook and bind its values. If the value is meant to be the statement, write "
+        "`{{ … | sql }}`, and make sure that nobody else can set it.",
+        wrong="""
+            - step: start
+              tool: {kind: duckdb, query: "{{ workload.statement }}"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: duckdb, query: "SELECT * FROM t WHERE id = {{ workload.id }}"}
         """,
     ),
     make_slug(
