@@ -41,6 +41,7 @@ NAME_PATTERN = r"[A-Za-z_][A-Za-z0-9_-]*"
 CONTROL_WORDS = ("continue", "skip", "retry", "jump", "break", "fail")
 REDUCERS = ("sum", "min", "max", "count", "append", "union", "merge", "first", "last")
 SUGAR = ("choose", "while", "until")
+RUNTIME_VERSION = "noetl-runtime/1"
 
 _SCHEDULER = "start it with your scheduler: `noetl run FILE`, or a POST to the server's `/api/executions`"
 #: kinds of documents that have no meaning yet, each with what to write instead
@@ -334,12 +335,22 @@ PLAYBOOK = Record(
                         ),
                         "Defaults for every step.",
                     ),
-                    "profile": Key(TEXT, "A placement hint."),
-                    "version": Key(OneOf((TEXT, Number())), "A placement hint."),
-                    "requires": Key(Anything(literal=True), "A placement hint."),
+                    "profile": Key(
+                        Word(("local", "auto", "distributed")),
+                        "`local` keeps all pipelines of an execution on one worker; the others let the server spread them.",
+                        default="auto",
+                    ),
+                    "version": Key(Word((RUNTIME_VERSION,)), "The runtime that the playbook is written for."),
+                    "requires": Key(
+                        Record(
+                            title="`requires`",
+                            keys={"tools": Key(ListOf(TEXT), "Tool kinds that must be installed.")},
+                        ),
+                        "What must be there before anything runs.",
+                    ),
                 },
             ),
-            "Defaults for every step, and placement hints.",
+            "Defaults for every step, and where and by what they are run.",
         ),
         "workload": Key(MapOf(Anything(literal=True)), "Inputs with their defaults."),
         "workflow": Key(ListOf(ShapeRef("Step"), at_least=1), "The steps.", required=True),
