@@ -57,5 +57,9 @@ class ToolKind(msgspec.Struct, frozen=True):
     suspends: bool = False
     #: kinds of errors of its own, beside those of the language
     error_kinds: frozenset[str] = frozenset()
+    #: the command that installs what it needs; empty where it can run
+    install: str = ""
+    #: the same by the kind of a transfer's source or target
+    end_installs: Mapping[str, str] = {}
     #: other values than `spec` gives it when nobody says otherwise
     defaults: Mapping[str, object] = {}

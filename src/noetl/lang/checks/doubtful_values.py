@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from noetl.expr import EvaluationPoint, has_template, visible_names
 from noetl.lang.building.template_sites import Site
-from noetl.lang.checks.subject import UNLIKE, Subject, all_tasks, loops
+from noetl.lang.checks.subject import UNLIKE, Subject, all_tasks, loops, transfer_ends
 from noetl.lang.reading.node import PLAIN, ListNode, MapNode, Node, Scalar
 from noetl.model.diagnostics import Edit
 from noetl.model.kinds import ToolKind
@@ -183,7 +182,7 @@ def _report_unenforced(subject: Subject, task: Task, kind: ToolKind) -> None:
         message = f"`kind: {task.kind}` cannot keep `{key}`{where}: the task is not going to be run"
         subject.problems.error("not-kept", message, task.at, fix="leave the restriction out, or use another kind")
         return
-    for name, end in _ends(task):
+    for name, end in transfer_ends(task):
         if end in kind.remote and not (key == "allow_hosts" and end == "http"):
             subject.problems.error(
                 "not-kept",
@@ -204,18 +203,6 @@ def _network_restriction(task: Task) -> tuple[str, str] | None:
     if isolation is not None and isolation.value == "strict" and network is None:
         return "isolation: strict", isolation.origin
     return None
-
-
-def _ends(task: Task) -> Iterator[tuple[str, str]]:
-    """The source and the targets of a transfer, and their kinds; as much of them as stands there in plain words."""
-    given = {**task.config, **(task.input if isinstance(task.input, Mapping) else {})}
-    source, targets = (getattr(given.get(key), "tree", given.get(key)) for key in ("source", "targets"))
-    listed = targets if isinstance(targets, list | tuple) else ()
-    named: list[tuple[str, Any]] = [
-        ("the source", source),
-        *((f"target {at}", one) for at, one in enumerate(listed, 1)),
-    ]
-    yield from ((name, str(end.get("kind"))) for name, end in named if isinstance(end, Mapping))
 
 
 # Typographic quotes around a value: YAML takes them for letters, and the value is another than it looks.

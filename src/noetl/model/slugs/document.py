@@ -238,6 +238,26 @@ DOCUMENT = (
         """,
     ),
     make_slug(
+        "missing-package",
+        title="What a tool needs is not installed",
+        meaning="A task uses a tool, or `executor.requires` names one, whose package is not installed here.",
+        why="The task would fail when it runs. As an error it stops a playbook that requires the tool before anything runs.",
+        mend="Run the command of the message where the workers are. It is a warning for a task, because another worker may "
+        "have the package.",
+        wrong="""
+            executor: {requires: {tools: [kafka]}}
+            workflow:
+              - step: start
+                tool: {kind: noop}
+        """,
+        right="""
+            executor: {requires: {tools: [http, python]}}
+            workflow:
+              - step: start
+                tool: {kind: noop}
+        """,
+    ),
+    make_slug(
         "unknown-kind",
         title="There is no such tool kind",
         meaning="No built-in kind and no installed plugin has this name.",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Anything, Key, ListOf, MapOf, Number, OneOf, Record, Text, Variant, Word, reserve_key
+from noetl.tools.extras import install_hint
 from noetl.tools.transfer.text_files import ENDINGS
 
 if TYPE_CHECKING:
@@ -138,6 +139,11 @@ KIND = ToolKind(
     keeps_network=True,
     binds=frozenset({"isolation", "limits.memory_mb"}),
     remote=REMOTE,
+    end_installs={
+        "duckdb": install_hint("duckdb", "duckdb"),
+        "postgres": install_hint("psycopg", "postgres"),
+        "s3": install_hint("obstore", "s3"),
+    },
 )
 
 
