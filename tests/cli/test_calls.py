@@ -68,3 +68,20 @@ def test_a_folder_says_what_it_skips_and_takes_what_nearly_is_a_playbook(noetl: 
     code, out, _ = noetl("validate", ".")
     assert code == 2
     assert all(f"{name}.yaml:" in out for name in ("near", "kind", "bare"))
+
+
+INPUTS = HEAD % "inputs" + "  - {step: start, tool: {kind: noop, output: '{{ workload.limit }}'}}\nworkload: {limit: 1}\n"
+
+
+def test_a_set_that_can_have_no_effect_is_refused_with_the_nearest_input(noetl: Noetl, folder: Path) -> None:
+    (folder / "inputs.yaml").write_text(INPUTS)
+    code, _, told = noetl("run", "inputs.yaml", "--set", "limti=5")
+    assert code == 2
+    assert "the playbook has no input `limti`, and nothing in it reads one; did you mean `limit`?" in told
+    assert noetl("run", "inputs.yaml", "--set", "zzz=5", "--plan").code == 2
+    assert noetl("run", "inputs.yaml", "--set", "limit=5").code == 0
+
+
+def test_a_payload_may_hold_more_than_is_read(noetl: Noetl, folder: Path) -> None:
+    (folder / "inputs.yaml").write_text(INPUTS)
+    assert noetl("run", "inputs.yaml", "--payload", '{"other": 1}').code == 0
