@@ -20,42 +20,81 @@ if TYPE_CHECKING:
     from noetl.lang import Loaded
     from noetl.model.diagnostics import Diagnostic
     from noetl.model.net import Net
+    from noetl.model.playbook import Task
+    from noetl.server.core import Catalog
 
 
-# What a playbook calls and is not there, which only its folder can tell; and its warnings, briefly, before it runs.
+# What a playbook calls and cannot be called, which only its folder can tell; and its warnings, briefly, before it runs.
 
 
 #: warnings that are told before a run
 _TOLD = 3
 
 
-def find_missing_playbooks(loaded: Loaded, file: Path | None, *, strict: bool = False) -> Iterator[Diagnostic]:
-    """Calls of playbooks by a file's name that is not there; one that is made before its call is told in vain."""
+def find_call_problems(
+    loaded: Loaded, file: Path | None, *, legacy: bool = False, strict: bool = False
+) -> Iterator[Diagnostic]:
+    """Report calls of playbooks that are not there or have errors, and of steps that those do not have.
+
+    They are warnings: a file may be made before its call, and a server may have another one under that path.
+    """
     if loaded.net is None or file is None:
         return
     from noetl.lang import all_tasks
     from noetl.model.diagnostics import Diagnostic, Severity
 
     severity = Severity.ERROR if strict else Severity.WARNING
-    for _, task in all_tasks(loaded.net.playbook):
-        tree = getattr(task.config.get("path"), "tree", task.config.get("path"))
-        path = getattr(tree, "source", tree)
-        if task.kind != "playbook" or not isinstance(path, str) or "{" in path or not path.endswith((".yaml", ".yml")):
-            continue
-        if not (file.absolute().parent / path).exists():
-            message = f"there is no file `{path}` beside this playbook"
-            yield Diagnostic(
-                "missing-playbook",
-                severity,
-                message,
-                task.at,
-                fix="correct `path`, which is seen from this file's folder",
-            )
+    calls = [task for _, task in all_tasks(loaded.net.playbook) if task.kind == "playbook"]
+    if calls:
+        from noetl.server.core import Catalog
+        from noetl.tools import ToolKinds
+
+        catalog = Catalog(ToolKinds())
+        for task in calls:
+            for code, message, fix in _find_problems(task, catalog, file.absolute(), legacy=legacy):
+                yield Diagnostic(code, severity, message, task.at, fix=fix)
 
 
-def print_warnings(loaded: Loaded, file: Path) -> None:
+def _plain_text(task: Task, key: str) -> str | None:
+    """The text under a key of a task; None where it is a template, or not there."""
+    tree = getattr(task.config.get(key), "tree", task.config.get(key))
+    text = getattr(tree, "source", tree)
+    return text if isinstance(text, str) and "{" not in text else None
+
+
+def _find_problems(task: Task, catalog: Catalog, caller: Path, *, legacy: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield the code, the message and the fix of each problem of a call."""
+    path = _plain_text(task, "path")
+    if path is None:
+        return
+    file = catalog.find(path, near=caller)
+    if file is None:
+        fix = "correct `path`, which is seen from this file's folder"
+        yield "missing-playbook", f"there is no playbook `{path}` beside this one", fix
+        return
+    if file == caller:
+        return
+    try:
+        _, child = catalog.read(file, legacy=legacy)
+    except OSError as error:
+        yield "missing-playbook", f"the playbook `{path}` cannot be read: {error.strerror}", "check its permissions"
+        return
+    if child.net is None:
+        first = next(one for one in child.diagnostics if one.severity == "error")
+        line = f"{first.span.line}: " if first.span is not None else ""
+        message = f"the playbook `{path}` has errors, the first at {file.name}:{line}{first.message} [{first.code}]"
+        yield "invalid-playbook", message, f"run `noetl validate {file.name}` for all of them"
+        return
+    for key in ("entry_step", "return_step"):
+        name = _plain_text(task, key)
+        if name is not None and name not in child.net.steps:
+            known = ", ".join(list(child.net.steps)[:12])
+            yield "unknown-step", f"the playbook `{path}` has no step `{name}` (`{key}`)", f"its steps: {known}"
+
+
+def print_warnings(loaded: Loaded, file: Path, *, legacy: bool = False) -> None:
     """Tell the first warnings of a playbook that is about to run."""
-    found = [*loaded.diagnostics, *find_missing_playbooks(loaded, file)]
+    found = [*loaded.diagnostics, *find_call_problems(loaded, file, legacy=legacy)]
     for one in found[:_TOLD]:
         place = f":{one.span.line}" if one.span is not None else ""
         note(f"{loaded.source.name}{place}: {one.severity.value}: {one.message} [{one.code}]")

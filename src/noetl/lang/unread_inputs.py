@@ -12,9 +12,7 @@ from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostics, Source
 
 #: the workload as a whole: nobody can tell what is read of it
-_WHOLE = re.compile(
-    r"""\bworkload\b(?!\s*(?:\.(?!items\b|keys\b|values\b|get\(\s*[^'"\s])|\[\s*['"]))"""
-)
+_WHOLE = re.compile(r"""\bworkload\b(?!\s*(?:\.(?!items\b|keys\b|values\b|get\(\s*[^'"\s])|\[\s*['"]))""")
 #: blocks whose templates and code may read the workload
 _READERS = ("metadata", "keychain", "executor", "workflow", "workbook")
 
@@ -50,7 +48,9 @@ def _find_missing(path: tuple[str, ...], workload: Any, schema: Any) -> UnreadIn
         declared = declared if isinstance(declared, Mapping) else {}
         defaults = workload if isinstance(workload, Mapping) else {}
         if name not in defaults and name not in declared:
-            is_open = isinstance(schema, Mapping) and bool({"additionalProperties", "patternProperties"} & schema.keys())
+            is_open = isinstance(schema, Mapping) and bool(
+                {"additionalProperties", "patternProperties"} & schema.keys()
+            )
             # Below the top, a value that is no map or an empty one says nothing of its keys.
             if is_open or (at and not defaults and not declared):
                 return None

@@ -79,10 +79,17 @@ DOCUMENT = (
     ),
     make_slug(
         "missing-playbook",
-        title="The file of a called playbook is not there",
-        meaning="`path` of a `playbook` task is the name of a file, and there is none in the folder of this playbook.",
-        why="The call would fail, unless something makes the file before.",
+        title="A called playbook is not there",
+        meaning="No playbook in the folder has the `path` of a `playbook` task as its path, its name or its file.",
+        why="The call would fail, unless something makes the file before, or a server knows the path.",
         mend="Correct `path`: it is seen from the folder of the playbook that calls.",
+    ),
+    make_slug(
+        "invalid-playbook",
+        title="A called playbook has errors",
+        meaning="The playbook that a `playbook` task calls cannot be run; the message has its first error.",
+        why="The call would fail, after everything before it has been done.",
+        mend="Run `noetl validate` on that file, and correct what it reports.",
     ),
     make_slug(
         "yaml-syntax",

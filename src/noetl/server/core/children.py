@@ -136,6 +136,9 @@ class Children:
         execution_id = child["execution_id"]
         if self._host.log.summary(execution_id) is not None:
             return await self._resume_child(execution_id)
+        if child.get("version") is not None:
+            text = f"revision `{child['version']}` of the playbook `{child['path']}` is unknown: no catalog keeps revisions"
+            return failed(failure("playbook", text))
         found = self._resolve_call(parent.state, child["path"])
         if not isinstance(found, tuple):
             return failed(found)

@@ -91,7 +91,7 @@ def load_runnable(
     if refused is not None:
         refuse(refused, json=as_document)
     if not as_document:
-        print_warnings(loaded, file)
+        print_warnings(loaded, file, legacy=legacy)
     for stranger in find_unknown_keys(loaded.net.playbook.workload, payload):
         note(stranger)
     return source, loaded.net
