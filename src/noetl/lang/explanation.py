@@ -38,6 +38,8 @@ def explain_playbook(net: Net) -> dict[str, Any]:
     return {
         "name": playbook.name,
         "path": playbook.path,
+        **_drop_empty(**{key: playbook.metadata.get(key) for key in ("version", "description", "labels", "tags")}),
+        **_drop_empty(**{key: playbook.executor.get(key) for key in ("profile", "requires")}),
         "start": net.start,
         "order": order,
         "unreachable": [name for name in net.steps if name not in set(order)],

@@ -57,6 +57,8 @@ class ToolKind(msgspec.Struct, frozen=True):
     suspends: bool = False
     #: kinds of errors of its own, beside those of the language
     error_kinds: frozenset[str] = frozenset()
+    #: of the keys of `spec` that only some kinds read, those that it reads; None: nobody has said
+    settings: frozenset[str] | None = None
     #: the command that installs what it needs; empty where it can run
     install: str = ""
     #: the same by the kind of a transfer's source or target

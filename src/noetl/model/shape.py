@@ -85,6 +85,13 @@ class OneOf(Shape, frozen=True):
     shapes: tuple[Shape, ...]
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """What must stand beside a key, so that the key has an effect: another key, with one of these words if there are any."""
+
+    key: str
+    words: tuple[str, ...] = ()
+
+
 class Key(msgspec.Struct, frozen=True):
     """What may stand under one key."""
 
@@ -96,6 +103,8 @@ class Key(msgspec.Struct, frozen=True):
     #: still accepted, but nobody is told of it
     hidden: bool = False
     default: Any = None
+    #: it has an effect only beside this
+    beside: Beside | None = None
 
 
 def reserve_key(instead: str) -> Key:

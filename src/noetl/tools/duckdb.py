@@ -37,6 +37,7 @@ KIND = ToolKind(
     keeps_network=True,
     binds=frozenset({"isolation", "limits.memory_mb"}),
     install=install_hint("duckdb", "duckdb"),
+    settings=frozenset(),
 )
 
 #: a result of more bytes than these, as JSON, is left in a file

@@ -24,6 +24,7 @@ KIND = ToolKind(
     paths=frozenset({"path"}),
     keeps_network=True,  # what its caller may not do, the child may not do either
     suspends=True,
+    settings=frozenset(),
 )
 
 

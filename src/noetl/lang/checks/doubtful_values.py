@@ -141,6 +141,7 @@ def _address(subject: Subject, task: Task) -> None:
 
 
 #: what binds the process of a tool, and nothing else
+_OF_SOME_KINDS = ("retries", "pool_size", "verify", "timeout.connect", "timeout.read")
 _OF_A_PROCESS = ("limits.memory_mb", "limits.cpu_s", "limits.processes")
 
 
@@ -161,11 +162,19 @@ def _report_without_effect(subject: Subject, task: Task, kind: ToolKind) -> None
         own.append("isolation")
     for key in own:
         if not kind.has_process and key not in kind.binds:
-            subject.problems.warning(
+            subject.problems.error(
                 "no-effect",
                 f"`kind: {task.kind}` runs in no process of its own: `{key}` binds nothing",
                 subject.inside(task.at, key.rpartition(".")[2]),
                 fix="remove it, or put it where python and shell tasks inherit it",
+            )
+    for key in _OF_SOME_KINDS if kind.settings is not None else ():
+        if key in task.spec and task.spec[key].origin == "task.spec" and key not in (kind.settings or ()):
+            subject.problems.error(
+                "no-effect",
+                f"`spec.{key}` has no effect on `kind: {task.kind}`",
+                subject.inside(task.at, key.rpartition(".")[2]),
+                fix="write `timeout` as a number of seconds" if "timeout" in key else "remove it",
             )
 
 

@@ -22,6 +22,7 @@ from noetl.lang.grammar.spec_shape import (
 from noetl.model.kinds import ToolKind
 from noetl.model.shape import (
     Anything,
+    Beside,
     Flag,
     Key,
     ListOf,
@@ -137,7 +138,10 @@ _LOOP = Record(
                     "until": Key(When(), "Sequential: ends the loop early."),
                     "complete_when": Key(When(), "Over `loop.{total,completed,succeeded,failed}`: the loop is done."),
                     "complete_rest": Key(
-                        Word(("cancel", "run")), "What becomes of running iterations.", default="cancel"
+                        Word(("cancel", "run")),
+                        "What becomes of running iterations.",
+                        default="cancel",
+                        beside=Beside("complete_when"),
                     ),
                     "policy": Key(_LOOP_POLICY, "Scheduling of iterations."),
                     **RUNTIME,
@@ -149,20 +153,24 @@ _LOOP = Record(
     },
 )
 
+_RETRY = Beside("do", ("retry",))
 _THEN = Record(
     title="`then`",
     doc="What a task's rule does.",
     keys={
         "do": Key(Word(CONTROL_WORDS), "The directive.", default="continue"),
-        "attempts": Key(COUNT, "retry: tries in all, the first included.", default=3),
+        "attempts": Key(COUNT, "retry: tries in all, the first included.", default=3, beside=_RETRY),
         "backoff": Key(
-            Word(("none", "fixed", "linear", "exponential")), "retry: how the delay grows.", default="fixed"
+            Word(("none", "fixed", "linear", "exponential")),
+            "retry: how the delay grows.",
+            default="fixed",
+            beside=_RETRY,
         ),
-        "delay": Key(SECONDS, "retry: seconds before the next try.", default=1),
-        "max_delay": Key(SECONDS, "retry: the longest delay.", default=300),
-        "jitter": Key(Flag(), "retry: vary the delay at random.", default=False),
-        "to": Key(TEXT, "jump: the task to go to."),
-        "message": Key(TEMPLATE, "fail: what to say."),
+        "delay": Key(SECONDS, "retry: seconds before the next try.", default=1, beside=_RETRY),
+        "max_delay": Key(SECONDS, "retry: the longest delay.", default=300, beside=_RETRY),
+        "jitter": Key(Flag(), "retry: vary the delay at random.", default=False, beside=_RETRY),
+        "to": Key(TEXT, "jump: the task to go to.", beside=Beside("do", ("jump",))),
+        "message": Key(TEMPLATE, "fail: what to say.", beside=Beside("do", ("fail",))),
         "set": Key(ShapeRef("Set"), "Values written when the rule is chosen."),
     },
 )

@@ -27,7 +27,21 @@ from noetl.lang.grammar.value_types import describe, fits, is_labelled, is_nothi
 from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, Scalar
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.kinds import InputRole, ToolKind
-from noetl.model.shape import Flag, ListOf, MapOf, Number, OneOf, Record, Shape, ShapeRef, Text, Variant, When, Word
+from noetl.model.shape import (
+    Flag,
+    Key,
+    ListOf,
+    MapOf,
+    Number,
+    OneOf,
+    Record,
+    Shape,
+    ShapeRef,
+    Text,
+    Variant,
+    When,
+    Word,
+)
 
 # Maps whose `kind` says which other keys they need and take, such as a transfer's source.
 
@@ -78,7 +92,7 @@ class VariantCheck:
         for entry in self._node.entries:
             if entry.name in of_others:
                 message = f"`{entry.name}` means nothing to {title}"
-                self._problems.warning("unknown-key", message, span(entry.key), fix="remove it")
+                self._problems.error("unknown-key", message, span(entry.key), fix="remove it")
 
     def _check_words(self, variant: Variant, title: str) -> None:
         for key, words in variant.words.items():
@@ -144,6 +158,7 @@ class _ShapeCheck(ShapeReporter):
         super().__init__(problems, kinds, root)
         self.named = named
         self.task_shapes: dict[str, Record] = {}
+        self.task_shape_ids: set[int] = set()
         #: of each shape met, the keys it cannot do without
         self.required: dict[int, tuple[str, ...]] = {}
         #: keys that misspelt ones of the map checked last were meant to be
@@ -199,9 +214,30 @@ class _ShapeCheck(ShapeReporter):
         """What must hold between the keys of a map."""
         if shape.variants:
             VariantCheck(self, node, shape).check(meant)
+        if id(shape) not in self.task_shape_ids:  # of a task's keys, some may stand under `input`
+            self.check_beside({entry.name: entry for entry in node.entries}, shape.keys, meant)
         invariant = INVARIANTS.get(shape.title)
         if invariant is not None:
             invariant(node, self.problems, meant)
+
+    def check_beside(self, given: Mapping[str, MapEntry], keys: Mapping[str, Key], meant: set[str]) -> None:
+        """Report keys that have no effect, because what they belong to is not there."""
+        for name, entry in given.items():
+            needed = keys[name].beside if name in keys else None
+            if needed is None or needed.key in meant:
+                continue
+            other = given.get(needed.key)
+            value = other.value if other is not None else None
+            said = value.text if isinstance(value, Scalar) else keys[needed.key].default
+            if (said in needed.words) if needed.words else other is not None:
+                continue
+            wanted = f"`{needed.key}: {needed.words[0]}`" if needed.words else f"`{needed.key}`"
+            self.problems.error(
+                "no-effect",
+                f"`{name}` has no effect here: it belongs to {wanted}",
+                span(entry.key),
+                fix=f"write {wanted} beside it, or remove it",
+            )
 
     def find_required(self, shape: Record) -> tuple[str, ...]:
         found = self.required[id(shape)] = tuple(name for name, key in shape.keys.items() if key.required)
@@ -293,6 +329,7 @@ class _ShapeCheck(ShapeReporter):
         shape = self.task_shapes.get(kind.name)
         if shape is None:
             shape = self.task_shapes[kind.name] = task_shape(kind)
+            self.task_shape_ids.add(id(shape))
         self.check_record(node, shape, name)
         self.check_keys_of_kind(node, kind, single=single)
 
@@ -326,6 +363,8 @@ class _ShapeCheck(ShapeReporter):
         if inner is not None:
             self.check_configuring_input(inner, kind, given)
         opaque = isinstance(block, Scalar) and kind.input is InputRole.CONFIGURES and is_template(block.value)
+        if not opaque:
+            self.check_beside(given, kind.keys, self.meant)
         for group in kind.one_of if not opaque else ():
             if not any(name in given or name in self.meant for name in group):
                 words = " or ".join(f"`{name}`" for name in group)

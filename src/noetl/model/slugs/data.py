@@ -364,10 +364,11 @@ DATA = (
     ),
     make_slug(
         "no-effect",
-        title="A limit that binds nothing",
-        meaning="A task says how its process is bound (`limits`, `isolation: strict`), and its kind has no process.",
-        why="Whoever reads it believes that something is bound.",
-        mend="Remove it. Where it is meant for the python and shell tasks, `executor.spec` is its place.",
+        title="The key has no effect here",
+        meaning="The key is known and says nothing where it stands: it belongs to another word (`attempts` to `do: retry`), "
+        "to a loop, or to another kind of task (`limits` to one with a process of its own).",
+        why="A key that is accepted has an effect. Otherwise you would count on a retry or a limit that is not there.",
+        mend="Write what the message says beside it, or remove it. What is meant for other tasks belongs into `executor.spec`.",
         wrong="""
             - step: start
               tool: {kind: noop, spec: {limits: {memory_mb: 100}}}

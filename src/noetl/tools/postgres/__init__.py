@@ -33,6 +33,7 @@ KIND = ToolKind(
     keeps_network=True,
     opened_by=FITTING,
     install=install_hint("psycopg", "postgres"),
+    settings=frozenset({"retries", "pool_size"}),
 )
 
 _POOL_SIZE = 10

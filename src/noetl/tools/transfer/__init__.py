@@ -144,6 +144,7 @@ KIND = ToolKind(
         "postgres": install_hint("psycopg", "postgres"),
         "s3": install_hint("obstore", "s3"),
     },
+    settings=frozenset({"retries", "pool_size", "verify", "timeout.connect", "timeout.read"}),
 )
 
 
