@@ -284,8 +284,8 @@ DATA = (
     ),
     make_slug(
         "unknown-name",
-        title="This name is nearly one that exists",
-        meaning="A template reads `workload.x` or `output.x`, and only a name very like it is known.",
+        title="There is no such name",
+        meaning="A template reads `workload.x`, and only a name very like it is known; or a part that no `output` has.",
         why="It would be undefined, and in a `when` that means: never.",
         mend="Use the name the message proposes, or declare the one you mean.",
         wrong="""
