@@ -205,8 +205,8 @@ _SUGAR = (
 _GRAMMAR_INTRO = f"""# The grammar
 
 Every key a playbook may have. `apiVersion` is `{API_VERSION}`; names have the form `{NAME_PATTERN}`. Root keys that
-begin with `x-` are ignored, a place for YAML anchors. Any other key is an error. What is reserved is accepted with a
-warning and has no effect. The same in a form that editors read: `noetl schema`.
+begin with `x-` are ignored, a place for YAML anchors. Any other key is an error, and so is a
+reserved one, which has no meaning yet: the table says what to write instead. The same in a form that editors read: `noetl schema`.
 """
 _TESTS_INTRO = """# Tests of playbooks
 

@@ -359,7 +359,7 @@ async def test_a_pipeline_that_nobody_brings_to_an_end_is_put_away_with_its_reas
         await live.finished
     assert live.state.status == "failed"
     assert live.state.error is not None
-    assert live.state.error["kind"] == "dead_letter"
+    assert live.state.error["kind"] == "dead-letter"
     assert "5 times" in live.state.error["message"]
     assert "it cannot be run" in live.state.error["message"]
     (letter,) = server.station.dead_letters()
@@ -507,5 +507,5 @@ async def test_a_message_that_a_server_cannot_take_holds_up_no_other(tmp_path: P
                 await live.finished
     assert live.state.steps["good"].status == "done"
     assert live.state.error is not None
-    assert live.state.error["kind"] == "dead_letter"
+    assert live.state.error["kind"] == "dead-letter"
     assert "too large" in live.state.error["message"]

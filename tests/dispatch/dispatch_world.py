@@ -50,9 +50,10 @@ POOLS = (["default"], ["default", "gpu"], ["gpu", "default"])
 
 
 @cache
-def net() -> Net:
+def net(profile: str = "auto") -> Net:
     """The net of every execution here."""
-    _, loaded = Catalog(ToolKinds()).read(Path("it.yaml"), BOOK)
+    text = BOOK + f"executor: {{profile: {profile}}}\n".encode()
+    _, loaded = Catalog(ToolKinds()).read(Path(f"{profile}.yaml"), text)
     assert loaded.net is not None
     return loaded.net
 
@@ -234,6 +235,7 @@ class World:
             tasks = 1 + self.choose(3)
             pipelines[key] = Pipeline(key, step, tasks, self.choose(tasks) if self.choose(3) == 0 else None)
         execution = self.executions[name] = Execution(name, pipelines)
+        execution.net = net("local" if self.choose(3) == 0 else "auto")
         execution.owner = self.servers[self.choose(len(self.servers))]
         for pipe in pipelines.values():
             self.order(execution, pipe.order())

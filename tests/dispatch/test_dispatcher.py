@@ -8,11 +8,14 @@ from typing import Any
 from dispatch_world import net
 
 from noetl.dispatch import Dispatcher, State
+from noetl.dispatch.actions import group_of
 from noetl.dispatch.moves import DeadLetter, Give, Hint, Wake
 from noetl.dispatch.table import ACTIONS, TABLE, Input
+from noetl.lang import load_bytes
 from noetl.model.events import Fact
 from noetl.model.orders import RunPipeline
 from noetl.model.wire import PipelineReport
+from noetl.tools.registry import ToolKinds
 
 ORDER = RunPipeline("free-1", "free", None, {})
 KEY = ("x", "free-1", None)
@@ -103,3 +106,91 @@ def test_every_state_can_be_reached_and_left_and_every_input_means_something() -
     assert {state for state, _ in TABLE} == {*State} - {State.SETTLED}
     assert {happened for _, happened in TABLE} == {*Input}
     assert sum(map(len, ACTIONS.values())) == len(TABLE)
+
+
+# --- pipelines that stay with one worker -------------------------------------------------------------------------------
+
+
+def local_server(*orders: RunPipeline) -> Dispatcher:
+    made = Dispatcher(lambda _execution, order: order, name="s")
+    for order in orders:
+        made.order(local(), order, paused=False)
+    return made
+
+
+def local() -> Any:
+    return SimpleNamespace(id="x", net=net("local"))
+
+
+def orders(many: int) -> list[RunPipeline]:
+    return [RunPipeline(f"free-{at}", "free", None, {}) for at in range(many)]
+
+
+def taken(dispatcher: Dispatcher, name: str, room: int = 5) -> list[str]:
+    worker = dispatcher.greet(name, [], room)
+    found = [one.key[1] for one in dispatcher.take(worker, now=0.0)]
+    dispatcher.leave(worker, came_for_work=True, now=0.0)
+    return found
+
+
+def test_the_pipelines_of_a_local_execution_all_go_to_the_worker_that_got_the_first() -> None:
+    dispatcher = local_server(*orders(3))
+    dispatcher.greet("b", [], 5)
+    first = taken(dispatcher, "a", room=1)
+    assert first == ["free-0"]
+    assert taken(dispatcher, "b") == []
+    dispatcher.order(local(), RunPipeline("free-9", "free", None, {}), paused=False)
+    assert taken(dispatcher, "b") == []
+    assert taken(dispatcher, "a") == ["free-1", "free-2", "free-9"]
+
+
+def test_the_worker_that_waits_is_woken_for_what_must_stay_with_it() -> None:
+    dispatcher = local_server(*orders(2))
+    assert taken(dispatcher, "a", room=1) == ["free-0"]
+    dispatcher.workers["a"].room, dispatcher.workers["a"].waits = 5, True
+    other = dispatcher.greet("b", [], 5)
+    assert dispatcher.take(other, now=0.0) == []
+    assert Wake("a") in dispatcher.leave(other, came_for_work=True, now=0.0)
+
+
+def test_when_that_worker_dies_another_one_gets_them_all() -> None:
+    dispatcher = local_server(*orders(3))
+    assert taken(dispatcher, "a", room=1) == ["free-0"]
+    assert taken(dispatcher, "b") == []
+    dispatcher.lose_worker("a")
+    assert sorted(taken(dispatcher, "b")) == ["free-0", "free-1", "free-2"]
+    assert taken(dispatcher, "c") == []
+
+
+def test_a_worker_that_leaves_and_returns_its_work_gives_up_the_rest_too() -> None:
+    dispatcher = local_server(*orders(2))
+    (give,) = dispatcher.take(dispatcher.greet("a", [], 1), now=0.0)
+    assert taken(dispatcher, "b") == []
+    dispatcher.report("a", PipelineReport(*give.key, give.fence, returned=True), now=0.0)
+    assert sorted([*taken(dispatcher, "b"), *taken(dispatcher, "b")]) == ["free-0", "free-1"]
+
+
+def test_a_step_of_a_pool_that_the_worker_does_not_serve_goes_to_one_that_does() -> None:
+    dispatcher = local_server(ORDER, RunPipeline("urgent-1", "urgent", None, {}))
+    assert taken(dispatcher, "a") == ["free-1"]
+    assert [one.key[1] for one in dispatcher.take(dispatcher.greet("g", ["gpu"], 5), now=0.0)] == ["urgent-1"]
+
+
+def test_iterations_of_a_loop_with_exec_local_stay_together_and_those_of_others_do_not() -> None:
+    text = b"""
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: loops}
+workflow:
+- {step: near, loop: {in: [1], iterator: x, spec: {policy: {exec: local}}}, tool: {kind: noop}}
+- {step: far, loop: {in: [1], iterator: x}, tool: {kind: noop}}
+- step: inner
+  loop: {in: [1], iterator: x, loop: {in: [1], iterator: y, spec: {policy: {exec: local}}}}
+  tool: {kind: noop}
+"""
+    loaded = load_bytes(text, ToolKinds())
+    assert loaded.net is not None
+    assert group_of(loaded.net, RunPipeline("near-1", "near", 4, {})) == ("near-1",)
+    assert group_of(loaded.net, RunPipeline("far-1", "far", 4, {})) is None
+    assert group_of(loaded.net, RunPipeline("inner-1", "inner", "2.0", {})) == ("inner-1", 2)
+    assert group_of(loaded.net, RunPipeline("inner-1", "inner", None, {})) is None

@@ -3,7 +3,7 @@
 import pytest
 
 from noetl.lang.loader import load
-from noetl.model.diagnostics import Diagnostic, Severity
+from noetl.model.diagnostics import Diagnostic
 from noetl.tools.registry import ToolKinds
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"
@@ -170,8 +170,8 @@ def test_what_must_be_text_is_put_in_quotes(value: str, what: str) -> None:
         ("{step: a, loop: {in: 5, iterator: x}, tool: {kind: noop}}", 26, "`in` must be a template or a list, not a number"),
         (task("kind: http, url: x, follow_redirects: 'yes'"), 60, "`follow_redirects` must be true or false, not text"),
         (task("kind: noop, spec: {timeout: soon}"), 50, "`timeout` must be a number or a map, not text"),
-        (task("kind: noop, spec: {retries: 1.5}"), 50, "`retries` must be a whole number, not 1.5"),
-        (task("kind: noop, spec: {retries: true}"), 50, "`retries` must be a whole number, not true or false"),
+        (task("kind: http, url: x, spec: {retries: 1.5}"), 58, "`retries` must be a whole number, not 1.5"),
+        (task("kind: http, url: x, spec: {retries: true}"), 58, "`retries` must be a whole number, not true or false"),
         (task("kind: noop, auth: [x]"), 40, "`auth` must be text, not a list"),
         (task("kind: noop, spec: {policy: {rules: [{when: [1], then: {}}]}}"), 65, "`when` must be an expression, not a list"),
     ],
@@ -434,40 +434,6 @@ def test_an_arc_carries_no_input() -> None:
     _, found = of_step("{step: a, next: {arcs: [{step: end, input: {x: 1}}]}}")
     one = next(one for one in found if one.code == "arc-payload")
     assert "`set`" in (one.fix or "")
-
-
-# --- reserved words --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("step", "word"),
-    [
-        ("{step: a, spec: {policy: {admit: {mode: x}}}, tool: {kind: noop}}", "mode"),
-        ("{step: a, spec: {policy: {emit: {a: 1}}}, tool: {kind: noop}}", "emit"),
-        ("{step: a, spec: {policy: {quotas: 1}}, tool: {kind: noop}}", "quotas"),
-        (task("kind: noop, spec: {policy: {rules: [], compensation: 1}}"), "compensation"),
-        (task("kind: noop, spec: {policy: {rules: [], before: 1}}"), "before"),
-        (task("kind: noop, spec: {policy: {rules: [], after: 1}}"), "after"),
-        (task("kind: noop, spec: {policy: {rules: [], finally: 1}}"), "finally"),
-        ("{step: a, loop: {in: [], iterator: x, spec: {policy: {ordering: 1}}}, tool: {kind: noop}}", "ordering"),
-        ("{step: a, loop: {in: [], iterator: x, spec: {policy: {backpressure: 1}}}, tool: {kind: noop}}", "backpressure"),
-        ("{step: a, loop: {in: [], iterator: x, spec: {policy: {partitioning: 1}}}, tool: {kind: noop}}", "partitioning"),
-        ("{step: a, next: {spec: {policy: {x: 1}}, arcs: []}}", "policy"),
-        ("{step: a, next: {arcs: [{terminate: failed, spec: {x: 1}}]}}", "spec"),
-    ],
-)  # fmt: skip
-def test_a_reserved_word_is_taken_without_effect_and_with_a_warning(step: str, word: str) -> None:
-    _, found = of_step(step)
-    assert [(one.code, one.severity, one.message) for one in found] == [
-        ("reserved", Severity.WARNING, f"`{word}` is accepted without effect")
-    ]
-
-
-def test_resources_among_the_defaults_are_reserved() -> None:
-    found = found_in(
-        f"{HEAD}executor: {{spec: {{policy: {{defaults: {{resources: {{cpu: 1}}}}}}}}}}\nworkflow: [{{step: end}}]\n"
-    )
-    assert [one.code for one in found] == ["reserved"]
 
 
 # --- around the steps ------------------------------------------------------------------------------------------

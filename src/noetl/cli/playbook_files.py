@@ -22,21 +22,23 @@ if TYPE_CHECKING:
     from noetl.lang import Loaded
     from noetl.model.diagnostics import Diagnostic
     from noetl.model.net import Net
+    from noetl.model.playbook import Task
+    from noetl.server.core import Catalog
 
 
-# What a playbook calls and is not there, which only its folder can tell; and its warnings, briefly, before it runs.
+# What a playbook calls and cannot be called, which only its folder can tell; and its warnings, briefly, before it runs.
 
 
 #: warnings that are told before a run
 _TOLD = 3
 
 
-def find_missing_playbooks(
-    loaded: Loaded, file: Path | None, folders: CatalogFolders, *, strict: bool = False
+def find_call_problems(
+    loaded: Loaded, file: Path | None, folders: CatalogFolders, *, legacy: bool = False, strict: bool = False
 ) -> Iterator[Diagnostic]:
-    """Calls of playbooks that are not there; a file that is made before its call is reported in vain.
+    """Report calls of playbooks that are not there or have errors, and of steps that those do not have.
 
-    Without a catalog only files are looked for: a path may be one that was run before, or is known to a server.
+    They are warnings: a file may be made before its call, and a server may have another one under that path.
     """
     if loaded.net is None or file is None:
         return
@@ -44,41 +46,72 @@ def find_missing_playbooks(
     from noetl.model.diagnostics import Diagnostic, Severity
 
     severity = Severity.ERROR if strict else Severity.WARNING
-    for _, task in all_tasks(loaded.net.playbook):
-        path = called_path(task) if task.kind == "playbook" else None
-        said = _missing_call(path, file.absolute(), folders) if path is not None else None
-        if said is not None:
-            message, fix = said
-            yield Diagnostic("missing-playbook", severity, message, task.at, fix=fix)
+    calls = [task for _, task in all_tasks(loaded.net.playbook) if task.kind == "playbook"]
+    if calls:
+        from noetl.server.core import Catalog
+        from noetl.tools import ToolKinds
+
+        catalog = Catalog(ToolKinds())
+        for task in calls:
+            for code, message, fix in _find_problems(task, catalog, file.absolute(), folders, legacy=legacy):
+                yield Diagnostic(code, severity, message, task.at, fix=fix)
 
 
-def _missing_call(path: str, file: Path, folders: CatalogFolders) -> tuple[str, str] | None:
-    """What is wrong with a call of a playbook, and the fix."""
-    if path.endswith((".yaml", ".yml")):
-        if (file.parent / path).exists():
-            return None
-        return (
-            f"there is no file `{path}` beside this playbook",
-            "correct `path`, which is seen from this file's folder",
-        )
-    if not folders.folders:
-        return None
-    from noetl.cli.executions import catalog
+def _plain_text(task: Task, key: str) -> str | None:
+    """The text under a key of a task; None where it is a template, or not there."""
+    tree = getattr(task.config.get(key), "tree", task.config.get(key))
+    text = getattr(tree, "source", tree)
+    return text if isinstance(text, str) and "{" not in text else None
 
+
+def _find_problems(
+    task: Task, catalog: Catalog, caller: Path, folders: CatalogFolders, *, legacy: bool
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the code, the message and the fix of each problem of a call."""
+    path = called_path(task)
+    if path is None:
+        return
     try:
-        if catalog().find(path, near=file) is not None or folders.find(path) is not None:
-            return None
+        file = catalog.find(path, near=caller) or folders.find(path)
     except UsageError as error:
-        return str(error), "give each playbook a path of its own, and correct the file that cannot be read"
-    return (
-        f"there is no playbook `{path}` in this folder or in the catalog",
-        "correct `path`, or name its folder with --catalog",
-    )
+        fix = "give each playbook a path of its own, and correct the file that cannot be read"
+        yield "missing-playbook", str(error), fix
+        return
+    if file is None:
+        yield "missing-playbook", *_describe_missing(path, folders)
+        return
+    if file == caller:
+        return
+    try:
+        _, child = catalog.read(file, legacy=legacy)
+    except OSError as error:
+        yield "missing-playbook", f"the playbook `{path}` cannot be read: {error.strerror}", "check its permissions"
+        return
+    if child.net is None:
+        first = next(one for one in child.diagnostics if one.severity == "error")
+        line = f"{first.span.line}: " if first.span is not None else ""
+        message = f"the playbook `{path}` has errors, the first at {file.name}:{line}{first.message} [{first.code}]"
+        yield "invalid-playbook", message, f"run `noetl validate {file.name}` for all of them"
+        return
+    for key in ("entry_step", "return_step"):
+        name = _plain_text(task, key)
+        if name is not None and name not in child.net.steps:
+            known = ", ".join(list(child.net.steps)[:12])
+            yield "unknown-step", f"the playbook `{path}` has no step `{name}` (`{key}`)", f"its steps: {known}"
 
 
-def print_warnings(loaded: Loaded, file: Path, folders: CatalogFolders) -> None:
+def _describe_missing(path: str, folders: CatalogFolders) -> tuple[str, str]:
+    """A call of a playbook that is not there: the message and the fix."""
+    if path.endswith((".yaml", ".yml")):
+        fix = "correct `path`, which is relative to this file's folder"
+        return f"there is no file `{path}` beside this playbook", fix
+    where = "in this folder or in the catalog" if folders.folders else "beside this one"
+    return f"there is no playbook `{path}` {where}", "correct `path`, or name its folder with --catalog"
+
+
+def print_warnings(loaded: Loaded, file: Path, folders: CatalogFolders, *, legacy: bool = False) -> None:
     """Tell the first warnings of a playbook that is about to run."""
-    found = [*loaded.diagnostics, *find_missing_playbooks(loaded, file, folders)]
+    found = [*loaded.diagnostics, *find_call_problems(loaded, file, folders, legacy=legacy)]
     for one in found[:_TOLD]:
         place = f":{one.span.line}" if one.span is not None else ""
         note(f"{loaded.source.name}{place}: {one.severity.value}: {one.message} [{one.code}]")

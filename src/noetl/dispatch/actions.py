@@ -28,6 +28,7 @@ from noetl.expr import failure_of, render
 from noetl.model.net import Net
 from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure, failure
+from noetl.model.state import parse_label
 from noetl.model.wire import Ask, HeldPipeline
 
 # Where a pipeline is to run, and how urgent it is: the `pool` and `priority` of its step's spec.
@@ -40,6 +41,20 @@ def placement(net: Net, order: RunPipeline) -> tuple[str, int]:
         return DEFAULT_POOL, 0
     priority = _value(net, order, "priority")
     return str(_value(net, order, "pool") or DEFAULT_POOL), priority if isinstance(priority, int) else 0
+
+
+def group_of(net: Net, order: RunPipeline) -> tuple[str | int, ...] | None:
+    """The group of pipelines that stay with one worker: those of the execution, or of a loop with `exec: local`."""
+    if net.playbook.executor.get("profile") == "local":
+        return ()
+    loop, path = net.steps[order.step].loop, parse_label(order.iteration)
+    for level in range(len(path)):
+        if loop is None:
+            return None
+        if loop.exec == "local":
+            return (order.step_run_id, *path[:level])
+        loop = loop.inner
+    return None
 
 
 def _value(net: Net, order: RunPipeline, name: str) -> Any:
@@ -110,7 +125,9 @@ def make_ready(ledger: Ledger, entry: Entry) -> State:
     """Offer a pipeline to the workers of its pool. A local worker takes it without being asked, see `Dispatcher`."""
     if ledger.local is None:
         assert entry.order is not None
-        entry.pool, entry.priority = placement(_execution(entry).net, entry.order)
+        net = _execution(entry).net
+        entry.pool, entry.priority = placement(net, entry.order)
+        entry.group = group_of(net, entry.order)
         ledger.push(entry)
     return READY
 
@@ -134,7 +151,7 @@ def adopt(ledger: Ledger, entry: Entry, order: RunPipeline) -> State:
     worker, fence = entry.worker, entry.fence
     if worker is None:  # it died while nobody owned the execution; its death was counted then
         return admit(ledger, entry, order)
-    entry.order = order
+    entry.order, entry.group = order, group_of(_execution(entry).net, order)
     hold(ledger, entry, ledger.worker(worker), fence)
     ask = _request(ledger, entry, order)
     if isinstance(ask, Ask) and ask.cap is not None:
@@ -193,6 +210,8 @@ def hold(ledger: Ledger, entry: Entry, worker: Worker, fence: str) -> None:
     entry.worker, entry.fence, entry.since = worker.name, fence, ledger.now
     worker.held[entry.key] = entry
     entry.record.workers.add(worker.name)
+    if entry.group is not None and ledger.home_of(entry) is None:
+        entry.record.homes[entry.group] = worker.name
 
 
 def finish(ledger: Ledger, entry: Entry, _none: None) -> State:

@@ -239,10 +239,12 @@ class Dispatcher(Ledger):
         if self.closed or worker.free <= 0 or not self.knows(worker):
             return []
         others = sum(1 for one in self.workers.values() if set(one.pools) & set(worker.pools))
-        most = min(worker.free, max(1, -(-self.ready.length(worker.pools) // max(1, others))))
+        share = -(-self.ready.length(worker.pools) // max(1, others)) + self.ready.length(worker.pools, worker.name)
+        given, most = 0, min(worker.free, max(1, share))
         for pool in worker.pools:
-            while len(self.moves) < most and (entry := self.ready.pop(pool)) is not None:
+            while given < most and (entry := self.pop(pool, worker)) is not None:
                 self._apply(entry, _TAKEN, worker)
+                given += 1
         return [one for one in self.moves if isinstance(one, Give)]
 
     def leave(self, worker: Worker, *, came_for_work: bool, now: float) -> Moves:
@@ -266,6 +268,7 @@ class Dispatcher(Ledger):
         if worker is None:
             return self.moves
         self.wake(worker)
+        self.empty_home(name)
         for at, entry in enumerate(list(worker.held.values())):
             # What had not begun there can have done no harm.
             self._apply(entry, _WORKER_GONE, Loss(f"worker {name} died", counted=at < worker.slots))
@@ -310,6 +313,7 @@ class Dispatcher(Ledger):
         if report.broken is not None:
             self._apply(entry, _BROKEN, Loss(report.broken))
         elif report.returned:
+            self.empty_home(worker, entry)
             self._apply(entry, _RETURNED, Loss("it was given back", counted=False))
         elif report.last:
             self._apply(entry, _FINISHED)
@@ -347,7 +351,11 @@ def _slots(entries: list[Entry]) -> Iterator[str]:
 
 
 def _workers(dispatcher: Dispatcher, entries: list[Entry]) -> Iterator[str]:
-    found = Counter(one.pool for one in entries if one.state is READY)
+    ready = [one for one in entries if one.state is READY]
+    homes = {one.key: home.name for one in ready if (home := dispatcher.home_of(one)) is not None}
+    for name, many in sorted(Counter(homes.values()).items()):
+        yield f"{many} pipeline{'s wait' if many > 1 else ' waits'} for worker {name}, which has the others of this execution"
+    found = Counter(one.pool for one in ready if one.key not in homes)
     for pool, many in sorted(found.items()):
         there = any(pool in worker.pools for worker in dispatcher.workers.values())
         why = "all that are there are busy" if there else f"none is there; `noetl worker --pool {pool}` starts one"

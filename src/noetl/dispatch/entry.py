@@ -92,12 +92,14 @@ class Entry(msgspec.Struct, eq=False):
     over: bool = False
     pool: str = DEFAULT_POOL
     priority: int = 0
+    #: pipelines of one group stay with one worker; None: any worker may take it
+    group: tuple[str | int, ...] | None = None
 
 
 class ExecutionRecord:
     """The entries of one execution."""
 
-    __slots__ = ("entries", "execution", "id", "limited", "paused", "workers")
+    __slots__ = ("entries", "execution", "homes", "id", "limited", "paused", "workers")
 
     def __init__(self, execution_id: str) -> None:
         self.id = execution_id
@@ -109,6 +111,8 @@ class ExecutionRecord:
         self.entries: dict[Key, Entry] = {}
         #: the workers that were given any of its pipelines
         self.workers: set[str] = set()
+        #: the worker that a group of its pipelines stays with
+        self.homes: dict[tuple[str | int, ...], str] = {}
 
 
 class Worker:

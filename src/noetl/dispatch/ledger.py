@@ -58,42 +58,55 @@ def _keys(ask: Ask) -> tuple[str | None, str | None]:
     return cap.key if cap is not None else None, pace.key if pace is not None else None
 
 
+#: a pool, and the worker for which its entries are kept; None: any worker of the pool may take them
+_Lane = tuple[str, str | None]
+
+
 class ReadyQueue:
     """Pipelines that a worker may take: by pool, the most urgent first, then in the order in which they came.
 
-    An entry that is no longer ready stays in its heap until somebody comes across it, or until `purge`.
+    Those that stay with one worker have a lane of their own. An entry that is no longer ready stays in its heap until
+    somebody comes across it, or until `purge`.
     """
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._heaps: dict[str, list[tuple[int, int, Entry]]] = {}
+        self._heaps: dict[_Lane, list[tuple[int, int, Entry]]] = {}
 
-    def push(self, entry: Entry) -> None:
-        """Add an entry that becomes ready."""
+    def push(self, entry: Entry, worker: str | None = None) -> None:
+        """Add an entry that becomes ready, for any worker of its pool or for one alone."""
         item = (-entry.priority, next(self._numbers), entry)
-        heapq.heappush(self._heaps.setdefault(entry.pool, []), item)
+        heapq.heappush(self._heaps.setdefault((entry.pool, worker), []), item)
 
-    def pop(self, pool: str) -> Entry | None:
-        """Remove and return the next entry of a pool."""
-        heap = self._heaps.get(pool)
-        while heap:
+    def pop(self, pool: str, worker: str | None = None) -> Entry | None:
+        """Remove and return the next entry of a pool that a worker may take."""
+        shared, own = self._heaps.get((pool, None)), self._heaps.get((pool, worker)) if worker is not None else None
+        while shared or own:
+            heap = own if not shared or (own and own[0] < shared[0]) else shared
+            assert heap is not None
             entry = heapq.heappop(heap)[2]
             if entry.state is READY:
                 return entry
         return None
 
-    def length(self, pools: Iterable[str]) -> int:
-        """How many entries these pools have, at most."""
-        return sum(len(self._heaps.get(pool, ())) for pool in pools)
+    def length(self, pools: Iterable[str], worker: str | None = None) -> int:
+        """How many entries these pools have, at most: for any worker, or for one alone."""
+        return sum(len(self._heaps.get((pool, worker), ())) for pool in pools)
 
     def pools(self) -> list[str]:
         """The pools that may have entries."""
-        return [pool for pool, heap in self._heaps.items() if heap]
+        return list(dict.fromkeys(pool for (pool, _), heap in self._heaps.items() if heap))
+
+    def release(self, worker: str) -> list[Entry]:
+        """Remove and return what was kept for a worker that is gone."""
+        lanes = [lane for lane in self._heaps if lane[1] == worker]
+        items = sorted(itertools.chain.from_iterable(self._heaps.pop(lane) for lane in lanes))
+        return [entry for _, _, entry in items if entry.state is READY]
 
     def purge(self) -> None:
         """Drop the entries that are no longer ready."""
-        kept = {pool: [item for item in heap if item[2].state is READY] for pool, heap in self._heaps.items()}
-        self._heaps = {pool: heap for pool, heap in kept.items() if heap}
+        kept = {lane: [item for item in heap if item[2].state is READY] for lane, heap in self._heaps.items()}
+        self._heaps = {lane: heap for lane, heap in kept.items() if heap}
         for heap in self._heaps.values():
             heapq.heapify(heap)
 
@@ -128,6 +141,8 @@ class Ledger:
         self.attended: Counter[str] = Counter()
         #: the pools of entries that became ready meanwhile
         self._unannounced: set[str] = set()
+        #: the workers for which entries were put aside meanwhile
+        self._unannounced_at: set[str] = set()
         #: when a hint for a pool was published; no worker has come for it since
         self._hinted: dict[str, float] = {}
 
@@ -187,11 +202,43 @@ class Ledger:
 
     def push(self, entry: Entry) -> None:
         """Add an entry that becomes ready, and announce it."""
-        self.ready.push(entry)
+        home = self.home_of(entry)
+        self.ready.push(entry, home.name if home is not None else None)
         if entry.record.id in self.attended:
-            self._unannounced.add(entry.pool)
+            if home is None:
+                self._unannounced.add(entry.pool)
+            else:
+                self._unannounced_at.add(home.name)
+        elif home is not None and home.waits and home.free > 0:
+            self.wake(home)
         else:
             self.call(entry.pool)
+
+    def home_of(self, entry: Entry) -> Worker | None:
+        """The worker that an entry has to go to: it has others of the same group, it lives, and it serves the pool."""
+        if entry.group is None:
+            return None
+        worker = self.workers.get(entry.record.homes.get(entry.group, ""))
+        return worker if worker is not None and entry.pool in worker.pools else None
+
+    def empty_home(self, worker: str, entry: Entry | None = None) -> None:
+        """A worker leaves: the group of an entry that it returned, and what was put aside for it, may go elsewhere."""
+        if entry is not None and entry.group is not None:
+            entry.record.homes.pop(entry.group, None)
+        for kept in self.ready.release(worker):
+            if kept.group is not None:
+                kept.record.homes.pop(kept.group, None)
+            self.push(kept)
+
+    def pop(self, pool: str, worker: Worker) -> Entry | None:
+        """The next entry of a pool for a worker. Those that must stay with another worker are put aside for it."""
+        while (entry := self.ready.pop(pool, worker.name)) is not None:
+            home = self.home_of(entry)
+            if home is None or home is worker:
+                return entry
+            self.ready.push(entry, home.name)
+            self._unannounced_at.add(home.name)
+        return None
 
     def call(self, pool: str) -> None:
         """Wake the waiting worker with the most room, or publish a hint. The worker that comes calls the next one."""
@@ -218,3 +265,7 @@ class Ledger:
                 self._hinted.pop(pool, None)
             if self.ready.length([pool]):
                 self.call(pool)
+        homes, self._unannounced_at = self._unannounced_at, set()
+        for home in (self.workers[name] for name in homes if name in self.workers):
+            if home.waits and home.free > 0:
+                self.wake(home)

@@ -8,6 +8,7 @@ from noetl.expr.syntax.facts import (
     PathRead as PathRead,
     TemplateFacts as TemplateFacts,
     TemplateProblem as TemplateProblem,
+    TextComparison as TextComparison,
 )
 from noetl.expr.syntax.segments import has_template as has_template
 from noetl.expr.templates import Guard as Guard, Template as Template, guard as guard, template as template

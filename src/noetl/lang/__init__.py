@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         schema_failure as schema_failure,
         workload_violations as workload_violations,
     )
+    from noetl.lang.unread_inputs import find_unread_inputs as find_unread_inputs
 else:
     __getattr__ = export_lazily(
         __name__,
@@ -74,5 +75,6 @@ else:
             "reading.playbook_location": "find_code_line find_location find_workbook_location",
             "reading.reader": "decode_text read_yaml",
             "schema_validation": "WorkloadViolation schema_failure workload_violations",
+            "unread_inputs": "find_unread_inputs",
         },
     )

@@ -38,6 +38,8 @@ def explain_playbook(net: Net) -> dict[str, Any]:
     return {
         "name": playbook.name,
         "path": playbook.path,
+        **_drop_empty(**{key: playbook.metadata.get(key) for key in ("version", "description", "labels", "tags")}),
+        **_drop_empty(**{key: playbook.executor.get(key) for key in ("profile", "requires")}),
         "start": net.start,
         "order": order,
         **_drop_empty(**{"finally": playbook.final_step, "stalled": "fail" if playbook.fails_when_stalled else None}),

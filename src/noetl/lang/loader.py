@@ -14,6 +14,7 @@ from noetl.lang.analysis import analyze
 from noetl.lang.building.playbook import build, compile_net
 from noetl.lang.checks import check
 from noetl.lang.checks.subject import Subject
+from noetl.lang.grammar.reserved_words import report_reserved_document
 from noetl.lang.grammar.shape_check import check_document
 from noetl.lang.legacy import lower, scan
 from noetl.lang.reading.node import MapNode
@@ -79,6 +80,8 @@ def _passes(text: str, kinds: Mapping[str, ToolKind], problems: Diagnostics, *, 
         if not problems.has_errors:
             problems.error("wrong-type", "a playbook is a map of keys such as `apiVersion`, `metadata` and `workflow`",
                            (0, 0), fix="`noetl init` writes one to start from")  # fmt: skip
+        return None
+    if report_reserved_document(root, problems):
         return None
     # With `--legacy` the author says that the document is an older one, and more of it is rewritten.
     if legacy or scan(root, kinds):

@@ -55,5 +55,13 @@ class ToolKind(msgspec.Struct, frozen=True):
     opened_by: frozenset[str] = frozenset()
     #: it is put away until what it waits for has come, which only a task of a step can be
     suspends: bool = False
+    #: kinds of errors of its own, beside those of the language
+    error_kinds: frozenset[str] = frozenset()
+    #: of the keys of `spec` that only some kinds read, those that it reads; None: nobody has said
+    settings: frozenset[str] | None = None
+    #: the command that installs what it needs; empty where it can run
+    install: str = ""
+    #: the same by the kind of a transfer's source or target
+    end_installs: Mapping[str, str] = {}
     #: other values than `spec` gives it when nobody says otherwise
     defaults: Mapping[str, object] = {}

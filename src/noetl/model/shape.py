@@ -48,6 +48,8 @@ class Word(Shape, frozen=True):
     templated: bool = False
     #: words that are not known, and what to write for what they mean: the nearest known one means something else
     instead: Mapping[str, str] = {}
+    #: words that have no meaning yet, each with what to write instead
+    reserved: Mapping[str, str] = {}
 
 
 class When(Shape, frozen=True):
@@ -65,6 +67,10 @@ class MapOf(Shape, frozen=True):
     """A map with free keys whose values all have one shape."""
 
     value: Shape
+    #: its keys are names of tool kinds
+    of_kinds: bool = False
+    #: keys that have no meaning, each with what to write instead
+    reserved: Mapping[str, str] = {}
 
 
 class ShapeRef(Shape, frozen=True):
@@ -79,17 +85,31 @@ class OneOf(Shape, frozen=True):
     shapes: tuple[Shape, ...]
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """What must stand beside a key, so that the key has an effect: another key, with one of these words if there are any."""
+
+    key: str
+    words: tuple[str, ...] = ()
+
+
 class Key(msgspec.Struct, frozen=True):
     """What may stand under one key."""
 
     shape: Shape
     doc: str
     required: bool = False
-    #: accepted for the sake of older documents, without effect
-    reserved: bool = False
+    #: of a word that has no meaning and is rejected: what to write instead
+    reserved: str = ""
     #: still accepted, but nobody is told of it
     hidden: bool = False
     default: Any = None
+    #: it has an effect only beside this
+    beside: Beside | None = None
+
+
+def reserve_key(instead: str) -> Key:
+    """A word that documents mention and that means nothing here; `instead` says what to write."""
+    return Key(Anything(literal=True), f"Rejected: {instead}.", reserved=instead)
 
 
 class Variant(msgspec.Struct, frozen=True):

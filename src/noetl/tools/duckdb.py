@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Anything, Key, MapOf, OneOf, Text
+from noetl.tools.extras import install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +36,8 @@ KIND = ToolKind(
     sql=frozenset({"query", "command"}),
     keeps_network=True,
     binds=frozenset({"isolation", "limits.memory_mb"}),
+    install=install_hint("duckdb", "duckdb"),
+    settings=frozenset(),
 )
 
 #: a result of more bytes than these, as JSON, is left in a file

@@ -18,6 +18,7 @@ KIND = ToolKind(
     output="`null`",
     effect_free=True,
     keeps_network=True,
+    settings=frozenset(),
 )
 
 

@@ -11,7 +11,10 @@ KIND = ToolKind(
     doc="Runs another playbook as a child execution. `input` is its payload.",
     keys={
         "path": Key(Text(templated=True), "A catalog path, or a file relative to this playbook."),
-        "version": Key(OneOf((Text(templated=True), Number())), "The catalog revision; the newest when left out."),
+        "version": Key(
+            OneOf((Text(templated=True), Number())),
+            "A revision of the catalog. There is no catalog yet, so every revision is unknown: leave it out.",
+        ),
         "entry_step": Key(Text(templated=True), "The step the child starts with."),
         "return_step": Key(Text(templated=True), "The step whose output comes back."),
     },
@@ -21,6 +24,7 @@ KIND = ToolKind(
     paths=frozenset({"path"}),
     keeps_network=True,  # what its caller may not do, the child may not do either
     suspends=True,
+    settings=frozenset(),
 )
 
 

@@ -24,6 +24,7 @@ KIND = ToolKind(
     one_of=(("ref",),),
     effect_free=True,
     keeps_network=True,  # payloads lie where whoever runs the worker has set up a store for them
+    settings=frozenset(),
 )
 
 

@@ -28,6 +28,7 @@ KIND = ToolKind(
     one_of=(("secret",),),
     name_means="secret",
     keeps_network=True,  # it reaches nobody but the places that whoever runs the worker has set up
+    settings=frozenset(),
 )
 
 

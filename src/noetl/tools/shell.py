@@ -45,6 +45,7 @@ KIND = ToolKind(
     shell=frozenset({"cmd"}),
     paths=frozenset({"file"}),
     aliases=("script",),
+    settings=frozenset(),
 )
 
 

@@ -7,9 +7,10 @@ from typing import Any
 from noetl.drivers.text import summarize_value
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.output import Failure, failure
-from noetl.model.shape import Flag, Key, Number, Text
+from noetl.model.shape import Beside, Flag, Key, Number, Text
 from noetl.ports import Call
 
+_SIGNAL = Beside("signal")
 KIND = ToolKind(
     name="wait",
     doc="Waits for a time or a signal. Durable; holds no worker.",
@@ -17,8 +18,12 @@ KIND = ToolKind(
         "seconds": Key(Number(minimum=0, templated=True), "How long."),
         "until": Key(Text(templated=True), "A point in time, ISO 8601."),
         "signal": Key(Text(templated=True), "The name of the signal to wait for."),
-        "timeout": Key(Number(minimum=0, templated=True), "With `signal`: how long at most, in seconds."),
-        "transient": Key(Flag(templated=True), "With `signal`: only one that arrives during the wait counts."),
+        "timeout": Key(
+            Number(minimum=0, templated=True), "With `signal`: how long at most, in seconds.", beside=_SIGNAL
+        ),
+        "transient": Key(
+            Flag(templated=True), "With `signal`: only one that arrives during the wait counts.", beside=_SIGNAL
+        ),
     },
     input=InputRole.CONFIGURES,
     output="what the signal carried",
@@ -26,6 +31,7 @@ KIND = ToolKind(
     suspends=True,
     effect_free=True,
     keeps_network=True,
+    settings=frozenset(),
 )
 
 

@@ -13,4 +13,5 @@ KIND = ToolKind(
     name_means="task",
     keeps_network=True,  # its tasks do
     literal=frozenset({"task"}),
+    settings=frozenset(),
 )

@@ -68,3 +68,23 @@ def test_a_name_that_can_only_be_misspelt_is_mended(step: str, mended: str) -> N
     after = apply_edits(text, one.edits)
     assert mended in after
     assert load(after, KINDS).diagnostics == ()
+
+
+@pytest.mark.parametrize(
+    ("part", "fix"),
+    [
+        ("response", "write `output.data`"),
+        ("status_code", "write `output.http.status`"),
+        ("stdout", "write `output.data.stdout`"),
+        ("message", "write `output.error.message`"),
+        ("dta", "did you mean `output.data`?"),
+        ("zebra", "an output has: data, error, http, loop, meta, pg, py, ref, status"),
+    ],
+)
+def test_a_part_that_no_output_has_is_told_with_what_to_write(part: str, fix: str) -> None:
+    text = (
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\nworkflow:\n"
+        f"  - {{step: a, tool: {{kind: noop}}, set: {{ctx.x: '{{{{ output.{part} }}}}'}}}}\n"
+    )
+    found = [one for one in load(text, ToolKinds()).diagnostics if one.code == "unknown-name"]
+    assert [(one.message, one.fix) for one in found] == [(f"`output` has no `{part}`", fix)]

@@ -601,3 +601,52 @@ def test_on_no_match_without_arcs_is_an_error_because_it_could_have_no_effect(ar
     (told,) = found(f"{{step: a, {NOOP}, next: {{spec: {{on_no_match: fail, {plans}}}{arcs}}}}}")
     assert (told.code, told.fix) == ("wrong-value", "remove it, or add `arcs`")
     assert found(f"{{step: a, {NOOP}, next: {{spec: {{{plans}}}{arcs}}}}}") == []
+
+
+# --- targets of one set ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("{ctx.a: 1, ctx.a.b: 2}", "`ctx.a.b` lies within `ctx.a`, which the same `set` writes"),
+        ("{ctx.a.b.c: 1, ctx.a: 2}", "`ctx.a.b.c` lies within `ctx.a`, which the same `set` writes"),
+        ("{ctx: {a: 1}, ctx.a.b: 2}", "`ctx.a.b` lies within `ctx.a`, which the same `set` writes"),
+        ("{ctx: {a: 1}, ctx.a: 2}", "`ctx.a` is written twice"),
+    ],
+)
+def test_targets_of_one_set_may_not_lie_within_each_other(written: str, message: str) -> None:
+    for step in (
+        f"{{step: a, tool: {{kind: noop}}, set: {written}}}",
+        f"{{step: a, tool: {{kind: noop, set: {written}}}}}",
+        f"{{step: a, tool: {{kind: noop}}, next: {{arcs: [{{step: a, when: false, set: {written}}}]}}}}",
+    ):
+        found = load(f"{HEAD}workflow: [{step}]\n", ToolKinds()).diagnostics
+        assert [one.message for one in found if one.code == "set-target"] == [message]
+
+
+def test_targets_side_by_side_are_fine() -> None:
+    found = load(
+        f"{HEAD}workflow: [{{step: a, tool: {{kind: noop}}, set: {{ctx.a.b: 1, ctx.a.c: 2, ctx.ab: 3}}}}]\n",
+        ToolKinds(),
+    )
+    assert found.ok
+
+
+@pytest.mark.parametrize(("name", "refused"), [("index", True), ("parent.x", True), ("inner", True), ("mine", False)])
+def test_what_the_engine_writes_of_an_iteration_cannot_be_written(name: str, refused: bool) -> None:
+    step = (
+        "{step: a, loop: {in: [1], iterator: outer, loop: {in: [2], iterator: inner}}, "
+        f"tool: {{kind: noop, set: {{iter.{name}: 1}}}}}}"
+    )
+    found = load(f"{HEAD}workflow: [{step}]\n", ToolKinds()).diagnostics
+    assert ("set-target" in [one.code for one in found]) is refused
+
+
+@pytest.mark.parametrize("name", ["index", "parent"])
+def test_an_iterator_cannot_have_a_name_of_the_engine(name: str) -> None:
+    step = f"{{step: a, loop: {{in: [1], iterator: {name}}}, tool: {{kind: noop}}}}"
+    found = load(f"{HEAD}workflow: [{step}]\n", ToolKinds()).diagnostics
+    assert ("wrong-value", f"`{name}` cannot be an iterator: the engine writes `iter.{name}`") in [
+        (one.code, one.message) for one in found
+    ]

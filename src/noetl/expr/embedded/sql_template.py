@@ -42,6 +42,7 @@ from noetl.expr.syntax.facts import HasFacts, TemplateFacts, join_facts
 from noetl.expr.templates import Expression, Template, evaluation_error, quote_expression, template
 
 _PLAIN: Final = re.compile(r"[^\W\d][\w$]*(?:\.[^\W\d][\w$]*)*")
+_COMMENT: Final = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _PLAIN_PIECE: Final = re.compile(r"[\w$]+")
 
 
@@ -65,6 +66,19 @@ class SqlTemplate(HasFacts):
     def names(self) -> frozenset[str]:
         """The `:name` and `%(name)s` parameters it wants."""
         return frozenset(part.name for part in self._parts or () if isinstance(part, NamedParameter))
+
+    @property
+    def has_bare_statement(self) -> bool:
+        """Whether a statement consists of templates alone, which a database cannot take as values."""
+        if self._parts is None:
+            return False
+        statements: list[list[Part]] = [[]]
+        for part in self._parts:
+            if isinstance(part, StatementBreak):
+                statements.append([])
+            elif not isinstance(part, SqlText) or _COMMENT.sub("", part.text).strip():
+                statements[-1].append(part)
+        return any(one and all(isinstance(part, Bind) and not part.literal for part in one) for one in statements)
 
     def bind(
         self, scopes: Mapping[str, Any], params: Mapping[str, Any] | None = None, budget: Budget | None = None

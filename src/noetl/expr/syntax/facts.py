@@ -53,6 +53,15 @@ class FunctionCall(msgspec.Struct, frozen=True, gc=False):
     offset: int
 
 
+class TextComparison(msgspec.Struct, frozen=True, gc=False):
+    """A path compared with literal texts: `output.error.kind == 'timeout'`, `event.name in ['step.done']`."""
+
+    path: tuple[str, ...]
+    texts: tuple[str, ...]
+    #: where the root name of the path stands
+    offset: int
+
+
 class TemplateFacts(msgspec.Struct, frozen=True, gc=False):
     """Everything static about one template or expression."""
 
@@ -61,6 +70,7 @@ class TemplateFacts(msgspec.Struct, frozen=True, gc=False):
     calls: tuple[FunctionCall, ...] = ()
     #: the names of the filters used
     filters: frozenset[str] = frozenset()
+    comparisons: tuple[TextComparison, ...] = ()
 
     def shift(self, by: int) -> TemplateFacts:
         """The same facts, of a text that stands `by` characters further on."""
@@ -72,6 +82,7 @@ class TemplateFacts(msgspec.Struct, frozen=True, gc=False):
             self.reads and tuple([PathRead(r.path, r.offset + by, r.exact) for r in self.reads]),
             self.calls and tuple([FunctionCall(c.name, c.args, c.offset + by) for c in self.calls]),
             self.filters,
+            self.comparisons and tuple([TextComparison(c.path, c.texts, c.offset + by) for c in self.comparisons]),
         )
 
 
@@ -108,6 +119,11 @@ class HasFacts:
         """The names of the filters it uses."""
         return self.facts.filters
 
+    @property
+    def comparisons(self) -> tuple[TextComparison, ...]:
+        """The paths that it compares with literal texts."""
+        return self.facts.comparisons
+
 
 def join_facts(parts: Iterable[TemplateFacts]) -> TemplateFacts:
     """The facts of several parts as one, in order."""
@@ -119,6 +135,7 @@ def join_facts(parts: Iterable[TemplateFacts]) -> TemplateFacts:
         tuple(read for part in found for read in part.reads),
         tuple(call for part in found for call in part.calls),
         frozenset(name for part in found for name in part.filters),
+        tuple(one for part in found for one in part.comparisons),
     )
 
 
@@ -147,11 +164,18 @@ class _Survey:
         self._reads: list[PathRead] = []
         self._calls: list[FunctionCall] = []
         self._filters: set[str] = set()
+        self._comparisons: list[TextComparison] = []
         self._bound: set[str] = set()
 
     def facts(self) -> TemplateFacts:
         reads = tuple(sorted(self._reads, key=lambda read: read.offset)) if len(self._reads) > 1 else tuple(self._reads)
-        return TemplateFacts(tuple(self._problems), reads, tuple(self._calls), frozenset(self._filters))
+        return TemplateFacts(
+            tuple(self._problems),
+            reads,
+            tuple(self._calls),
+            frozenset(self._filters),
+            tuple(self._comparisons),
+        )
 
     def expression(self, node: nodes.Expr | None) -> None:
         if node is None:
@@ -207,8 +231,27 @@ class _Survey:
     def test(self, node: nodes.Test) -> None:
         if node.name not in TESTS:
             self._unknown("test", node)
+        if node.name in _COMPARING_TESTS:
+            self._compare_texts(node.of, _literals(node.arguments))
         self.expression(node.of)
         self.all(node.arguments.expressions())
+
+    def compare(self, node: nodes.Compare) -> None:
+        left = node.first
+        for operator, right in node.rest:
+            if operator in ("==", "!="):
+                self._compare_texts(left, (_literal(right),))
+                self._compare_texts(right, (_literal(left),))
+            elif operator in ("in", "not in") and isinstance(right, (nodes.ListLiteral, nodes.TupleLiteral)):
+                self._compare_texts(left, tuple(_literal(item) for item in right.items))
+            left = right
+        self.all((node.first, *(operand for _, operand in node.rest)))
+
+    def _compare_texts(self, node: nodes.Expr, literals: tuple[str | None, ...]) -> None:
+        texts = tuple(text for text in literals if text is not None)
+        read = _read_of(node) if texts else None
+        if read is not None and read.path[0] not in self._bound:
+            self._comparisons.append(TextComparison(read.path, texts, read.offset))
 
     def _unknown(self, what: str, node: nodes.Filter | nodes.Test) -> None:
         self._problems.append(TemplateProblem("unknown-filter", f"there is no {what} `{node.name}`", node.offset))
@@ -280,6 +323,28 @@ def _literals(arguments: nodes.Arguments) -> tuple[str | None, ...]:
     return tuple(found)
 
 
+#: filters that leave a text as it is
+_PASSING_FILTERS = frozenset({"default", "d", "string", "trim"})
+_COMPARING_TESTS = frozenset({"eq", "equalto", "==", "ne", "!=", "in"})
+
+
+def _read_of(node: nodes.Expr) -> PathRead | None:
+    """The path that an expression is, if it is nothing else but one that always has the same parts."""
+    parts: list[str] = []
+    while not isinstance(node, nodes.Name):
+        if isinstance(node, nodes.Filter) and node.of is not None and node.name in _PASSING_FILTERS and not parts:
+            node = node.of
+        elif isinstance(node, nodes.Attribute):
+            parts.append(node.name)
+            node = node.of
+        elif isinstance(node, nodes.Item) and isinstance(node.key, nodes.Const) and isinstance(node.key.value, str):
+            parts.append(node.key.value)
+            node = node.of
+        else:
+            return None
+    return PathRead((node.name, *reversed(parts)), node.offset, exact=True)
+
+
 def _literal(node: nodes.Expr) -> str | None:
     return node.value if isinstance(node, nodes.Const) and isinstance(node.value, str) else None
 
@@ -301,7 +366,7 @@ _EXPRESSIONS: dict[type, Callable[[_Survey, Any], None]] = {
     nodes.And: lambda s, n: s.all((n.left, n.right)),
     nodes.Or: lambda s, n: s.all((n.left, n.right)),
     nodes.Concat: lambda s, n: s.all(n.parts),
-    nodes.Compare: lambda s, n: s.all((n.first, *(operand for _, operand in n.rest))),
+    nodes.Compare: _Survey.compare,
     nodes.Conditional: lambda s, n: s.all((n.test, n.then, n.otherwise)),
 }
 _STATEMENTS: dict[type, Callable[[_Survey, Any], None]] = {

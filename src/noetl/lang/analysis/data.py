@@ -176,12 +176,13 @@ def _task_inputs(names: list[str], task: Task, owner: Step | None, subject: Subj
     kind = subject.kinds.get(task.kind)
     for name in names:
         if kind is not None and kind.input is InputRole.CONFIGURES:
-            meant = nearest(name, kind.keys)
+            known = [one for one, key in kind.keys.items() if not key.reserved]
+            meant = nearest(name, known)
             subject.problems.error(
                 "unknown-key",
                 f"`kind: {task.kind}` has no key `{name}`, and nothing reads `input.{name}`",
                 task.input_at.get(name, task.at),
-                fix=f"did you mean `{meant}`?" if meant else f"it takes: {', '.join(kind.keys)}",
+                fix=f"did you mean `{meant}`?" if meant else f"it takes: {', '.join(known)}",
             )
         else:
             where = f"task `{task.name}`" + (f" of step `{owner.name}`" if owner else "")
@@ -211,6 +212,22 @@ def _step_inputs(subject: Subject) -> dict[str, MapNode]:
 
 
 _OUTPUT = frozenset({"status", "data", "ref", "error", "meta", "http", "pg", "py", "loop"})
+#: parts of an output under the names that other engines give them, and where they are
+_OUTPUT_ELSEWHERE = {
+    **dict.fromkeys(("response", "body", "result", "results", "json", "content", "value", "payload", "text"), "data"),
+    **dict.fromkeys(("rows", "records", "items", "output"), "data"),
+    **dict.fromkeys(("status_code", "code", "http_status"), "http.status"),
+    "headers": "http.headers",
+    **dict.fromkeys(("row_count", "rowcount"), "data | length"),
+    **dict.fromkeys(("stdout", "stderr", "exit_code"), "data.{}"),
+    **dict.fromkeys(("message", "kind", "retryable"), "error.{}"),
+    **dict.fromkeys(("attempt", "duration_ms", "started_at", "finished_at"), "meta.{}"),
+    "exception": "py.exception",
+    "sqlstate": "pg.sqlstate",
+    **dict.fromkeys(("ok", "success"), "status == 'ok'"),
+    **dict.fromkeys(("failed", "is_error"), "status == 'error'"),
+    **dict.fromkeys(("total", "completed", "succeeded"), "loop.{}"),
+}
 
 
 def report_near_names(subject: Subject) -> None:
@@ -222,7 +239,9 @@ def report_near_names(subject: Subject) -> None:
             if not names or len(read.path) < 2 or read.path[1] in names or len(read.path[1]) < UNLIKE:
                 continue
             name, meant = read.path[1], subject.hints.nearest(read.path[1], names)
-            if meant is not None:
+            if read.path[0] == "output" and not _has_helpers(subject):
+                _report_part_of_output(subject, site, read, meant)
+            elif meant is not None:
                 at = subject.where_path(site, read, 2)
                 subject.problems.warning(
                     "unknown-name",
@@ -231,3 +250,22 @@ def report_near_names(subject: Subject) -> None:
                     fix=f"did you mean `{read.path[0]}.{meant}`?",
                     edits=subject.rename_edits(at, name, subject.hints.certain(name, names)),
                 )
+
+
+def _has_helpers(subject: Subject) -> bool:
+    """Whether a task may add parts of its own to its output: a plugin's kind says nothing of them."""
+    kinds = (subject.kinds.get(task.kind) for _step, task in all_tasks(subject.playbook))
+    return any(kind is None or kind.settings is None for kind in kinds)
+
+
+def _report_part_of_output(subject: Subject, site: Site, read: PathRead, near: str | None) -> None:
+    """Report a part that no output has; in a `when` it would silently be undefined."""
+    name, at = read.path[1], subject.where_path(site, read, 2)
+    elsewhere = _OUTPUT_ELSEWHERE.get(name)
+    if elsewhere is not None:
+        fix = f"write `output.{elsewhere.format(name)}`"
+    else:
+        fix = f"did you mean `output.{near}`?" if near else f"an output has: {', '.join(sorted(_OUTPUT))}"
+    certain = subject.hints.certain(name, _OUTPUT) if elsewhere is None and near else None
+    edits = subject.rename_edits(at, name, certain)
+    subject.problems.warning("unknown-name", f"`output` has no `{name}`", at, fix=fix, edits=edits)

@@ -78,7 +78,7 @@ class _PlaybookBuilder:
         executor_spec = map_of(executor, "spec")
         self.executor_spec = self.spec(executor_spec, SitePlace(EvaluationPoint.SPEC))
         defaults = at_path(literal(executor_spec), "policy", "defaults", "timeouts")
-        self.tasks.timeouts = defaults if isinstance(defaults, Mapping) else {}
+        self.tasks.set_timeouts(defaults if isinstance(defaults, Mapping) else {})
         workflow = root.get("workflow")
         items = workflow.items if isinstance(workflow, ListNode) else []
         return Playbook(

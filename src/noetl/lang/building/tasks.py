@@ -109,6 +109,10 @@ class TaskBuilder:
         code = node.get("code") if kind is not None and "code" in kind.literal else None
         return self.span(code) if isinstance(code, Scalar) and isinstance(code.value, str) else None
 
+    def set_timeouts(self, timeouts: Mapping[str, Any]) -> None:
+        """Take `executor.spec.policy.defaults.timeouts`, in which a kind may have any of its names."""
+        self.timeouts = {(kind.name if (kind := self.kind(name)) else name): one for name, one in timeouts.items()}
+
     def input_boundary(self, kind: ToolKind | None) -> EvaluationPoint:
         # Where `input` configures the tool, its keys see what the same keys beside `kind` see.
         configures = kind is not None and kind.input is InputRole.CONFIGURES

@@ -1,6 +1,17 @@
 """CHECKS: what must hold of a playbook beyond the shape of its values. `check` runs them all."""
 
-from noetl.lang.checks import code, doubtful_values, names, schemas, secrets, templates, writes
+from noetl.lang.checks import (
+    code,
+    doubtful_values,
+    error_kinds,
+    names,
+    packages,
+    schemas,
+    secrets,
+    sql_statements,
+    templates,
+    writes,
+)
 from noetl.lang.checks.subject import Subject
 
 CHECKS = (
@@ -10,6 +21,9 @@ CHECKS = (
     secrets.check,
     writes.check,
     code.check,
+    error_kinds.check,
+    sql_statements.check,
+    packages.check,
     doubtful_values.check_quotes,
     doubtful_values.check_effects,
     doubtful_values.check_bounds,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from noetl.expr import EvaluationPoint, has_template, visible_names
 from noetl.lang.building.template_sites import Site
-from noetl.lang.checks.subject import UNLIKE, Subject, all_tasks, loops
+from noetl.lang.checks.subject import UNLIKE, Subject, all_tasks, loops, transfer_ends
 from noetl.lang.reading.node import PLAIN, ListNode, MapNode, Node, Scalar
 from noetl.model.diagnostics import Edit
 from noetl.model.kinds import ToolKind
@@ -142,6 +141,7 @@ def _address(subject: Subject, task: Task) -> None:
 
 
 #: what binds the process of a tool, and nothing else
+_OF_SOME_KINDS = ("retries", "pool_size", "verify", "timeout.connect", "timeout.read")
 _OF_A_PROCESS = ("limits.memory_mb", "limits.cpu_s", "limits.processes")
 
 
@@ -162,11 +162,19 @@ def _report_without_effect(subject: Subject, task: Task, kind: ToolKind) -> None
         own.append("isolation")
     for key in own:
         if not kind.has_process and key not in kind.binds:
-            subject.problems.warning(
+            subject.problems.error(
                 "no-effect",
                 f"`kind: {task.kind}` runs in no process of its own: `{key}` binds nothing",
                 subject.inside(task.at, key.rpartition(".")[2]),
                 fix="remove it, or put it where python and shell tasks inherit it",
+            )
+    for key in _OF_SOME_KINDS if kind.settings is not None else ():
+        if key in task.spec and task.spec[key].origin == "task.spec" and key not in (kind.settings or ()):
+            subject.problems.error(
+                "no-effect",
+                f"`spec.{key}` has no effect on `kind: {task.kind}`",
+                subject.inside(task.at, key.rpartition(".")[2]),
+                fix="write `timeout` as a number of seconds" if "timeout" in key else "remove it",
             )
 
 
@@ -183,7 +191,7 @@ def _report_unenforced(subject: Subject, task: Task, kind: ToolKind) -> None:
         message = f"`kind: {task.kind}` cannot keep `{key}`{where}: the task is not going to be run"
         subject.problems.error("not-kept", message, task.at, fix="leave the restriction out, or use another kind")
         return
-    for name, end in _ends(task):
+    for name, end in transfer_ends(task):
         if end in kind.remote and not (key == "allow_hosts" and end == "http"):
             subject.problems.error(
                 "not-kept",
@@ -204,18 +212,6 @@ def _network_restriction(task: Task) -> tuple[str, str] | None:
     if isolation is not None and isolation.value == "strict" and network is None:
         return "isolation: strict", isolation.origin
     return None
-
-
-def _ends(task: Task) -> Iterator[tuple[str, str]]:
-    """The source and the targets of a transfer, and their kinds; as much of them as stands there in plain words."""
-    given = {**task.config, **(task.input if isinstance(task.input, Mapping) else {})}
-    source, targets = (getattr(given.get(key), "tree", given.get(key)) for key in ("source", "targets"))
-    listed = targets if isinstance(targets, list | tuple) else ()
-    named: list[tuple[str, Any]] = [
-        ("the source", source),
-        *((f"target {at}", one) for at, one in enumerate(listed, 1)),
-    ]
-    yield from ((name, str(end.get("kind"))) for name, end in named if isinstance(end, Mapping))
 
 
 # Typographic quotes around a value: YAML takes them for letters, and the value is another than it looks.

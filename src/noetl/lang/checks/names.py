@@ -35,6 +35,21 @@ def check(subject: Subject) -> None:
     _step_reads(subject, known)
     _workbook_calls(subject)
     _workbook_tasks(subject)
+    _revisions(subject)
+
+
+def _revisions(subject: Subject) -> None:
+    """There is no catalog that keeps revisions: none can be asked for by its number."""
+    for _step, task in all_tasks(subject.playbook):
+        version, path = (task.config.get(key) for key in ("version", "path"))
+        if task.kind != "playbook" or version is None or not version.constant or not getattr(path, "constant", True):
+            continue
+        subject.problems.error(
+            "wrong-value",
+            f"revision `{version.tree}` of the playbook is unknown: there is no catalog that keeps revisions",
+            subject.inside(task.at, "version"),
+            fix="remove `version`: the file as it is will be called",
+        )
 
 
 def _unknown_step(subject: Subject, name: str, at: Where, known: Collection[str]) -> None:

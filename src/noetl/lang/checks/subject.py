@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from noetl.expr import PathRead
 from noetl.lang.building.template_sites import Site, Sites
@@ -133,3 +134,15 @@ def loops(loop: Loop | None) -> Iterator[Loop]:
     while loop is not None:
         yield loop
         loop = loop.inner
+
+
+def transfer_ends(task: Task) -> Iterator[tuple[str, str]]:
+    """The source and the targets of a transfer, and their kinds; as much of them as stands there in plain words."""
+    given = {**task.config, **(task.input if isinstance(task.input, Mapping) else {})}
+    source, targets = (getattr(given.get(key), "tree", given.get(key)) for key in ("source", "targets"))
+    listed = targets if isinstance(targets, list | tuple) else ()
+    named: list[tuple[str, Any]] = [
+        ("the source", source),
+        *((f"target {at}", one) for at, one in enumerate(listed, 1)),
+    ]
+    yield from ((name, str(end.get("kind"))) for name, end in named if isinstance(end, Mapping))

@@ -83,6 +83,8 @@ def syntax(source: str, problem: TemplateProblem) -> Phrase:
         for start in range(max(0, at - len(sign) + 1), at + 1):
             if source.startswith(sign, start):
                 return Phrase(start, len(sign), fix, instead)
+    if (refused := re.search(r"is not part of the language: (.+)", problem.message)) is not None:
+        return Phrase(at, len(found[0]) if (found := _NAME.match(source, at)) else 1, refused[1])
     sign = source[at : at + 1]
     if sign in _TYPOGRAPHIC:
         return Phrase(at, 1, "use straight quotes: ' or \"")

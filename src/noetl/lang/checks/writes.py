@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from noetl.expr import REF_FIELDS, Template
 from noetl.lang.building.template_sites import Site
-from noetl.lang.checks.subject import Subject, loops, task_assignments
+from noetl.lang.checks.subject import Subject, all_tasks, loops, task_assignments
 from noetl.model.playbook import Assignment, Step, Task
 
 _SCOPES = ("ctx", "step", "iter")
@@ -20,6 +20,8 @@ _PATH = re.compile(r"\s*\w+\s*(?:\.\s*\w+\s*|\[\s*(?:'[^']*'|\"[^\"]*\")\s*\]\s*
 def check(subject: Subject) -> None:
     """Report writes to what cannot be written."""
     iterators = {loop.iterator for step in subject.playbook.steps for loop in loops(step.loop)}
+    for group in _groups(subject):
+        _overlaps(subject, group)
     for step in subject.playbook.steps:
         in_loop = step.loop is not None
         for assignment in _server_side(step):
@@ -42,7 +44,54 @@ def _task_writes(subject: Subject, step: Step, task: Task, iterators: set[str]) 
             continue
         _target(subject, assignment, iterators, iter_allowed=in_loop and in_body, in_loop=in_loop)
         if in_body:
+            _of_the_engine(subject, assignment, step)
             _in_parallel(subject, assignment, step)
+
+
+def _groups(subject: Subject) -> Iterable[tuple[Assignment, ...]]:
+    """Every `set` of the playbook."""
+    for step in subject.playbook.steps:
+        yield step.set
+        yield from (arc.set for arc in step.router.arcs)
+    for _step, task in all_tasks(subject.playbook):
+        yield task.set
+        yield from (rule.then.set for rule in task.policy.rules) if task.policy is not None else ()
+
+
+def _overlaps(subject: Subject, group: tuple[Assignment, ...]) -> None:
+    """Two targets of one `set` are written at once: of one inside of the other nobody could say which remains."""
+    if len(group) < 2:
+        return
+    whole = {(one.scope, *one.path): one for one in reversed(group)}
+    for one in group:
+        path = (one.scope, *one.path)
+        around = next((path[:end] for end in range(2, len(path)) if path[:end] in whole), None)
+        same = whole[path] is not one
+        if around is not None or same:
+            name, other = ".".join(path), ".".join(around or path)
+            subject.problems.error(
+                "set-target",
+                f"`{name}` is written twice"
+                if same
+                else f"`{name}` lies within `{other}`, which the same `set` writes",
+                one.at,
+                fix="keep one of the two" if same else f"write one value under `{other}`, or move one to another `set`",
+            )
+
+
+def _of_the_engine(subject: Subject, assignment: Assignment, step: Step) -> None:
+    """The engine writes `iter.index`, `iter.parent` and the item; a write would be gone with the next iteration."""
+    if assignment.scope != "iter" or step.loop is None or not assignment.path:
+        return
+    inner = [loop.iterator for loop in loops(step.loop)][-1]
+    if assignment.path[0] in ("index", "parent", inner):
+        name = ".".join(("iter", *assignment.path))
+        subject.problems.error(
+            "set-target",
+            f"`{name}` cannot be written: the engine writes `iter.{assignment.path[0]}`",
+            assignment.at,
+            fix=f"choose another name, such as `iter.my_{assignment.path[-1]}`",
+        )
 
 
 def _server_side(step: Step) -> Iterable[Assignment]:

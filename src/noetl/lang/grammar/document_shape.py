@@ -18,16 +18,37 @@ from noetl.lang.grammar.spec_shape import (
     SECONDS,
     TEMPLATE,
     TEXT,
-    reserve_key,
 )
 from noetl.model.kinds import ToolKind
-from noetl.model.shape import Anything, Flag, Key, ListOf, MapOf, Number, OneOf, Record, Shape, ShapeRef, When, Word
+from noetl.model.shape import (
+    Anything,
+    Beside,
+    Flag,
+    Key,
+    ListOf,
+    MapOf,
+    Number,
+    OneOf,
+    Record,
+    Shape,
+    ShapeRef,
+    When,
+    Word,
+    reserve_key,
+)
 
 API_VERSION = "noetl.io/v2"
 NAME_PATTERN = r"[A-Za-z_][A-Za-z0-9_-]*"
 CONTROL_WORDS = ("continue", "skip", "retry", "jump", "break", "fail")
 REDUCERS = ("sum", "min", "max", "count", "append", "union", "merge", "first", "last")
 SUGAR = ("choose", "while", "until")
+RUNTIME_VERSION = "noetl-runtime/1"
+
+_SCHEDULER = "start it with your scheduler: `noetl run FILE`, or a POST to the server's `/api/executions`"
+#: kinds of documents that have no meaning yet, each with what to write instead
+RESERVED_DOCUMENTS = {"Schedule": _SCHEDULER, "Trigger": _SCHEDULER}
+#: tool kinds that have no meaning yet, each with what to write instead
+RESERVED_KINDS = {"variable": "keep the value in a table with `kind: postgres`, or pass it with the request's payload"}
 
 _ELSE_ADMIT = Record(title="`else`", keys={"then": Key(ShapeRef("AdmitThen"), "The decision.", required=True)})
 _ELSE_TASK = Record(title="`else`", keys={"then": Key(ShapeRef("Then"), "What to do.", required=True)})
@@ -39,7 +60,7 @@ _ADMIT = Record(
         "rules": Key(ListOf(ShapeRef("AdmitRule")), "First match wins; no match means not admitted."),
         "fire": Key(Word(("each", "once")), "`once`: run at most once in an execution.", default="each"),
         "join": Key(ShapeRef("Join"), "Wait for tokens from several predecessors."),
-        "mode": reserve_key("admission is a yes or no"),
+        "mode": reserve_key("remove it; the first rule that matches decides"),
     },
 )
 
@@ -89,9 +110,9 @@ _STEP_POLICY = Record(
             ShapeRef("Task"),
             "A task that undoes a run of the step that ended well, when the execution fails or is cancelled.",
         ),
-        "emit": reserve_key("events are always emitted"),
-        "quotas": reserve_key("quotas"),
-        "tracing": reserve_key("tracing"),
+        "emit": reserve_key("remove it; every event of the step is recorded"),
+        "quotas": reserve_key("bound tasks with `spec.limits`, and step runs with `spec.concurrency` or `spec.rate`"),
+        "tracing": reserve_key("remove it; every step, task and attempt is recorded with its times"),
     },
 )
 
@@ -102,9 +123,9 @@ _LOOP_POLICY = Record(
         "reduce": Key(MapOf(Word(REDUCERS)), "For a parallel loop: a reducer for each `ctx.*` it writes."),
         "mode": Key(Word(("sequential", "parallel")), "As beside it."),
         "max_in_flight": Key(COUNT, "As beside it."),
-        "ordering": reserve_key("ordering hints"),
-        "backpressure": reserve_key("backpressure"),
-        "partitioning": reserve_key("partitioning"),
+        "ordering": reserve_key("remove it; iterations start in index order, and so do their results"),
+        "backpressure": reserve_key("write `max_in_flight` under the loop's `spec`"),
+        "partitioning": reserve_key("remove it; `exec: distributed` lets the server spread the iterations"),
     },
 )
 
@@ -125,7 +146,10 @@ _LOOP = Record(
                     "until": Key(When(), "Sequential: ends the loop early."),
                     "complete_when": Key(When(), "Over `loop.{total,completed,succeeded,failed}`: the loop is done."),
                     "complete_rest": Key(
-                        Word(("cancel", "run")), "What becomes of running iterations.", default="cancel"
+                        Word(("cancel", "run")),
+                        "What becomes of running iterations.",
+                        default="cancel",
+                        beside=Beside("complete_when"),
                     ),
                     "policy": Key(_LOOP_POLICY, "Scheduling of iterations."),
                     **RUNTIME,
@@ -137,20 +161,24 @@ _LOOP = Record(
     },
 )
 
+_RETRY = Beside("do", ("retry",))
 _THEN = Record(
     title="`then`",
     doc="What a task's rule does.",
     keys={
         "do": Key(Word(CONTROL_WORDS), "The directive.", default="continue"),
-        "attempts": Key(COUNT, "retry: tries in all, the first included.", default=3),
+        "attempts": Key(COUNT, "retry: tries in all, the first included.", default=3, beside=_RETRY),
         "backoff": Key(
-            Word(("none", "fixed", "linear", "exponential")), "retry: how the delay grows.", default="fixed"
+            Word(("none", "fixed", "linear", "exponential")),
+            "retry: how the delay grows.",
+            default="fixed",
+            beside=_RETRY,
         ),
-        "delay": Key(SECONDS, "retry: seconds before the next try.", default=1),
-        "max_delay": Key(SECONDS, "retry: the longest delay.", default=300),
-        "jitter": Key(Flag(), "retry: vary the delay at random.", default=False),
-        "to": Key(TEXT, "jump: the task to go to."),
-        "message": Key(TEMPLATE, "fail: what to say."),
+        "delay": Key(SECONDS, "retry: seconds before the next try.", default=1, beside=_RETRY),
+        "max_delay": Key(SECONDS, "retry: the longest delay.", default=300, beside=_RETRY),
+        "jitter": Key(Flag(), "retry: vary the delay at random.", default=False, beside=_RETRY),
+        "to": Key(TEXT, "jump: the task to go to.", beside=Beside("do", ("jump",))),
+        "message": Key(TEMPLATE, "fail: what to say.", beside=Beside("do", ("fail",))),
         "set": Key(ShapeRef("Set"), "Values written when the rule is chosen."),
     },
 )
@@ -162,11 +190,11 @@ _TASK_POLICY = Record(
             ListOf(ShapeRef("Rule")), "Read top to bottom after every attempt; first match wins.", required=True
         ),
         "on_unmatched": Key(Word(("continue", "fail")), "An error that no rule matched.", default="continue"),
-        "mode": reserve_key("the first match wins"),
-        "before": reserve_key("write it under the step's `spec.policy`"),
-        "after": reserve_key("write it under the step's `spec.policy`"),
-        "finally": reserve_key("write it under the step's `spec.policy`"),
-        "compensation": reserve_key("write it under the step's `spec.policy`"),
+        "mode": reserve_key("remove it; the first rule that matches decides"),
+        "before": reserve_key("move it to the step's `spec.policy`"),
+        "after": reserve_key("move it to the step's `spec.policy`"),
+        "finally": reserve_key("move it to the step's `spec.policy`"),
+        "compensation": reserve_key("move it to the step's `spec.policy`"),
     },
 )
 
@@ -177,8 +205,17 @@ _EXECUTOR_POLICY = Record(
             Record(
                 title="`defaults`",
                 keys={
-                    "timeouts": Key(MapOf(Number(minimum=0)), "Seconds a task may take, by kind."),
-                    "resources": reserve_key("resources"),
+                    "timeouts": Key(
+                        MapOf(
+                            Number(minimum=0),
+                            of_kinds=True,
+                            reserved={"wait": "write `timeout` beside `signal`, or `spec.timeout` on the task itself"},
+                        ),
+                        "Seconds a task may take, by kind.",
+                    ),
+                    "resources": reserve_key(
+                        "bound processes with `limits` under `executor.spec`, and choose workers with `pool`"
+                    ),
                 },
             ),
             "Defaults by kind.",
@@ -221,7 +258,7 @@ _ARC = Record(
         "cancel": Key(ListOf(TEXT), "Steps whose work is ended when the arc is taken."),
         "terminate": Key(Word(("completed", "failed")), "In place of `step`: end the execution."),
         "args": Key(MAP, "v10: values for the next step.", hidden=True),
-        "spec": reserve_key("arcs have no knobs"),
+        "spec": reserve_key("write conditions as `when` and values as `set`; `priority` belongs to the spec of a step"),
     },
 )
 
@@ -252,7 +289,9 @@ _NEXT = Record(
                         "A success that no arc matches. Without it the branch ends and the step is reported as"
                         " `unmatched`; `end`: it is not reported; `fail`: the execution fails.",
                     ),
-                    "policy": reserve_key("routing hints"),
+                    "policy": reserve_key(
+                        "remove it; `mode` and the arcs' `when` decide, and `priority` belongs to the spec of a step"
+                    ),
                 },
             ),
             "How arcs are chosen.",
@@ -305,6 +344,9 @@ _METADATA = Record(
             ),
             "Who is told of a failure.",
         ),
+        "notify": reserve_key("write `on_failure: {webhook: …}`"),
+        "concurrency": reserve_key("limit the steps that must not overlap: `spec.concurrency` of each"),
+        "timeout": reserve_key("write `lifecycle: {deadline_s: …}` under `spec.policy` of the steps"),
     },
 )
 
@@ -312,7 +354,7 @@ PLAYBOOK = Record(
     title="a playbook",
     keys={
         "apiVersion": Key(Word((API_VERSION,)), f"Always `{API_VERSION}`.", required=True),
-        "kind": Key(Word(("Playbook",)), "Always `Playbook`.", required=True),
+        "kind": Key(Word(("Playbook",), reserved=RESERVED_DOCUMENTS), "Always `Playbook`.", required=True),
         "metadata": Key(_METADATA, "What the playbook is.", required=True),
         "keychain": Key(ListOf(CREDENTIAL), "The credentials it needs."),
         "executor": Key(
@@ -326,12 +368,22 @@ PLAYBOOK = Record(
                         ),
                         "Defaults for every step.",
                     ),
-                    "profile": Key(TEXT, "A placement hint."),
-                    "version": Key(OneOf((TEXT, Number())), "A placement hint."),
-                    "requires": Key(Anything(literal=True), "A placement hint."),
+                    "profile": Key(
+                        Word(("local", "auto", "distributed")),
+                        "`local` keeps all pipelines of an execution on one worker; the others let the server spread them.",
+                        default="auto",
+                    ),
+                    "version": Key(Word((RUNTIME_VERSION,)), "The runtime that the playbook is written for."),
+                    "requires": Key(
+                        Record(
+                            title="`requires`",
+                            keys={"tools": Key(ListOf(TEXT), "Tool kinds that must be installed.")},
+                        ),
+                        "What must be there before anything runs.",
+                    ),
                 },
             ),
-            "Defaults for every step, and placement hints.",
+            "Defaults for every step, and where and by what they are run.",
         ),
         "workload": Key(MapOf(Anything(literal=True)), "Inputs with their defaults."),
         "workflow": Key(ListOf(ShapeRef("Step"), at_least=1), "The steps.", required=True),

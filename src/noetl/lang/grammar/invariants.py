@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from noetl.lang.grammar.value_types import is_nothing
-from noetl.lang.reading.node import ListNode, MapNode, Node, NodeBase, Scalar
+from noetl.lang.reading.node import ListNode, MapNode, Node, NodeBase, Scalar, map_of
 from noetl.model.diagnostics import Diagnostics
 
 #: takes the map, where problems go, and the keys that misspelt ones were meant to be
@@ -19,6 +19,8 @@ def span(node: NodeBase) -> tuple[int, int]:
 
 def _step(node: MapNode, problems: Diagnostics, meant: set[str]) -> None:
     name, tool = node.get("step"), node.entry("tool")
+    if "tool" not in meant:
+        _loop_keys_of_step(node, problems)
     if tool is not None and is_nothing(tool.value):
         if "tool" not in meant:
             problems.error("missing-key", "`tool` says nothing", span(tool.key), fix="write a task, or remove `tool`")
@@ -30,6 +32,19 @@ def _step(node: MapNode, problems: Diagnostics, meant: set[str]) -> None:
     problems.error(
         "empty-step", f"step `{name.text}` does nothing and leads nowhere", span(name), fix="add `tool` or `next`"
     )
+
+
+def _loop_keys_of_step(node: MapNode, problems: Diagnostics) -> None:
+    """What is about the tasks of a loop has no effect where there is no loop, or no task."""
+    loop = node.entry("loop")
+    if loop is not None and not is_nothing(loop.value) and "tool" not in node:
+        message = "`loop` has no effect here: the step has no `tool` to run for each item"
+        problems.error("no-effect", message, span(loop.key), fix="add `tool`, or remove `loop`")
+    policy = map_of(map_of(node, "spec"), "policy")
+    failure = policy.entry("failure") if policy is not None else None
+    if failure is not None and loop is None:
+        message = "`failure` has no effect here: it says what a failed iteration means, and there is no `loop`"
+        problems.error("no-effect", message, span(failure.key), fix="remove it, or give the step a `loop`")
 
 
 def _arc(node: MapNode, problems: Diagnostics, meant: set[str]) -> None:
@@ -55,6 +70,10 @@ def _next(node: MapNode, problems: Diagnostics, meant: set[str]) -> None:
 
 
 def _loop(node: MapNode, problems: Diagnostics, _meant: set[str]) -> None:
+    iterator = node.get("iterator")
+    if isinstance(iterator, Scalar) and iterator.text in ("index", "parent"):
+        message = f"`{iterator.text}` cannot be an iterator: the engine writes `iter.{iterator.text}`"
+        problems.error("wrong-value", message, span(iterator), fix="name the item, such as `item`")
     spec = node.get("spec")
     if not isinstance(spec, MapNode):
         return
@@ -62,6 +81,11 @@ def _loop(node: MapNode, problems: Diagnostics, _meant: set[str]) -> None:
     policy = policy if isinstance(policy, MapNode) else None
     mode = spec.get("mode") or (policy.get("mode") if policy is not None else None)
     parallel = isinstance(mode, Scalar) and mode.text == "parallel"
+    for place in (spec, policy):
+        limit = place.entry("max_in_flight") if place is not None else None
+        if limit is not None and not parallel:
+            message = "`max_in_flight` has no effect here: iterations of a sequential loop run one after the other"
+            problems.error("no-effect", message, span(limit.key), fix="write `mode: parallel` beside it, or remove it")
     until = spec.entry("until")
     if parallel and until is not None:
         problems.error(

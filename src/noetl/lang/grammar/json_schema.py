@@ -130,13 +130,13 @@ class _SchemaBuilder:
         }
 
     def properties(self, keys: Mapping[str, Key]) -> Schema:
-        return {name: self.key(key) for name, key in keys.items() if not key.hidden}
+        return {name: self.key(key) for name, key in keys.items() if not key.hidden and not key.reserved}
 
     def key(self, key: Key) -> Schema:
         made = {"description": key.doc, **self.make(key.shape)}
         if key.default is not None:
             made["default"] = key.default
-        return {**made, "deprecated": True} if key.reserved else made
+        return made
 
     def list_of(self, shape: ListOf) -> Schema:
         if shape.at_least:

@@ -14,6 +14,7 @@ from noetl.lang.grammar.document_shape import (
     CHOOSE_BRANCH,
     NAME_PATTERN,
     PLAYBOOK,
+    RESERVED_KINDS,
     SHAPES,
     SUGAR,
     SUGAR_SHAPES,
@@ -26,7 +27,21 @@ from noetl.lang.grammar.value_types import describe, fits, is_labelled, is_nothi
 from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, Scalar
 from noetl.model.diagnostics import Diagnostics
 from noetl.model.kinds import InputRole, ToolKind
-from noetl.model.shape import Flag, ListOf, MapOf, Number, OneOf, Record, Shape, ShapeRef, Text, Variant, When, Word
+from noetl.model.shape import (
+    Flag,
+    Key,
+    ListOf,
+    MapOf,
+    Number,
+    OneOf,
+    Record,
+    Shape,
+    ShapeRef,
+    Text,
+    Variant,
+    When,
+    Word,
+)
 
 # Maps whose `kind` says which other keys they need and take, such as a transfer's source.
 
@@ -77,7 +92,7 @@ class VariantCheck:
         for entry in self._node.entries:
             if entry.name in of_others:
                 message = f"`{entry.name}` means nothing to {title}"
-                self._problems.warning("unknown-key", message, span(entry.key), fix="remove it")
+                self._problems.error("unknown-key", message, span(entry.key), fix="remove it")
 
     def _check_words(self, variant: Variant, title: str) -> None:
         for key, words in variant.words.items():
@@ -143,6 +158,7 @@ class _ShapeCheck(ShapeReporter):
         super().__init__(problems, kinds, root)
         self.named = named
         self.task_shapes: dict[str, Record] = {}
+        self.task_shape_ids: set[int] = set()
         #: of each shape met, the keys it cannot do without
         self.required: dict[int, tuple[str, ...]] = {}
         #: keys that misspelt ones of the map checked last were meant to be
@@ -180,7 +196,8 @@ class _ShapeCheck(ShapeReporter):
                 meant.add(self.report_unknown_key(entry, node, shape))
                 continue
             if key.reserved:
-                self.check_reserved(entry)
+                self.report_reserved(entry, key.reserved)
+                continue
             if type(entry.value) is Scalar and entry.value.value is None and self.report_if_empty(entry, node, shape):
                 meant.add(entry.name)
                 continue
@@ -197,9 +214,30 @@ class _ShapeCheck(ShapeReporter):
         """What must hold between the keys of a map."""
         if shape.variants:
             VariantCheck(self, node, shape).check(meant)
+        if id(shape) not in self.task_shape_ids:  # of a task's keys, some may stand under `input`
+            self.check_beside({entry.name: entry for entry in node.entries}, shape.keys, meant)
         invariant = INVARIANTS.get(shape.title)
         if invariant is not None:
             invariant(node, self.problems, meant)
+
+    def check_beside(self, given: Mapping[str, MapEntry], keys: Mapping[str, Key], meant: set[str]) -> None:
+        """Report keys that have no effect, because what they belong to is not there."""
+        for name, entry in given.items():
+            needed = keys[name].beside if name in keys else None
+            if needed is None or needed.key in meant:
+                continue
+            other = given.get(needed.key)
+            value = other.value if other is not None else None
+            said = value.text if isinstance(value, Scalar) else keys[needed.key].default
+            if (said in needed.words) if needed.words else other is not None:
+                continue
+            wanted = f"`{needed.key}: {needed.words[0]}`" if needed.words else f"`{needed.key}`"
+            self.problems.error(
+                "no-effect",
+                f"`{name}` has no effect here: it belongs to {wanted}",
+                span(entry.key),
+                fix=f"write {wanted} beside it, or remove it",
+            )
 
     def find_required(self, shape: Record) -> tuple[str, ...]:
         found = self.required[id(shape)] = tuple(name for name, key in shape.keys.items() if key.required)
@@ -224,7 +262,10 @@ class _ShapeCheck(ShapeReporter):
                 self.report_wrong_type(node, name, "a map")
             return
         for entry in node.entries:
-            self.check(entry.value, shape.value, f"`{entry.name}`")
+            if entry.name in shape.reserved:
+                self.report_reserved(entry, shape.reserved[entry.name])
+            elif not shape.of_kinds or self.kind_of(entry.key) is not None:
+                self.check(entry.value, shape.value, f"`{entry.name}`")
 
     def check_one_of(self, node: Node, shape: OneOf, name: str) -> None:
         fitting = next((option for option in shape.shapes if fits(node, option)), None)
@@ -288,6 +329,7 @@ class _ShapeCheck(ShapeReporter):
         shape = self.task_shapes.get(kind.name)
         if shape is None:
             shape = self.task_shapes[kind.name] = task_shape(kind)
+            self.task_shape_ids.add(id(shape))
         self.check_record(node, shape, name)
         self.check_keys_of_kind(node, kind, single=single)
 
@@ -298,6 +340,10 @@ class _ShapeCheck(ShapeReporter):
         try:
             return self.kinds[node.value]
         except KeyError:
+            if node.value in RESERVED_KINDS:
+                message = f"`kind: {node.value}` has no meaning yet"
+                self.problems.error("reserved", message, span(node), fix=RESERVED_KINDS[node.value])
+                return None
             meant = self.hints.nearest(node.value, list(self.kinds))
             self.problems.error(
                 "unknown-kind",
@@ -315,20 +361,10 @@ class _ShapeCheck(ShapeReporter):
         block = node.get("input")
         inner = block if isinstance(block, MapNode) and kind.input is InputRole.CONFIGURES else None
         if inner is not None:
-            for entry in inner.entries:
-                key = kind.keys.get(entry.name)
-                if key is None:
-                    continue
-                self.check(entry.value, key.shape, f"`{entry.name}`")
-                if entry.name in given:
-                    self.problems.error(
-                        "input-conflict",
-                        f"`{entry.name}` stands beside `kind` and under `input`",
-                        span(entry.key),
-                        fix="keep one of the two",
-                    )
-                given.setdefault(entry.name, entry)
+            self.check_configuring_input(inner, kind, given)
         opaque = isinstance(block, Scalar) and kind.input is InputRole.CONFIGURES and is_template(block.value)
+        if not opaque:
+            self.check_beside(given, kind.keys, self.meant)
         for group in kind.one_of if not opaque else ():
             if not any(name in given or name in self.meant for name in group):
                 words = " or ".join(f"`{name}`" for name in group)
@@ -339,6 +375,25 @@ class _ShapeCheck(ShapeReporter):
                 words = " and ".join(f"`{name}`" for name in both)
                 at = span(given[both[1]].key)
                 self.problems.error("wrong-value", f"{words} exclude each other", at, fix="keep one of them")
+
+    def check_configuring_input(self, node: MapNode, kind: ToolKind, given: dict[str, MapEntry]) -> None:
+        """Check keys of the kind that stand under `input`, and add them to those given beside `kind`."""
+        for entry in node.entries:
+            key = kind.keys.get(entry.name)
+            if key is None:
+                continue
+            if key.reserved:
+                self.report_reserved(entry, key.reserved)
+                continue
+            self.check(entry.value, key.shape, f"`{entry.name}`")
+            if entry.name in given:
+                self.problems.error(
+                    "input-conflict",
+                    f"`{entry.name}` stands beside `kind` and under `input`",
+                    span(entry.key),
+                    fix="keep one of the two",
+                )
+            given.setdefault(entry.name, entry)
 
     # --- scalars -----------------------------------------------------------------------------------------------
 
@@ -385,6 +440,10 @@ class _ShapeCheck(ShapeReporter):
             return
         if value is None:
             self.report_wrong_type(node, name, "text")
+            return
+        if value in shape.reserved:
+            message = f"`{value}` has no meaning yet"
+            self.problems.error("reserved", message, span(node), fix=shape.reserved[value])
             return
         instead = shape.instead.get(value.lower())
         meant = shape.words[0] if len(shape.words) == 1 else nearest_word(value, shape.words, self.hints)

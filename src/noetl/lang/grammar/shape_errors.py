@@ -7,6 +7,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from noetl.lang.grammar.document_shape import SHAPES, TASK_KEYS
+from noetl.lang.grammar.foreign_keys import find_foreign
 from noetl.lang.grammar.invariants import span
 from noetl.lang.grammar.value_types import describe_node, in_seconds, is_nothing, respell_value, suggest_fix
 from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Node, NodeBase, Scalar
@@ -124,7 +125,12 @@ class ShapeReporter:
             fix = f"{slip.message}: {slip.fix}"
             self.problems.error("unknown-key", message, (slip.start, slip.end), fix=fix, edits=slip.edits)
             return entry.name.partition(":")[0].strip("\u00a0 -")
-        known = [name for name, key in shape.keys.items() if not key.hidden]
+        instead = find_foreign(shape.title, entry.name)
+        if instead is not None and find_home(entry, node, shape, self.kinds) is None:
+            self.problems.error("unknown-key", message, span(entry.key), fix=instead)
+            # What stands for another key is one mistake, not also that the other one is missing.
+            return next((name for name in _STOOD_FOR if f"`{name}" in instead), "")
+        known = [name for name, key in shape.keys.items() if not key.hidden and not key.reserved]
         meant = self.hints.nearest(entry.name, known)
         there = node.entry(meant) if meant else None
         if there is not None:
@@ -173,15 +179,15 @@ class ShapeReporter:
             edits=indent_edits(found, node, self.problems.source.text),
         )
 
-    def check_reserved(self, entry: MapEntry) -> None:
-        """What is accepted without effect, unless somebody counts on an effect."""
+    def report_reserved(self, entry: MapEntry, instead: str) -> None:
+        """Report a word that has no meaning here, or what is under it that has one elsewhere."""
         writes = entry.value.entry("set") if isinstance(entry.value, MapNode) and entry.name == "spec" else None
         if writes is not None:
             code, message, fix = _ANYWHERE["set"]
             self.problems.error(code, message, span(writes.key), fix=fix)
         elif not self.report_control_words(entry.value):
-            message = f"`{entry.name}` is accepted without effect"
-            self.problems.warning("reserved", message, span(entry.key), fix="remove it")
+            message = f"`{entry.name}` has no meaning here"
+            self.problems.error("reserved", message, span(entry.key), fix=instead)
 
     def report_control_words(self, node: Node) -> bool:
         """Report control words in a policy that is not a task's; true if there was one."""
@@ -256,6 +262,8 @@ def _hint(doc: str) -> str:
     return f" ({doc.rstrip('.')[0].lower()}{doc.rstrip('.')[1:]})" if doc else ""
 
 
+#: keys in whose place others are written
+_STOOD_FOR = ("next", "tool", "workflow")
 _MOVE_SET = "`set` stands beside `tool`, on a task, in `then` or on an arc"
 _ANYWHERE = {"set": ("set-under-spec", "`set` cannot stand under `spec`", _MOVE_SET)}
 _SPECIAL = {

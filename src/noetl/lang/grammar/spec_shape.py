@@ -1,6 +1,6 @@
 """The `spec` that may stand at every layer: how tasks run, how results are kept, how steps are scheduled."""
 
-from noetl.model.shape import Anything, Flag, Key, ListOf, MapOf, Number, OneOf, Record, Text, Word
+from noetl.model.shape import Anything, Flag, Key, ListOf, MapOf, Number, OneOf, Record, Text, Word, reserve_key
 
 TEXT = Text()
 TEMPLATE = Text(templated=True)
@@ -10,11 +10,6 @@ ARGUMENTS = OneOf((MAP, TEMPLATE))
 SECONDS = Number(minimum=0, templated=True)
 COUNT = Number(integer=True, minimum=1, templated=True)
 BYTES = Number(integer=True, minimum=0)
-
-
-def reserve_key(doc: str) -> Key:
-    """A key that older documents reserve."""
-    return Key(Anything(literal=True), f"Reserved: {doc}; accepted without effect.", reserved=True)
 
 
 _RESULT = Record(
@@ -77,6 +72,7 @@ RUNTIME: dict[str, Key] = {
         ),
         "Limits of a tool's process; the smallest layer wins.",
     ),
+    "packages": reserve_key("install the packages where the workers run, in the environment of `noetl`"),
 }
 
 SCHEDULING: dict[str, Key] = {

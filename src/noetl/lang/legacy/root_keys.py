@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from noetl.expr import has_template
 from noetl.lang.grammar.document_shape import API_VERSION, PLAYBOOK
+from noetl.lang.grammar.foreign_keys import find_foreign
 from noetl.lang.legacy.lowered_document import Lowering, ensure_map, quote_entries, strings
 from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, names_in, rewrite
 from noetl.lang.reading.node import (
@@ -174,6 +175,8 @@ def _metadata(doc: Lowering) -> None:
     for one in metadata:
         if one.name in shape.keys or nearest(one.name, shape.keys) is not None:
             continue  # a misspelt key is for the checks to say
+        if not doc.accepted and find_foreign("`metadata`", one.name) is not None:
+            continue  # so is a word that asks for more than a label can do
         if one.name in ("title", "desc") and "description" not in metadata:
             doc.report_older("habit", f"`metadata.{one.name}`", "`description`", one.key)
             metadata.rename(one.name, "description")

@@ -123,9 +123,10 @@ DATA = (
     make_slug(
         "set-target",
         title="This cannot be written",
-        meaning="`set` writes `ctx.*`, `step.*` and, in a loop, `iter.*`; nothing else.",
-        why="`workload` never changes, and `output` belongs to the tool.",
-        mend="Write to `ctx.<name>`; reshape an output with `output:`.",
+        meaning="`set` writes `ctx.*`, `step.*` and, in a loop, `iter.*`; nothing else. The engine writes `iter.index`, "
+        "`iter.parent` and the item. Two targets of one `set` may not lie within each other.",
+        why="`workload` never changes, and `output` belongs to the tool. All values of one `set` are written at once.",
+        mend="Write to `ctx.<name>`; reshape an output with `output:`; write nested targets as one map.",
         wrong="""
             - step: start
               tool: {kind: noop}
@@ -283,8 +284,8 @@ DATA = (
     ),
     make_slug(
         "unknown-name",
-        title="This name is nearly one that exists",
-        meaning="A template reads `workload.x` or `output.x`, and only a name very like it is known.",
+        title="There is no such name",
+        meaning="A template reads `workload.x`, and only a name very like it is known; or a part that no `output` has.",
         why="It would be undefined, and in a `when` that means: never.",
         mend="Use the name the message proposes, or declare the one you mean.",
         wrong="""
@@ -313,6 +314,22 @@ DATA = (
             - step: start
               input: {city: Ulm}
               tool: {kind: noop, output: "{{ input.city }}"}
+        """,
+    ),
+    make_slug(
+        "sql-statement",
+        title="A statement that is only a template",
+        meaning="Templates in SQL are bound as values, and a value alone is no statement.",
+        why="The database would refuse it, whatever the value is.",
+        mend="Write the statement in the playbook and bind its values. If the value is meant to be the statement, write "
+        "`{{ … | sql }}`, and make sure that nobody else can set it.",
+        wrong="""
+            - step: start
+              tool: {kind: duckdb, query: "{{ workload.statement }}"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: duckdb, query: "SELECT * FROM t WHERE id = {{ workload.id }}"}
         """,
     ),
     make_slug(
@@ -347,10 +364,11 @@ DATA = (
     ),
     make_slug(
         "no-effect",
-        title="A limit that binds nothing",
-        meaning="A task says how its process is bound (`limits`, `isolation: strict`), and its kind has no process.",
-        why="Whoever reads it believes that something is bound.",
-        mend="Remove it. Where it is meant for the python and shell tasks, `executor.spec` is its place.",
+        title="The key has no effect here",
+        meaning="The key is known and says nothing where it stands: it belongs to another word (`attempts` to `do: retry`), "
+        "to a loop, or to another kind of task (`limits` to one with a process of its own).",
+        why="A key that is accepted has an effect. Otherwise you would count on a retry or a limit that is not there.",
+        mend="Write what the message says beside it, or remove it. What is meant for other tasks belongs into `executor.spec`.",
         wrong="""
             - step: start
               tool: {kind: noop, spec: {limits: {memory_mb: 100}}}

@@ -79,10 +79,17 @@ DOCUMENT = (
     ),
     make_slug(
         "missing-playbook",
-        title="The file of a called playbook is not there",
-        meaning="`path` of a `playbook` task is the name of a file, and there is none in the folder of this playbook.",
-        why="The call would fail, unless something makes the file before.",
+        title="A called playbook is not there",
+        meaning="No playbook in the folder has the `path` of a `playbook` task as its path, its name or its file.",
+        why="The call would fail, unless something makes the file before, or a server knows the path.",
         mend="Correct `path`: it is seen from the folder of the playbook that calls.",
+    ),
+    make_slug(
+        "invalid-playbook",
+        title="A called playbook has errors",
+        meaning="The playbook that a `playbook` task calls cannot be run; the message has its first error.",
+        why="The call would fail, after everything before it has been done.",
+        mend="Run `noetl validate` on that file, and correct what it reports.",
     ),
     make_slug(
         "yaml-syntax",
@@ -220,10 +227,10 @@ DOCUMENT = (
     ),
     make_slug(
         "reserved",
-        title="The key is accepted, but has no effect",
-        meaning="Older documents mention this key; nothing reads it.",
-        why="Whoever writes it may count on it.",
-        mend="Remove it.",
+        title="The word has no meaning here",
+        meaning="Documents about the language mention this word, and no release gives it a meaning yet.",
+        why="A key that is accepted has an effect. A key without one would let you count on it.",
+        mend="Write what the message says instead. `noetl migrate` removes such words and leaves a TODO for each.",
         wrong="""
             - step: start
               tool: {kind: noop}
@@ -235,6 +242,26 @@ DOCUMENT = (
               tool: {kind: noop}
               next: {arcs: [{step: end}]}
             - step: end
+        """,
+    ),
+    make_slug(
+        "missing-package",
+        title="What a tool needs is not installed",
+        meaning="A task uses a tool, or `executor.requires` names one, whose package is not installed here.",
+        why="The task would fail when it runs. As an error it stops a playbook that requires the tool before anything runs.",
+        mend="Run the command of the message where the workers are. It is a warning for a task, because another worker may "
+        "have the package.",
+        wrong="""
+            executor: {requires: {tools: [kafka]}}
+            workflow:
+              - step: start
+                tool: {kind: noop}
+        """,
+        right="""
+            executor: {requires: {tools: [http, python]}}
+            workflow:
+              - step: start
+                tool: {kind: noop}
         """,
     ),
     make_slug(

@@ -152,6 +152,26 @@ FLOW = (
         """,
     ),
     make_slug(
+        "unknown-error-kind",
+        title="No error has this kind",
+        meaning="A condition compares `error.kind` with a word that is none of the kinds of errors.",
+        why="`==` would never hold and `!=` always, so the rule or arc does not do what it says.",
+        mend="Take the kind or the condition that the message proposes; the reference page on errors lists all kinds. "
+        "A plugin declares its own kinds as `error_kinds` of its `KIND`.",
+        wrong="""
+            - step: start
+              tool: {kind: http, url: "https://example.com"}
+              next: {arcs: [{step: end, when: "{{ event.error.kind == 'rate_limit' }}"}]}
+            - step: end
+        """,
+        right="""
+            - step: start
+              tool: {kind: http, url: "https://example.com"}
+              next: {arcs: [{step: end, when: "{{ event.error.kind == 'http-status' }}"}]}
+            - step: end
+        """,
+    ),
+    make_slug(
         "unhandled-error",
         title="An error may pass unseen",
         meaning="The task has rules, but none that matches every error; what no rule matches goes on as if all were well.",

@@ -119,7 +119,7 @@ class ServerNode(ControlPlane):
     def _record_dead_letter(self, letter: DeadLetter) -> None:
         """Record a dead letter, and fail its step."""
         message = f"it was given out {letter.tries} times and never came to an end; the last time, {letter.why}"
-        error = failure("dead_letter", message, tries=letter.tries)
+        error = failure("dead-letter", message, tries=letter.tries)
         execution_id, run_id, iteration = letter.key
         self.spawn(self._keep_letter(HeldPipeline(*letter.key, "", letter.worker, letter.tries), letter.why))
         self.service.post(execution_id, [PipelineFailed(run_id, iteration, error)])

@@ -155,6 +155,9 @@ class Children:
             if there.parent != parent.id and parent.state.origin is None:  # a fork waits for children of its original
                 return failed(failure("playbook", f"{execution_id} is another execution: try again", retryable=True))
             return await self._resume_child(execution_id)
+        if child.get("version") is not None:
+            text = f"revision `{child['version']}` of the playbook `{child['path']}` is unknown: no catalog keeps revisions"
+            return failed(failure("playbook", text))
         found = self._resolve_call(parent.state, child["path"])
         if not isinstance(found, tuple):
             return failed(found)

@@ -32,6 +32,7 @@ KIND = ToolKind(
     one_of=(("url",),),
     keeps_network=True,
     at_most_one=(("json", "body", "form"),),
+    settings=frozenset({"retries", "pool_size", "verify", "timeout.connect", "timeout.read"}),
 )
 
 

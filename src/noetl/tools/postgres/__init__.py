@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.shape import Anything, Flag, Key, MapOf, OneOf, Text
+from noetl.tools.extras import install_hint
 
 if TYPE_CHECKING:
     from noetl.model.output import Output
@@ -31,6 +32,8 @@ KIND = ToolKind(
     sql=frozenset({"query", "command"}),
     keeps_network=True,
     opened_by=FITTING,
+    install=install_hint("psycopg", "postgres"),
+    settings=frozenset({"retries", "pool_size"}),
 )
 
 _POOL_SIZE = 10

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noetl.model.kinds import InputRole, ToolKind
-from noetl.model.shape import Key, Text
+from noetl.model.shape import Beside, Key, Text
 
 if TYPE_CHECKING:
     from noetl.model.output import Output
@@ -25,7 +25,7 @@ KIND = ToolKind(
             "the keys of `input` and which assigns `result` or returns. Never a template.",
         ),
         "module": Key(Text(), "The module to import, in place of `code`."),
-        "callable": Key(Text(), "The function of `module` to call."),
+        "callable": Key(Text(), "The function of `module` to call.", beside=Beside("module")),
     },
     input=InputRole.ARGUMENTS,
     output="what the code returned, as JSON holds it: maps with text for keys, lists, tuples, text, numbers, true, false, "
@@ -36,6 +36,7 @@ KIND = ToolKind(
     keeps_network=True,
     has_process=True,
     literal=frozenset({"code", "module", "callable"}),
+    settings=frozenset(),
 )
 
 

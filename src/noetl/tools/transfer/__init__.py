@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noetl.model.kinds import InputRole, ToolKind
-from noetl.model.shape import Anything, Key, ListOf, MapOf, Number, OneOf, Record, Text, Variant, Word
+from noetl.model.shape import Anything, Key, ListOf, MapOf, Number, OneOf, Record, Text, Variant, Word, reserve_key
+from noetl.tools.extras import install_hint
 from noetl.tools.transfer.text_files import ENDINGS
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ _SOURCE = Record(
         "delimiter": Key(_TEXT, "file: what separates the columns of CSV, where that is not to be found out."),
         "encoding": Key(_TEXT, "file: the encoding of CSV or JSON.", default="utf-8"),
         "data": Key(Anything(), "data: a value in hand."),
+        "rate": reserve_key("write `rate: {limit: …, per_s: …}` under the step's `spec`, which bounds its starts"),
     },
     variants={
         "postgres": Variant(needs=(("query", "table"),), wants=("auth",), takes=("params", "order_by")),
@@ -127,6 +129,7 @@ KIND = ToolKind(
         "source": Key(_SOURCE, "Where the rows come from."),
         "targets": Key(ListOf(_TARGET, at_least=1), "Where they go; each chunk goes to all before the next."),
         "chunk": Key(_CHUNK, "How many rows at a time."),
+        "variable": reserve_key("keep the position in a table, and read it with a `postgres` task first"),
     },
     input=InputRole.CONFIGURES,
     output="`{rows, chunks, bytes, targets: […]}`",
@@ -136,6 +139,12 @@ KIND = ToolKind(
     keeps_network=True,
     binds=frozenset({"isolation", "limits.memory_mb"}),
     remote=REMOTE,
+    end_installs={
+        "duckdb": install_hint("duckdb", "duckdb"),
+        "postgres": install_hint("psycopg", "postgres"),
+        "s3": install_hint("obstore", "s3"),
+    },
+    settings=frozenset({"retries", "pool_size", "verify", "timeout.connect", "timeout.read"}),
 )
 
 

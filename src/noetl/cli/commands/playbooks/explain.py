@@ -70,6 +70,10 @@ def net_text(told: Mapping[str, Any], *, colour: bool) -> str:
     lost = [f"nothing leads to {', '.join(told['unreachable'])}"] if told["unreachable"] else []
     head = [
         ("playbook", told["name"] if told["path"] == told["name"] else f"{told['name']}, path {told['path']}"),
+        *((key, str(told[key])) for key in ("description", "version", "profile") if key in told),
+        *_label_rows("labels", (f"{name}: {value}" for name, value in told.get("labels", {}).items())),
+        *_label_rows("tags", [", ".join(told["tags"])] if "tags" in told else []),
+        *_label_rows("requires", [", ".join(told.get("requires", {}).get("tools", []))] if "requires" in told else []),
         ("order", " → ".join(names[:_SHOWN]) + (f" → … ({len(names) - _SHOWN} more)" if len(names) > _SHOWN else "")),
         *_optional_row(told, "finally", "last"),
         *_label_rows("never", lost),

@@ -14,7 +14,7 @@ from noetl import __version__
 from noetl.cli.catalog_folders import CatalogFolders, catalog_option, open_folders
 from noetl.cli.files import InputFile, expand_files, read, replace
 from noetl.cli.output.printing import as_json, in_colour, note, out
-from noetl.cli.playbook_files import FILE, find_missing_playbooks, load_data
+from noetl.cli.playbook_files import FILE, find_call_problems, load_data
 from noetl.errors import UsageError
 from noetl.lang import apply_edits
 
@@ -156,9 +156,8 @@ def _report(file: InputFile, catalog: CatalogFolders, *, strict: bool, legacy: b
     except UsageError as error:
         reason = str(error).removeprefix(f"{file.name}: ")
         return FileReport(Source("", file.name), [Diagnostic(UNREADABLE, Severity.ERROR, reason)])
-    return FileReport(
-        loaded.source, [*loaded.diagnostics, *find_missing_playbooks(loaded, file.path, catalog, strict=strict)]
-    )
+    called = find_call_problems(loaded, file.path, catalog, legacy=legacy, strict=strict)
+    return FileReport(loaded.source, [*loaded.diagnostics, *called])
 
 
 def _load(data: bytes, name: str, *, legacy: bool, strict: bool) -> Loaded:

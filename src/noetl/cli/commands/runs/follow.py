@@ -91,7 +91,7 @@ def load_runnable(catalog: Catalog, request: RunRequest, *, as_document: bool) -
     if refused is not None:
         refuse(refused, json=as_document)
     if not as_document:
-        print_warnings(loaded, request.file, request.folders)
+        print_warnings(loaded, request.file, request.folders, legacy=request.legacy)
     for stranger in find_unknown_keys(loaded.net.playbook.workload, request.payload):
         note(stranger)
     return source, loaded.net

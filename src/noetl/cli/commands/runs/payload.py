@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from noetl.lang import WorkloadViolation
 
 CODE = "payload-schema"
+#: how many inputs a message lists
+_SHOWN = 12
 
 
 def payload_of(given: str | None, settings: tuple[str, ...]) -> dict[str, Any]:
@@ -33,6 +35,21 @@ def payload_of(given: str | None, settings: tuple[str, ...]) -> dict[str, Any]:
             raise UsageError(f"--set {one}: write it as name=value, such as --set limit=10 or --set db.host=local")
         payload = set_path(payload, tuple(name.split(".")), _value(text))
     return payload
+
+
+def check_settings(data: bytes, settings: tuple[str, ...]) -> None:
+    """Refuse a `--set` that can have no effect: the playbook does not have, read or mention its name."""
+    from noetl.lang import find_unread_inputs
+
+    if not settings:
+        return
+    paths = [tuple(one.partition("=")[0].split(".")) for one in settings]
+    for unread in find_unread_inputs(data.decode("utf-8-sig", "replace"), paths):
+        name, meant = ".".join(unread.path), nearest(unread.path[-1], unread.known)
+        before = "".join(f"{part}." for part in unread.path[:-1])
+        known = ", ".join(f"{before}{one}" for one in unread.known[:_SHOWN])
+        fix = f"did you mean `{before}{meant}`?" if meant else f"it takes: {known}" if known else "it takes no inputs"
+        raise UsageError(f"--set {name}=…: the playbook has no input `{name}`, and nothing in it reads one; {fix}")
 
 
 def _parse(given: str) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def command(  # noqa: PLR0913  it has as many options
     With --server, the server runs it: its text is sent, and those of the playbooks that it calls. It goes on there when this
     command is killed, or with --detach; `noetl events ID --follow` follows it again.
     """
-    from noetl.cli.commands.runs.payload import payload_of
+    from noetl.cli.commands.runs.payload import check_settings, payload_of
     from noetl.cli.target import client
 
     given, there = payload_of(payload, settings), client()
@@ -101,6 +101,7 @@ def command(  # noqa: PLR0913  it has as many options
         data, path, name, legacy = known.text.encode(), Path(known.file), near(known.file), known.legacy
         if not as_document:
             _note_source(known, name)
+    check_settings(data, settings)
     if only_plan:
         return _print_plan(data, name, given, legacy=legacy, as_data=as_document)
     request = RunRequest(
