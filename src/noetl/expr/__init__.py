@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from noetl.expr.syntax.facts import MOST_CHARACTERS as MOST_CHARACTERS
     from noetl.expr.values import (
         LateValue as LateValue,
+        check_path as check_path,
         failure_of as failure_of,
         is_larger as is_larger,
         patch_of as patch_of,
@@ -75,6 +76,6 @@ else:
             "sandbox.jsonpath": "find_jsonpath plain_keys problem_of",
             "scopes": "EvaluationPoint FILTERS FUNCTIONS OWN_FUNCTIONS STEP_HELPERS TESTS visible_names",
             "syntax.facts": "MOST_CHARACTERS",
-            "values": "LateValue failure_of is_larger patch_of render too_large_error values_in",
+            "values": "LateValue check_path failure_of is_larger patch_of render too_large_error values_in",
         },
     )

@@ -157,7 +157,11 @@ EVENTS: Final[dict[str, EventType]] = {
         "An iteration ended well.",
         {"data": "its output", "ref": "where that lies instead", "until": "whether the loop should end with it"},
     ),
-    "loop.iteration.failed": EventType("loop", "An iteration failed.", {"error": "why"}),
+    "loop.iteration.failed": EventType(
+        "loop",
+        "An iteration failed.",
+        {"error": "why", "partial": "true where iterations of the loop inside of it ended well, and count"},
+    ),
     "loop.done": EventType("loop", "The loop has ended.", {"loop": "the counts", "gather": "true where its list is stored before the step ends"}),
     "next.evaluated": EventType(
         "next",
