@@ -252,11 +252,18 @@ def _is_complete(builder: DecisionBuilder, declared: Loop, loop: LoopRun) -> boo
     return declared.complete_when.evaluate(sight)
 
 
+def _has_failed(step: Step, loop: LoopRun) -> bool:
+    """Whether a loop ends with its first error."""
+    return loop.error is not None and step.failure_mode != "best_effort"
+
+
 def _reduce(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> Failure | None:
     """Write what the iterations of a loop wrote, each target by its reducer; it replaces what was there."""
     patch: dict[str, Any] = {}
     for target, how in declared.reduce.items():
         values = loop.writes.get(target, {})
+        if not values and _has_failed(step, loop):
+            continue
         scope, *path = target.split(".")
         try:
             patch[target] = reduce_values(how, [values[index] for index in sorted(values)])
@@ -285,7 +292,7 @@ def _finish_inner(builder: DecisionBuilder, step: Step, run: StepRun, around: Lo
     if error is None:
         kept = not is_larger(loop.results, inline_of(step.spec))
         _end_iteration(builder, run, around, loop.path, ok(loop.results, loop=loop.counts()), cause=run.seq, kept=kept)
-    elif problem is not None or step.failure_mode != "best_effort":
+    elif problem is not None or _has_failed(step, loop):
         _record_failure(builder, step, run, around, loop.path, error, cause=run.seq)
     else:
         output = {**failed(error, loop=loop.counts()), "data": loop.results}
@@ -296,7 +303,7 @@ def _finish_inner(builder: DecisionBuilder, step: Step, run: StepRun, around: Lo
 
 def _finish(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
     problem = _reduce(builder, step, run, declared, loop)
-    error = problem or (loop.error if step.failure_mode != "best_effort" else None)
+    error = problem or (loop.error if _has_failed(step, loop) else None)
     if error is not None:
         step_end.end(builder, run, failed(error, loop=loop.counts()))
         return
