@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from noetl.errors import NoetlError
@@ -110,17 +110,27 @@ def _column(key: str, kind: Any) -> str:
     return name(key)
 
 
-def result_row(columns: Sequence[tuple[str, Any]]) -> str:
-    """The same for a result that is read back: whole numbers of any size, as JSON, and times with a zone in UTC."""
-    return ", ".join(_result_column(key, kind) for key, kind in columns)
+def result_row(columns: Sequence[tuple[str, Any]], wide: Collection[str]) -> str:
+    """The same for a result that is read back: columns with `wide` numbers as JSON, and times of day in UTC."""
+    return ", ".join(_result_column(key, kind, wide) for key, kind in columns)
 
 
-def _result_column(key: str, kind: Any) -> str:
-    if kind.id in _WIDE:
+def _result_column(key: str, kind: Any, wide: Collection[str]) -> str:
+    if key in wide:
         return f"to_json({name(key)}) AS {name(key)}"
     if kind.id in _TIMES_OF_DAY:
         return f"{_scalar(name(key), kind.id, kind, key)} AS {name(key)}"
     return _column(key, kind)
+
+
+def wide_columns(columns: Sequence[tuple[str, Any]]) -> dict[str, str]:
+    """Columns that may hold whole numbers for which Parquet has no type, each with an expression that says so of all."""
+    asked = {
+        "bignum": "true",
+        "uhugeint": "bool_or({0} > {1}::UHUGEINT)",
+        "hugeint": "bool_or({0} NOT BETWEEN -{1} AND {1})",
+    }
+    return {key: asked[kind.id].format(name(key), 10**38 - 1) for key, kind in columns if kind.id in _WIDE}
 
 
 #: begins the message where a value cannot be written at all

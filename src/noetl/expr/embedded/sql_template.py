@@ -143,7 +143,7 @@ def _in_source(pieces: Sequence[str | tuple[Expression, int]], offset: int) -> i
 class _KnownHole:
     """A hole whose value is known already, as `{% for %}` and `{% if %}` leave it."""
 
-    __slots__ = ("_value", "marker")
+    __slots__ = ("_value", "key", "marker")
 
     def __init__(self, inserted: InsertedValue) -> None:
         self._value = inserted.value
