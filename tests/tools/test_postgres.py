@@ -339,7 +339,9 @@ async def test_times_with_a_zone_are_given_in_utc_whatever_zone_the_session_is_i
 
 @pytest.mark.parametrize("number", [2**63, -(2**64), 10**30, 2**200])
 async def test_a_whole_number_of_any_size_comes_back_as_it_was_bound(db: Db, number: int) -> None:
-    (row,) = await db.rows("SELECT {{ workload.n }} AS n, {{ workload.l }}::numeric[] AS l", workload={"n": number, "l": [number]})
+    (row,) = await db.rows(
+        "SELECT {{ workload.n }} AS n, {{ workload.l }}::numeric[] AS l", workload={"n": number, "l": [number]}
+    )
     assert row == {"n": number, "l": [number]}
 
 

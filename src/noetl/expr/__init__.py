@@ -31,6 +31,8 @@ if TYPE_CHECKING:
         ResultRules as ResultRules,
         Way as Way,
         find_result_reads as find_result_reads,
+        follow_path as follow_path,
+        hash_of as hash_of,
         inline_of as inline_of,
         pipeline_values as pipeline_values,
         rules_of as rules_of,
@@ -71,7 +73,8 @@ else:
             "embedded.sql_query": "BoundQuery Finished Parameter QuotedBody StatementBreak sql_error sql_literal",
             "embedded.sql_template": "compile_sql",
             "member_access": "REF_FIELDS Ref is_reference",
-            "result_policy": "ResultRules Way find_result_reads inline_of pipeline_values rules_of select_paths selects",
+            "result_policy": "ResultRules Way find_result_reads follow_path hash_of inline_of pipeline_values rules_of "
+            "select_paths selects",
             "sandbox.evaluation": "Evaluation",
             "sandbox.jsonpath": "find_jsonpath plain_keys problem_of",
             "scopes": "EvaluationPoint FILTERS FUNCTIONS OWN_FUNCTIONS STEP_HELPERS TESTS visible_names",

@@ -19,7 +19,6 @@ from noetl.expr.sandbox.plain_data import to_bounded_list, to_text
 from noetl.expr.sandbox.undefined import refuse_missing
 from noetl.expr.syntax import nodes
 
-
 #: where a node stands, in its representation: equal expressions differ in nothing else
 _OFFSET: Final = re.compile(r"offset=\d+")
 
