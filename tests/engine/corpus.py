@@ -198,6 +198,28 @@ executor: {spec: {policy: {finally: {step: last}}}}
   tool: {kind: http, url: x, output: "{{ iter.n }}"}
   set: {ctx.loop: "{{ output.loop }}", ctx.data: "{{ output.data }}"}
 """,
+    "best effort of nested loops": """
+- step: each
+  spec: {policy: {failure: {mode: best_effort}}}
+  loop: {in: [[1, 2], [3, 0], [5]], iterator: row, spec: {mode: parallel}, loop: {in: "{{ iter.row }}", iterator: n}}
+  tool: {kind: noop, output: "{{ 10 // iter.n }}"}
+  set: {ctx.loop: "{{ output.loop }}", ctx.data: "{{ output.data }}"}
+""",
+    "set through no map": """
+- step: a
+  tool:
+    - {name: one, kind: noop, set: {step.rows: [1, 2], ctx.kept: 1}}
+    - {name: two, kind: http, url: x, output: 1, set: {ctx.lost: 1, step.rows.total: 2}, spec: {policy: {rules: [{when: "{{ output.error.kind == 'type' }}", then: {do: continue, set: {ctx.kind: "{{ output.error.kind }}"}}}, {when: "{{ output.status == 'error' }}", then: {do: retry, delay: 0}}]}}}
+  next: {arcs: [{step: b}]}
+- {step: b, tool: {kind: noop}, set: {ctx.kept.deeper: 1, ctx.lost: 2}, next: {arcs: [{step: c, when: "{{ event.name == 'step.failed' }}", set: {ctx.again: "{{ event.error.kind }}"}}]}}
+- {step: c, tool: {kind: noop}}
+""",
+    "reducers over nothing": """
+- {step: a, tool: {kind: shell, cmd: x}, set: {ctx.sum: 5, ctx.low: 5}, next: {arcs: [{step: each}]}}
+- step: each
+  loop: {in: [[], []], iterator: row, spec: {mode: parallel, policy: {reduce: {ctx.sum: sum, ctx.low: min}}}, loop: {in: "{{ iter.row }}", iterator: n, spec: {mode: parallel, policy: {reduce: {ctx.sum: sum, ctx.low: min}}}}}
+  tool: {kind: noop, set: {ctx.sum: "{{ iter.n }}", ctx.low: "{{ iter.n }}"}}
+""",
     "until": """
 - step: each
   loop: {in: [1, 2, 3, 4], iterator: n, spec: {until: "{{ iter.n == 3 }}"}}

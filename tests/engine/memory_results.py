@@ -50,12 +50,18 @@ class Shelf:
         return {"type": "blob", "locator": {"path": name}, "auth_reference": None, "meta": meta}
 
     async def keep_list(
-        self, execution_id: str, parts: Sequence[Part], *, ttl: float | None = None, store: str = "auto"
+        self,
+        execution_id: str,
+        parts: Sequence[Part],
+        *,
+        ttl: float | None = None,
+        schema: str | None = None,
+        store: str = "auto",
     ) -> dict[str, Any]:
         whole: list[Any] = []
         for part in parts:
             whole += [await self.read(part.ref)] if part.ref is not None else part.items or []
-        return await self.keep(execution_id, whole, ttl=ttl, store=store)
+        return await self.keep(execution_id, whole, ttl=ttl, schema=schema, store=store)
 
     async def read(self, reference: Mapping[str, Any]) -> Any:
         name = reference["locator"]["path"]

@@ -377,6 +377,13 @@ def test_a_payload_that_breaks_the_schema_is_refused_before_anything_runs() -> N
         ("count", [None, 0], 2),
         ("first", [3, 1], 3),
         ("last", [3, 1], 1),
+        ("min", [None, 3, 1], 1),
+        ("max", [None, 3, 1], 3),
+        *((how, [], None) for how in ("min", "max", "first", "last")),
+        *((how, [], []) for how in ("append", "union")),
+        ("sum", [], 0),
+        ("count", [], 0),
+        ("merge", [], {}),
     ],
 )
 def test_a_reducer_makes_one_value_of_many(how: str, values: list[Any], expected: Any) -> None:

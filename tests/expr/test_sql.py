@@ -70,15 +70,15 @@ def numbered(text: str, params: dict[str, Any] | None = None) -> tuple[str, list
         ("SELECT DATE '{{ d }}', INTERVAL '{{ n }}' DAY", "SELECT DATE '2024-01-01', INTERVAL '41' DAY", []),
         ("SELECT TIMESTAMP WITH TIME ZONE '{{ d }}'", "SELECT TIMESTAMP WITH TIME ZONE '2024-01-01'", []),
         ("SELECT * FROM '{{ who }}.csv'", "SELECT * FROM 'D''Arcy.csv'", []),
-        ("SELECT 5 -{{ n }}, 'a'{{ n }}'b'", "SELECT 5 - $1, 'a' $2 'b'", [41, 41]),
+        ("SELECT 5 -{{ n }}, 'a'{{ n }}'b'", "SELECT 5 - $1, 'a' $1 'b'", [41]),
         ("SELECT arr[1:{{ n }}], arr[1:2], {'a':1}", "SELECT arr[1:$1], arr[1:2], {'a':1}", [41]),
         ("SELECT 1; SELECT {{ n }};", "SELECT 1; SELECT $1;", [41]),
         (
             "SELECT 1 FROM {{ t }}, {{ dotted }} WHERE a IN ({{ n }}, {{ n }})",
-            'SELECT 1 FROM "numbers", "public"."users" WHERE a IN ($1, $2)',
-            [41, 41],
+            'SELECT 1 FROM "numbers", "public"."users" WHERE a IN ($1, $1)',
+            [41],
         ),
-        ("UPDATE {{ t }} SET a = {{ n }}, b = {{ n }}", 'UPDATE "numbers" SET a = $1, b = $2', [41, 41]),
+        ("UPDATE {{ t }} SET a = {{ n }}, b = {{ n }}", 'UPDATE "numbers" SET a = $1, b = $1', [41]),
         ("SELECT 1 /* *{{ n }}/ */", "SELECT 1 /* * / */", []),
         ("", "", []),
     ],
@@ -91,9 +91,30 @@ def test_where_a_template_stands_decides_what_becomes_of_it(text: str, sql: str,
 def test_names_are_bound_from_params_outside_of_literals_and_comments() -> None:
     text = "SELECT :a, %(b)s, ':a %(b)s', $$:a$$, x::a, y[1:2] -- :a\n/* :a */ , \":a\", :a"
     sql, params = numbered(text, {"a": "it's", "b": 5})
-    assert sql == "SELECT $1, $2, ':a %(b)s', $$:a$$, x::a, y[1:2] -- :a\n/* :a */ , \":a\", $3"
-    assert params == ["it's", 5, "it's"]
+    assert sql == "SELECT $1, $2, ':a %(b)s', $$:a$$, x::a, y[1:2] -- :a\n/* :a */ , \":a\", $1"
+    assert params == ["it's", 5]
     assert compile_sql(text).names == {"a", "b"}
+
+
+def test_equal_expressions_are_one_parameter_however_they_are_spaced() -> None:
+    text = "SELECT n // {{ n }}, '{{ who }}!' FROM x GROUP BY n // {{n}}, '{{ who }}!', {{ n + 0 }}, '{{ n }}'"
+    assert numbered(text) == (
+        "SELECT n // $1, $2 FROM x GROUP BY n // $1, $2, $3, $4",
+        [41, "D'Arcy!", 41, "41"],
+    )
+    decided = "SELECT {{ n }}{% if n %}, {{n}}{% endif %}{% for v in [1, 2] %}, {{ v }}{% endfor %}"
+    assert numbered(decided) == ("SELECT $1, $1, $2, $3", [41, 1, 2])
+
+
+def test_an_expression_that_yields_another_value_each_time_is_no_shared_parameter() -> None:
+    values = iter(range(9))
+    sql, params = compile_sql("SELECT {{ uuid() }}, {{ uuid() }}").render({"uuid": lambda: next(values)}, "$1")
+    assert (sql, params) == ("SELECT $1, $2", [0, 1])
+
+
+def test_a_driver_may_keep_values_apart() -> None:
+    bound = compile_sql("SELECT {{ n }}, {{ n }}, {{ who }}, {{ who }}").bind(SCOPES)
+    assert bound.render("$1", shares=lambda value: isinstance(value, int))[0] == "SELECT $1, $1, $2, $3"
 
 
 def test_in_the_percent_style_every_literal_percent_is_doubled() -> None:

@@ -32,7 +32,7 @@ async def test_values_of_every_type_become_json_by_the_rules_of_all_tools(db: Db
         "price": 1.1,
         "exact": "123456789012345678.123",
         "big": 9223372036854775807,
-        "huge": "12345678901234567890",
+        "huge": 12345678901234567890,
         "small": 7,
         "id": "6b9d1e0e-0000-0000-0000-000000000000",
         "bytes": "YWIA",
@@ -64,7 +64,7 @@ async def test_values_of_every_type_become_json_by_the_rules_of_all_tools(db: Db
         ("int8", 2**40, 2**40),
         ("numeric", "123456789012345678.123", "123456789012345678.123"),
         ("numeric", 0.12345678901234568, 0.12345678901234568),
-        ("numeric", 10**30, 1e30),
+        ("numeric", 10**30, 10**30),
         ("float8", 2.5, 2.5),
         ("float8", 1e300, 1e300),
         ("text", 5, "5"),
@@ -324,3 +324,38 @@ async def test_without_the_extra_the_error_names_it(db: Db, monkeypatch: pytest.
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     assert "noetl[postgres]" in (await db.error("SELECT 1"))["message"]
+
+
+async def test_times_with_a_zone_are_given_in_utc_whatever_zone_the_session_is_in(db: Db) -> None:
+    zoned = "TIMESTAMPTZ '2024-01-31 23:30:00.5-05' AS t, TIMETZ '12:00:00+09' AS c, ARRAY[TIMESTAMPTZ '2024-01-31 23:30:00-05'] AS l"
+    for before in ("", "SET LOCAL TIME ZONE 'Asia/Tokyo'; "):
+        (row,) = await db.rows(f"{before}SELECT {zoned}")
+        assert row == {
+            "t": "2024-02-01T04:30:00.500000+00:00" if before else "2024-02-01T04:30:00.5+00:00",
+            "c": "03:00:00+00:00",
+            "l": ["2024-02-01T04:30:00+00:00"],
+        }
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**64), 10**30, 2**200])
+async def test_a_whole_number_of_any_size_comes_back_as_it_was_bound(db: Db, number: int) -> None:
+    (row,) = await db.rows(
+        "SELECT {{ workload.n }} AS n, {{ workload.l }}::numeric[] AS l", workload={"n": number, "l": [number]}
+    )
+    assert row == {"n": number, "l": [number]}
+
+
+async def test_equal_expressions_are_one_expression_to_the_server(db: Db) -> None:
+    grouped = "SELECT n / {{ workload.n }} AS part, count(*) AS c FROM generate_series(0, 6) n GROUP BY n / {{ workload.n }} ORDER BY 1"
+    assert await db.rows(grouped, workload={"n": 3}) == [{"part": 0, "c": 3}, {"part": 1, "c": 3}, {"part": 2, "c": 1}]
+    by_text = "SELECT date_trunc({{ workload.u }}, t) AS day, count(*) AS c FROM (VALUES (TIMESTAMP '2024-01-31 10:00')) x(t) GROUP BY date_trunc({{ workload.u }}, t)"
+    for _ in range(2):  # the second time it is known
+        assert await db.rows(by_text, workload={"u": "day"}) == [{"day": "2024-01-31T00:00:00", "c": 1}]
+
+
+async def test_a_text_at_two_places_has_the_type_that_each_of_them_wants(db: Db) -> None:
+    await db.rows("CREATE TABLE two (id int, code text)")
+    await db.rows("INSERT INTO two VALUES ({{ workload.v }}, {{ workload.v }})", workload={"v": "007"})
+    assert await db.rows(
+        "SELECT * FROM two WHERE id = {{ workload.v }} AND code = {{ workload.v }}", workload={"v": "007"}
+    ) == [{"id": 7, "code": "007"}]

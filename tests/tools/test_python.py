@@ -380,3 +380,35 @@ child.join()
 result = child.exitcode
 """
     assert (await world.python(code))["data"] == -15
+
+
+async def test_keys_that_are_numbers_booleans_or_null_become_the_text_that_json_gives_them(world: Workshop) -> None:
+    code = "def main():\n    return {1: 'a', -2: 'b', 1.5: 'c', None: 'd', 2**70: 'e', 'deep': [{True: 1, False: 0}]}"
+    assert await data(world, code) == {
+        "1": "a", "-2": "b", "1.5": "c", "null": "d", str(2**70): "e", "deep": [{"true": 1, "false": 0}]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ("{'x': {1: 'a', '1': 'b'}}", "`result.x` has two keys that are `1` in JSON"),
+        ("[{(1, 2): 'pair'}]", "`result[0]` has a key that is not text: tuple (1, 2)"),
+        ("{float('nan'): 1}", "`result` has a key that is not a number that JSON knows: nan"),
+        ("{'n': [10**5000]}", "`result.n[0]` is a whole number of more than 4,300 digits"),
+    ],
+)
+async def test_what_json_has_no_form_for_is_named_with_its_place(world: Workshop, returned: str, said: str) -> None:
+    found = await error(world, f"def main():\n    return {returned}")
+    assert (found["kind"], found["message"]) == ("result-not-json", said)
+
+
+async def test_whole_numbers_of_any_size_come_and_go(world: Workshop) -> None:
+    code = "import decimal\ndef main(n):\n    return [n + 1, decimal.Decimal(n), decimal.Decimal(10) ** 30]"
+    assert await data(world, code, input={"n": 2**200}) == [2**200 + 1, 2**200, 10**30]
+
+
+async def test_a_key_of_input_goes_before_any_name_of_the_engine(world: Workshop) -> None:
+    given = {"input_data": [1], "context": "mine", "results": [7]}
+    assert await data(world, "result = [input_data, context, results]", input=given) == [[1], "mine", [7]]
+    assert await data(world, "return input_data", input={"a": 1}) == {"a": 1}

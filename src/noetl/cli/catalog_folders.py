@@ -147,9 +147,14 @@ def collect_called(net: Net, file: Path, folders: CatalogFolders, *, legacy: boo
 
 def called_path(task: Any) -> str | None:
     """Return the path by which a task calls a playbook; None: it is made by a template."""
-    tree = getattr(task.config.get("path"), "tree", task.config.get("path"))
-    path = getattr(tree, "source", tree)
-    return path if isinstance(path, str) and "{" not in path else None
+    return plain_text(task, "path")
+
+
+def plain_text(task: Any, key: str) -> str | None:
+    """Return the text under a key of a task; None where it is a template, or not there."""
+    tree = getattr(task.config.get(key), "tree", task.config.get(key))
+    text = getattr(tree, "source", tree)
+    return text if isinstance(text, str) and "{" not in text else None
 
 
 def _calls(net: Net, file: Path, folders: CatalogFolders) -> Iterator[tuple[str, Path]]:

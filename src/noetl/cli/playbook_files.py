@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from noetl.cli.catalog_folders import called_path
+from noetl.cli.catalog_folders import called_path, plain_text
 from noetl.cli.files import STDIN, STDIN_NAME, InputFile, expand_files, one_file, read, replace
 from noetl.cli.output.printing import as_json, in_colour, note, out
 from noetl.errors import UsageError
@@ -57,13 +57,6 @@ def find_call_problems(
                 yield Diagnostic(code, severity, message, task.at, fix=fix)
 
 
-def _plain_text(task: Task, key: str) -> str | None:
-    """The text under a key of a task; None where it is a template, or not there."""
-    tree = getattr(task.config.get(key), "tree", task.config.get(key))
-    text = getattr(tree, "source", tree)
-    return text if isinstance(text, str) and "{" not in text else None
-
-
 def _find_problems(
     task: Task, catalog: Catalog, caller: Path, folders: CatalogFolders, *, legacy: bool
 ) -> Iterator[tuple[str, str, str]]:
@@ -94,7 +87,7 @@ def _find_problems(
         yield "invalid-playbook", message, f"run `noetl validate {file.name}` for all of them"
         return
     for key in ("entry_step", "return_step"):
-        name = _plain_text(task, key)
+        name = plain_text(task, key)
         if name is not None and name not in child.net.steps:
             known = ", ".join(list(child.net.steps)[:12])
             yield "unknown-step", f"the playbook `{path}` has no step `{name}` (`{key}`)", f"its steps: {known}"

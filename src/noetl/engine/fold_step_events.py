@@ -386,6 +386,8 @@ def apply_iteration_ended(state: Execution, event: Event) -> None:
     else:
         loop.failed += 1
         loop.error = loop.error or event.payload["error"]
+        if event.payload.get("partial"):  # some of its inner iterations ended well
+            _keep_result(loop, path[-1], inner, event.payload)
         loop.stopped = loop.stopped or bool(event.payload.get("stop"))
 
 

@@ -11,7 +11,7 @@ from noetl.engine import scopes, step_end
 from noetl.engine.decision import DecisionBuilder
 from noetl.engine.pipeline_order import order_pipeline
 from noetl.errors import TemplateError
-from noetl.expr import failure_of, inline_of, is_larger, is_reference, keep_undo_scopes, render, values_in
+from noetl.expr import check_path, failure_of, inline_of, is_larger, is_reference, keep_undo_scopes, render, values_in
 from noetl.lang import schema_failure
 from noetl.model.orders import RunPipeline
 from noetl.model.output import Failure, Output, failed, failure, ok
@@ -45,16 +45,22 @@ def _merge(values: list[Any]) -> dict[str, Any]:
     return made
 
 
+def _known(values: list[Any]) -> list[Any]:
+    """The values that can be compared: an inner loop over nothing has a minimum of null."""
+    return [value for value in values if value is not None]
+
+
+#: of an empty list each gives a value, too: a loop over nothing is reduced like any other
 REDUCERS: dict[str, Callable[[list[Any]], Any]] = {
     "sum": sum,
-    "min": min,
-    "max": max,
+    "min": lambda values: min(_known(values), default=None),
+    "max": lambda values: max(_known(values), default=None),
     "count": len,
     "append": list,
     "union": _union,
     "merge": _merge,
-    "first": lambda values: values[0],
-    "last": lambda values: values[-1],
+    "first": lambda values: values[0] if values else None,
+    "last": lambda values: values[-1] if values else None,
 }
 
 
@@ -263,16 +269,26 @@ def _is_complete(builder: DecisionBuilder, declared: Loop, loop: LoopRun) -> boo
     return declared.complete_when.evaluate(sight)
 
 
+def _has_failed(step: Step, loop: LoopRun) -> bool:
+    """Whether a loop ends with its first error."""
+    return loop.error is not None and step.failure_mode != "best_effort"
+
+
 def _reduce(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> Failure | None:
-    """Write what the iterations of a loop wrote, each target by its reducer."""
+    """Write what the iterations of a loop wrote, each target by its reducer; it replaces what was there."""
     patch: dict[str, Any] = {}
     for target, how in declared.reduce.items():
-        values = loop.writes.get(target)
-        if values:
-            try:
-                patch[target] = reduce_values(how, [values[index] for index in sorted(values)])
-            except TypeError as error:
-                return failure("type", f"`{target}` cannot be reduced by `{how}`: {error}")
+        values = loop.writes.get(target, {})
+        if not values and _has_failed(step, loop):
+            continue
+        scope, *path = target.split(".")
+        try:
+            patch[target] = reduce_values(how, [values[index] for index in sorted(values)])
+            check_path(scope, tuple(path), loop.ctx)
+        except TypeError as error:
+            return failure("type", f"`{target}` cannot be reduced by `{how}`: {error}")
+        except TemplateError as error:
+            return failure_of(error)
     if patch:
         builder.emit(
             "ctx.patched",
@@ -289,17 +305,22 @@ def _finish_inner(builder: DecisionBuilder, step: Step, run: StepRun, around: Lo
     """An inner loop is over, and with it the iteration of the loop around it."""
     assert around.inner is not None
     problem = _reduce(builder, step, run, around.inner, loop)
-    error = problem or (loop.error if step.failure_mode != "best_effort" else None)
-    if error is not None:
+    error = problem or loop.error
+    if error is None:
+        kept = not is_larger(loop.results, inline_of(step.spec))
+        _end_iteration(builder, run, around, loop.path, ok(loop.results, loop=loop.counts()), cause=run.seq, kept=kept)
+    elif problem is not None or _has_failed(step, loop):
         _record_failure(builder, step, run, around, loop.path, error, cause=run.seq)
-        return
-    kept = not is_larger(loop.results, inline_of(step.spec))
-    _end_iteration(builder, run, around, loop.path, ok(loop.results, loop=loop.counts()), cause=run.seq, kept=kept)
+    else:
+        output = {**failed(error, loop=loop.counts()), "data": loop.results}
+        payload = {"error": error, "stop": _asks_to_end(builder, run, around, loop.path, output), "partial": True}
+        label = label_of(loop.path)
+        builder.emit("loop.iteration.failed", step.name, payload, parent=run.seq, run=run.id, iteration=label)
 
 
 def _finish(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
     problem = _reduce(builder, step, run, declared, loop)
-    error = problem or (loop.error if step.failure_mode != "best_effort" else None)
+    error = problem or (loop.error if _has_failed(step, loop) else None)
     if error is not None:
         step_end.end(builder, run, failed(error, loop=loop.counts()))
         return

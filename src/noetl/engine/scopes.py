@@ -8,7 +8,7 @@ from typing import Any
 
 from noetl.engine.decision import DecisionBuilder
 from noetl.errors import TemplateError
-from noetl.expr import render
+from noetl.expr import follow_path, render
 from noetl.model.orders import LoopRow
 from noetl.model.playbook import Step
 from noetl.model.state import LoopRun, Path, PipelineRun, StepBoundary, StepInfo, StepRun
@@ -160,10 +160,7 @@ def observe_reads(builder: DecisionBuilder, value: Any, scopes: Mapping[str, Any
     """The values that an expression read, short enough for the log; of the steps it asks about, how they stand."""
     found: dict[str, Any] = {}
     for read in value.reads:
-        at: Any = scopes
-        for part in read.path:
-            at = at.get(part) if isinstance(at, Mapping) else None
-        found[".".join(read.path)] = _abbreviate(at)
+        found[".".join(read.path)] = _abbreviate(follow_path(scopes, read.path))
     for call in value.calls:
         for name in call.args:
             found[f"{call.name}: {name}"] = info_of(builder, name or "").status or "never ran"

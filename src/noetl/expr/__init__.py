@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         Way as Way,
         find_result_reads as find_result_reads,
         find_undo_reads as find_undo_reads,
+        follow_path as follow_path,
+        hash_of as hash_of,
         inline_of as inline_of,
         keep_undo_scopes as keep_undo_scopes,
         pipeline_values as pipeline_values,
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from noetl.expr.syntax.facts import MOST_CHARACTERS as MOST_CHARACTERS
     from noetl.expr.values import (
         LateValue as LateValue,
+        check_path as check_path,
         failure_of as failure_of,
         is_larger as is_larger,
         patch_of as patch_of,
@@ -74,11 +77,12 @@ else:
             "embedded.sql_query": "BoundQuery Finished Parameter QuotedBody StatementBreak sql_error sql_literal",
             "embedded.sql_template": "compile_sql",
             "member_access": "REF_FIELDS Ref is_reference",
-            "result_policy": "ResultRules Way find_result_reads find_undo_reads inline_of keep_undo_scopes pipeline_values rules_of select_paths selects task_values",
+            "result_policy": "ResultRules Way find_result_reads find_undo_reads follow_path hash_of inline_of keep_undo_scopes "
+            "pipeline_values rules_of select_paths selects task_values",
             "sandbox.evaluation": "Evaluation",
             "sandbox.jsonpath": "find_jsonpath plain_keys problem_of",
             "scopes": "EvaluationPoint FILTERS FUNCTIONS OWN_FUNCTIONS STEP_HELPERS TESTS visible_names",
             "syntax.facts": "MOST_CHARACTERS",
-            "values": "LateValue failure_of is_larger patch_of render too_large_error values_in",
+            "values": "LateValue check_path failure_of is_larger patch_of render too_large_error values_in",
         },
     )

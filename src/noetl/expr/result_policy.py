@@ -107,6 +107,8 @@ Of = TypeVar("Of")
 
 #: so many steps are remembered
 _MOST = 10_000
+#: a literal index, as paths have it
+_INDEX = re.compile(r"-?[0-9]{1,9}", re.ASCII)
 #: the literal parts below a root; empty: all of it
 Way = tuple[str, ...]
 
@@ -323,10 +325,40 @@ def _reads(values: Iterable[Any]) -> Iterator[Way]:
 
 
 def select_paths(value: Any, ways: Iterable[Way]) -> Any:
-    """As much of a value as the ways lead to; what is no map on the way is taken whole."""
+    """As much of a value as the ways lead to; what is neither map nor list on the way is taken whole."""
     heads: dict[str, list[Way]] = {}
     for way in ways:
-        if not way or not isinstance(value, Mapping):
+        if not way or not isinstance(value, Mapping | list):
             return value
         heads.setdefault(way[0], []).append(way[1:])
-    return {key: select_paths(value[key], rest) for key, rest in heads.items() if key in value} if heads else None
+    if not heads:
+        return None
+    if isinstance(value, list):
+        return _select_items(value, {int(key): rest for key, rest in heads.items() if _INDEX.fullmatch(key)})
+    return {key: select_paths(value[key], rest) for key, rest in heads.items() if key in value}
+
+
+def _select_items(value: list[Any], heads: Mapping[int, list[Way]]) -> list[Any]:
+    """The elements at some indexes, each still at its own from the beginning or the end; null stands for the others."""
+    first = max((index + 1 for index in heads if index >= 0), default=0)
+    last = max((-index for index in heads if index < 0), default=0)
+    places = range(len(value)) if first + last >= len(value) else [*range(first), *range(-last, 0)]
+    return [select_paths(value[at], _ways_to(at, len(value), heads)) for at in places]
+
+
+def _ways_to(at: int, length: int, heads: Mapping[int, list[Way]]) -> list[Way]:
+    """The ways on from one element, by its index from either end."""
+    other = at - length if at >= 0 else at + length
+    return heads.get(at, []) + heads.get(other, [])
+
+
+def follow_path(value: Any, path: Iterable[str]) -> Any:
+    """What a literal path leads to; None: nothing."""
+    for part in path:
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        elif isinstance(value, list) and _INDEX.fullmatch(part) and -len(value) <= int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return None
+    return value

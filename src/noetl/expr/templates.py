@@ -71,6 +71,11 @@ class Expression:
         return self._path
 
     @property
+    def key(self) -> str:
+        """Its text without the space around it: the same for equal expressions."""
+        return self.source.strip()
+
+    @property
     def marker(self) -> str | None:
         """`sql` or `raw` when that is the last filter."""
         if self._path is not None or "|" not in self.source:

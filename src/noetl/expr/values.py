@@ -155,7 +155,7 @@ def patch_of(
 ) -> Patch:
     """What a `set` writes: all of its values before any is written; to `ctx` at most so many bytes.
 
-    Lenient: undefined ones are left out.
+    The scopes must hold what is there before it. Lenient: undefined values are left out.
     """
     patch: Patch = {}
     for one in assignments:
@@ -167,6 +167,7 @@ def patch_of(
                 continue
             raise
         check_suffix(target, value)
+        check_path(one.scope, one.path, scopes.get(one.scope, {}))
         if one.scope == "ctx" and is_larger(value, most):
             raise too_large_error(f"what `set` writes to `{target}`", most)
         patch[target] = value
@@ -216,6 +217,32 @@ def check_suffix(target: str, value: Any) -> None:
     error = TemplateError(said)
     error.kind = "ref-suffix"
     raise error
+
+
+_NOT_MAPS: Final = {str: "text", bool: "a boolean", int: "a number", float: "a number", list: "a list"}
+
+
+def check_path(scope: str, path: tuple[str, ...], there: Any) -> None:
+    """A target leads through maps, and null counts as not there; any other value is never replaced by a map."""
+    value = there
+    for depth, part in enumerate(path[:-1], 1):
+        value = value.get(part)
+        if value is None:
+            return
+        if not isinstance(value, Mapping) or is_reference(value):
+            raise _barred_error((scope, *path[:depth]), (scope, *path), value)
+
+
+def _barred_error(at: tuple[str, ...], target: tuple[str, ...], value: Any) -> TemplateError:
+    """The error of a target that leads through a value that is no map."""
+    found = "a reference" if is_reference(value) else _NOT_MAPS.get(type(value), type(value).__name__)
+    barrier = ".".join(at)
+    error = TemplateError(
+        f"`{'.'.join(target)}` cannot be set: `{barrier}` is {found}, not a map; "
+        f"set `{barrier}` to a map or to null first, or choose another target"
+    )
+    error.kind = "type"
+    return error
 
 
 def failure_of(error: TemplateError) -> Failure:

@@ -188,7 +188,11 @@ EVENTS: Final[dict[str, EventType]] = {
         {"data": "its output", "ref": "where that lies instead", "until": "whether the loop should end with it",
          "compensation": "what its compensation reads of `ctx`, `step`, `iter`, `input` and `output`, as it is now"},
     ),
-    "loop.iteration.failed": EventType("loop", "An iteration failed.", {"error": "why"}),
+    "loop.iteration.failed": EventType(
+        "loop",
+        "An iteration failed.",
+        {"error": "why", "partial": "true where iterations of the loop inside of it ended well, and count"},
+    ),
     "loop.done": EventType("loop", "The loop has ended.", {"loop": "the counts", "gather": "true where its list is stored before the step ends"}),
     "next.evaluated": EventType(
         "next",

@@ -40,3 +40,5 @@ class Spilled(msgspec.Struct, frozen=True):
     columns: dict[str, str] | None = None
     #: whether secrets were taken out of it; None: nobody has looked yet
     redacted: bool | None = None
+    #: whether its JSON is known to have no white space between its parts
+    compact: bool = False

@@ -10,7 +10,10 @@ Patch = dict[str, Any]
 
 
 def set_path(scope: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    """The scope with a value written at a path; what is no map on the way is replaced by one."""
+    """The scope with a value written at a path; what is no map on the way is replaced by one.
+
+    Writers check the path first, see `expr.check_path`. A recorded write always takes effect: of two, the later one wins.
+    """
     head, *rest = path
     made = dict(scope)
     if not rest:

@@ -68,7 +68,13 @@ class ResultStore(Results, Protocol):
         """
 
     async def keep_list(
-        self, execution_id: str, parts: Sequence[Part], *, ttl: float | None = None, store: str = "auto"
+        self,
+        execution_id: str,
+        parts: Sequence[Part],
+        *,
+        ttl: float | None = None,
+        schema: str | None = None,
+        store: str = "auto",
     ) -> dict[str, Any]:
         """The same of a list, some of whose elements may be stored already; those are not read."""
 

@@ -127,6 +127,7 @@ class World(Protocol):
         *,
         rows: int | None = None,
         columns: dict[str, str] | None = None,
+        compact: bool = False,
     ) -> Spilled:
         """An unnamed file that is written, to be handed over; its secrets are taken out, and it is closed."""
 

@@ -16,7 +16,7 @@ from noetl.model.output import JSON, NDJSON, PARQUET, Spilled
 from noetl.ports import ResultDamaged
 from noetl.results.parquet import convert_to_parquet, read_parquet_batches, write_parquet
 from noetl.rows.columns import row_shape
-from noetl.rows.json_stream import NotJsonText, batches
+from noetl.rows.json_stream import NotJsonText, batches, compact
 from noetl.tools import json_pieces
 
 #: content type → how a file of it is named
@@ -34,9 +34,46 @@ class PayloadInfo(msgspec.Struct, frozen=True):
     """A payload as it lies in a file."""
 
     content_type: str
+    #: of the payload as compact JSON
     bytes: int
     sha256: str
+    #: of the file
+    stored_bytes: int
+    stored_sha256: str
     rows: int | None = None
+
+
+class JsonDigest:
+    """Size and hash of a value as compact JSON, of which the text comes bit by bit and is not kept."""
+
+    def __init__(self) -> None:
+        self.hash = hashlib.sha256()
+        self.bytes = 0
+        self._encode = msgspec.json.Encoder().encode
+        self._opening = b"["
+
+    def add(self, text: bytes) -> bytes:
+        """Take more of the text, and give it back."""
+        self.hash.update(text)
+        self.bytes += len(text)
+        return text
+
+    def add_items(self, items: list[Any]) -> None:
+        """Take more elements of a list."""
+        if items:
+            self.add(self._opening + self._encode(items)[1:-1])
+            self._opening = b","
+
+    def add_lines(self, lines: bytes) -> None:
+        """Take elements that stand one a line, as this engine writes them."""
+        if lines:
+            self.add(self._opening + lines.removesuffix(b"\n").replace(b"\n", b","))
+            self._opening = b","
+
+    def end_list(self) -> JsonDigest:
+        """No more elements follow."""
+        self.add(b"[]" if self._opening == b"[" else b"]")
+        return self
 
 
 # --- writing -----------------------------------------------------------------------------------------------------------
@@ -45,12 +82,17 @@ class PayloadInfo(msgspec.Struct, frozen=True):
 def write(value: Any, path: Path, *, sync: bool, rows: bool = True) -> PayloadInfo:
     """Write a value to a new file; `rows`: in the form for rows, if it is a list of them."""
     columns = row_shape(value) if rows else None
+    digest = JsonDigest()
     if columns is None:
         size = len(value) if isinstance(value, list) else None
-        return _write_blocks(json_pieces(value, msgspec.json.encode), path, JSON, size, sync=sync)
+        pieces = map(digest.add, json_pieces(value, msgspec.json.encode))
+        return _write_blocks(pieces, path, JSON, size, digest, sync=sync)
+    for lines in _as_lines(value):
+        digest.add_lines(lines)
+    digest.end_list()
     if has_parquet() and write_parquet(_as_lines(value), columns, len(value), path):
-        return _describe_file(path, PARQUET, len(value), sync=sync)
-    return _write_blocks(_as_lines(value), path, NDJSON, len(value), sync=sync)
+        return _describe_file(path, PARQUET, len(value), digest, sync=sync)
+    return _write_blocks(_as_lines(value), path, NDJSON, len(value), digest, sync=sync)
 
 
 def _as_lines(rows: list[Any]) -> Iterator[bytes]:
@@ -62,14 +104,44 @@ def adopt(spilled: Spilled, path: Path, *, sync: bool) -> PayloadInfo:
     """Make a file that a tool left a payload; it is never held in memory."""
     source = Path(spilled.path)
     try:
+        digest = _digest_spilled(spilled)
         if spilled.content_type == PARQUET:
             source.replace(path)
-            return _describe_file(path, PARQUET, spilled.rows, sync=sync)
+            return _describe_file(path, PARQUET, spilled.rows, digest, sync=sync)
         if _adopt_rows(spilled, path):
-            return _describe_file(path, PARQUET, spilled.rows, sync=sync)
-        return _compress(spilled, path, sync=sync)
+            return _describe_file(path, PARQUET, spilled.rows, digest, sync=sync)
+        return _compress(spilled, path, digest, sync=sync)
     finally:
         source.unlink(missing_ok=True)
+
+
+def _digest_spilled(spilled: Spilled) -> JsonDigest:
+    """Size and hash of what a tool left in a file."""
+    digest = JsonDigest()
+    if spilled.content_type == PARQUET:
+        for run in read_parquet_batches(Path(spilled.path), 0, RUN):
+            digest.add_items(run)
+        return digest.end_list()
+    with Path(spilled.path).open("rb") as file:
+        read = iter(lambda: file.read(_BLOCK), b"")
+        if spilled.content_type == NDJSON:
+            _digest_lines(read, digest)
+        elif spilled.rows is not None and not spilled.compact:
+            for batch in batches(read):
+                digest.add_items(batch)
+        else:
+            for block in read if spilled.compact else compact(read):
+                digest.add(block)
+            return digest
+    return digest.end_list()
+
+
+def _digest_lines(read: Iterable[bytes], digest: JsonDigest) -> None:
+    rest = b""
+    for block in read:
+        whole, newline, rest = (rest + block).rpartition(b"\n")
+        digest.add_lines(whole + newline)
+    digest.add_lines(rest)
 
 
 def _adopt_rows(spilled: Spilled, path: Path) -> bool:
@@ -84,13 +156,13 @@ def has_parquet() -> bool:
     return find_spec("duckdb") is not None
 
 
-def _compress(spilled: Spilled, path: Path, *, sync: bool) -> PayloadInfo:
+def _compress(spilled: Spilled, path: Path, digest: JsonDigest, *, sync: bool) -> PayloadInfo:
     with Path(spilled.path).open("rb") as file:
         read = iter(lambda: file.read(_BLOCK), b"")
         if spilled.content_type == JSON and spilled.columns:
             lines = map(msgspec.json.Encoder().encode_lines, batches(read))
-            return _write_blocks(lines, path, NDJSON, spilled.rows, sync=sync)
-        return _write_blocks(read, path, spilled.content_type, spilled.rows, sync=sync)
+            return _write_blocks(lines, path, NDJSON, spilled.rows, digest, sync=sync)
+        return _write_blocks(read, path, spilled.content_type, spilled.rows, digest, sync=sync)
 
 
 class _Sink:
@@ -110,7 +182,7 @@ class _Sink:
 
 
 def _write_blocks(
-    blocks: Iterable[bytes], path: Path, content_type: str, rows: int | None, *, sync: bool
+    blocks: Iterable[bytes], path: Path, content_type: str, rows: int | None, digest: JsonDigest, *, sync: bool
 ) -> PayloadInfo:
     """Compress blocks into a new file. Of what is large, the next ones are made while others still compress."""
     from noetl.results.zstd import open_compressor
@@ -130,15 +202,19 @@ def _write_blocks(
         file.flush()
         if sync:
             os.fsync(file.fileno())
-    return PayloadInfo(content_type, sink.bytes, sink.hash.hexdigest(), rows)
+    return _info(content_type, digest, sink.bytes, sink.hash.hexdigest(), rows)
 
 
-def _describe_file(path: Path, content_type: str, rows: int | None, *, sync: bool) -> PayloadInfo:
+def _info(content_type: str, digest: JsonDigest, size: int, sha256: str, rows: int | None) -> PayloadInfo:
+    return PayloadInfo(content_type, digest.bytes, digest.hash.hexdigest(), size, sha256, rows)
+
+
+def _describe_file(path: Path, content_type: str, rows: int | None, digest: JsonDigest, *, sync: bool) -> PayloadInfo:
     """What is to be known of a file that is there already."""
     if sync:
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    return PayloadInfo(content_type, path.stat().st_size, sha256_of(path), rows)
+    return _info(content_type, digest, path.stat().st_size, sha256_of(path), rows)
 
 
 # --- reading -----------------------------------------------------------------------------------------------------------

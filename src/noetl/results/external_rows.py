@@ -100,7 +100,7 @@ def read_batches(
     for file in files:
         if not file.is_file():
             raise ResultGone(f"the file {file} is no longer there")
-    _check(files, meta.get("sha256"))
+    _check(files, meta.get("stored_sha256") or meta.get("sha256"))  # earlier versions have the latter alone
     content_type = meta.get("content_type")
     if reference["type"] == "relational":
         yield from _of_table(files[0], str(locator["table"]), start)

@@ -41,7 +41,8 @@ def content_of(store: PayloadFinder, reference: Mapping[str, Any]) -> dict[str, 
     try:
         parts = [content_of(store, part) for part in parts_of(store, reference)]
     except NoetlError as error:
-        return {"rows": meta.get("rows"), "sha256": meta.get("sha256"), "unreadable": _describe_damage(error)}
+        stored = meta.get("stored_sha256") or meta.get("sha256")
+        return {"rows": meta.get("rows"), "sha256": stored, "unreadable": _describe_damage(error)}
     whole = hashlib.sha256("\n".join(str(part["sha256"]) for part in parts).encode())
     size = sum(part.get("bytes") or 0 for part in parts)
     return {"rows": meta.get("rows"), "bytes": size, "sha256": whole.hexdigest()}

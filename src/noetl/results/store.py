@@ -58,6 +58,25 @@ class _ListPart(msgspec.Struct, frozen=True):
         return 1 if self.count is None else self.count
 
 
+def _joined_bytes(parts: Sequence[_ListPart]) -> int | None:
+    """The size of a list as compact JSON, from those of its parts; None: one was stored before these were counted."""
+    size = 2 + max(0, len(parts) - 1)
+    for part in parts:
+        if "stored_bytes" not in part.ref["meta"]:
+            return None
+        size += part.ref["meta"]["bytes"] - (0 if part.count is None else 2)
+    return size
+
+
+def stored_sha256(reference: Mapping[str, Any]) -> str | None:
+    """The hash of the file that a reference leads to; references of earlier versions have no other."""
+    meta = reference.get("meta")
+    if not isinstance(meta, Mapping):
+        return None
+    found = meta.get("stored_sha256") if "stored_sha256" in meta else meta.get("sha256")
+    return found if isinstance(found, str) else None
+
+
 class StoredPayload(msgspec.Struct, frozen=True):
     """A payload that is there."""
 
@@ -134,12 +153,20 @@ class PayloadStore:
         return await asyncio.to_thread(self._keep, execution_id, value, ttl, schema, store)
 
     async def keep_list(
-        self, execution_id: str, parts: Sequence[Part], *, ttl: float | None = None, store: str = "auto"
+        self,
+        execution_id: str,
+        parts: Sequence[Part],
+        *,
+        ttl: float | None = None,
+        schema: str | None = None,
+        store: str = "auto",
     ) -> Ref:
         """Store a list whose parts may lie in the store already; nothing of those is read."""
-        return await asyncio.to_thread(self._keep_list, execution_id, parts, ttl, store)
+        return await asyncio.to_thread(self._keep_list, execution_id, parts, ttl, schema, store)
 
-    def _keep_list(self, execution_id: str, parts: Sequence[Part], ttl: float | None, store: str) -> Ref:
+    def _keep_list(
+        self, execution_id: str, parts: Sequence[Part], ttl: float | None, schema: str | None, store: str
+    ) -> Ref:
         listed: list[_ListPart] = []
         for part in parts:
             if part.ref is not None:
@@ -147,8 +174,7 @@ class PayloadStore:
             for start in range(0, len(part.items or ()), _PART):
                 some = (part.items or [])[start : start + _PART]
                 listed.append(_ListPart(self._keep(execution_id, some, ttl, None, store), len(some)))
-        rows = sum(part.size for part in listed)
-        return self._keep(execution_id, msgspec.to_builtins(listed), ttl, None, store, manifest_of=rows)
+        return self._keep(execution_id, msgspec.to_builtins(listed), ttl, schema, store, listed=listed)
 
     def _keep(
         self,
@@ -158,25 +184,29 @@ class PayloadStore:
         schema: str | None,
         store: str,
         *,
-        manifest_of: int | None = None,
+        listed: list[_ListPart] | None = None,
     ) -> Ref:
+        """Store a value; `listed`: it is the manifest of a list in these parts."""
         backend = self._backends.get(store, self._backends[self._usual])
         draft = self.draft(".part")
         try:
-            written = self._write(value, draft, rows=manifest_of is None)
-            content_type = written.content_type if manifest_of is None else MANIFEST
+            written = self._write(value, draft, rows=listed is None)
+            content_type = written.content_type if listed is None else MANIFEST
             expires = None if ttl is None else int((self.clock() + ttl) * 1000)
-            place = PayloadPlace(execution_id, written.sha256[:32], content_type, expires)
+            place = PayloadPlace(execution_id, written.stored_sha256[:32], content_type, expires)
             backend.put(draft, place)
         finally:
             draft.unlink(missing_ok=True)
         meta = {
             "content_type": content_type,
-            "bytes": written.bytes,
-            "sha256": written.sha256,
+            "bytes": written.bytes if listed is None else _joined_bytes(listed),
+            # The hash of a list in parts is known to those alone who read all of them.
+            "sha256": written.sha256 if listed is None else None,
             "ttl": ttl,
-            "rows": written.rows if manifest_of is None else manifest_of,
+            "rows": written.rows if listed is None else sum(part.size for part in listed),
             "schema": schema,
+            "stored_bytes": written.stored_bytes,
+            "stored_sha256": written.stored_sha256,
         }
         return Ref(type=backend.kind, locator=backend.locator(place), auth_reference=backend.auth_reference, meta=meta)
 
@@ -296,8 +326,7 @@ class PayloadStore:
                 f"the payload {place} is no longer there: its time had run out, it was removed, or NOETL_RESULTS is another where it was stored"
             )
         path = backend.local(place)
-        meta = reference.get("meta")
-        sha256 = str((meta if isinstance(meta, Mapping) else {}).get("sha256") or place.hash)
+        sha256 = stored_sha256(reference) or place.hash
         self._check(path, place.hash, sha256)
         return StoredPayload(path, place.content_type, sha256)
 

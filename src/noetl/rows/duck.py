@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from noetl.errors import NoetlError
@@ -50,7 +50,7 @@ def literal(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return str(value)
+        return str(value) if fits(value) else big_number(value)
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else f"'{value}'::DOUBLE"
     if isinstance(value, list):
@@ -66,10 +66,18 @@ def bindable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         kinds = {type(one) for one in value} - {type(None)}
         plain = len(kinds) <= 1 or kinds == {int, float}
-        return list(value) if plain and kinds <= {str, int, float, bool} else _json(value)
-    if isinstance(value, int) and not isinstance(value, bool) and not -(2**127) < value < 2**127:
-        return str(value)
+        return list(value) if plain and kinds <= {str, int, float, bool} and all(map(fits, value)) else _json(value)
     return value
+
+
+def fits(value: Any) -> bool:
+    """Whether a value is no whole number of more than 128 bits: those have no type that can be bound."""
+    return not isinstance(value, int) or -(2**127) <= value < 2**127
+
+
+def big_number(value: int) -> str:
+    """A whole number of any size as an expression."""
+    return f"CAST('{value}' AS BIGNUM)"
 
 
 def _json(value: Any) -> str:
@@ -95,11 +103,34 @@ def _column(key: str, kind: Any) -> str:
     # Parquet has no integers of 128 bits, and DuckDB would write doubles.
     if kind.id in ("hugeint", "uhugeint"):
         return f"CAST({name(key)} AS DECIMAL(38, 0)) AS {name(key)}"
-    if kind.id == "bit":
+    if kind.id in ("bit", "bignum"):
         return f"CAST({name(key)} AS VARCHAR) AS {name(key)}"
     if kind.id == "union":
         return f"to_json({name(key)}) AS {name(key)}"
     return name(key)
+
+
+def result_row(columns: Sequence[tuple[str, Any]], wide: Collection[str]) -> str:
+    """The same for a result that is read back: columns with `wide` numbers as JSON, and times of day in UTC."""
+    return ", ".join(_result_column(key, kind, wide) for key, kind in columns)
+
+
+def _result_column(key: str, kind: Any, wide: Collection[str]) -> str:
+    if key in wide:
+        return f"to_json({name(key)}) AS {name(key)}"
+    if kind.id in _TIMES_OF_DAY:
+        return f"{_scalar(name(key), kind.id, kind, key)} AS {name(key)}"
+    return _column(key, kind)
+
+
+def wide_columns(columns: Sequence[tuple[str, Any]]) -> dict[str, str]:
+    """Columns that may hold whole numbers for which Parquet has no type, each with an expression that says so of all."""
+    asked = {
+        "bignum": "true",
+        "uhugeint": "bool_or({0} > {1}::UHUGEINT)",
+        "hugeint": "bool_or({0} NOT BETWEEN -{1} AND {1})",
+    }
+    return {key: asked[kind.id].format(name(key), 10**38 - 1) for key, kind in columns if kind.id in _WIDE}
 
 
 #: begins the message where a value cannot be written at all
@@ -110,10 +141,13 @@ _PLAIN = frozenset(
     "interval bit null sqlnull".split()
 )
 _TIMES = frozenset({"timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"})
-_ZONED = frozenset({"timestamp with time zone", "timestamp_tz", "time with time zone", "time_tz"})
+_MOMENTS = frozenset({"timestamp with time zone", "timestamp_tz"})
+_TIMES_OF_DAY = frozenset({"time with time zone", "time_tz"})
+_ZONED = _MOMENTS | _TIMES_OF_DAY
+#: whole numbers for which Parquet has no type
+_WIDE = frozenset({"hugeint", "uhugeint", "bignum"})
 #: digits that a double always keeps
 _SURE = 15
-_LEAST, _MOST = -(2**63), 2**64 - 1
 
 
 def json_row(columns: Sequence[tuple[str, Any]]) -> str:
@@ -146,14 +180,18 @@ def _scalar(text: str, sort: str, kind: Any, column: str) -> str | None:
         return f"CASE WHEN isfinite({text}) OR {text} IS NULL THEN {text} ELSE error({refusal} || {text}) END"
     if sort in _TIMES:
         return f"replace(CAST({text} AS VARCHAR), ' ', 'T')"
-    if sort in _ZONED:
-        return f"regexp_replace(replace(CAST({text} AS VARCHAR), ' ', 'T'), '([+-][0-9][0-9])$', '\\1:00')"
+    if sort in _MOMENTS:  # in UTC, whatever zone the session is in
+        moment = f"replace(CAST(make_timestamp(epoch_us({text})) AS VARCHAR), ' ', 'T') || '+00:00'"
+        return f"CASE WHEN isfinite({text}) THEN {moment} ELSE CAST({text} AS VARCHAR) END"
+    if sort in _TIMES_OF_DAY:
+        return f"CAST(timezone('UTC', {text}) AS VARCHAR) || ':00'"
     if sort == "blob":
         return f"to_base64({text})"
     if sort == "decimal":
-        return text if dict(kind.children)["precision"] <= _SURE else _decimal(text, kind)
-    if sort in ("hugeint", "uhugeint"):
-        return f"CASE WHEN {text} BETWEEN {_LEAST} AND {_MOST} THEN to_json({text}) ELSE {_as_text(text)} END"
+        whole = not dict(kind.children)["scale"]
+        return text if whole or dict(kind.children)["precision"] <= _SURE else _decimal(text, kind)
+    if sort in _WIDE:
+        return f"to_json({text})"
     return None
 
 

@@ -55,6 +55,42 @@ def batches(blocks: Iterable[bytes]) -> Iterator[list[Any]]:
     yield from reader.batches(whole=True)
 
 
+#: a text that may go on in the next block, or a run of white space outside of texts
+_TEXT_OR_SPACE = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z))|[ \t\r\n]++', re.DOTALL)
+#: the rest of a text that a block before has begun
+_REST_OF_TEXT = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+("|\Z)', re.DOTALL)
+
+
+def compact(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """A text that is JSON without the white space between its parts."""
+    held, inside = b"", False
+    for block in blocks:
+        data, start = held + block, 0
+        held = b""
+        # A backslash at the end belongs to what the next block begins with.
+        backslashes = len(data) - len(data.rstrip(b"\\"))
+        if backslashes % 2:
+            data, held = data[:-1], b"\\"
+        if inside:
+            rest = _REST_OF_TEXT.match(data)
+            assert rest is not None
+            start, inside = rest.end(), not rest[1]
+        yield data[:start]
+        if not inside:
+            inside = _ends_inside(data, start)
+            yield _TEXT_OR_SPACE.sub(rb"\1", data[start:])
+
+
+_WHOLE_TEXTS = re.compile(rb'[^"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"]*+)*+', re.DOTALL)
+
+
+def _ends_inside(data: bytes, start: int) -> bool:
+    """Whether a text that has begun in a block does not end in it."""
+    whole = _WHOLE_TEXTS.match(data, start)
+    assert whole is not None
+    return whole.end() < len(data)
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise OverflowError(f"{name} is no number of JSON")
 

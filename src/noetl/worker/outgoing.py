@@ -102,7 +102,7 @@ def rewrite_spill(spilled: Spilled, target: Path, redactor: Redactor, runs: Runs
     columns = spilled.columns
     if columns is not None:
         columns = {cleaner.memory.key(name): _type(kind, cleaner) for name, kind in columns.items()}
-    return replace(spilled, path=str(target), columns=columns, redacted=True)
+    return replace(spilled, path=str(target), columns=columns, redacted=True, compact=False)
 
 
 def holds_secret(some: Iterable[bytes], redactor: Redactor) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -20,14 +21,43 @@ _SEARCHED, _SHOWN = 1_000_000, 60
 _PARTS: Final = frozenset({"status", "data", "error"})
 
 
-def check_output(kind: str, made: object) -> Output:
-    """Return what a tool returned, or the output of a failure if it is no output or cannot be written as JSON."""
+def check_output(kind: str, made: object, *, own: bool = True) -> Output:
+    """Return what a tool returned, or the output of a failure if it is no output or cannot be written as JSON.
+
+    Tools of our `own` return maps whose keys are text; keys of others become the text that JSON gives them.
+    """
     if not isinstance(made, dict) or not made.keys() >= _PARTS:
         return failed(failure("tool-crashed", f"`run` of kind `{kind}` returned {type(made).__name__}, not an Output"))
+    if not own:
+        with suppress(RecursionError):  # it is nested too deeply, which is found below
+            made = {**made, "data": with_text_keys(made["data"])}
     problem = find_problem(made, "output")
     if problem is None:
         return made if "ref" in made else {**made, "ref": None}
     return failed(failure("result-not-json", problem))
+
+
+def with_text_keys(value: Any) -> Any:
+    """Return a value whose maps have text for keys, the same one if they do: log and memory must have the same."""
+    if type(value) in _SCALARS:
+        return value
+    if isinstance(value, (list, tuple)):
+        items = [with_text_keys(item) for item in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    if not isinstance(value, Mapping):
+        return value
+    made = {_key_text(key): with_text_keys(item) for key, item in value.items()}
+    if len(made) < len(value):  # two keys have one text: which of them counts is not ours to say
+        return value
+    same = all(new is old for new, old in zip(made.values(), value.values(), strict=True))
+    return value if same and made.keys() == value.keys() else made
+
+
+def _key_text(key: Any) -> Any:
+    """Return a key as JSON writes it; one that JSON has no form for as it is."""
+    if key is None or isinstance(key, bool):
+        return {None: "null", True: "true", False: "false"}[key]
+    return repr(key) if type(key) in (int, float) and key - key == 0 else key
 
 
 def find_problem(value: Any, name: str) -> str | None:

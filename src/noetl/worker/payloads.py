@@ -20,6 +20,7 @@ from noetl.expr import (
     Way,
     failure_of,
     find_result_reads,
+    hash_of,
     is_larger,
     rules_of,
     select_paths,
@@ -257,6 +258,13 @@ class ResultKeeper:
         known = (self.frame.output or {}).get("ref") if self.step.output is None else None
         return known if known is not None else await self._store(data, self._rules(self._spec()))
 
+    def _with_schema(self, ref: dict[str, Any]) -> dict[str, Any]:
+        """A reference with the hash of the schema that the step's output was checked against."""
+        if not self._is_checked():
+            return ref
+        schema = hash_of(self.step.spec["validate.output"].value)
+        return {**ref, "meta": {**ref["meta"], "schema": schema}}
+
     async def _prepare_end(self, fact: Fact) -> Fact:
         output: Output = {**fact.payload["output"]}
         rules = self._rules(self._spec())
@@ -272,7 +280,7 @@ class ResultKeeper:
         if rules.problem is not None:
             return self._make_failed_fact(fact, rules.problem)
         if external or self._wants_reference(output):
-            output["ref"] = await self._reference(data)
+            output["ref"] = self._with_schema(await self._reference(data))
         if external:
             output |= {"data": shown, "external": True}
         return replace(fact, payload={**fact.payload, "output": output})
@@ -299,7 +307,9 @@ class ResultKeeper:
         output = ok(loop=dict(gather.counts))
         try:
             parts = _parts(await self._fill_inner_lists(gather))
-            output["ref"] = await self.store.keep_list(self.execution_id, parts, ttl=rules.ttl, store=rules.store)
+            output["ref"] = await self.store.keep_list(
+                self.execution_id, parts, ttl=rules.ttl, schema=rules.schema, store=rules.store
+            )
             if rules.select or self.reads.data or self.reads.at_end or self._is_checked():
                 return {**output, "data": await self.store.read(output["ref"])}
         except (ResultGone, ResultDamaged) as error:

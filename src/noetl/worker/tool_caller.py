@@ -312,7 +312,7 @@ class ToolCaller:
         try:
             async with limit:
                 made = run(call, self.world)
-                output = check_output(call.kind, await made if isawaitable(made) else made)
+                output = self._check_output(call, await made if isawaitable(made) else made)
                 return _check_size(output, call.spec.get("limits.output_bytes"))
         except TimeoutError:
             if not limit.expired():  # the tool's own
@@ -323,9 +323,13 @@ class ToolCaller:
     def run_plain(self, run: Callable[[Call, World], Any], call: Call) -> Output:
         """Run a tool that is a plain function."""
         try:
-            return check_output(call.kind, run(call, self.world))
+            return self._check_output(call, run(call, self.world))
         except (*_CRASHES, asyncio.CancelledError) as error:  # nothing is awaited here, so it is the tool's own
             return self.report_crash(call, error)
+
+    def _check_output(self, call: Call, made: object) -> Output:
+        own = getattr(self.context.tools.module(call.kind), "__name__", "noetl.").startswith("noetl.")
+        return check_output(call.kind, made, own=own)
 
     def suspend(self, suspend: Suspend, call: Call, now: float) -> dict[str, Any]:
         """Return what a task waits for; or the failure of a tool that cannot say so."""

@@ -156,10 +156,11 @@ class LocalWorld:
         *,
         rows: int | None = None,
         columns: dict[str, str] | None = None,
+        compact: bool = False,
     ) -> Spilled:
         """An unnamed file, named."""
         with guard_disk_full(self):
-            return await self.results.adopt(file, Spilled("", content_type, rows, columns))
+            return await self.results.adopt(file, Spilled("", content_type, rows, columns, compact=compact))
 
     async def row(self, reference: Mapping[str, Any], index: int) -> Any:
         """One element of what a reference leads to; they are read many at a time."""

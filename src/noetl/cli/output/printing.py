@@ -81,10 +81,14 @@ def describe_stored(reference: dict[str, Any]) -> str:
     """What lies in the result store: `1,000,000 rows, 12.3 MB`."""
     meta = reference.get("meta") or {}
     rows = count(meta["rows"], "row") if isinstance(meta.get("rows"), int) else ""
-    # Of a list in parts, the bytes are those of its index: they say nothing of the rows.
-    in_parts = ".parts+" in str(meta.get("content_type"))
-    measured = "" if in_parts else size(int(meta.get("bytes") or 0))
+    measured = size(stored) if (stored := _stored_bytes(meta)) else ""
     return f"{', '.join(filter(None, (rows, measured)))} in the result store"
+
+
+def _stored_bytes(meta: dict[str, Any]) -> int:
+    """The size of a stored file; 0: it says nothing, as that of the index of a list in parts."""
+    in_parts = ".parts+" in str(meta.get("content_type"))
+    return 0 if in_parts else int(meta.get("stored_bytes") or meta.get("bytes") or 0)
 
 
 def items(found: list[Any] | dict[str, Any]) -> str:

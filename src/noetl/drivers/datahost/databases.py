@@ -15,8 +15,8 @@ from typing import Any
 
 from noetl.drivers.confinement import bounds_of
 from noetl.drivers.datahost.host import UNWRITTEN, DataHostFailed, HostCall, is_full, is_locked
-from noetl.expr import BoundQuery
-from noetl.rows.duck import bindable, duckdb, json_row, literal, parquet_row
+from noetl.expr import BoundQuery, Finished, Parameter
+from noetl.rows.duck import big_number, bindable, duckdb, fits, json_row, literal, result_row, wide_columns
 
 # Statements with their values, as DuckDB takes them.
 
@@ -30,10 +30,17 @@ _BINDS = frozenset(
 def render_statement(query: BoundQuery) -> tuple[str, list[Any]]:
     """The text of one statement and its parameters."""
     if all(verb in _BINDS for verb in query.verbs):
-        text, params = query.render("$1")
+        text, params = BoundQuery(tuple(map(_inline_big_number, query.parts))).render("$1")
         return text, [bindable(value) for value in params]
     text, params = query.render("$1", literal)
     return text, params
+
+
+def _inline_big_number(part: Finished) -> Finished:
+    """A number of more than 128 bits, which cannot be bound, as an expression."""
+    if isinstance(part, Parameter) and not fits(part.value):
+        return big_number(part.value)
+    return part
 
 
 #: how long a file that somebody else uses is waited for
@@ -305,9 +312,18 @@ def _result(connection: Any, given: dict[str, Any]) -> tuple[dict[str, Any], byt
 
 def _spill_rows(connection: Any, columns: list[tuple[str, Any]], given: dict[str, Any]) -> dict[str, Any]:
     """The rows in a file: they are more than should be held anywhere."""
-    chosen = parquet_row(columns)
+    chosen = result_row(columns, _find_wide(connection, columns))
     made = connection.execute(f"COPY (SELECT {chosen} FROM temp.noetl_result) TO $1 ({_AS_IT_IS})", [given["spill"]])
     return {"rows": made.fetchone()[0]}
+
+
+def _find_wide(connection: Any, columns: list[tuple[str, Any]]) -> list[str]:
+    """The columns with a whole number that has no place in Parquet's own types."""
+    asked = wide_columns(columns)
+    if not asked:
+        return []
+    found = connection.execute(f"SELECT {', '.join(asked.values())} FROM temp.noetl_result").fetchone()
+    return [key for key, is_wide in zip(asked, found, strict=True) if is_wide]
 
 
 def _fetch_rows(connection: Any, statement: Any, params: list[Any], limit: int) -> bytes:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,6 +19,9 @@ from noetl.expr.sandbox.plain_data import to_bounded_list, to_text
 from noetl.expr.sandbox.undefined import refuse_missing
 from noetl.expr.syntax import nodes
 
+#: where a node stands, in its representation: equal expressions differ in nothing else
+_OFFSET: Final = re.compile(r"offset=\d+")
+
 
 class InsertedValue(msgspec.Struct):
     """The value of one `{{ … }}`, where the caller wants values instead of text."""
@@ -25,6 +29,8 @@ class InsertedValue(msgspec.Struct):
     value: Any
     #: `sql` or `raw` when that is the expression's last filter
     marker: str | None
+    #: the same for equal expressions; None: it is no expression's
+    key: str | None = None
 
 
 Pieces = list[str | InsertedValue]
@@ -76,10 +82,11 @@ def _output(node: nodes.Output, keep: bool) -> Action:  # noqa: FBT001
     if not keep:
         return lambda run, pieces: pieces.append(to_text(run, code(run)))
     marker = marker_of(node.expression)
+    key = _OFFSET.sub("", repr(node.expression))
 
     def act(run: Evaluation, pieces: Pieces) -> None:
         run.grow(64)
-        pieces.append(InsertedValue(code(run), marker))
+        pieces.append(InsertedValue(code(run), marker, key))
 
     return act
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -25,6 +25,10 @@ class HoleValue(Protocol):
     @property
     def marker(self) -> str | None:
         """`sql` when the value is to be inserted as it is."""
+
+    @property
+    def key(self) -> Hashable:
+        """The same for equal expressions."""
 
     def evaluate(self, run: Evaluation) -> Any:
         """The value."""
@@ -99,6 +103,8 @@ class Parameter(msgspec.Struct, frozen=True):
 
     value: Any
     inline: bool = False
+    #: what it was made of; of one statement, those of equal keys and values can be one parameter
+    key: Hashable = None
 
 
 class QuotedBody(msgspec.Struct, frozen=True):
@@ -133,13 +139,18 @@ class BoundQuery(msgspec.Struct, frozen=True):
             BoundQuery(tuple(one)) for one in found if any(not isinstance(part, str) or part.strip() for part in one)
         )
 
-    def render(self, style: Style, quote: Quote | None = None) -> tuple[str, list[Any]]:
+    def render(
+        self, style: Style, quote: Quote | None = None, *, shares: Callable[[Any], bool] = lambda _: True
+    ) -> tuple[str, list[Any]]:
         """The text and the parameters to pass with it; given `quote`, literals stand in for all parameters.
 
+        In style `$1` equal expressions are one parameter, if their value is one that `shares`: `SELECT n / $1 …
+        GROUP BY n / $1` is one expression to a database, and `n / $2` is another.
         In style `%s` each literal `%` is doubled, so the parameters have to be passed even if there are none.
         """
         texts: list[str] = []
         params: list[Any] = []
+        numbers: dict[Hashable, int] = {}
         for part in self.parts:
             if isinstance(part, str):
                 texts.append(part.replace("%", "%%") if style == "%s" else part)
@@ -149,10 +160,21 @@ class BoundQuery(msgspec.Struct, frozen=True):
                 value = part.query.render("$1", quote or sql_literal)[0] if isinstance(part, QuotedBody) else part.value
                 written = (quote or sql_literal)(value)
                 texts.append(written.replace("%", "%%") if style == "%s" else written)
-            else:
+            elif style == "%s":
                 params.append(part.value)
-                texts.append(f"${len(params)}" if style == "$1" else "%s")
+                texts.append("%s")
+            else:
+                number = numbers.get(part.key) if part.key is not None and shares(part.value) else None
+                if number is None or not _is_same(params[number - 1], part.value):
+                    params.append(part.value)
+                    number = numbers[part.key] = len(params)
+                texts.append(f"${number}")
         return "".join(texts), params
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values of one expression are the same: those of `uuid()` never are."""
+    return type(one) is type(other) and bool(one == other)
 
 
 def _verb(query: BoundQuery) -> str:

@@ -10,7 +10,7 @@ A driver that cannot bind everywhere asks for the parts first: `statement.bind(s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -157,11 +157,12 @@ def _in_source(pieces: Sequence[str | tuple[Expression, int]], offset: int) -> i
 class _KnownHole:
     """A hole whose value is known already, as `{% for %}` and `{% if %}` leave it."""
 
-    __slots__ = ("_value", "marker")
+    __slots__ = ("_value", "key", "marker")
 
     def __init__(self, inserted: InsertedValue) -> None:
         self._value = inserted.value
         self.marker: str | None = inserted.marker
+        self.key: Hashable = inserted.key
 
     def evaluate(self, _run: Evaluation) -> Any:
         return self._value
@@ -186,15 +187,21 @@ def _fill(run: Evaluation, part: Part, params: Mapping[str, Any]) -> str | Param
     if isinstance(part, NamedParameter):
         if part.name not in params:
             raise sql_error(f"there is no parameter `{part.name}`")
-        return Parameter(params[part.name])
+        return Parameter(params[part.name], key=(part.name,))
     if isinstance(part, Splice):
         return to_text(run, part.source.evaluate(run))
     if isinstance(part, Identifier):
         return _name(run, part)
     if part.literal:
-        return Parameter("".join(_text(run, piece) for piece in part.pieces), part.inline)
+        return Parameter("".join(_text(run, piece) for piece in part.pieces), part.inline, _key(part))
     source = part.pieces[0]
-    return Parameter(source if isinstance(source, str) else source.plain_value(run))
+    return Parameter(source if isinstance(source, str) else source.plain_value(run), key=_key(part))
+
+
+def _key(part: Bind) -> tuple[object, ...] | None:
+    """What tells a value from others in its statement: its expressions, and whether they stand in a quoted literal."""
+    pieces = [piece if isinstance(piece, str) else piece.key for piece in part.pieces]
+    return None if None in pieces else (part.literal, *pieces)
 
 
 def _text(run: Evaluation, piece: str | HoleValue) -> str:

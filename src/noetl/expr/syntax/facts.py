@@ -197,8 +197,9 @@ class _Survey:
             if isinstance(at, nodes.Attribute):
                 parts.append(at.name)
             elif isinstance(at, nodes.Item):
-                if isinstance(at.key, nodes.Const) and isinstance(at.key.value, (str, int)):
-                    parts.append(str(at.key.value))
+                literal = _literal_key(at.key)
+                if literal is not None:
+                    parts.append(literal)
                 else:
                     self.expression(at.key)
                     parts.clear()
@@ -347,6 +348,16 @@ def _read_of(node: nodes.Expr) -> PathRead | None:
 
 def _literal(node: nodes.Expr) -> str | None:
     return node.value if isinstance(node, nodes.Const) and isinstance(node.value, str) else None
+
+
+def _literal_key(key: nodes.Expr) -> str | None:
+    """A key or an index that stands in the text, as a part of a path; None: it is computed."""
+    sign = ""
+    if isinstance(key, nodes.Unary) and key.operator == "-":
+        sign, key = "-", key.of
+    if isinstance(key, nodes.Const) and isinstance(key.value, int if sign else (str, int)):
+        return f"{sign}{key.value}"
+    return None
 
 
 _EXPRESSIONS: dict[type, Callable[[_Survey, Any], None]] = {

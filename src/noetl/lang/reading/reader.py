@@ -19,6 +19,8 @@ from noetl.model.nearest import nearest
 
 MAX_BYTES = 8_000_000
 MAX_DEPTH = 64
+#: of a whole number; far fewer than those from which on Python refuses to convert it
+_MOST_DIGITS = 3_000
 MAX_LINES = 500_000
 MAX_NODES = 500_000
 MAX_ALIAS_NODES = 100_000
@@ -182,12 +184,11 @@ class _Composer:
             return _WORDS[text]
         if _INTEGER.fullmatch(text):
             digits = text.lower()
-            number = int(digits, 0) if digits.startswith(("0x", "0o")) else _decimal(digits)
-            if number is None or not -(2**63) <= number < 2**63:
-                self.problems.error("wrong-value", "this number does not fit into 64 bits", (start, end),
+            if len(digits) > _MOST_DIGITS:
+                self.problems.error("wrong-value", f"this number has more than {_MOST_DIGITS:,} digits", (start, end),
                                     fix="write it in quotes to keep it as text")  # fmt: skip
                 return text
-            return number
+            return int(digits, 0) if digits.startswith(("0x", "0o")) else int(digits)
         if _FLOAT.fullmatch(text):
             value = float(text)
             if math.isfinite(value):
@@ -316,11 +317,6 @@ class _Composer:
                 at = positions.setdefault(entry.key.text, len(parent.entries))
                 if at == len(parent.entries):
                     parent.entries.append(MapEntry(entry.key, copy(entry.value, alias=entry.value.alias), merged=True))
-
-
-def _decimal(digits: str) -> int | None:
-    # int() takes quadratic time and refuses beyond 4,300 digits; 20 digits are already too many.
-    return int(digits) if len(digits) <= 20 else None
 
 
 def _at(node: NodeBase) -> tuple[int, int]:

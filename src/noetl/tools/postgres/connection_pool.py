@@ -31,6 +31,8 @@ class PgPool:
         self.inferred: dict[str, list[int]] = {}
         #: statements whose texts and lists need a type of their own
         self.typed: set[str] = set()
+        #: statements in which all equal expressions have to be one parameter
+        self.shared: set[str] = set()
         #: types that are no part of PostgreSQL itself → the type of their elements; 0: they are no arrays
         self.elements: dict[int, int] = {}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from binascii import a2b_hex, b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,15 +35,17 @@ SETTINGS = {
     "extra_float_digits": "1",
     "bytea_output": "hex",
     "standard_conforming_strings": "on",
+    "TimeZone": "UTC",
 }
 #: digits that a double always keeps
 _SURE = 15
 #: and those that it has at most
 _MOST = 17
+#: characters of a whole number that is read as one
+_LONGEST = 4_000
 _AS_TEXT = [
     "date",
     "time",
-    "timetz",
     "interval",
     "uuid",
     "inet",
@@ -82,8 +85,23 @@ class _Timestamp(Loader):
 
 class _Zoned(Loader):
     def load(self, data: Buffer) -> str:
-        text = bytes(data).decode().replace(" ", "T", 1)
+        return _to_utc(bytes(data).decode().replace(" ", "T", 1))
+
+
+class _ZonedTime(Loader):
+    def load(self, data: Buffer) -> str:
+        return _to_utc(bytes(data).decode(), day="2000-01-01T")
+
+
+def _to_utc(text: str, day: str = "") -> str:
+    """A time with a zone in UTC, which it is already unless the statements have set another zone."""
+    if text.endswith("+00"):
+        return f"{text}:00"
+    try:
+        moment = datetime.fromisoformat(day + text).astimezone(UTC)
+    except (ValueError, OverflowError):  # before Christ, or `infinity`
         return f"{text}:00" if text[-3:-2] in ("+", "-") else text
+    return moment.isoformat()[len(day) :]
 
 
 class _Numeric(Loader):
@@ -91,9 +109,8 @@ class _Numeric(Loader):
 
     def load(self, data: Buffer) -> int | float | str:
         text = bytes(data).decode()
-        if "." not in text and text.lstrip("-").isdigit():
-            number = int(text)
-            return number if -(2**63) <= number < 2**63 else _exact_number(text)
+        if "." not in text and len(text) <= _LONGEST and text.lstrip("-").isdigit():
+            return int(text)
         return float(text) if len(text) <= _SURE and text[-1:].isdigit() else _exact_number(text)
 
 
@@ -130,6 +147,7 @@ class _Json(Loader):
 _LOADERS: dict[str, type[Loader]] = {
     "timestamp": _Timestamp,
     "timestamptz": _Zoned,
+    "timetz": _ZonedTime,
     "numeric": _Numeric,
     "float4": _Float,
     "float8": _Float,

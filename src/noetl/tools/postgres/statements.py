@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -59,11 +59,16 @@ class SqlStatement(msgspec.Struct, frozen=True):
         """What the author wrote of it, values left out."""
         return "".join(part if isinstance(part, str) else "?" for part in self.query.parts)
 
-    def render(self) -> tuple[str, list[Any]]:
-        """Its text and its parameters."""
-        binds = self.verb in _BINDS
+    def render(self, *, shared: bool = False) -> tuple[str, list[Any]]:
+        """Its text and its parameters.
+
+        Equal expressions are one parameter where the type of their value is known. A text has the type that its place
+        wants, and two places may want two: it is one parameter only if all are to be `shared`.
+        """
         query = _expand_lists(self.query)
-        return query.render("$1") if binds else query.render("$1", literal)
+        if self.verb not in _BINDS:
+            return query.render("$1", literal)
+        return query.render("$1", shares=lambda value: shared or isinstance(value, (int, float, Mapping)))
 
 
 class StatementPlan(msgspec.Struct, frozen=True):

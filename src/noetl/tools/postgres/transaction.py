@@ -70,6 +70,8 @@ async def _read_output(session: PgSession, key: str) -> dict[str, Any]:
 
 #: the server cannot tell which type a value is to have; with one of its own it can
 _UNDETERMINED = frozenset({"42P18", "42725", "42804"})
+#: an expression that is grouped or ordered by is not the one that is selected; with equal parameters it may be
+_DIFFERENT = frozenset({"42803", "42P10"})
 _GLIMPSE = 60
 
 
@@ -100,12 +102,14 @@ class _AttemptState(msgspec.Struct):
 
     #: statements that were tried without types, and what was said to that
     typed: dict[str, psycopg.Error] = {}
+    #: statements in which all equal expressions have to be one parameter
+    shared: set[str] = set()
     #: whether the table of markers was made
     table: bool = False
 
 
 class _RestartTransaction(Exception):
-    """The transaction has to begin anew: a statement's values need types, or the table of markers was missing."""
+    """The transaction has to begin again: a statement's values need types or must be shared, or a table was missing."""
 
 
 async def execute(pool: PgPool, work: TransactionWork) -> TransactionResult:
@@ -117,6 +121,7 @@ async def execute(pool: PgPool, work: TransactionWork) -> TransactionResult:
             async with pool.connection(work.credential, work.connect_s) as connection:
                 found = await _Attempt(connection, pool, work, learned).run()
             pool.typed |= learned.typed.keys()
+            pool.shared |= learned.shared
         except _RestartTransaction:
             continue
         except PostgresFailed as error:
@@ -249,12 +254,13 @@ class _Attempt:
 
     async def _statement(self, one: SqlStatement, take: Any) -> int:
         text, values = one.render()
+        if text in self._learned.shared or text in self._pool.shared:
+            text, values = one.render(shared=True)
         typed = text in self._typed or text in self._pool.typed
         try:
             return await self._session.run(text, values, take, typed=typed)
         except psycopg.Error as error:
-            if values and not typed and error.sqlstate in _UNDETERMINED:
-                self._typed[text] = error
+            if self._learn(one, text, error, typed=typed or not values):
                 if self._work.plan.begin is not None:
                     raise _RestartTransaction from None
                 return await self._statement(one, take)
@@ -263,6 +269,16 @@ class _Attempt:
             raise from_statement_error(
                 self._typed.get(text, error), **_locate_error(self._typed.get(text, error), one, text)
             ) from None
+
+    def _learn(self, one: SqlStatement, text: str, error: psycopg.Error, *, typed: bool) -> bool:
+        """Whether a statement that the server could not understand may be understood with other parameters."""
+        if error.sqlstate in _UNDETERMINED and not typed:
+            self._typed[text] = error
+            return True
+        if error.sqlstate in _DIFFERENT and one.render(shared=True)[0] != text:
+            self._learned.shared.add(text)
+            return True
+        return False
 
 
 def _unknown_outcome(error: psycopg.Error) -> PostgresFailed:

@@ -222,7 +222,8 @@ class PythonHostServer:
         code = self._compile(task["code"], task["name"])
         has_main = any(function.co_name == "main" for function in functions(code))
         if not has_main:
-            space |= {**values, "input_data": values, **self._scopes({*code.co_names, *inner_names(code)}, values)}
+            scopes = self._scopes({*code.co_names, *inner_names(code)}, values)
+            space |= {"input_data": values, **scopes, **values}
         exec(code, space)  # noqa: S102  to run what the author wrote is what this is for
         if has_main:
             return _await_result(self._call(space["main"], values))

@@ -270,7 +270,7 @@ async def _adopt_spill(reply: dict[str, Any], file: IO[bytes] | None, world: Wor
     if file is None or os.fstat(file.fileno()).st_size != said.spilled:
         raise HostGone
     columns = {name: str(kind) for name, kind in said.columns.items()} if said.columns is not None else None
-    return await world.adopt_spill(file, rows=said.rows, columns=columns)
+    return await world.adopt_spill(file, rows=said.rows, columns=columns, compact=True)
 
 
 def _request(call: Call, limit: int) -> dict[str, Any]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _PLAIN = {str, int, float, bool, type(None)}
 _TEXT = {str}
 _DEEPEST = 200
-_LARGEST_INT = 2**63
+#: digits of a whole decimal that is taken as a number
+_MOST_DIGITS = 4_000
 
 
 class NotJson(Exception):
@@ -35,7 +36,10 @@ class NotJson(Exception):
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """The value with dates as ISO 8601, decimals as numbers or text, bytes as base64; NotJson for anything else."""
+    """The value with dates as ISO 8601, decimals as numbers or text, bytes as base64, numbers that are keys as text.
+
+    NotJson for anything else.
+    """
     if type(value) in _PLAIN:
         return value
     if depth > _DEEPEST:
@@ -53,12 +57,36 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 def _map(value: dict[Any, Any], depth: int) -> Any:
     if not set(map(type, value)) <= _TEXT:
-        for key in value:
-            if not isinstance(key, str):
-                raise NotJson(f"has a key that is not text: {short_repr(key)}")
+        value = _with_text_keys(value)
     if set(map(type, value.values())) <= _PLAIN:
         return value
     return {key: _plain_member(key, item, depth) for key, item in value.items()}
+
+
+def _with_text_keys(value: dict[Any, Any]) -> dict[str, Any]:
+    """A map whose keys are text; NotJson: one of them has no text, or another one has the same."""
+    made: dict[str, Any] = {}
+    for key, item in value.items():
+        text = _key_text(key)
+        if text in made:
+            raise NotJson(f"has two keys that are `{text}` in JSON")
+        made[text] = item
+    return made
+
+
+def _key_text(key: Any) -> str:
+    """A key as JSON writes it."""
+    if isinstance(key, str):
+        return key
+    if key is None:
+        return "null"
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, (int, float)):
+        if problem := _leaf_problem(key):
+            raise NotJson(f"has a key that {problem}")
+        return int.__repr__(key) if isinstance(key, int) else float.__repr__(key)
+    raise NotJson(f"has a key that is not text: {short_repr(key)}")
 
 
 def _plain_member(key: str | int, value: Any, depth: int) -> Any:
@@ -86,7 +114,7 @@ def _decimal(value: Any) -> Any:
     """A number if no digit is lost, else text."""
     if not value.is_finite():
         raise NotJson(f"is not a number that JSON knows: {value}")
-    if value.as_tuple().exponent >= 0 and value.adjusted() < 19 and abs(value) < _LARGEST_INT:
+    if value.as_tuple().exponent >= 0 and value.adjusted() < _MOST_DIGITS:
         return int(value)
     number = float(value)
     return number if type(value)(repr(number)) == value else str(value)
@@ -126,9 +154,19 @@ def locate(value: Any) -> NotJson:
 def _leaf_problem(value: Any) -> str:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124  NaN
         return f"is not a number that JSON knows: {value}"
+    if isinstance(value, int) and not _converts(value):
+        return "is a whole number of more than 4,300 digits"
     if isinstance(value, str) and not _encodes(value):
         return f"is not Unicode text: {value[:80]!a}"
     return ""
+
+
+def _converts(number: int) -> bool:
+    try:
+        int.__repr__(number)
+    except ValueError:
+        return False
+    return True
 
 
 def _encodes(text: str) -> bool:

@@ -193,11 +193,11 @@ def _reference(
     paths: list[str], rows: int, size: int, content_type: str, schema: Mapping[str, str] | None
 ) -> dict[str, Any]:
     locator: dict[str, Any] = {"file": paths[0]} if len(paths) == 1 else {"files": paths}
-    meta: dict[str, Any] = {"content_type": content_type, "bytes": size, "rows": rows}
+    meta: dict[str, Any] = {"content_type": content_type, "stored_bytes": size, "rows": rows}
     if schema:
         meta["schema"] = schema
     if len(paths) == 1 and (digest := digest_of(Path(paths[0]))) is not None:
-        meta["sha256"] = digest
+        meta["stored_sha256"] = digest
     return {"type": "blob", "locator": locator, "auth_reference": None, "meta": meta}
 
 

@@ -109,7 +109,7 @@ class ObjectTarget(FileTarget):
                 done.result()
         self.bytes = sum(Path(path).stat().st_size for path in paths)
         meta: dict[str, Any] = {"schema": schema_of([self._format(path) for path in paths])}
-        meta["sha256"] = digest_of(Path(paths[0])) if len(paths) == 1 else None
+        meta["stored_sha256"] = digest_of(Path(paths[0])) if len(paths) == 1 else None
         return self._reference(addresses, meta) if paths else None
 
     def forget(self) -> None:
@@ -126,7 +126,7 @@ class ObjectTarget(FileTarget):
         if first.scheme != "s3":
             where["scheme"] = first.scheme
         content_type = self._new_format(self._place(str(first))).content_type
-        meta: dict[str, Any] = {"content_type": content_type, "bytes": self.bytes, "rows": self.rows}
+        meta: dict[str, Any] = {"content_type": content_type, "stored_bytes": self.bytes, "rows": self.rows}
         meta |= {key: value for key, value in more.items() if value}
         entry = self.given.get("auth")
         return {
