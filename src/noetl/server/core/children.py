@@ -221,10 +221,11 @@ def _payload_problem(net: Net, payload: dict[str, Any]) -> Failure | None:
 
 def output_of(state: Execution) -> Output:
     """What a child's end means to its caller."""
+    meta = {"execution_id": state.execution_id}
     if state.status == "completed":
         if state.output_ref is not None:
-            return {**ok(), "ref": state.output_ref, "external": True}
-        return ok(state.output)
+            return {**ok(meta=meta), "ref": state.output_ref, "external": True}
+        return ok(state.output, meta=meta)
     # Of a failure that has come up through several playbooks, the one at the bottom says what is wrong.
     error = state.error or {}
     error = error.get("cause") or error
