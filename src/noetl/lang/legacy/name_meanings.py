@@ -30,8 +30,6 @@ class NameContext:
     ended: bool = False
     #: inside of a task's rules, `output` or `set`: the task has ended
     after_task: bool = False
-    #: inside of `input`, `set` and the like, where no key holds text of another language
-    is_data: bool = False
     #: names the caller gives a workbook task
     given: frozenset[str] = frozenset()
     holder: MapEntry | None = None

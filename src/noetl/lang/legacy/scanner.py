@@ -22,8 +22,8 @@ SCOPES = frozenset(
      "_attempt", "task_key", "row", "chunk", "now", "uuid", "range", "dict", "namespace", "loop", "true", "false", "none",
      "done", "ok", "fail", "running", "loop_done", "all_done", "any_done", "quiet", "cycler", "joiner", "lipsum"}
 )  # fmt: skip
-#: keys whose text is never a template, or is a template of another language
-LITERAL = frozenset({"code", "desc", "description", "select"})
+#: keys of a step or task whose text is never a template
+LITERAL = frozenset({"code", "desc", "description"})
 #: events by older names
 EVENTS = {
     "call.done": "step.done",
@@ -33,6 +33,8 @@ EVENTS = {
 }
 #: what other runtimes wrap a response in
 ENVELOPE = frozenset({"data", "body", "status_code"})
+#: what other runtimes wrapped rows and the results of loops in: of a list, nothing has such a key
+_OF_ROWS = frozenset({"rows", "row_count", "columns", "command_0", "command_1", "results", "stats"})
 #: values of a credential's `scope` that name a cache of an older runtime
 KEPT_FOR = frozenset({"global", "local", "shared", "catalog", "execution"})
 #: keys of a credential that are an older name for another key, except in a credential of this kind
@@ -275,7 +277,7 @@ class _Scan:
                 self.template(node)
         elif isinstance(node, MapNode):
             for one in node.entries:
-                if one.name not in LITERAL:
+                if one.name not in LITERAL or "kind" not in node:
                     self.templates(one.value)
         else:
             for item in node.items:
@@ -295,6 +297,8 @@ class _Scan:
         if "event" in roots and any(word in text for word in (*EVENTS, "step.exit")):
             return True
         if "success" in text and any(read.path[:2] == ("output", "status") for read in reads):
+            return True
+        if "output" in roots and any(read.path[2:3] and read.path[2] in _OF_ROWS for read in reads):
             return True
         return "status" in text and self.reads_step(reads)
 

@@ -100,7 +100,6 @@ class _NameLowering:
             if one.name in ("input", "spec", "next", "set", "output"):
                 server = one.name in ("next", "set")
                 scene.elements = () if server or one.name == "spec" else elements
-                scene.is_data = one.name in ("input", "set", "output")
                 self.below(one.value, scene, one)
         scene = NameContext(step=step, step_name=name, elements=elements, in_loop=bool(elements))
         holder = step.entry("tool")
@@ -131,7 +130,6 @@ class _NameLowering:
             scene.kind = text_of(task, "kind")
             for one in task.entries:
                 if one.name not in LITERAL:
-                    scene.is_data = one.name != "spec"
                     scene.after_task = one.name in ("output", "set", "spec")
                     self.below(one.value, scene, holder)
             scene.earlier[name] = task
@@ -143,9 +141,8 @@ class _NameLowering:
                 self.template(node, scene)
         elif isinstance(node, MapNode):
             for one in node.entries:
-                if scene.is_data or one.name not in LITERAL:
-                    self.below(one.value, scene, one if not node.flow else holder)
-                    scene.holder = holder
+                self.below(one.value, scene, one if not node.flow else holder)
+                scene.holder = holder
         elif isinstance(node, ListNode):
             for item in node.items:
                 self.below(item, scene, holder)
@@ -217,7 +214,7 @@ class _NameLowering:
             return ChainRename(2, after)
         if after in self.steps and after not in self.doc.results and not self.is_written_elsewhere(after):
             self.want(after, node)
-        if after in self.steps or after in self.doc.results:
+        if after in self.steps and after not in self.doc.results:
             self.doc.note_older_read(node, f"ctx.{after}")
         return ChainRename(1, "ctx")
 
@@ -305,8 +302,6 @@ class _NameLowering:
             if named is not None:
                 add_set(publisher(*named), f"ctx.{root}", "{{ output.data }}", node)
             self.doc.report_older("bare-name", f"the bare name `{root}`", f"`{scope}.{root}`", node)
-            if root in self.doc.results:
-                self.doc.note_older_read(node, f"{scope}.{root}")
             return ChainRename(1, f"{scope}.{root}")
         if root in scene.earlier:
             return self.earlier_task(chain, scene, node, scene.earlier[root])
@@ -351,10 +346,10 @@ class _NameLowering:
         scope = "iter" if scene.in_loop else "step"
         if task is scene.earlier.get(root):
             self.doc.report_older("habit", f"the task's name `{root}` as its result", f"`{scope}.{root}`", node)
+            self.doc.note_older_read(node, f"{scope}.{root}")
         else:
             self.doc.report_older("bare-name", f"the bare name `{root}`", f"`{scope}.{root}`", node)
         add_set(task, f"{scope}.{root}", "{{ output.data }}", node)
-        self.doc.note_older_read(node, f"{scope}.{root}")
         return ChainRename(1, f"{scope}.{root}")
 
     def step_result(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename:

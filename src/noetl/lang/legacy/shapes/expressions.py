@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from noetl.lang.legacy.shapes.older_views import PAYLOAD, Leaf, View
 from noetl.lang.legacy.shapes.references import Published, Reference, facts_of
@@ -20,6 +20,8 @@ class Resolved:
     problem: str = ""
     #: the reference that the text stands for, if it is a result or an element as a whole
     reference: Reference | None = None
+    #: what the text reads, of which result
+    facts: tuple[str, ...] = ()
 
 
 #: gives the elements of a loop's list, where they are read from
@@ -43,9 +45,10 @@ def resolve(reference: Reference, path: tuple[str, ...], element_of: ElementOf, 
         return _leaf(reference, view, path, at, element_of)
     if at < len(path):
         return Resolved(0, "", f"`{'.'.join(path[: at + 1])}` is not known of this result")
-    for fact in facts_of(view):
+    facts = tuple(facts_of(view))
+    for fact in facts:
         reference.demand(fact)
-    return Resolved(reference.length + at, write_inline(reference, view))
+    return Resolved(reference.length + at, write_inline(reference, view), facts=facts)
 
 
 def _unwrap(result: Result, path: tuple[str, ...]) -> int:
@@ -83,15 +86,13 @@ def _leaf(reference: Reference, leaf: Leaf, path: tuple[str, ...], at: int, elem
     name = path[at - 1]
     if result.kind == "pipeline" and at >= 2 and name in result.tasks and path[at:]:
         inner = Reference(result.tasks[name], found, reference.length + at)
-        return resolve(inner, path[at:], element_of, is_older=True)
+        deeper = resolve(inner, path[at:], element_of, is_older=True)
+        return replace(deeper, facts=(leaf.fact or PAYLOAD,))
     text = leaf.fill(found)
     if not leaf.is_plain and path[at:]:
         text = f"({text})"
-    return Resolved(reference.length + at, text, reference=_whole(reference, leaf, path, at))
-
-
-def _whole(reference: Reference, leaf: Leaf, path: tuple[str, ...], at: int) -> Reference | None:
-    return reference if leaf.fact == PAYLOAD and leaf.is_plain and not path[at:] else None
+    whole = reference if leaf.fact == PAYLOAD and leaf.is_plain and not path[at:] else None
+    return Resolved(reference.length + at, text, reference=whole, facts=(leaf.fact or PAYLOAD,))
 
 
 def _element(reference: Reference, text: str, path: tuple[str, ...], at: int, element_of: ElementOf) -> Resolved:

@@ -15,7 +15,7 @@ OWN_FACTS = {
     PAYLOAD: "output.data",
     "status": "output.http.status",
     "headers": "output.http.headers",
-    "took": "output.meta.duration_ms",
+    "elapsed": "output.meta.duration_ms / 1000",
     "total": "output.loop.total",
     "succeeded": "output.loop.succeeded",
     "failed": "output.loop.failed",
@@ -54,7 +54,7 @@ HTTP_VIEW: View = {
     "status_code": Leaf("status"),
     "headers": Leaf("headers"),
     "url": Leaf("url"),
-    "elapsed": Leaf("took", "{} / 1000"),
+    "elapsed": Leaf("elapsed"),
     "data": Leaf(PAYLOAD),
     "body": Leaf(PAYLOAD),
 }

@@ -29,8 +29,6 @@ class ReadPoint:
     previous: Result | None = None
     #: the template may be evaluated after an error, when there is no payload
     after_error: bool = False
-    #: inside of `input`, `set` and the like nothing is text of another language
-    is_data: bool = False
 
 
 def templates(doc: Lowering, results: Results) -> Iterator[tuple[Scalar, ReadPoint]]:
@@ -54,10 +52,10 @@ def _step(step: MapNode, results: Results) -> Iterator[tuple[Scalar, ReadPoint]]
         elif one.name in _AFTER_STEP:
             # The step's own `output` reshapes what the body gave.
             output = results.of_step(step) if one.name != "output" else results.of_unshaped(step)
-            point = ReadPoint(one, step, output=output, after_error=one.name != "output", is_data=one.name != "next")
+            point = ReadPoint(one, step, output=output, after_error=one.name != "output")
             yield from _below(one.value, point)
         elif one.name not in LITERAL:
-            yield from _below(one.value, ReadPoint(one, step, output=None, is_data=one.name == "input"))
+            yield from _below(one.value, ReadPoint(one, step, output=None))
 
 
 def _tasks(step: MapNode, holder: MapEntry, results: Results) -> Iterator[tuple[Scalar, ReadPoint]]:
@@ -75,7 +73,6 @@ def _tasks(step: MapNode, holder: MapEntry, results: Results) -> Iterator[tuple[
                 own if after else previous,
                 previous,
                 after_error=one.name == "spec",
-                is_data=one.name != "spec",
             )
             yield from _below(one.value, point)
         if text_of(task, "output") != "{{ _prev }}":
@@ -88,7 +85,7 @@ def _below(node: Node, point: ReadPoint) -> Iterator[tuple[Scalar, ReadPoint]]:
             yield node, point
     elif isinstance(node, MapNode):
         for one in node.entries:
-            if point.is_data or one.name not in LITERAL:
+            if one.name not in LITERAL or "kind" not in node:
                 inner = point if node.flow else _at(point, one)
                 yield from _below(one.value, inner)
     elif isinstance(node, ListNode):
@@ -97,4 +94,4 @@ def _below(node: Node, point: ReadPoint) -> Iterator[tuple[Scalar, ReadPoint]]:
 
 
 def _at(point: ReadPoint, holder: MapEntry) -> ReadPoint:
-    return ReadPoint(holder, point.step, point.task, point.output, point.previous, point.after_error, point.is_data)
+    return ReadPoint(holder, point.step, point.task, point.output, point.previous, point.after_error)

@@ -64,9 +64,11 @@ class Publication:
         if self.shape is None and not self.facts - {PAYLOAD}:
             return None
         made: Published = dict(self.shape or {})
-        for fact in sorted({*self.facts, PAYLOAD}):
+        paths = {fact: find_fact(self.result.view, fact) or ("data",) for fact in {*self.facts, PAYLOAD}}
+        order = [*dict.fromkeys(facts_of(self.result.view)), PAYLOAD]
+        for fact in sorted(paths, key=order.index):
             if find_fact(made, fact) is None:
-                put_leaf(made, find_fact(self.result.view, fact) or ("data",), fact)
+                put_leaf(made, paths[fact], fact)
         return made
 
     def expression(self, name: str, fact: str) -> str:

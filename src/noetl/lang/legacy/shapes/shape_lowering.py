@@ -35,8 +35,7 @@ _TELLING = re.compile(r"(?:\.|['\"])(rows|row_count|columns|command_\d+|status_c
 
 def lower(doc: Lowering) -> None:
     """Keep the shape of what templates and code read."""
-    if doc.found_any or doc.accepted or doc.migrating:
-        ShapeLowering(doc).run()
+    ShapeLowering(doc).run()
 
 
 class ShapeLowering:
@@ -53,7 +52,9 @@ class ShapeLowering:
         self.is_writing = False
 
     def run(self) -> None:
-        self.publish_context_reads()
+        # A document of today may read a key of `ctx` that goes by the name of a step.
+        if self.doc.found_any:
+            self.publish_context_reads()
         self.find_publications()
         self.read_templates()
         self.read_codes()
@@ -250,6 +251,8 @@ class ShapeLowering:
         if older and not path and not chain.called and self.shows_older_keys(reference.result, node):
             return self.inline(reference)
         self.warn_of_unknown(reference, path, node, point) if older else None
+        if self.is_writing and reference.is_own:
+            self.publish_tasks(reference.result, iter(found.facts))
         return ChainRename(found.consumed, self.guard(found, reference, point, node))
 
     def inline(self, reference: Reference) -> ChainRename:
