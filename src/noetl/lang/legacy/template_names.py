@@ -180,7 +180,7 @@ class _NameLowering:
             return known(chain, scene, node)
         if root in scene.elements or root in scene.given:
             return self.local(chain, scene, node)
-        if root in SCOPES or chain.called:
+        if root in SCOPES or (chain.called and len(chain.parts) == 1):
             return None
         return self.bare(chain, scene, node)
 
@@ -346,10 +346,10 @@ class _NameLowering:
         scope = "iter" if scene.in_loop else "step"
         if task is scene.earlier.get(root):
             self.doc.report_older("habit", f"the task's name `{root}` as its result", f"`{scope}.{root}`", node)
-            self.doc.note_older_read(node, f"{scope}.{root}")
         else:
             self.doc.report_older("bare-name", f"the bare name `{root}`", f"`{scope}.{root}`", node)
         add_set(task, f"{scope}.{root}", "{{ output.data }}", node)
+        self.doc.note_older_read(node, f"{scope}.{root}")
         return ChainRename(1, f"{scope}.{root}")
 
     def step_result(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename:

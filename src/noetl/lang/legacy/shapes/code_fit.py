@@ -34,10 +34,11 @@ def fit_code(result: Result, tree: ReadTree, *, is_older: bool) -> CodeFit:
     if result.is_rows and not evidence and not tree.is_list and not tree.is_listed_map:
         lost = sorted(keys)
     fit.missing = [key for key in lost if result.is_rows]
-    if not evidence or _reads_own_keys(result, tree, evidence):
+    # A list has no keys to be listed: code that does so means the wrapping.
+    everything = tree.is_listed_map or (bool(evidence) and (tree.is_whole or tree.is_list))
+    if not (evidence or (is_older and result.is_rows and everything)) or _reads_own_keys(result, tree, evidence):
         return fit
     made: Published = {}
-    everything = tree.is_whole or tree.is_listed_map
     for key, inner in result.view.items():
         if key in evidence or (everything and not is_second_name(key)):
             made[key] = _restrict(inner, tree.children.get(key), fit, key)
@@ -54,7 +55,7 @@ def fit_code(result: Result, tree: ReadTree, *, is_older: bool) -> CodeFit:
 
 def _reads_own_keys(result: Result, tree: ReadTree, evidence: set[str]) -> bool:
     """Whether code looks for a wrapping, but goes on without one, to keys that the result has."""
-    optional = not any(tree.children[key].is_required for key in evidence)
+    optional = bool(evidence) and not any(tree.children[key].is_required for key in evidence)
     return optional and any(result.own.shows(key) for key in tree.keys())
 
 

@@ -65,6 +65,7 @@ def _payload(
     """What follows is a part of the payload itself."""
     result = reference.result
     rest = path[taken:]
+    reference.demand(PAYLOAD)
     text = reference.expression(PAYLOAD)
     if text is None:
         return Resolved(0, "", "the result is not at hand here")

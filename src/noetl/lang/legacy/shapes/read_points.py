@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from noetl.expr import has_template
 from noetl.lang.legacy.lowered_document import Lowering, task_items
@@ -27,6 +27,8 @@ class ReadPoint:
     output: Result | None = None
     #: what `_prev` is here
     previous: Result | None = None
+    #: the task or step has ended
+    is_after: bool = False
     #: the template may be evaluated after an error, when there is no payload
     after_error: bool = False
 
@@ -52,7 +54,7 @@ def _step(step: MapNode, results: Results) -> Iterator[tuple[Scalar, ReadPoint]]
         elif one.name in _AFTER_STEP:
             # The step's own `output` reshapes what the body gave.
             output = results.of_step(step) if one.name != "output" else results.of_unshaped(step)
-            point = ReadPoint(one, step, output=output, after_error=one.name != "output")
+            point = ReadPoint(one, step, output=output, is_after=True, after_error=one.name != "output")
             yield from _below(one.value, point)
         elif one.name not in LITERAL:
             yield from _below(one.value, ReadPoint(one, step, output=None))
@@ -72,6 +74,7 @@ def _tasks(step: MapNode, holder: MapEntry, results: Results) -> Iterator[tuple[
                 task,
                 own if after else previous,
                 previous,
+                is_after=after,
                 after_error=one.name == "spec",
             )
             yield from _below(one.value, point)
@@ -94,4 +97,4 @@ def _below(node: Node, point: ReadPoint) -> Iterator[tuple[Scalar, ReadPoint]]:
 
 
 def _at(point: ReadPoint, holder: MapEntry) -> ReadPoint:
-    return ReadPoint(holder, point.step, point.task, point.output, point.previous, point.after_error)
+    return replace(point, holder=holder)

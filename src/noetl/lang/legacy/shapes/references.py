@@ -64,7 +64,8 @@ class Publication:
         if self.shape is None and not self.facts - {PAYLOAD}:
             return None
         made: Published = dict(self.shape or {})
-        paths = {fact: find_fact(self.result.view, fact) or ("data",) for fact in {*self.facts, PAYLOAD}}
+        needed = self.facts if self.shape is not None else {*self.facts, PAYLOAD}
+        paths = {fact: find_fact(self.result.view, fact) or ("data",) for fact in needed}
         order = [*dict.fromkeys(facts_of(self.result.view)), PAYLOAD]
         for fact in sorted(paths, key=order.index):
             if find_fact(made, fact) is None:
@@ -79,7 +80,8 @@ class Publication:
 
     def pass_on_demands(self) -> None:
         """Tell where the result comes from what the readers of this name need."""
-        for fact in facts_of(self.published or {}):
+        shape = self.published
+        for fact in facts_of(shape) if shape is not None else (PAYLOAD,):
             for writer in self.writers:
                 writer.source.demand(fact)
 

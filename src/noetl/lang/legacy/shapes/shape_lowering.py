@@ -50,10 +50,12 @@ class ShapeLowering:
         self.elements: dict[int, Publication] = {}
         self.element_tasks: dict[int, MapNode] = {}
         self.is_writing = False
+        #: an older construct was found, or the author says that there are some
+        self.is_older_document = doc.found_any or doc.accepted or doc.migrating
 
     def run(self) -> None:
         # A document of today may read a key of `ctx` that goes by the name of a step.
-        if self.doc.found_any:
+        if self.doc.found_any or self.doc.accepted:
             self.publish_context_reads()
         self.find_publications()
         self.read_templates()
@@ -204,9 +206,11 @@ class ShapeLowering:
             self.elements[id(loop)] = found
         return found
 
-    def is_older(self, reference: Reference, node: Node) -> bool:
+    def is_older(self, reference: Reference, node: Node, *, is_after: bool = False) -> bool:
         """Whether a reader means the older shape of a result."""
-        if reference.result.is_rows or (reference.publication is not None and reference.publication.is_older):
+        if reference.result.is_rows and (is_after or self.is_older_document):
+            return True
+        if reference.publication is not None and reference.publication.is_older:
             return True
         return reference.name in self.doc.older_reads.get(id(node), ())
 
@@ -239,14 +243,14 @@ class ShapeLowering:
         reference = self.reference(chain, point)
         if reference is None or not reference.result.kind:
             return None
-        older = self.is_older(reference, node)
+        older = self.is_older(reference, node, is_after=point.is_after)
         path = chain.parts[reference.length :]
         path = path[:-1] if chain.called and path else path
         if reference.publication is not None and path:
             reference.publication.first_keys.add(path[0])
         found = resolve(reference, path, self.element_of, is_older=older)
         if found.problem:
-            self.doc.todo(point.holder, found.problem, node) if self.is_writing else None
+            self.doc.todo(point.holder, found.problem, node) if self.is_writing and self.doc.found_any else None
             return None
         if older and not path and not chain.called and self.shows_older_keys(reference.result, node):
             return self.inline(reference)
@@ -351,7 +355,7 @@ class ShapeLowering:
 
     def fit(self, publication: Publication, tree: ReadTree, holder: MapEntry) -> None:
         """Give code the shape that it reads."""
-        is_older = publication.is_older or (publication.result.is_rows and self.doc.found_any)
+        is_older = publication.is_older or (publication.result.is_rows and self.is_older_document)
         fit = fit_code(publication.result, tree, is_older=is_older)
         for key in fit.missing:
             self.doc.todo(holder, f"the code reads `{key}`, which the result does not have: change the code", holder.key)
