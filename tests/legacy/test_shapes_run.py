@@ -132,6 +132,8 @@ TEMPLATES: dict[str, list[tuple[str, Any]]] = {
         ("{% set found = ask %}{{ found.row_count }}", "2"),
         ("{{ (ask.get('command_0', {}).get('rows', []) | first).n }}", 3),
         ("{{ ask.columns | join(',') }}", "n,t"),
+        ("{{ ask | jsonpath('$.rows[*].t') }}", ["x", "y"]),
+        ("{{ ask | attr('row_count') }}", 2),
         ("{{ ask.rows | length if ask.row_count > 1 else 0 }}", 2),
         ("{{ (ask.row_count | default(0)) * 2 }}", 4),
         ("{{ ask | length }}", 2),

@@ -29,9 +29,6 @@ _GET = re.compile(
 )
 _OUTPUT_KEYS = frozenset({"status", "data", "ref", "error", "meta", "http", "pg", "py", "loop"})
 _IS_OK = "output.status == 'ok'"
-#: keys that hardly anything but an older wrapping has
-_TELLING = re.compile(r"(?:\.|['\"])(rows|row_count|columns|command_\d+|status_code|elapsed|results|stats)\b")
-
 
 def lower(doc: Lowering) -> None:
     """Keep the shape of what templates and code read."""
@@ -252,7 +249,7 @@ class ShapeLowering:
         if found.problem:
             self.doc.todo(point.holder, found.problem, node) if self.is_writing and self.doc.found_any else None
             return None
-        if older and not path and not chain.called and self.shows_older_keys(reference.result, node):
+        if older and not path and not chain.called and self.shows_older_keys(reference.result, chain, node):
             return self.inline(reference)
         self.warn_of_unknown(reference, path, node, point) if older else None
         if self.is_writing and reference.is_own:
@@ -266,12 +263,13 @@ class ShapeLowering:
         text = write_inline(reference, reference.result.view)
         return ChainRename(reference.length, f"({text} if {reference.expression(PAYLOAD)} is defined)")
 
-    def shows_older_keys(self, result: Result, node: Scalar) -> bool:
-        """Whether a template names a key of the older shape that is no part of a chain."""
-        bare = rewrite(node.text, lambda chain: ChainRename(len(chain.parts), "x"))
-        aliased = re.findall(r"\{%-?\s*set\s+(\w+)", node.text)
-        text = bare + "".join(re.findall(rf"\b(?:{'|'.join(aliased)})(\.\w+|\['\w+'\])", node.text)) if aliased else bare
-        return any(key in result.view for key in _TELLING.findall(text))
+    def shows_older_keys(self, result: Result, chain: NameChain, node: Scalar) -> bool:
+        """Whether a template takes a result apart by other means than a path: by another name, or with a filter."""
+        name = re.escape("".join(chain.texts))
+        keys = re.findall(rf"(?<![\w.]){name}\s*\|\s*(?:attr|jsonpath)\(\s*['\"](?:\$\.)?(\w+)", node.text)
+        for alias in re.findall(rf"\{{%-?\s*set\s+(\w+)\s*=\s*{name}\s*-?%\}}", node.text):
+            keys += re.findall(rf"\b{alias}(?:\.|\[['\"])(\w+)", node.text)
+        return any(key in result.view or key in result.wrappers for key in keys)
 
     def guard(self, found: Resolved, reference: Reference, point: ReadPoint, node: Scalar) -> str:
         """After an error there is no payload: what is made of it is undefined then, as it was."""
