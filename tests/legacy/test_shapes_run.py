@@ -69,29 +69,50 @@ CODES: dict[str, list[tuple[str, Any]]] = {
         ("result = r['row_count']", 2),
         ("rows = r.get('rows') or []\nresult = [row['n'] for row in rows]", [3, 4]),
         ("data = r if isinstance(r, dict) else {}\nresult = sum(row.get('n', 0) for row in data.get('rows', []))", 7),
-        ("def rows_of(answer):\n    return answer.get('command_0', {}).get('rows', [])\ndef main(r):\n    return len(rows_of(r))\n", 2),
+        (
+            "def rows_of(answer):\n    return answer.get('command_0', {}).get('rows', [])\ndef main(r):\n    return len(rows_of(r))\n",
+            2,
+        ),
         ("first, *rest = r['rows']\nresult = f\"{first['t']}{len(rest)}\"", "x1"),
         ("result = sorted(k for k in r.keys() if k in ('rows', 'row_count'))", ["row_count", "rows"]),
         ("result = [row['t'] for row in r]", ["x", "y"]),
         ("count, columns = r['row_count'], r['columns']\nresult = [count, columns]", [2, ["n", "t"]]),
         ("result = input_data['r']['rows'][-1]['n']", 4),
-        ("def main(**kwargs):\n    found = kwargs['r']\n    for key, value in found.items():\n        if key == 'rows':\n            return len(value)\n    return None\n", 2),
-        ("out = []\nfor i, row in enumerate(r['data']['rows'] if 'data' in r else r['rows']):\n    out.append([i, row['n']])\nresult = out", [[0, 3], [1, 4]]),
+        (
+            "def main(**kwargs):\n    found = kwargs['r']\n    for key, value in found.items():\n        if key == 'rows':\n            return len(value)\n    return None\n",
+            2,
+        ),
+        (
+            "out = []\nfor i, row in enumerate(r['data']['rows'] if 'data' in r else r['rows']):\n    out.append([i, row['n']])\nresult = out",
+            [[0, 3], [1, 4]],
+        ),
         ("result = context.get('ask')['row_count'] if False else 2", 2),
     ],
     HTTP: [
         ("result = [r['status_code'], r['data']['total']]", [201, 2]),
         ("body = r.get('body') or r.get('data') if isinstance(r, dict) else []\nresult = len(body['items'])", 2),
-        ("def body_of(answer):\n    wrapped = answer\n    return wrapped.get('data', {})\ndef main(r):\n    return [i['id'] for i in body_of(r).get('items', [])]\n", [4, 5]),
+        (
+            "def body_of(answer):\n    wrapped = answer\n    return wrapped.get('data', {})\ndef main(r):\n    return [i['id'] for i in body_of(r).get('items', [])]\n",
+            [4, 5],
+        ),
         ("ok = (r or {}).get('status_code') == 201\nresult = ok", True),
         ("result = r['total']", 2),
         ("result = 'application/json' in r['headers']['content-type']", True),
-        ("result = sorted(r) if isinstance(r, dict) and 'elapsed' in r else []", ["data", "elapsed", "headers", "status_code", "url"]),
+        (
+            "result = sorted(r) if isinstance(r, dict) and 'elapsed' in r else []",
+            ["data", "elapsed", "headers", "status_code", "url"],
+        ),
     ],
     LOOP: [
         ("result = [r['stats']['total'], r['stats']['success'], r['stats']['failed']]", [2, 2, 0]),
-        ("results = r.get('results', []) if isinstance(r, dict) else []\nresult = sum(one['n'] for one in results)", 30),
-        ("def total(answer):\n    stats = answer.get('stats') or {}\n    return stats.get('total', -1)\ndef main(r):\n    return total(r)\n", 2),
+        (
+            "results = r.get('results', []) if isinstance(r, dict) else []\nresult = sum(one['n'] for one in results)",
+            30,
+        ),
+        (
+            "def total(answer):\n    stats = answer.get('stats') or {}\n    return stats.get('total', -1)\ndef main(r):\n    return total(r)\n",
+            2,
+        ),
         ("result = max(r, key=lambda one: one['n'])['n']", 20),
         ("result = {str(i): one['n'] for i, one in enumerate(r['results'])}", {"0": 10, "1": 20}),
     ],
@@ -178,7 +199,9 @@ def _chain(writer: str, readers: list[str]) -> str:
     steps = [textwrap.indent(writer, "  ") + "    next: [{step: reader_0}]\n"]
     for at, tool in enumerate(readers):
         after = f"    next: [{{step: reader_{at + 1}}}]\n" if at + 1 < len(readers) else ""
-        steps.append(f"  - step: reader_{at}\n    tool: {tool}\n    set: {{ctx.out_{at}: '{{{{ output.data }}}}'}}\n{after}")
+        steps.append(
+            f"  - step: reader_{at}\n    tool: {tool}\n    set: {{ctx.out_{at}: '{{{{ output.data }}}}'}}\n{after}"
+        )
     return f"{HEAD}workflow:\n{''.join(steps)}"
 
 
@@ -202,3 +225,126 @@ def test_templates_read_an_older_result_in_its_older_shape(writer: str, tmp_path
 
 def _scene() -> Scene:
     return SCENE
+
+
+RULES = """\
+workflow:
+  - step: claim
+    tool:
+      - name: take
+        kind: duckdb
+        command: "SELECT range AS n FROM range({{ workload.most }})"
+        spec: {policy: {rules: [{when: "{{ output.data.row_count == 0 }}", then: {do: break, set: {ctx.none: true}}}, {else: {then: {do: continue}}}]}}
+        set: {iter.taken: "{{ output.data.rows }}"}
+      - {name: work, kind: python, args: {rows: "{{ _prev.rows }}", taken: "{{ iter.taken }}"}, code: "result = [len(rows), len(taken)]"}
+    next: [{step: fin, when: "{{ claim is defined }}"}]
+  - {step: fin, tool: {kind: noop}}
+"""
+
+
+@pytest.mark.parametrize(("most", "ctx"), [(0, {"none": True}), (2, {})])
+def test_a_rule_and_a_set_of_a_query_read_its_rows(most: int, ctx: dict[str, Any], tmp_path: Path) -> None:
+    outcome = both_ways(HEAD + RULES, tmp_path, Scene(payload={"most": most}), without={"claim"})
+    assert outcome.status == "completed"
+    assert outcome.ctx == ctx
+
+
+FAILING = """\
+workflow:
+  - step: ask
+    tool: {kind: duckdb, command: "SELECT * FROM nowhere"}
+    set: {ctx.n: "{{ output.data.row_count }}"}
+    next:
+      arcs:
+        - {step: many, when: "{{ output.data.row_count > 0 }}"}
+        - {step: failed, when: "{{ event.name == 'call.error' }}"}
+  - {step: many, tool: {kind: noop}}
+  - {step: failed, tool: {kind: noop}}
+"""
+
+
+def test_a_query_that_failed_has_no_number_of_rows_and_its_failure_arc_is_taken(tmp_path: Path) -> None:
+    outcome = both_ways(HEAD + FAILING, tmp_path, Scene())
+    assert outcome.status == "completed"
+    assert outcome.ctx == {}
+    assert set(outcome.steps) == {"ask", "failed"}
+
+
+CONTEXT = """\
+workflow:
+  - step: ask
+    tool: {kind: duckdb, commands: "SELECT 3 AS n"}
+    next: [{step: fetch}]
+  - step: fetch
+    tool: {kind: http, method: GET, endpoint: "{{ workload.api_url }}/users"}
+    next: [{step: each}]
+  - step: each
+    loop: {collection: [1, 2], element: i}
+    tool: {kind: python, args: {i: "{{ i }}"}, code: "result = i"}
+    next: [{step: show}]
+  - step: show
+    tool:
+      kind: python
+      args: {n: "{{ ask.row_count }}"}
+      code: |
+        def main(context, n):
+            rows = context.get('ask', {}).get('rows', [])
+            answer = context['fetch']
+            return [n, rows[0]['n'], answer.get('status_code'), answer['data']['total'], sum(context.get('each')['results'])]
+"""
+
+
+def test_code_that_reads_steps_from_its_context_finds_their_older_shape(tmp_path: Path) -> None:
+    outcome = both_ways(HEAD + CONTEXT, tmp_path, SCENE)
+    assert outcome.output == [1, 3, 201, 2, 3]
+
+
+def test_code_that_reads_steps_as_results_finds_what_they_gave(tmp_path: Path) -> None:
+    text = (
+        CONTEXT.replace("main(context, n)", "main(results, n)")
+        .replace("context.get", "results.get")
+        .replace("context[", "results[")
+    )
+    assert both_ways(HEAD + text, tmp_path, SCENE).output == [1, 3, 201, 2, 3]
+
+
+RAW = """\
+workflow:
+  - step: start
+    tool:
+      - {name: ask, kind: duckdb, commands: "SELECT 3 AS n", set: {asked: "{{ output }}"}}
+      - {name: fetch, kind: http, method: GET, endpoint: "{{ workload.api_url }}/users", set: {fetched: "{{ output }}"}}
+      - {name: make, kind: python, code: "result = {'n': 5, 'data': {'k': 6}}", set: {made: "{{ output }}"}}
+      - name: use
+        kind: python
+        args: {a: "{{ asked.rows[0].n }}", b: "{{ fetched.status_code }}", c: "{{ fetched.data.total }}", d: "{{ made.data.k + made.n }}", all: "{{ asked }}"}
+        code: "result = [a, b, c, d, all['row_count']]"
+    next: [{step: fin}]
+  - {step: fin, tool: {kind: noop, output: "{{ start }}"}}
+"""
+
+
+def test_a_task_that_writes_all_of_its_output_wrote_the_raw_result(tmp_path: Path) -> None:
+    outcome = both_ways(HEAD + RAW, tmp_path, SCENE)
+    assert outcome.output == [3, 201, 2, 11, 1]
+
+
+NESTED = """\
+workflow:
+  - step: ask
+    tool: {kind: duckdb, commands: "SELECT 3 AS n"}
+    next: [{step: show}]
+  - step: show
+    args: {found: "{{ ask }}"}
+    tool:
+      - {name: one, kind: python, args: {all: {inner: "{{ ask }}", list: ["{{ ask.rows }}"]}}, code: "result = [all['inner']['row_count'], len(all['list'][0])]"}
+      - {name: two, kind: python, args: {before: "{{ one }}"}, code: "result = [before, found.get('rows', [])[0]['n']]"}
+      - {name: three, kind: workbook, task: count, args: {r: "{{ ask }}", before: "{{ _prev }}"}}
+workbook:
+  count: {kind: python, code: "result = [before, r['row_count']]"}
+"""
+
+
+def test_results_inside_of_other_values_and_of_called_tasks_have_their_older_shape(tmp_path: Path) -> None:
+    outcome = both_ways(HEAD + NESTED, tmp_path, SCENE)
+    assert outcome.output == [[[1, 1], 3], 1]

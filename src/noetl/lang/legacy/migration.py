@@ -13,7 +13,15 @@ import msgspec
 
 from noetl.lang.legacy import keychain, root_keys, shapes, sink_tasks, template_names
 from noetl.lang.legacy.lowered_document import Lowering
-from noetl.lang.legacy.workflow import arc_args, fan_in, published_results, routing, rules_and_writes, step_body, task_keys
+from noetl.lang.legacy.workflow import (
+    arc_args,
+    fan_in,
+    published_results,
+    routing,
+    rules_and_writes,
+    step_body,
+    task_keys,
+)
 from noetl.lang.printing.printer import render
 from noetl.lang.reading.node import MapNode
 from noetl.lang.reading.reader import read_yaml

@@ -314,12 +314,16 @@ class _NameLowering:
             said = f"`{root}` is known only inside of the loop: publish what is needed with `set`"
             self.doc.todo(scene.holder, said, node)
         elif root in _OUTPUT_WORDS and scene.after_task:
-            self.doc.report_older("habit", f"`{root}`", "`output`", node)
-            renamed = of_output(chain, scene.kind)
-            if renamed.consumed == 1:
-                self.doc.note_older_read(node, "output.data")
-            return renamed
+            return self.output_word(chain, scene, node)
         return None
+
+    def output_word(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename:
+        """`this`, `result` and `response` after a task."""
+        self.doc.report_older("habit", f"`{chain.parts[0]}`", "`output`", node)
+        renamed = of_output(chain, scene.kind)
+        if renamed.consumed == 1:
+            self.doc.note_older_read(node, "output.data")
+        return renamed
 
     def target_scope(self, name: str, scene: NameContext) -> str | None:
         """The scope that a target named without one got, if it can be read from here."""

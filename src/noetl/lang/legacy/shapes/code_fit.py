@@ -56,7 +56,7 @@ def fit_code(result: Result, tree: ReadTree, *, is_older: bool) -> CodeFit:
 def _reads_own_keys(result: Result, tree: ReadTree, evidence: set[str]) -> bool:
     """Whether code looks for a wrapping, but goes on without one, to keys that the result has."""
     optional = bool(evidence) and not any(tree.children[key].is_required for key in evidence)
-    return optional and any(result.own.shows(key) for key in tree.keys())
+    return optional and any(result.own.shows(key) for key in tree.children)
 
 
 def _restrict(inner: Leaf | View, tree: ReadTree | None, fit: CodeFit, name: str) -> Leaf | Published:

@@ -127,7 +127,9 @@ def _inline(view: Mapping[str, Leaf | View], reference: Reference) -> str:
 _LITERAL_TEXT = re.compile(r"'[^'\\]*'")
 
 
-def write_map(shape: Published, expression: Callable[[str], str | None], guard: str = "") -> tuple[dict[str, object], list[str]]:
+def write_map(
+    shape: Published, expression: Callable[[str], str | None], guard: str = ""
+) -> tuple[dict[str, object], list[str]]:
     """A shape as plain data whose values are templates, and the keys that nothing gives."""
     made: dict[str, object] = {}
     missing: list[str] = []

@@ -89,7 +89,9 @@ class Result:
         if not isinstance(url, Scalar) or (task is not None and "params" in task) or _OF_THE_EXECUTION.search(url.text):
             return None
         parts = [part for part in re.split(r"(\{\{.*?\}\})", url.text) if part]
-        terms = [part[2:-2].strip() if part.startswith("{{") else "'" + part.replace("'", "\\'") + "'" for part in parts]
+        terms = [
+            part[2:-2].strip() if part.startswith("{{") else "'" + part.replace("'", "\\'") + "'" for part in parts
+        ]
         return terms[0] if len(terms) == 1 else "(" + " ~ ".join(terms) + ")"
 
 
@@ -195,4 +197,3 @@ def _value_of(node: Node | None) -> CodeValue:
     if isinstance(node, ListNode):
         return CodeValue(element=UNKNOWN)
     return UNKNOWN
-

@@ -58,7 +58,9 @@ class _Net:
             name = waiting.pop()
             if name not in seen:
                 seen.add(name)
-                waiting += [arc.target for arc in self.after[name] if arc.target in self.steps and arc.target not in without]
+                waiting += [
+                    arc.target for arc in self.after[name] if arc.target in self.steps and arc.target not in without
+                ]
         return seen
 
     def find_fan_out(self, name: str) -> str | None:
@@ -131,7 +133,9 @@ def _join(doc: Lowering, net: _Net, name: str, fan_out: str) -> None:
         doc.todo(holder, said, near) if doc.migrating else None
         return
     if fan_out in net.reach(name) or any(name in net.reach(arc.target) for arc in net.after[name]):
-        doc.todo(holder, f"{meeting}, and it is part of a cycle: say with `admit` what each of its runs waits for", near)
+        doc.todo(
+            holder, f"{meeting}, and it is part of a cycle: say with `admit` what each of its runs waits for", near
+        )
         return
     admit = ensure_map(ensure_map(ensure_map(step, "spec", near), "policy", near), "admit", near)
     if net.is_certain(fan_out, name):
