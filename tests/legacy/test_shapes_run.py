@@ -348,3 +348,53 @@ workbook:
 def test_results_inside_of_other_values_and_of_called_tasks_have_their_older_shape(tmp_path: Path) -> None:
     outcome = both_ways(HEAD + NESTED, tmp_path, SCENE)
     assert outcome.output == [[[1, 1], 3], 1]
+
+
+HANDED_ON = """\
+workflow:
+  - step: ask
+    tool: {kind: duckdb, commands: "SELECT 3 AS n"}
+    next: [{step: wrap}]
+  - step: wrap
+    tool: {kind: python, args: {res: "{{ ask }}", plain: "{{ ask.rows }}"}, code: "found = {'answer': res, 'rows': plain}\\nresult = found"}
+    next: [{step: show}]
+  - step: show
+    tool:
+      kind: python
+      args: {n: "{{ wrap.answer.row_count }}", all: "{{ wrap }}", text: "{{ ask | tojson }}", maybe: "{{ ask | default({}) }}"}
+      code: |
+        import json
+        read = json.loads(text)
+        result = [n, all['answer']['rows'][0]['n'], all['rows'][0]['n'], read['row_count'], maybe.get('rows', [])[0]['n']]
+"""
+
+
+def test_what_code_hands_on_and_templates_turn_into_text_keeps_its_shape(tmp_path: Path) -> None:
+    outcome = both_ways(HEAD + HANDED_ON, tmp_path, SCENE)
+    assert outcome.output == [1, 3, 3, 1, 3], outcome.error
+
+
+TASKS = """\
+workflow:
+  - step: page
+    tool:
+      - {name: fetch, kind: http, method: GET, endpoint: "{{ workload.api_url }}/users"}
+      - {name: look, kind: python, args: {code: "{{ fetch.status_code }}", total: "{{ fetch.data.total }}", all: "{{ fetch }}"}, code: "result = [code, total, all['data']['total']]"}
+    next: [{step: show, args: {seen: "{{ page }}"}}]
+  - step: show
+    tool: {kind: python, args: {a: "{{ page.results.fetch.data.total }}", b: "{{ page.results.look[0] }}", c: "{{ page }}", d: "{{ -(page.results.look[0]) }}"}, code: "result = [a, b, c, d]"}
+    next: [{step: one}]
+  - step: one
+    tool: [{name: only, kind: duckdb, commands: "SELECT 1 AS n; SELECT 2 AS n UNION ALL SELECT 3 ORDER BY n"}]
+    next: [{step: fin}]
+  - step: fin
+    tool: {kind: noop, output: ["{{ ctx.shown }}", "{{ one.results.only.row_count }}", "{{ one.command_1.rows[0].n }}", "{{ 5 - one.row_count }}", "{{ -one.row_count }}"]}
+"""
+
+
+def test_tasks_of_a_pipeline_are_read_by_later_tasks_and_steps(tmp_path: Path) -> None:
+    text = TASKS.replace(
+        "    next: [{step: one}]\n", '    set: {ctx.shown: "{{ output.data }}"}\n    next: [{step: one}]\n'
+    )
+    outcome = both_ways(HEAD + text, tmp_path, SCENE, without={"show_seen"})
+    assert outcome.output == [[2, 201, [201, 2, 2], -201], 2, 2, 3, -2], outcome.error

@@ -17,6 +17,8 @@ CodeNames = dict[str, CodeValue]
 _SAME_ELEMENTS = frozenset({"list", "sorted", "tuple", "reversed", "iter", "set", "filter"})
 #: calls that say nothing of a value's inside
 _HARMLESS = frozenset({"print", "bool", "type", "id", "isinstance", "hasattr", "callable"})
+#: functions of modules that give back what they are given, in another form
+_SAME_VALUE = frozenset({"loads", "deepcopy", "copy"})
 _MEASURES = frozenset({"len", "sum", "any", "all"})
 _MOST_CALLS = 200
 _DEEPEST = 12
@@ -268,8 +270,10 @@ class ExpressionReader:
             return join_values([read, *arguments[1:], *[self.value(one.value, env) for one in node.keywords]])
         if func.attr in ("items", "values", "keys"):
             return self.listing(holder, func.attr)
-        if func.attr == "copy":
+        if func.attr == "copy" and not arguments:
             return holder
+        if func.attr in _SAME_VALUE and arguments:
+            return arguments[0]
         if func.attr in ("append", "extend", "update", "add", "insert") and isinstance(func.value, ast.Name):
             return self.mutation(func, arguments, env)
         for one in (*arguments, *[self.value(one.value, env) for one in node.keywords]):

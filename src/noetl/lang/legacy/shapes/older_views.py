@@ -15,7 +15,7 @@ OWN_FACTS = {
     PAYLOAD: "output.data",
     "status": "output.http.status",
     "headers": "output.http.headers",
-    "elapsed": "output.meta.duration_ms / 1000",
+    "elapsed": "(output.meta.duration_ms / 1000)",
     "total": "output.loop.total",
     "succeeded": "output.loop.succeeded",
     "failed": "output.loop.failed",

@@ -11,7 +11,7 @@ from noetl.lang.legacy.name_rewrite import NameChain, rewrite
 from noetl.lang.legacy.shapes.read_points import ReadPoint
 from noetl.lang.legacy.shapes.references import Publication, Reference, Writer
 from noetl.lang.legacy.shapes.results import Result, Results
-from noetl.lang.reading.node import MapEntry, MapNode, Node, Scalar, map_of, text_of
+from noetl.lang.reading.node import MapEntry, MapNode, Node, Scalar, list_of, map_of, text_of
 
 #: a name and where it is known: `("ctx", "x")`, `("step", <a step>, "x")`, `("input", <a step or task>, "x")`
 Place = tuple[object, ...]
@@ -55,6 +55,7 @@ class Publications:
             for word in ("set", "next"):
                 for block in set_blocks(step.get(word), own=word == "set"):
                     yield from self.targets(step, block, ReadPoint(_first(block, step), step, output=ended))
+            yield from self.arguments(step, ended)
             yield from self.inputs(step, None, step, None)
             for _name, task in task_items(step):
                 own = self.results.of_task(task)
@@ -71,6 +72,14 @@ class Publications:
             scope, _, name = one.name.partition(".")
             if name and "." not in name and scope in ("ctx", "step", "iter"):
                 yield ("ctx", name) if scope == "ctx" else (scope, id(step), name), one, block, point
+
+    def arguments(self, step: MapNode, ended: Result) -> Iterator[tuple[Place, MapEntry, MapNode, ReadPoint]]:
+        """What arcs bring to the next step."""
+        arcs = list_of(map_of(step, "next"), "arcs")
+        for arc in [one for one in arcs.items if isinstance(one, MapNode)] if arcs is not None else []:
+            block = map_of(arc, "args") or MapNode([], arc.start, arc.end)
+            for one in block.entries:
+                yield ("args", text_of(arc, "step"), one.name), one, block, ReadPoint(one, step, output=ended)
 
     def inputs(
         self, step: MapNode, task: MapNode | None, holder: MapNode, previous: Result | None
@@ -122,6 +131,8 @@ class Publications:
             yield ("ctx", key)
         elif root in ("step", "iter"):
             yield (root, id(point.step), key)
+        elif root == "args":
+            yield (root, text_of(point.step, "step"), key)
         elif root == "input":
             yield ("input", id(point.task), key)
             yield ("input", id(point.step), key)
@@ -170,13 +181,19 @@ def whole_chain(node: Node) -> NameChain | None:
 
 def whole_chain_of(text: str) -> NameChain | None:
     """The chain of an expression that is nothing but one."""
+    found = chains_in("{{ " + text + " }}")
+    return found[0] if len(found) == 1 and "".join(found[0].texts) == text else None
+
+
+def chains_in(text: str) -> list[NameChain]:
+    """Every chain of a template."""
     found: list[NameChain] = []
 
     def look(chain: NameChain) -> None:
         found.append(chain)
 
-    rewrite("{{ " + text + " }}", look)
-    return found[0] if len(found) == 1 and "".join(found[0].texts) == text else None
+    rewrite(text, look)
+    return found
 
 
 def set_blocks(node: Node | None, *, own: bool = False) -> Iterator[MapNode]:

@@ -45,11 +45,13 @@ class Result:
     task: MapNode | None = None
     #: where tasks of a pipeline publish what later ones read
     scope: str = "step"
+    #: by task of a pipeline, the expression for its payload, where that is not simply published by its name
+    task_names: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_rows(self) -> bool:
         """Whether the payload is a list, whose keys older readers can only have meant for its wrapping."""
-        return self.kind == "loop" or self.kind in SQL
+        return self.kind == "loop" or self.last.kind in SQL
 
     @cached_property
     def view(self) -> View:
@@ -78,7 +80,8 @@ class Result:
         if fact == "url":
             return self.url
         if fact.startswith("task:"):
-            return f"{self.scope}.{fact.removeprefix('task:')}"
+            name = fact.removeprefix("task:")
+            return self.task_names.get(name, f"{self.scope}.{name}")
         return OWN_FACTS[fact]
 
     @property
@@ -118,6 +121,7 @@ class Results:
         self.doc = doc
         self._tasks: dict[int, Result] = {}
         self._steps: dict[int, Result] = {}
+        self._bodies: dict[int, Result] = {}
 
     def of_task(self, task: MapNode) -> Result:
         """What one task gives."""
@@ -128,6 +132,12 @@ class Results:
 
     def of_body(self, step: MapNode) -> Result:
         """What the tasks of a step give, in a loop those of one iteration."""
+        found = self._bodies.get(id(step))
+        if found is None:
+            found = self._bodies[id(step)] = self._body(step)
+        return found
+
+    def _body(self, step: MapNode) -> Result:
         # What a sink became hands on what it was given.
         tasks = {
             name: self.of_task(task) for name, task in task_items(step) if text_of(task, "output") != "{{ _prev }}"
@@ -135,7 +145,7 @@ class Results:
         if not tasks:
             return Result("noop", own=NOTHING)
         last = list(tasks.values())[-1]
-        if len(tasks) == 1:
+        if len(tasks) == 1 and not isinstance(step.get("tool"), ListNode):
             return last
         scope = "iter" if map_of(step, "loop") is not None else "step"
         return Result("pipeline", own=last.own, tasks=tasks, task=last.task, scope=scope)

@@ -13,12 +13,13 @@ from noetl.lang.legacy.lowered_document import Lowering, add_set, strings, task_
 from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, rewrite
 from noetl.lang.legacy.shapes.code_fit import element_reads, fit_code
 from noetl.lang.legacy.shapes.code_reads import CodeShape
-from noetl.lang.legacy.shapes.code_values import ReadTree
+from noetl.lang.legacy.shapes.code_values import ANY, CodeValue, ReadTree
 from noetl.lang.legacy.shapes.expressions import Resolved, resolve, write_inline, write_map
 from noetl.lang.legacy.shapes.older_views import PAYLOAD
 from noetl.lang.legacy.shapes.publications import (
     Place,
     Publications,
+    chains_in,
     set_blocks,
     target_names,
     whole_chain,
@@ -35,6 +36,7 @@ _GET = re.compile(
     r"\.get\(\s*(?P<quote>['\"])(?P<key>\w+)(?P=quote)\s*(?:,\s*(?P<default>\[\]|\{\}|none|None|'[^']*'|-?[\d.]+|\w+))?\s*\)"
 )
 _OUTPUT_KEYS = frozenset({"status", "data", "ref", "error", "meta", "http", "pg", "py", "loop"})
+_OF_A_RESPONSE = frozenset({"status_code", "headers", "elapsed", "body"})
 _IS_OK = "output.status == 'ok'"
 
 
@@ -52,6 +54,10 @@ class ShapeLowering:
         self.steps = {text_of(step, "step"): step for step in doc.steps()}
         self.publications = Publications(doc, self.results)
         self.is_writing = False
+        #: by task and input, how later readers read what its code hands on
+        self.handed_on: dict[tuple[int, str], ReadTree] = {}
+        #: by template and name, the shape in which code reads what the template makes of a result
+        self.inlined: dict[tuple[int, str], Published] = {}
 
     def run(self) -> None:
         # A document of today may read a key of `ctx` that goes by the name of a step.
@@ -63,6 +69,7 @@ class ShapeLowering:
         for _ in range(4):
             for publication in self.publications:
                 publication.pass_on_demands() if publication.is_certain else None
+        self.name_tasks()
         self.is_writing = True
         self.read_templates()
         self.write_publications()
@@ -88,6 +95,16 @@ class ShapeLowering:
     def code_of(self, step: MapNode, task: MapNode) -> CodeShape:
         """What the code of a task shows, with the inputs of its step."""
         return self.results.code(task, input_names(step))
+
+    def name_tasks(self) -> None:
+        """Where a task publishes more than its payload, the pipeline's results are found inside of that."""
+        for step in self.doc.steps():
+            body = self.results.of_body(step)
+            for name in body.tasks:
+                found = self.publications.by_place.get((body.scope, id(step), name))
+                if found is not None and found.is_certain and found.published is not None:
+                    body.task_names[name] = found.expression(f"{body.scope}.{name}", PAYLOAD)
+                    found.facts.add(PAYLOAD)
 
     # --- templates ---------------------------------------------------------------------------------------------
 
@@ -125,22 +142,27 @@ class ShapeLowering:
         path = path[:-1] if chain.called and path else path
         if reference.publication is not None and path:
             reference.publication.first_keys.add(path[0])
+        self.trace(reference.result, path)
         found = resolve(reference, path, self.publications.element_of, is_older=older)
         if found.problem:
             self.doc.todo(point.holder, found.problem, node) if self.is_writing and self.doc.found_any else None
             return None
-        if older and not path and not chain.called and self.shows_older_keys(reference.result, chain, node):
-            return self.inline(reference)
-        self.warn_of_unknown(reference, path, node, point) if older else None
+        if older and not path and not chain.called:
+            shape = self.inlined.get((id(node), reference.name))
+            if shape is None and self.shows_older_keys(reference.result, chain, node):
+                shape = dict(reference.result.view)  # type: ignore[arg-type]
+            if shape is not None:
+                return self.inline(reference, shape)
+        self.warn_of_unknown(reference, path, node, point, is_older=older)
         if self.is_writing and reference.is_own:
             self.publish_tasks(reference.result, iter(found.facts))
         return ChainRename(found.consumed, self.guard(found, reference, point, node))
 
-    def inline(self, reference: Reference) -> ChainRename:
-        """The whole older shape, for a template that takes it apart by other means than a path."""
-        for fact in facts_of(reference.result.view):
+    def inline(self, reference: Reference, shape: Published) -> ChainRename:
+        """An older shape within a template that does more with it than to follow a path."""
+        for fact in facts_of(shape):
             reference.demand(fact)
-        text = write_inline(reference, reference.result.view)
+        text = write_inline(reference, shape)
         return ChainRename(reference.length, f"({text} if {reference.expression(PAYLOAD)} is defined)")
 
     def shows_older_keys(self, result: Result, chain: NameChain, node: Scalar) -> bool:
@@ -154,22 +176,39 @@ class ShapeLowering:
     def guard(self, found: Resolved, reference: Reference, point: ReadPoint, node: Scalar) -> str:
         """After an error there is no payload: what is made of it is undefined then, as it was."""
         text = found.text
+        if " | " in text and re.search(rf"-\s*{re.escape(reference.name)}\b", node.text):
+            text = f"({text})"  # a sign binds more tightly than a filter
         if not (reference.is_own and point.after_error and text.startswith("output.data |")) or _IS_OK in node.text:
             return text
         return f"({text} if {_IS_OK})"
 
-    def warn_of_unknown(self, reference: Reference, path: tuple[str, ...], node: Scalar, point: ReadPoint) -> None:
-        """A wrapping is taken off a result whose own keys are not known, though its code speaks of such a key."""
-        result = reference.result.last
-        word = path[0] if path else ""
-        if (
-            not self.is_writing
-            or word not in reference.result.wrappers
-            or result.task is None
-            or not result.own.is_open
-        ):
+    def trace(self, result: Result, path: tuple[str, ...]) -> None:
+        """Note how a result is read that code made out of what it was given."""
+        if result.task is not None and path and not self.is_writing:
+            tree = ReadTree()
+            tree.at(ANY if part.isdigit() else part for part in path)
+            self.hand_on(result.task, result.own, tree)
+
+    def hand_on(self, task: MapNode, value: CodeValue, tree: ReadTree) -> None:
+        for path in value.origins if tree.children else ():
+            self.handed_on.setdefault((id(task), path[0]), ReadTree()).at(path[1:]).merge(tree)
+        for key, child in tree.children.items():
+            inner = value.element if key == ANY else value.keys.get(key)
+            if inner is not None:
+                self.hand_on(task, inner, child)
+
+    def warn_of_unknown(
+        self, reference: Reference, path: tuple[str, ...], node: Scalar, point: ReadPoint, *, is_older: bool
+    ) -> None:
+        """Say what a reader may have meant otherwise."""
+        result, word = reference.result.last, path[0] if path else ""
+        if not self.is_writing or not self.doc.found_any:
             return
-        if re.search(rf"['\"]{word}['\"]", text_of(result.task, "code")):
+        if not is_older and result.kind == "http" and reference.publication is not None and word in _OF_A_RESPONSE:
+            said = f"`{word}`: `{reference.name}` is the body itself; `output.http` has the status and the headers"
+            self.doc.todo(point.holder, said, node)
+        hidden = is_older and word in reference.result.wrappers and result.own.is_open and result.task is not None
+        if hidden and re.search(rf"['\"]{word}['\"]", text_of(result.task, "code")):
             said = f"`{word}` is taken for the result itself; if the code's result has a key `{word}`, read that"
             self.doc.todo(point.holder, said, node)
 
@@ -177,8 +216,9 @@ class ShapeLowering:
 
     def read_codes(self) -> None:
         """Find the shape in which code reads its inputs, and `ctx`."""
-        for step in self.doc.steps():
-            for _name, task in task_items(step):
+        # Readers first: what they read of code that hands its inputs on, that code reads of its inputs.
+        for step in reversed(list(self.doc.steps())):
+            for _name, task in reversed(list(task_items(step))):
                 self.read_code(step, task)
 
     def read_code(self, step: MapNode, task: MapNode) -> None:
@@ -188,7 +228,7 @@ class ShapeLowering:
             for one in block.entries if block is not None else []:
                 if holder is step and one.name in input_names(task):
                     continue
-                tree = code.inputs.get(one.name)
+                tree = self.reads_of(code, task, one.name)
                 if tree is not None:
                     self.read_input(one, tree, step, task, ("input", id(holder), one.name))
         for key, tree in code.context.items():
@@ -197,6 +237,17 @@ class ShapeLowering:
                 self.fit(publication, tree, task.entry("code") or task.entries[0])
         if text_of(task, "kind") == "playbook":
             self.warn_of_child(task)
+
+    def reads_of(self, code: CodeShape, task: MapNode, name: str) -> ReadTree | None:
+        """How an input is read, by the code itself and by readers of what it hands on."""
+        own, later = code.inputs.get(name), self.handed_on.get((id(task), name))
+        if own is None or later is None:
+            return own
+        tree = ReadTree()
+        tree.merge(own)
+        tree.merge(later)
+        tree.is_whole = False  # where it goes is known
+        return tree
 
     def called_code(self, step: MapNode, task: MapNode) -> CodeShape:
         if text_of(task, "kind") != "workbook":
@@ -230,6 +281,7 @@ class ShapeLowering:
         chain = whole_chain(one.value)
         found = self.publications.reference(chain, ReadPoint(one, step, task)) if chain is not None else None
         if chain is None or found is None:
+            self.read_within(one, tree, step, task)
             return
         part = resolve(
             found,
@@ -240,10 +292,31 @@ class ShapeLowering:
         if part.reference is not None and part.reference.result.kind == "loop":
             self.fit_elements(part.reference.result, tree, one)
 
+    def read_within(self, one: MapEntry, tree: ReadTree, step: MapNode, task: MapNode) -> None:
+        """A template that hands a result to code in another form: as JSON, or with something in its place."""
+        text = one.value.text if isinstance(one.value, Scalar) and isinstance(one.value.value, str) else ""
+        for chain in chains_in(text)[:1]:
+            found = self.publications.reference(chain, ReadPoint(one, step, task))
+            handed = re.match(rf"\s*\{{\{{-?\s*{re.escape(''.join(chain.texts))}\s*(?:\||or\b)", text)
+            if found is None or len(chain.parts) != found.length or handed is None:
+                continue
+            fit = fit_code(found.result, tree, is_older=self.publications.is_older(found, one.value))
+            if fit.shape is not None:
+                self.inlined[(id(one.value), found.name)] = fit.shape
+                for fact in facts_of(fit.shape):
+                    found.demand(fact)
+
     def fit(self, publication: Publication, tree: ReadTree, holder: MapEntry) -> None:
         """Give code the shape that it reads."""
         is_older = publication.is_older or (publication.result.is_rows and self.publications.is_older_document)
-        fit = fit_code(publication.result, tree, is_older=is_older)
+        result = publication.result
+        if result.task is not None:
+            self.hand_on(result.task, result.own, tree)
+        fit = fit_code(result, tree, is_older=is_older)
+        doubtful = sorted(tree.keys() & _OF_A_RESPONSE) if result.last.kind == "http" and not is_older else []
+        if doubtful and self.doc.found_any:
+            said = f"the code reads `{doubtful[0]}`, and gets the body itself; `output.http` has the status and the headers"
+            self.doc.todo(holder, said, holder.key)
         for key in fit.missing:
             self.doc.todo(
                 holder, f"the code reads `{key}`, which the result does not have: change the code", holder.key
