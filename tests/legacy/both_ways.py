@@ -6,7 +6,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -163,14 +163,22 @@ def migrated(text: str, folder: Path) -> str:
     return result
 
 
-def both_ways(text: str, folder: Path, scene: Scene, *, only_migrated: Sequence[str] = ()) -> Outcome:
-    """What came of it, which was the same both ways; `only_migrated` are keys of ctx that the older text has no use for."""
+def both_ways(
+    text: str, folder: Path, scene: Scene, *, only_migrated: Sequence[str] = (), without: Collection[str] = ()
+) -> Outcome:
+    """What came of it, which was the same both ways.
+
+    `only_migrated` are keys of ctx that the older text has no use for, `without` those that differ from run to run.
+    """
     old = perform(text, folder / "old", scene, "--legacy")
     made = migrated(text, folder)
     new = perform(made, folder / "new", scene)
     for key in only_migrated:
         assert key in new.ctx
         del new.ctx[key]
+    for outcome in (old, new):
+        for key in without:
+            outcome.ctx.pop(key, None)
     before, after = asdict(old), asdict(new)
     differences = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
     assert differences == {}, made

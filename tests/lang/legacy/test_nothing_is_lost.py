@@ -450,7 +450,7 @@ def test_all_of_a_retry_is_in_its_rule(block: str, rule: str) -> None:
     ("block", "said"),
     [
         ("{max_attempts: 3, backoff_multiplier: 1.5}", "the retry also said `backoff_multiplier: 1.5`"),
-        ("{retry_on: [rate_limit]}", 'the retry also said `retry_on: ["rate_limit"]`'),
+        ("{retry_on: [quota]}", 'the retry also said `retry_on: ["quota"]`'),
         ('{enabled: "{{ workload.r }}"}', 'the retry also said `enabled: "{{ workload.r }}"`'),
         ("{on_error: {max: 2}, on_success: {while: x}}", 'the retry also said `on_success: {"while": "x"}`'),
         ('"{{ workload.n }}"', "write the retry as a rule under `spec.policy.rules`: `retry: \"{{ workload.n }}\"`"),

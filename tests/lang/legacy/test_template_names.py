@@ -23,10 +23,11 @@ def test_the_rows_of_a_statement_are_its_output_however_they_were_wrapped(read: 
 @pytest.mark.parametrize(
     ("beside", "tool", "read"),
     [
-        ("desc: x", "{kind: duckdb, query: SELECT 1}", "a.row_count"),
         ("desc: x", "{kind: duckdb, query: SELECT 1}", "a.command_1.rows"),
-        ("loop: {in: [1], iterator: i}", "{kind: noop}", "a.count"),
-        ("desc: x", "{kind: http, url: u}", "a.status_code"),
+        ("desc: x", "{kind: duckdb, query: SELECT 1}", "a.status"),
+        ("loop: {in: [1], iterator: i}", "{kind: noop}", "a.first"),
+        ("desc: x", "{kind: http, url: '{{ input.u }}'}", "a.url"),
+        ("desc: x", "{kind: duckdb, query: DELETE FROM t}", "a.row_count"),
     ],
 )
 def test_a_field_that_an_output_has_no_longer_is_told(beside: str, tool: str, read: str) -> None:
@@ -48,8 +49,10 @@ def test_the_status_of_a_response_in_its_own_arcs_is_that_of_http() -> None:
     assert todo == []
 
 
-@pytest.mark.parametrize(("code", "told"), [("result = r.get('command_0')", 1), ("result = r", 0)])
-def test_code_that_unwraps_a_result_is_told_that_nothing_is_wrapped(code: str, told: int) -> None:
+@pytest.mark.parametrize(
+    ("code", "told"), [("result = r.get('command_0')", 0), ("result = r.get('command_1')", 1), ("result = r['total']", 1), ("result = r", 0)]
+)  # fmt: skip
+def test_code_that_reads_what_a_result_never_had_is_told(code: str, told: int) -> None:
     _, todo = migrated(
         "workflow:\n  - step: a\n    tool: {kind: duckdb, query: SELECT 1}\n    next: {arcs: [{step: b}]}\n"
         f'  - {{step: b, tool: {{kind: python, input: {{r: "{{{{ a }}}}"}}, code: "{code}"}}}}\n'

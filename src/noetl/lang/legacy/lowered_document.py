@@ -71,6 +71,10 @@ class Lowering:
         self.unsure: list[tuple[MapEntry | None, str, NodeBase]] = []
         #: targets that `set` named without a scope, and the scope they got
         self.bare_targets: dict[str, str] = {}
+        #: by node, the names in its template that stand for a result in its older shape: `ctx.fetch`, `output.data`
+        self.older_reads: dict[int, set[str]] = {}
+        #: names that code reads a step's result by, in its older shape
+        self.published_steps: set[str] = set()
         #: keys of the root's `vars`, and the keys of the workload that they are now
         self.root_vars: dict[str, str] = {}
 
@@ -94,6 +98,10 @@ class Lowering:
             at.todo.append(text)
         where = near.alias or (near.start, near.end)
         self.problems.add("legacy-todo", Severity.WARNING, text, where, fix="decide, and remove the comment")
+
+    def note_older_read(self, node: NodeBase, name: str) -> None:
+        """Note that a name in a template was a step or a task by its own name: it means the older shape of its result."""
+        self.older_reads.setdefault(id(node), set()).add(name)
 
     def refuse(self, slug: str, holder: MapNode, found: MapEntry, text: str) -> None:
         """What no pass can lower: left to a person in a migrated file, and an error to whoever runs it as it is."""

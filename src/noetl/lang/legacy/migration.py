@@ -11,16 +11,24 @@ from collections.abc import Mapping
 
 import msgspec
 
-from noetl.lang.legacy import keychain, root_keys, sink_tasks, template_names
+from noetl.lang.legacy import keychain, root_keys, shapes, sink_tasks, template_names
 from noetl.lang.legacy.lowered_document import Lowering
-from noetl.lang.legacy.workflow import arc_args, published_results, routing, rules_and_writes, step_body, task_keys
+from noetl.lang.legacy.workflow import (
+    arc_args,
+    fan_in,
+    published_results,
+    routing,
+    rules_and_writes,
+    step_body,
+    task_keys,
+)
 from noetl.lang.printing.printer import render
 from noetl.lang.reading.node import MapNode
 from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostic, Diagnostics, Source
 from noetl.model.kinds import ToolKind
 
-#: what is found in one pass is relied on by those behind it: shapes first, names inside templates last
+#: what is found in one pass is relied on by those behind it: the form of the document first, then names inside templates, then what they read
 LOWERINGS = (
     root_keys.lower,
     keychain.lower,
@@ -36,6 +44,8 @@ LOWERINGS = (
     routing.lower,
     arc_args.lower,
     template_names.lower,
+    shapes.lower,
+    fan_in.lower,
 )
 
 

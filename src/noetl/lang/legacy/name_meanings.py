@@ -30,30 +30,9 @@ class NameContext:
     ended: bool = False
     #: inside of a task's rules, `output` or `set`: the task has ended
     after_task: bool = False
-    #: the task's own code takes results out of what other runtimes wrapped them in
-    unwraps: bool = False
     #: names the caller gives a workbook task
     given: frozenset[str] = frozenset()
     holder: MapEntry | None = None
-
-
-_SQL = ("postgres", "duckdb")
-_PAYLOAD = ("data", "result", "output")
-
-
-#: how code takes a result out of its wrapping
-_UNWRAPS = re.compile(r"""(?:\.get\(\s*|\[\s*)["'](?:data|body|rows|command_\d+|status_code|results|stats)["']""")
-
-
-def unwraps(task: MapNode) -> bool:
-    """Whether a task's code looks as if it got its results wrapped."""
-    return _UNWRAPS.search(text_of(task, "code")) is not None
-
-
-def kind_of(step: MapNode) -> str:
-    """The kind of the task whose output is a step's own; one that hands `_prev` on is not."""
-    tasks = [task for _, task in task_items(step) if text_of(task, "output") != "{{ _prev }}"]
-    return text_of(tasks[-1], "kind") if tasks else ""
 
 
 def publisher(step: MapNode, task: MapNode) -> MapNode:
@@ -63,38 +42,6 @@ def publisher(step: MapNode, task: MapNode) -> MapNode:
         behind.pop(0)
     same = all(text_of(one, "output") == "{{ _prev }}" for one in behind[1:])
     return step if same or map_of(step, "loop") is not None else task
-
-
-def payload_parts(chain: NameChain, kind: str) -> int:
-    """How many parts of `step.data.field` say no more than "its output"."""
-    parts = chain.parts
-    consumed = 1
-    if len(parts) < 2 or (chain.called and len(parts) == 2):
-        return consumed
-    if kind not in _SQL:
-        return 2 if parts[1] in _PAYLOAD else 1
-    while parts[consumed : consumed + 1] and parts[consumed] in _PAYLOAD:
-        consumed += 1
-    if parts[consumed : consumed + 2] == ("command_0", "rows"):
-        return consumed + 2
-    return consumed + 1 if parts[consumed : consumed + 1] == ("rows",) else consumed
-
-
-def explain_absence(step: MapNode, chain: NameChain, consumed: int) -> str:
-    """What to say of a field that a step's output had in other runtimes and has no longer; mostly nothing."""
-    kind = kind_of(step)
-    rest = chain.parts[consumed:]
-    field = rest[0] if rest and not (chain.called and len(rest) == 1) else ""
-    if field.isdigit() or (rest and not field):
-        return ""
-    name = f"`{field}`" if field else f"the code unwraps `{chain.parts[0]}`"
-    if map_of(step, "loop") is not None:
-        return f"{name}: the output of a loop is the list of what its iterations gave"
-    if kind in _SQL:
-        return f"{name}: the output is the rows of the last statement: `[0].column` reads the first row"
-    if kind == "http" and (not field or (consumed == 1 and field in ("status_code", "headers", "body"))):
-        return f"{name}: the output is the body itself; publish `output.http` with `set` where more is needed"
-    return ""
 
 
 def of_output(chain: NameChain, kind: str) -> ChainRename:

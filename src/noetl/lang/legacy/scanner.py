@@ -22,8 +22,8 @@ SCOPES = frozenset(
      "_attempt", "task_key", "row", "chunk", "now", "uuid", "range", "dict", "namespace", "loop", "true", "false", "none",
      "done", "ok", "fail", "running", "loop_done", "all_done", "any_done", "quiet", "cycler", "joiner", "lipsum"}
 )  # fmt: skip
-#: keys whose text is never a template, or is a template of another language
-LITERAL = frozenset({"code", "desc", "description", "select"})
+#: keys of a step or task whose text is never a template
+LITERAL = frozenset({"code", "desc", "description"})
 #: events by older names
 EVENTS = {
     "call.done": "step.done",
@@ -33,6 +33,9 @@ EVENTS = {
 }
 #: what other runtimes wrap a response in
 ENVELOPE = frozenset({"data", "body", "status_code"})
+#: what other runtimes wrapped rows and the results of loops in: of a list, nothing has such a key
+_OF_ROWS = ("rows", "row_count", "columns", "results", "stats", "count", "total", "data", "result", "output")
+_SQL = ("postgres", "duckdb")
 #: values of a credential's `scope` that name a cache of an older runtime
 KEPT_FOR = frozenset({"global", "local", "shared", "catalog", "execution"})
 #: keys of a credential that are an older name for another key, except in a credential of this kind
@@ -95,6 +98,8 @@ class _Scan:
         self.task_keys: dict[str, frozenset[str]] = {}
         #: bare names of older templates: elements of loops and inputs of workbook tasks
         self.local_names: set[str] = set()
+        #: `output.data` is a list of rows, or of what the iterations of a loop gave
+        self.is_rows = False
         #: templates that are older if they read one of these names, with all names they read
         self.unclear: list[tuple[Scalar, set[str]]] = []
 
@@ -153,7 +158,9 @@ class _Scan:
             if one.name == "tool":
                 self.tool(one.value)
             elif one.name not in LITERAL:
+                self.is_rows = one.name in ("set", "next", "output") and _gives_rows(step, one.name)
                 self.templates(one.value)
+        self.is_rows = False
         self.keys(step.get("spec"), _STEP_SPEC)
         self.suspect(step.get("set"), ListNode)
         self.loop(step.get("loop"))
@@ -227,7 +234,10 @@ class _Scan:
         self.keys(task, known)
         for one in task.entries:
             if one.name not in LITERAL:
+                after = one.name == "output" or (one.name in ("set", "spec") and "output" not in task)
+                self.is_rows = name in _SQL and after
                 self.templates(one.value)
+        self.is_rows = False
         self.suspect(task.get("auth"), MapNode, ListNode)
         self.suspect(task.get("set"), ListNode)
         self.rules(map_of(task, "spec"))
@@ -275,7 +285,7 @@ class _Scan:
                 self.template(node)
         elif isinstance(node, MapNode):
             for one in node.entries:
-                if one.name not in LITERAL:
+                if one.name not in LITERAL or "kind" not in node:
                     self.templates(one.value)
         else:
             for item in node.items:
@@ -296,11 +306,31 @@ class _Scan:
             return True
         if "success" in text and any(read.path[:2] == ("output", "status") for read in reads):
             return True
+        if self.is_rows and any(read.path[:2] == ("output", "data") and _is_of_rows(read.path[2:]) for read in reads):
+            return True
         return "status" in text and self.reads_step(reads)
 
     def reads_step(self, reads: tuple[PathRead, ...]) -> bool:
         """Whether a template reads `step.<name>` with the name of a step."""
         return any(read.path[0] == "step" and read.path[1:2] and read.path[1] in self.step_names for read in reads)
+
+
+def _is_of_rows(path: tuple[object, ...]) -> bool:
+    """Whether a path begins with a key that older runtimes wrapped a list in."""
+    return bool(path) and (path[0] in _OF_ROWS or str(path[0]).startswith("command_"))
+
+
+def _gives_rows(step: MapNode, reader: str) -> bool:
+    """Whether the output of a step, as one of its keys reads it, is a list."""
+    if "output" in step and reader != "output":
+        return False
+    if "loop" in step:
+        return True
+    tool = step.get("tool")
+    last = tool.items[-1] if isinstance(tool, ListNode) and tool.items else tool
+    if isinstance(last, MapNode) and "kind" not in last and len(last.entries) == 1:
+        last = last.entries[0].value
+    return isinstance(last, MapNode) and text_of(last, "kind") in _SQL and "output" not in last
 
 
 def _items(node: Node | None) -> list[Node]:

@@ -12,15 +12,11 @@ from functools import cached_property, partial
 from noetl.expr import MOST_CHARACTERS, PathRead, has_template, template
 from noetl.lang.legacy.lowered_document import V10, Lowering, add_set, task_items
 from noetl.lang.legacy.name_meanings import (
-    HTTP,
     NameContext,
     caller_inputs,
     declares,
     elements_of,
-    explain_absence,
-    kind_of,
     of_output,
-    payload_parts,
     publisher,
     rename_event,
     rename_keychain,
@@ -29,7 +25,6 @@ from noetl.lang.legacy.name_meanings import (
     rename_output,
     sugar_conditions,
     targets,
-    unwraps,
     writes,
 )
 from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, rewrite
@@ -132,7 +127,7 @@ class _NameLowering:
 
     def tasks(self, step: MapNode, scene: NameContext, holder: MapEntry) -> None:
         for name, task in list(task_items(step)):
-            scene.kind, scene.unwraps = text_of(task, "kind"), unwraps(task)
+            scene.kind = text_of(task, "kind")
             for one in task.entries:
                 if one.name not in LITERAL:
                     scene.after_task = one.name in ("output", "set", "spec")
@@ -146,9 +141,8 @@ class _NameLowering:
                 self.template(node, scene)
         elif isinstance(node, MapNode):
             for one in node.entries:
-                if one.name not in LITERAL:
-                    self.below(one.value, scene, one if not node.flow else holder)
-                    scene.holder = holder
+                self.below(one.value, scene, one if not node.flow else holder)
+                scene.holder = holder
         elif isinstance(node, ListNode):
             for item in node.items:
                 self.below(item, scene, holder)
@@ -186,7 +180,7 @@ class _NameLowering:
             return known(chain, scene, node)
         if root in scene.elements or root in scene.given:
             return self.local(chain, scene, node)
-        if root in SCOPES or chain.called:
+        if root in SCOPES or (chain.called and len(chain.parts) == 1):
             return None
         return self.bare(chain, scene, node)
 
@@ -220,6 +214,8 @@ class _NameLowering:
             return ChainRename(2, after)
         if after in self.steps and after not in self.doc.results and not self.is_written_elsewhere(after):
             self.want(after, node)
+        if after in self.steps and after not in self.doc.results:
+            self.doc.note_older_read(node, f"ctx.{after}")
         return ChainRename(1, "ctx")
 
     def vars(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename | None:
@@ -318,9 +314,16 @@ class _NameLowering:
             said = f"`{root}` is known only inside of the loop: publish what is needed with `set`"
             self.doc.todo(scene.holder, said, node)
         elif root in _OUTPUT_WORDS and scene.after_task:
-            self.doc.report_older("habit", f"`{root}`", "`output`", node)
-            return of_output(chain, scene.kind)
+            return self.output_word(chain, scene, node)
         return None
+
+    def output_word(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename:
+        """`this`, `result` and `response` after a task."""
+        self.doc.report_older("habit", f"`{chain.parts[0]}`", "`output`", node)
+        renamed = of_output(chain, scene.kind)
+        if renamed.consumed == 1:
+            self.doc.note_older_read(node, "output.data")
+        return renamed
 
     def target_scope(self, name: str, scene: NameContext) -> str | None:
         """The scope that a target named without one got, if it can be read from here."""
@@ -350,30 +353,22 @@ class _NameLowering:
         else:
             self.doc.report_older("bare-name", f"the bare name `{root}`", f"`{scope}.{root}`", node)
         add_set(task, f"{scope}.{root}", "{{ output.data }}", node)
-        consumed = payload_parts(chain, text_of(task, "kind"))
-        return ChainRename(consumed, f"{scope}.{root}")
+        self.doc.note_older_read(node, f"{scope}.{root}")
+        return ChainRename(1, f"{scope}.{root}")
 
     def step_result(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename:
         """A step's name as its result: published in `ctx`, or simply `output` where that step has just ended."""
         root = chain.parts[0]
-        step = self.steps[root]
-        consumed = payload_parts(chain, kind_of(step))
         own = root == scene.step_name and (scene.ended or scene.after_task)
-        self.doc.report_older(
-            "habit", f"the step's name `{root}` as its result", "`output.data`" if own else f"`ctx.{root}`", node
-        )
+        name = "output.data" if own else f"ctx.{root}"
+        self.doc.report_older("habit", f"the step's name `{root}` as its result", f"`{name}`", node)
         after = chain.parts[1] if len(chain.parts) > 1 else ""
         if root == scene.step_name and scene.in_loop and not scene.ended and after in ("result_index", "index"):
             return ChainRename(2, "iter.index")
-        if own and after in ("status_code", "headers") and kind_of(step) == "http" and "loop" not in step:
-            return ChainRename(2, f"output.http.{HTTP[after]}")
-        missing = explain_absence(step, chain, consumed)
-        if missing and (consumed < len(chain.parts) or scene.unwraps):
-            self.doc.todo(scene.holder, missing, node)
-        if own:
-            return ChainRename(consumed, "output.data")
-        self.want(root, node)
-        return ChainRename(consumed, f"ctx.{root}")
+        if not own:
+            self.want(root, node)
+        self.doc.note_older_read(node, name)
+        return ChainRename(1, name)
 
     def is_written_elsewhere(self, name: str) -> bool:
         """Whether another step than the one of that name writes `ctx.<name>`."""

@@ -247,12 +247,13 @@ def output_of(state: Execution) -> Output:
     if state.stalled and (state.status == "completed" or (state.error or {}).get("kind") == "stalled"):
         message = f"playbook `{state.path}` stalled: tokens were left at {', '.join(state.stalled)}"
         return failed(failure("stalled", message, child=state.execution_id, stalled=list(state.stalled)))
+    meta = {"execution_id": state.execution_id}
     if state.status == "completed":
         if state.return_step is not None and not state.output_final:
             return failed(_no_result(state, state.return_step))
         if state.output_ref is not None:
-            return {**ok(), "ref": state.output_ref, "external": True}
-        return ok(state.output)
+            return {**ok(meta=meta), "ref": state.output_ref, "external": True}
+        return ok(state.output, meta=meta)
     # Of a failure that has come up through several playbooks, the one at the bottom says what is wrong.
     error = state.error or {}
     error = error.get("cause") or error

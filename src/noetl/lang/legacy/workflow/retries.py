@@ -18,6 +18,9 @@ _WORDS = {"none": "none", "fixed": "fixed", "constant": "fixed", "linear": "line
 #: causes by name, as kinds of errors
 _KINDS = {"timeout": "timeout", "connection": "http-transport", "connection_error": "http-transport",
           "network": "http-transport", "network_error": "http-transport"}  # fmt: skip
+#: causes by name, as conditions on the status of a response
+_STATUSES = {"server_error": ">= 500", "5xx": ">= 500", "rate_limit": "== 429", "rate_limited": "== 429",
+             "auth": "in [401, 403]", "not_found": "== 404"}  # fmt: skip
 _ERROR = "output.status == 'error'"
 
 
@@ -148,12 +151,13 @@ def _causes(block: _RetryBlock) -> str | None:
         return None
     numbers = [one for one in causes if isinstance(one, int) and not isinstance(one, bool)]
     kinds = list(dict.fromkeys(_KINDS[one] for one in causes if isinstance(one, str) and one in _KINDS))
-    if len(numbers) + sum(isinstance(one, str) and one in _KINDS for one in causes) < len(causes):
+    statuses = [f"output.http.status {_STATUSES[one]}" for one in causes if isinstance(one, str) and one in _STATUSES]
+    if len(numbers) + sum(isinstance(one, str) and (one in _KINDS or one in _STATUSES) for one in causes) < len(causes):
         return None
     block.take(*_CAUSES)
-    either = ([f"output.http.status in {numbers}"] if numbers else []) + (
-        [f"output.error.kind in {kinds}"] if kinds else []
-    )
+    either = [f"output.http.status in {numbers}"] if numbers else []
+    either += statuses
+    either += [f"output.error.kind in {kinds}"] if kinds else []
     return f"{_ERROR} and {either[0] if len(either) == 1 else '(' + ' or '.join(either) + ')'}"
 
 

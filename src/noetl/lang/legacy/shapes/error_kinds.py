@@ -1,0 +1,97 @@
+"""Kinds of errors by their older names: conditions on the status of a response, or kinds of today."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from noetl.lang.legacy.lowered_document import Lowering
+from noetl.lang.legacy.shapes.read_points import ReadPoint, templates
+from noetl.lang.legacy.shapes.results import Results
+from noetl.lang.reading.node import Scalar
+
+_STATUS = "output.http.status"
+#: by older kind, the condition that it is
+_CONDITIONS = {
+    "server_error": f"{_STATUS} >= 500",
+    "client_error": f"{_STATUS} >= 400 and {_STATUS} < 500",
+    "rate_limit": f"{_STATUS} == 429",
+    "rate_limited": f"{_STATUS} == 429",
+    "auth": f"{_STATUS} in [401, 403]",
+    "auth_error": f"{_STATUS} in [401, 403]",
+    "authentication": f"{_STATUS} == 401",
+    "unauthorized": f"{_STATUS} == 401",
+    "forbidden": f"{_STATUS} == 403",
+    "not_found": f"{_STATUS} == 404",
+}
+#: by older kind, today's
+_KINDS = {
+    "connection": "http-transport",
+    "connection_error": "http-transport",
+    "network": "http-transport",
+    "network_error": "http-transport",
+    "timeout_error": "timeout",
+}
+_WORDS = "|".join([*_CONDITIONS, *_KINDS])
+_NAME = r"(?P<name>(?:output|event)\.error\.(?:kind|type))"
+_COMPARISON = re.compile(
+    rf"{_NAME}\s*(?P<operator>==|!=)\s*(?P<quote>['\"])(?P<word>{_WORDS})(?P=quote)"
+    rf"|(?P<quote2>['\"])(?P<word2>{_WORDS})(?P=quote2)\s*(?P<operator2>==|!=)\s*{_NAME.replace('name', 'name2')}"
+)
+_MEMBERSHIP = re.compile(rf"{_NAME}\s+(?P<negated>not\s+)?in\s+[\[(](?P<words>[^\])]*)[\])]")
+_QUOTED = re.compile(r"['\"]([^'\"]*)['\"]")
+
+
+def lower(doc: Lowering) -> None:
+    """Rewrite comparisons of an error's kind with older names. Without a migration they are a warning of the checks."""
+    if not (doc.accepted or doc.migrating):
+        return
+    for node, point in templates(doc, Results(doc)):
+        if ".error." in node.text and any(word in node.text for word in (*_CONDITIONS, *_KINDS)):
+            _rewrite(doc, node, point)
+
+
+def _rewrite(doc: Lowering, node: Scalar, point: ReadPoint) -> None:
+    text = _COMPARISON.sub(_compare, node.text)
+    text = _MEMBERSHIP.sub(_select, text)
+    if text == node.text:
+        return
+    kind = point.output.last.kind if point.output is not None else ""
+    if _STATUS in text and kind != "http":
+        said = "error kinds of older engines told the status of a response, and this is none: write the kind of today"
+        doc.todo(point.holder, said, node)
+        return
+    doc.report_older("habit", "a kind of error by an older name", f"`{_STATUS}`", node)
+    node.rewrite(text)
+
+
+def _compare(match: re.Match[str]) -> str:
+    word = match["word"] or match["word2"]
+    operator = match["operator"] or match["operator2"]
+    condition = " or ".join(_conditions([word], match["name"] or match["name2"]))
+    return _negate(condition) if operator == "!=" else f"({condition})" if " and " in condition else condition
+
+
+def _select(match: re.Match[str]) -> str:
+    words = _QUOTED.findall(match["words"])
+    if not any(word in _CONDITIONS or word in _KINDS for word in words):
+        return match[0]
+    condition = " or ".join(_conditions(words, match["name"]))
+    return _negate(condition) if match["negated"] else f"({condition})"
+
+
+def _negate(condition: str) -> str:
+    # Without an error there was no kind either, and nothing to differ from.
+    return f"(output.status == 'error' and not ({condition}))"
+
+
+def _conditions(words: list[str], name: str) -> Iterator[str]:
+    for word in words:
+        if word in _CONDITIONS:
+            condition = _CONDITIONS[word]
+            yield f"({condition})" if " and " in condition and len(words) > 1 else condition
+    kinds = list(dict.fromkeys(_KINDS.get(word, word) for word in words if word not in _CONDITIONS))
+    if len(kinds) == 1:
+        yield f"{name} == '{kinds[0]}'"
+    elif kinds:
+        yield f"{name} in {kinds}"
