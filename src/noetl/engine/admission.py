@@ -65,7 +65,7 @@ def judge(builder: DecisionBuilder, step: Step, token: Token, others: frozenset[
 def _guard_scopes(
     builder: DecisionBuilder, step: Step, token: Token, when: Condition, others: frozenset[str]
 ) -> dict[str, Any]:
-    sight = scopes.with_steps(builder, scopes.base_scopes(builder), when)
+    sight = scopes.with_steps(builder, scopes.base_scopes(builder, token.args), when)
     sight["event"] = token.event
     sight["quiet"] = lambda: is_quiet(builder, step.name, others)
     return sight

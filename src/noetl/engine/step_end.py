@@ -101,11 +101,8 @@ def _with_set(builder: DecisionBuilder, step: Step, run: StepRun, output: Output
 
 def _end_scopes(builder: DecisionBuilder, run: StepRun, output: Output, *values: Any) -> dict[str, Any]:
     """What the server's templates see when a step has ended."""
-    ended = StepBoundary(run.step, run.id, run.seq, "", output, run.step_vars, run.input)
-    sight = scopes.with_steps(builder, scopes.boundary_scopes(builder, ended), *values)
-    if run.args is not None:
-        sight["args"] = run.args
-    return sight
+    ended = StepBoundary(run.step, run.id, run.seq, "", output, run.step_vars, run.input, args=run.args)
+    return scopes.with_steps(builder, scopes.boundary_scopes(builder, ended), *values)
 
 
 def _apply_patch(sight: dict[str, Any], patch: Patch) -> dict[str, Any]:

@@ -63,10 +63,8 @@ def _payload(builder: DecisionBuilder, step: Step, firing: admission.Firing) -> 
 
 def _prepare(builder: DecisionBuilder, step: Step, payload: dict[str, Any]) -> dict[str, Any] | None:
     """Evaluate what must be known before a step starts; the error that keeps it from starting, or None."""
-    sight = scopes.base_scopes(builder)
+    sight = scopes.base_scopes(builder, payload.get("args"))
     sight["step"] = {}
-    if payload.get("args") is not None:
-        sight["args"] = payload["args"]
     try:
         if step.loop is None and step.input is not None:
             scopes.with_steps(builder, sight, *values_in(step.input), starting=step.name)

@@ -88,6 +88,7 @@ class _PlaybookBuilder:
             workload=literal(root.get("workload")),
             workbook=self.workbook(root.get("workbook")),
             on_failure=self.notice(map_of(map_of(root, "metadata"), "on_failure")),
+            reads_args=self.sites.reads("args"),
         )
 
     def notice(self, node: MapNode | None) -> FailureWebhook | None:

@@ -22,8 +22,8 @@ SCOPES = frozenset(
      "_attempt", "task_key", "row", "chunk", "now", "uuid", "range", "dict", "namespace", "loop", "true", "false", "none",
      "done", "ok", "fail", "running", "loop_done", "all_done", "any_done", "quiet", "cycler", "joiner", "lipsum"}
 )  # fmt: skip
-#: keys whose text is never a template, or is a template of another language
-LITERAL = frozenset({"code", "desc", "description", "select"})
+#: keys of a step or task whose text is never a template
+LITERAL = frozenset({"code", "desc", "description"})
 #: events by older names
 EVENTS = {
     "call.done": "step.done",
@@ -275,7 +275,7 @@ class _Scan:
                 self.template(node)
         elif isinstance(node, MapNode):
             for one in node.entries:
-                if one.name not in LITERAL:
+                if one.name not in LITERAL or "kind" not in node:
                     self.templates(one.value)
         else:
             for item in node.items:

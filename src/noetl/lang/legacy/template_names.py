@@ -7,10 +7,11 @@ of the step's loop, an earlier task of the pipeline, a key of the workload, the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cached_property, partial
 
 from noetl.expr import MOST_CHARACTERS, PathRead, has_template, template
-from noetl.lang.legacy.lowered_document import V10, Lowering, add_set, task_items
+from noetl.lang.legacy.lowered_document import MARK, V10, Lowering, add_set, task_items
 from noetl.lang.legacy.name_meanings import (
     HTTP,
     NameContext,
@@ -146,9 +147,8 @@ class _NameLowering:
                 self.template(node, scene)
         elif isinstance(node, MapNode):
             for one in node.entries:
-                if one.name not in LITERAL:
-                    self.below(one.value, scene, one if not node.flow else holder)
-                    scene.holder = holder
+                self.below(one.value, scene, one if not node.flow else holder)
+                scene.holder = holder
         elif isinstance(node, ListNode):
             for item in node.items:
                 self.below(item, scene, holder)
@@ -180,6 +180,8 @@ class _NameLowering:
         return not any(r.path[0] == "step" and r.path[1:2] and r.path[1] in self.steps for r in reads)
 
     def chain(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename | None:
+        if chain.parts[0].startswith(MARK):
+            return self.own(chain, scene, node)
         root = chain.parts[0]
         known = self.by_root.get(root)
         if known is not None:
@@ -189,6 +191,13 @@ class _NameLowering:
         if root in SCOPES or chain.called:
             return None
         return self.bare(chain, scene, node)
+
+    def own(self, marked: NameChain, scene: NameContext, node: Scalar) -> ChainRename:
+        """A name that the document defines, whatever else goes by it."""
+        root = marked.parts[0].removeprefix(MARK)
+        chain = replace(marked, parts=(root, *marked.parts[1:]))
+        found = self.local(chain, scene, node) if root in scene.elements or root in scene.given else None
+        return found or self.bare(chain, scene, node) or ChainRename(1, root)
 
     def local(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename:
         """A loop's element, or what the caller gives a workbook task."""
