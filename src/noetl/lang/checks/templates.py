@@ -107,6 +107,8 @@ def _in_words(sign: str, message: str) -> str:
     return "check the brackets, the quotes and the operators"
 
 
+#: what tokens carry (v10): it is read with a warning, and told to nobody
+_CARRIED = "args"
 #: how other languages call nothing
 _NOTHING = frozenset({"nil", "NULL", "Null"})
 #: what yields data only when it is called
@@ -121,7 +123,7 @@ _CALLERS_OWN = frozenset({"iter", "steps"})
 def check(subject: Subject) -> None:
     """Report templates that cannot be evaluated where they stand."""
     for site in subject.sites.all:
-        check_site(subject, site, names_at(site.place) | ({"args"} if subject.carries_args else frozenset()))
+        check_site(subject, site, names_at(site.place))
 
 
 def check_site(subject: Subject, site: Site, known: frozenset[str]) -> None:
@@ -182,7 +184,7 @@ def _not_one_expression(subject: Subject, site: Site) -> None:
 def _names(subject: Subject, site: Site, known: frozenset[str]) -> None:
     for read in site.template.reads:
         name = read.path[0]
-        if name in known and name not in _CALLED:
+        if (name in known and name not in _CALLED) or name == _CARRIED:
             continue
         at = subject.where(site, read.offset, len(name))
         if name in known:

@@ -99,6 +99,7 @@ class _NameLowering:
         last_kind = text_of(tasks[-1][1], "kind") if tasks else ""
         for one in step.entries:
             scene.ended = one.name in ("next", "set", "output")
+            scene.before = one.name in ("input", "spec") or (scene.ended and bool(elements))
             scene.after_task = scene.ended
             scene.kind = last_kind
             if one.name == "tool":
@@ -122,7 +123,9 @@ class _NameLowering:
             for one in current.entries:
                 if one.name == "in":
                     self.below(
-                        one.value, NameContext(scene.step, scene.step_name, elements=outer, in_loop=bool(outer)), one
+                        one.value,
+                        NameContext(scene.step, scene.step_name, elements=outer, in_loop=bool(outer), before=True),
+                        one,
                     )
                 elif one.name == "spec":
                     inner = (text_of(current, "iterator"), *outer)
@@ -266,15 +269,18 @@ class _NameLowering:
             return ChainRename(1, "iter.index")
         if root in ("error", "_err"):
             return self.error(chain, scene, node)
-        if (
-            root == "args"
-            and after
-            and scene.step is not None
-            and declares(scene.step, after)
-            and not self.carries(scene)
-        ):
-            self.doc.report_older("args", f"`args.{after}`", f"`input.{after}`", node, grade=V10)
+        return self.arguments(chain, scene, node) if root == "args" and not self.carries(scene) else None
+
+    def arguments(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename | None:
+        """`args` where no token brings any: what the step is given, or nothing."""
+        after = chain.parts[1] if len(chain.parts) > 1 else ""
+        self.doc.report_older("args", f"`args.{after}`" if after else "`args`", "`input`", node, grade=V10)
+        declared = scene.step is not None and declares(scene.step, after)
+        if after and (declared or not scene.before):
             return ChainRename(1, "input")
+        if self.doc.migrating:
+            said = "no arc brings `args` to this step: write what is meant, or what holds without"
+            self.doc.todo(scene.holder, said, node)
         return None
 
     def error(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename:
