@@ -101,6 +101,11 @@ class Lowering:
         where = near.alias or (near.start, near.end)
         self.problems.add("legacy-todo", Severity.WARNING, text, where, fix="decide, and remove the comment")
 
+    def is_asked_about(self, name: str) -> bool:
+        """Whether a migration has left a question about a name before."""
+        lines = self.problems.source.text.splitlines() if "# TODO noetl:" in self.problems.source.text else []
+        return any(f"`{name}`" in line for line in lines if line.lstrip().startswith("# TODO noetl:"))
+
     def refuse(self, slug: str, holder: MapNode, found: MapEntry, text: str) -> None:
         """What no pass can lower: left to a person in a migrated file, and an error to whoever runs it as it is."""
         if self.migrating:

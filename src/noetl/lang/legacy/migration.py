@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from noetl.lang.legacy import defined_names, keychain, root_keys, sink_tasks, template_names
+from noetl.lang.legacy.constructs import cursor_loops, document_words, doubts, reserved_words
 from noetl.lang.legacy.lowered_document import Lowering
 from noetl.lang.legacy.scanner import scan
 from noetl.lang.legacy.workflow import arc_args, published_results, routing, rules_and_writes, step_body, task_keys
@@ -23,6 +24,7 @@ from noetl.model.kinds import ToolKind
 
 #: what is found in one pass is relied on by those behind it: shapes first, names inside templates last
 LOWERINGS = (
+    document_words.lower_schedule,
     root_keys.lower,
     keychain.lower,
     step_body.lower,
@@ -30,13 +32,17 @@ LOWERINGS = (
     step_body.lower_misplaced,
     task_keys.lower_misplaced,
     task_keys.lower,
+    document_words.lower,
+    cursor_loops.lower,
     step_body.lower_loops,
     published_results.lower,
     rules_and_writes.lower,
     sink_tasks.lower,
     routing.lower,
     arc_args.lower,
+    reserved_words.lower,
     template_names.lower,
+    doubts.lower,
 )
 
 

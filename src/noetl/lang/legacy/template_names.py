@@ -335,7 +335,16 @@ class _NameLowering:
         elif root in _OUTPUT_WORDS and scene.after_task:
             self.doc.report_older("habit", f"`{root}`", "`output`", node)
             return of_output(chain, scene.kind)
+        elif root not in _OUTPUT_WORDS and self.doc.migrating and not self.doc.is_asked_about(root):
+            return self.undefined(root, scene, node)
         return None
+
+    def undefined(self, root: str, scene: NameContext, node: Scalar) -> ChainRename:
+        """A name that nothing in the document defines: whoever started an older run gave it."""
+        self.doc.report_older("bare-name", f"the bare name `{root}`", f"`workload.{root}`", node)
+        said = f"nothing here defines `{root}`: pass it in the payload, or write what is meant"
+        self.doc.todo(scene.holder, said, node)
+        return ChainRename(1, f"workload.{root}")
 
     def target_scope(self, name: str, scene: NameContext) -> str | None:
         """The scope that a target named without one got, if it can be read from here."""
