@@ -56,9 +56,12 @@ def _is_optional(one: Any) -> bool:
     return isinstance(one, dict) and bool(one.get("optional"))
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, id=name) for name, case in cases().items() if not case.get("legacy")]
-)
+def is_of_today(case: dict[str, Any]) -> bool:
+    """Whether a case's playbook is canonical: not one that is there to be migrated."""
+    return not case.get("legacy") and case.get("actions") != ["migrate"]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in cases().items() if is_of_today(case)])
 def test_the_schema_agrees_with_the_conformance_suite(case: dict[str, Any]) -> None:
     errors = expected_errors(case)
     if not errors:

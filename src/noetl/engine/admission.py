@@ -79,7 +79,7 @@ def judge(
 
 
 def _guard_scopes(builder: DecisionBuilder, token: Token, when: Condition) -> dict[str, Any]:
-    sight = scopes.with_steps(builder, scopes.base_scopes(builder), when)
+    sight = scopes.with_steps(builder, scopes.base_scopes(builder, token.args), when)
     sight["event"] = token.event
     return sight
 

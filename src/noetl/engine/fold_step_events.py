@@ -158,6 +158,7 @@ def apply_step_ended(state: Execution, event: Event) -> None:
             run.step_vars,
             run.input,
             is_loop=run.loop is not None,
+            args=run.args,
         )
     )
 

@@ -142,7 +142,7 @@ def _advance(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop,
             if isinstance(inner, LoopRun) and _advance(builder, step, run, declared.inner, inner):
                 _finish_inner(builder, step, run, declared, inner)
     limit = 1 if loop.mode == "sequential" else _limit(builder, run, declared)
-    while not _is_complete(builder, declared, loop):
+    while not _is_complete(builder, run, declared, loop):
         if loop.stopped or loop.started == loop.total:
             return not loop.running
         if builder.state.paused or len(loop.running) >= limit:
@@ -260,11 +260,11 @@ def _asks_to_end(builder: DecisionBuilder, run: StepRun, declared: Loop, path: P
     return declared.until.evaluate(scopes.with_steps(builder, sight, declared.until))
 
 
-def _is_complete(builder: DecisionBuilder, declared: Loop, loop: LoopRun) -> bool:
+def _is_complete(builder: DecisionBuilder, run: StepRun, declared: Loop, loop: LoopRun) -> bool:
     """Whether `complete_when` says that the loop has done enough."""
     if declared.complete_when is None or not loop.completed:
         return False
-    sight = scopes.with_steps(builder, scopes.base_scopes(builder), declared.complete_when)
+    sight = scopes.with_steps(builder, scopes.base_scopes(builder, run.args), declared.complete_when)
     sight |= {"loop": loop.counts(), "step": loop.step}
     return declared.complete_when.evaluate(sight)
 

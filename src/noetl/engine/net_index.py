@@ -31,6 +31,8 @@ class NetIndex:
         self.max_steps: int = limits.get("max_steps", 100_000)
         self.max_depth: int = limits.get("max_depth", 32)
         self.max_payload = net.playbook.max_payload
+        #: v10: some template reads what tokens carry
+        self.reads_args = net.playbook.reads_args
 
     def of(self, state: Execution) -> NetIndex:
         """The index of an execution: its playbook's, with the steps that were planned since."""

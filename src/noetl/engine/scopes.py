@@ -14,16 +14,24 @@ from noetl.model.playbook import Step
 from noetl.model.state import LoopRun, Path, PipelineRun, StepBoundary, StepInfo, StepRun
 
 
-def base_scopes(builder: DecisionBuilder) -> dict[str, Any]:
-    """What is in sight everywhere."""
+def base_scopes(builder: DecisionBuilder, args: Any = None) -> dict[str, Any]:
+    """What is in sight everywhere, and what the token at hand carries (v10)."""
     state = builder.state
-    return {
+    scopes = {
         "workload": state.workload,
         "ctx": state.ctx,
         "execution_id": state.execution_id,
         "now": lambda: datetime.fromtimestamp(builder.now, UTC).isoformat(),
         "uuid": builder.new_id,
     }
+    return _with_args(builder, scopes, args)
+
+
+def _with_args(builder: DecisionBuilder, scopes: dict[str, Any], args: Any) -> dict[str, Any]:
+    """Add `args`, empty for a token that carries none, where the playbook reads them."""
+    if args is not None or builder.net_index.reads_args:
+        scopes["args"] = args if args is not None else {}
+    return scopes
 
 
 def with_steps(
@@ -103,10 +111,8 @@ def step_helpers(builder: DecisionBuilder, starting: str | None = None) -> dict[
 
 def run_scopes(builder: DecisionBuilder, run: StepRun) -> dict[str, Any]:
     """Of a step that is about to start."""
-    scopes = base_scopes(builder)
+    scopes = base_scopes(builder, run.args)
     scopes |= {"ctx": run.ctx, "step": run.step_vars}
-    if run.args is not None:
-        scopes["args"] = run.args
     if run.event is not None:
         scopes["event"] = run.event
     return scopes
@@ -149,7 +155,7 @@ def rows_of(builder: DecisionBuilder, run: StepRun, path: Path) -> tuple[LoopRow
 
 def boundary_scopes(builder: DecisionBuilder, ended: StepBoundary) -> dict[str, Any]:
     """Of a step that has ended."""
-    scopes = base_scopes(builder)
+    scopes = base_scopes(builder, ended.args)
     scopes |= {"step": ended.step_vars, "output": ended.output}
     if ended.input is not None:
         scopes["input"] = ended.input
@@ -189,10 +195,9 @@ def pipeline_scopes(
     }
     if loop is not None:
         sight["iter"] = iter_scope(builder, run, path)
-    if run.args is not None:
-        sight["args"] = run.args
     if run.event is not None:
         sight["event"] = run.event
+    _with_args(builder, sight, run.args)
     source: StepRun | PipelineRun = run
     if loop is not None and isinstance(pipe := loop.running.get(path[-1]), PipelineRun):
         source = pipe

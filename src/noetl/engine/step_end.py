@@ -144,10 +144,8 @@ def _with_set(builder: DecisionBuilder, step: Step, run: StepRun, output: Output
 
 def _end_scopes(builder: DecisionBuilder, run: StepRun, output: Output, *values: Any) -> dict[str, Any]:
     """What the server's templates see when a step has ended."""
-    ended = StepBoundary(run.step, run.id, run.seq, "", output, run.step_vars, run.input)
+    ended = StepBoundary(run.step, run.id, run.seq, "", output, run.step_vars, run.input, args=run.args)
     sight = scopes.with_steps(builder, scopes.boundary_scopes(builder, ended), *values)
-    if run.args is not None:
-        sight["args"] = run.args
     if run.event is not None:
         sight["event"] = run.event
     return sight

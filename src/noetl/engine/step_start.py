@@ -70,10 +70,8 @@ def _payload(builder: DecisionBuilder, step: Step, firing: admission.Firing) -> 
 
 def _prepare(builder: DecisionBuilder, step: Step, payload: dict[str, Any]) -> dict[str, Any] | None:
     """Evaluate what must be known before a step starts; the error that keeps it from starting, or None."""
-    sight = scopes.base_scopes(builder)
+    sight = scopes.base_scopes(builder, payload.get("args"))
     sight["step"] = {}
-    if payload.get("args") is not None:
-        sight["args"] = payload["args"]
     if "event" in payload:
         sight["event"] = payload["event"]
     try:

@@ -264,6 +264,8 @@ class Playbook(msgspec.Struct, frozen=True):
     workload: Mapping[str, Any] = {}
     workbook: Mapping[str, tuple[Task, ...]] = {}
     on_failure: FailureWebhook | None = None
+    #: some template reads `args`, the values that tokens carry (v10)
+    reads_args: bool = False
     #: where `executor.spec.policy.finally.step` stands
     final_step_at: Span | None = None
 

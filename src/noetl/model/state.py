@@ -216,6 +216,8 @@ class StepBoundary(msgspec.Struct):
     is_loop: bool = False
     #: the first step of the plan it made: where the token goes
     planned: str | None = None
+    #: what the token that fired it carried (v10)
+    args: Any = None
 
     def event(self, name: str | None = None) -> dict[str, Any]:
         """The boundary event as arcs and admission see it."""

@@ -63,7 +63,7 @@ OLDER = [
         - step: b
           input: {k: "{{ ctx.b_k }}"}
           tool: {kind: shell, input: {k: "{{ input.k }}"}, cmd: echo}
-          next: {arcs: [{step: end, when: "{{ ctx.b_k > 1 }}"}]}
+          next: {arcs: [{step: end, when: "{{ input.k > 1 }}"}]}
         - step: end
         """, "arc-args"),
     Row("args of arcs, read in the loop and in admission", """

@@ -92,6 +92,7 @@ class _PlaybookBuilder:
             workbook=self.workbook(root.get("workbook")),
             on_failure=self.notice(map_of(map_of(root, "metadata"), "on_failure")),
             final_step_at=self.at(final) if (final := self.final_step(executor_spec)) is not None else None,
+            reads_args=self.sites.reads("args"),
         )
 
     def final_step(self, executor_spec: MapNode | None) -> Node | None:

@@ -78,6 +78,10 @@ class Sites:
         self.all.append(Site(made, node, place, is_when=True))
         return made
 
+    def reads(self, name: str) -> bool:
+        """Whether any template reads a name."""
+        return any(read.path[0] == name for site in self.all for read in site.template.reads)
+
 
 def literal(node: Node | None) -> Mapping[str, Any]:
     """A map as plain data; empty where there is none."""

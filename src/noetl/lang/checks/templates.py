@@ -109,6 +109,8 @@ def _in_words(sign: str, message: str) -> str:
     return "check the brackets, the quotes and the operators"
 
 
+#: what tokens carry (v10): it is read with a warning, and told to nobody
+_CARRIED = "args"
 #: how other languages call nothing
 _NOTHING = frozenset({"nil", "NULL", "Null"})
 #: what yields data only when it is called
@@ -124,7 +126,7 @@ def check(subject: Subject) -> None:
     """Report templates that cannot be evaluated where they stand."""
     final = (subject.around.playbook if subject.around is not None else subject.playbook).final_step
     for site in subject.sites.all:
-        known = names_at(site.place) | ({"args"} if subject.carries_args else frozenset())
+        known = names_at(site.place)
         # The step that runs last sees how the execution ended.
         of_final = final is not None and site.place.step == final
         check_site(subject, site, known | {"event"} if of_final else known)
@@ -188,7 +190,7 @@ def _not_one_expression(subject: Subject, site: Site) -> None:
 def _names(subject: Subject, site: Site, known: frozenset[str]) -> None:
     for read in site.template.reads:
         name = read.path[0]
-        if name in known and name not in _CALLED:
+        if (name in known and name not in _CALLED) or name == _CARRIED:
             continue
         at = subject.where(site, read.offset, len(name))
         if name in known:

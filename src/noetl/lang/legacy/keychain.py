@@ -277,6 +277,12 @@ def lower_auth(doc: Lowering, task: MapNode, name: str) -> None:
         _by_name(doc, task, found, block, stored, kind)
     elif kind is not None:
         _inline(doc, task, found, block, kind, name)
+    elif isinstance(source := block.get("source"), Scalar) and not has_template(source.text):
+        _inline(doc, task, found, block, "generic", name)
+        place = doc.root.entry("keychain")
+        doc.todo(
+            place, f"say of which kind `{text_of(task, 'auth')}` is, and where it is kept: `{source.text}`", found.key
+        )
     else:
         doc.todo(found, "declare this credential under `keychain` and name it here", found.key)
 

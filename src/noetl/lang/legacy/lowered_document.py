@@ -32,6 +32,8 @@ def quote_entries(entries: Iterable[MapEntry]) -> str:
     )
 
 
+#: before a name in a template: it is the document's own, whatever else goes by that name
+MARK = "noetl_own__"
 #: grades of older constructs: v10 still runs, with a warning; legacy does not without `--legacy`
 V10, LEGACY = "v10", "legacy"
 
@@ -77,6 +79,8 @@ class Lowering:
         self.published_steps: set[str] = set()
         #: keys of the root's `vars`, and the keys of the workload that they are now
         self.root_vars: dict[str, str] = {}
+        #: texts with marked names, and what stood there
+        self.marked: list[tuple[Scalar, str]] = []
 
     def report_older(self, slug: str, old: str, new: str, at: NodeBase, *, grade: str = LEGACY) -> None:
         """Report an older construct: what it was called, and what to write today."""
@@ -85,6 +89,7 @@ class Lowering:
             return
         severity = Severity.WARNING if grade == V10 else Severity.ERROR
         where = at.alias or (at.start, at.end)
+        old, new = old.replace(MARK, ""), new.replace(MARK, "")
         fix = f"write {new}; `noetl migrate FILE` rewrites it"
         # A habit was never a spelling, in no document of any age.
         what = "is not part of the language" if slug == "habit" else "is an older spelling"
@@ -92,6 +97,7 @@ class Lowering:
 
     def todo(self, at: MapEntry | None, text: str, near: NodeBase) -> None:
         """Leave a decision to a person: a comment in the migrated file, and a warning."""
+        text = text.replace(MARK, "")
         # Where a migrated file asks already, it may by now ask from another place.
         asked = f"# TODO noetl: {' '.join(text.split())}" in self.problems.source.text
         if at is not None and text not in at.todo and not asked:
@@ -102,6 +108,11 @@ class Lowering:
     def note_older_read(self, node: NodeBase, name: str) -> None:
         """Note that a name in a template was a step or a task by its own name: it means the older shape of its result."""
         self.older_reads.setdefault(id(node), set()).add(name)
+
+    def is_asked_about(self, name: str) -> bool:
+        """Whether a migration has left a question about a name before."""
+        lines = self.problems.source.text.splitlines() if "# TODO noetl:" in self.problems.source.text else []
+        return any(f"`{name}`" in line for line in lines if line.lstrip().startswith("# TODO noetl:"))
 
     def refuse(self, slug: str, holder: MapNode, found: MapEntry, text: str) -> None:
         """What no pass can lower: left to a person in a migrated file, and an error to whoever runs it as it is."""
@@ -212,13 +223,13 @@ def _items(items: ListNode) -> Iterator[tuple[str, MapNode]]:
 
 
 def strings(node: Node, *, skip: frozenset[str] = frozenset()) -> Iterator[Scalar]:
-    """Every string below a node, but not those under the keys in `skip`."""
+    """Every string below a node, but not those under the keys of a task that are in `skip`."""
     if isinstance(node, Scalar):
         if isinstance(node.value, str):
             yield node
     elif isinstance(node, MapNode):
         for one in node.entries:
-            if one.name not in skip:
+            if one.name not in skip or "kind" not in node:
                 yield from strings(one.value, skip=skip)
     else:
         for item in node.items:

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from noetl.lang.legacy import keychain, root_keys, shapes, sink_tasks, template_names
+from noetl.lang.legacy import defined_names, keychain, root_keys, shapes, sink_tasks, template_names
+from noetl.lang.legacy.constructs import cursor_loops, document_words, doubts, reserved_words
 from noetl.lang.legacy.lowered_document import Lowering
+from noetl.lang.legacy.scanner import scan
 from noetl.lang.legacy.workflow import (
     arc_args,
     fan_in,
@@ -23,13 +25,14 @@ from noetl.lang.legacy.workflow import (
     task_keys,
 )
 from noetl.lang.printing.printer import render
-from noetl.lang.reading.node import MapNode
+from noetl.lang.reading.node import MapNode, copy
 from noetl.lang.reading.reader import read_yaml
-from noetl.model.diagnostics import Diagnostic, Diagnostics, Source
+from noetl.model.diagnostics import Diagnostic, Diagnostics, Severity, Source
 from noetl.model.kinds import ToolKind
 
 #: what is found in one pass is relied on by those behind it: the form of the document first, then names inside templates, then what they read
 LOWERINGS = (
+    document_words.lower_schedule,
     root_keys.lower,
     keychain.lower,
     step_body.lower,
@@ -37,15 +40,19 @@ LOWERINGS = (
     step_body.lower_misplaced,
     task_keys.lower_misplaced,
     task_keys.lower,
+    document_words.lower,
+    cursor_loops.lower,
     step_body.lower_loops,
     published_results.lower,
     rules_and_writes.lower,
     sink_tasks.lower,
     routing.lower,
     arc_args.lower,
+    reserved_words.lower,
     template_names.lower,
     shapes.lower,
     fan_in.lower,
+    doubts.lower,
 )
 
 
@@ -60,8 +67,24 @@ def lower(
     """Rewrite the nodes of an older document into canonical ones, and report each older construct."""
     doc = Lowering(root, kinds, problems, accepted=accepted, migrating=migrating)
     doc.is_000 = _is_000(problems.source.text)
+    if accepted or migrating:
+        defined_names.mark(doc, older=accepted or _is_older(root, kinds, problems.source))
     for one in LOWERINGS:
         one(doc)
+    defined_names.unmark(doc)
+
+
+def _is_older(root: MapNode, kinds: Mapping[str, ToolKind], source: Source) -> bool:
+    """Whether a document has constructs of grade legacy, found by a trial: only then do its own names hide scopes."""
+    if not scan(root, kinds):
+        return False
+    trial = Diagnostics(source)
+    tree = copy(root)
+    assert isinstance(tree, MapNode)
+    doc = Lowering(tree, kinds, trial)
+    for one in LOWERINGS:
+        one(doc)
+    return any(found.code.startswith("legacy-") and found.severity is Severity.ERROR for found in trial.collect())
 
 
 def _is_000(text: str) -> bool:

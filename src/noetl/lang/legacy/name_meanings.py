@@ -26,6 +26,8 @@ class NameContext:
     #: earlier tasks of the pipeline by name
     earlier: dict[str, MapNode] = field(default_factory=dict)
     in_loop: bool = False
+    #: before the step has an `input`, or after its loop, which has none
+    before: bool = False
     #: the step has ended: its own name means its output
     ended: bool = False
     #: inside of a task's rules, `output` or `set`: the task has ended

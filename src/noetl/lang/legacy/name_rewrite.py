@@ -93,12 +93,12 @@ def rewrite(text: str, rename: Renamer) -> str:
     tokens = _tokens(text)
     if tokens is None:
         return text
-    local = _locals(tokens)
+    local = _find_locals(tokens)
     out = [value for _, value in tokens]
     at = 0
     while at < len(tokens):
         kind, value = tokens[at]
-        if kind == "name" and value not in local and _starts_chain(tokens, at):
+        if kind == "name" and value not in local[at] and _starts_chain(tokens, at):
             at = _rewrite_chain(tokens, at, rename, out)
         else:
             at += 1
@@ -147,9 +147,9 @@ _KEYWORDS = frozenset(
 )
 
 
-def _starts_chain(tokens: tuple[Token, ...], at: int) -> bool:
-    """Whether a name is a variable: not an attribute, filter, test, keyword or the name of an argument."""
-    if tokens[at][1] in _KEYWORDS:
+def _starts_chain(tokens: tuple[Token, ...], at: int, *, binding: bool = False) -> bool:
+    """Whether a name is a variable: not an attribute, filter, test, keyword or, unless `binding`, the name of an argument."""
+    if tokens[at][0] != "name" or tokens[at][1] in _KEYWORDS:
         return False
     before = _neighbour(tokens, at, -1)
     if before in (("operator", "."), ("operator", "|")) or before == ("name", "is"):
@@ -157,7 +157,7 @@ def _starts_chain(tokens: tuple[Token, ...], at: int) -> bool:
     if before == ("name", "not") and _neighbour(tokens, at, -2) == ("name", "is"):
         return False
     after = _neighbour(tokens, at, 1)
-    if after == ("operator", "="):
+    if after == ("operator", "=") and not binding:
         return False
     return before[0] != "block_begin"
 
@@ -235,21 +235,42 @@ def _next(tokens: tuple[Token, ...], words: Iterator[int]) -> Token:
     return tokens[at] if at is not None else ("", "")
 
 
-def _locals(tokens: tuple[Token, ...]) -> frozenset[str]:
-    """Names bound by `{% for %}` and `{% set %}` anywhere in the template, and Jinja2's `loop` inside of a `for`."""
-    names: set[str] = set()
-    words = [token for token in tokens if token[0] != "whitespace"]
-    for at, token in enumerate(words[:-1]):
-        if token[0] != "block_begin" or words[at + 1] not in (("name", "for"), ("name", "set")):
-            continue
-        if words[at + 1][1] == "for":
-            names.add("loop")
-        for kind, value in words[at + 2 :]:
-            if (kind, value) in (("name", "in"), ("operator", "=")) or kind == "block_end":
-                break
-            if kind == "name":
-                names.add(value)
-    return frozenset(names)
+def _find_locals(tokens: tuple[Token, ...]) -> dict[int, frozenset[str]]:
+    """By position of a token that is a name, the names bound there by `{% for %}` and `{% set %}`, Jinja2's `loop` included."""
+    scopes: list[set[str]] = [set()]
+    seen: dict[int, frozenset[str]] = {}
+    at = 0
+    while at < len(tokens):
+        if tokens[at][0] == "block_begin":
+            at = _read_block(tokens, at, scopes, seen)
+        elif tokens[at][0] == "name":
+            seen[at] = frozenset().union(*scopes)
+        at += 1
+    return seen
+
+
+def _read_block(tokens: tuple[Token, ...], at: int, scopes: list[set[str]], seen: dict[int, frozenset[str]]) -> int:
+    """Note what a block binds; the position of its last token."""
+    end = next((one for one in range(at, len(tokens)) if tokens[one][0] == "block_end"), len(tokens) - 1)
+    words = [*_words(tokens, range(at + 1, end))]
+    word = tokens[words[0]][1] if words else ""
+    if word == "endfor" and len(scopes) > 1:
+        scopes.pop()
+    around = frozenset().union(*scopes)
+    seen.update({one: around for one in words})
+    if word in ("for", "set"):
+        parting = ("name", "in") if word == "for" else ("operator", "=")
+        until = next((one for one in words if tokens[one] == parting), end)
+        bound = {tokens[one][1] for one in words[1:] if one < until and _starts_chain(tokens, one, binding=True)}
+        seen.update({one: around | bound for one in words if one < until})
+        if word == "set":
+            scopes[-1] |= bound
+        else:
+            scopes.append(bound | {"loop"})
+            # The filter of a loop sees its elements; what it goes over does not.
+            condition = next((one for one in words if one > until and tokens[one] == ("name", "if")), end)
+            seen.update({one: around | bound for one in words if one > condition})
+    return end
 
 
 def _unquote(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from noetl.expr import has_template
 from noetl.lang.legacy.keychain import lower_auth
-from noetl.lang.legacy.lowered_document import Lowering, quote_entries, strings
+from noetl.lang.legacy.lowered_document import MARK, Lowering, quote_entries, strings
 from noetl.lang.legacy.name_meanings import HTTP
 from noetl.lang.legacy.name_rewrite import ChainRename, NameChain, rewrite
 from noetl.lang.legacy.scanner import ENVELOPE
@@ -65,7 +65,7 @@ class SinkOrigin:
     def is_result(self, chain: NameChain) -> bool:
         """Whether a name stands for the result."""
         root = chain.parts[0]
-        return root == self.result or (root in _RESULT and root not in self.taken)
+        return root.removeprefix(MARK) == self.result or (root in _RESULT and root not in self.taken)
 
     def in_output(self, chain: NameChain) -> ChainRename | None:
         """The result, or a part of it, behind its tool."""

@@ -7,10 +7,11 @@ of the step's loop, an earlier task of the pipeline, a key of the workload, the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cached_property, partial
 
 from noetl.expr import MOST_CHARACTERS, PathRead, has_template, template
-from noetl.lang.legacy.lowered_document import V10, Lowering, add_set, task_items
+from noetl.lang.legacy.lowered_document import MARK, V10, Lowering, add_set, task_items
 from noetl.lang.legacy.name_meanings import (
     NameContext,
     caller_inputs,
@@ -93,6 +94,7 @@ class _NameLowering:
         last_kind = text_of(tasks[-1][1], "kind") if tasks else ""
         for one in step.entries:
             scene.ended = one.name in ("next", "set", "output")
+            scene.before = one.name in ("input", "spec") or (scene.ended and bool(elements))
             scene.after_task = scene.ended
             scene.kind = last_kind
             if one.name == "tool":
@@ -116,7 +118,9 @@ class _NameLowering:
             for one in current.entries:
                 if one.name == "in":
                     self.below(
-                        one.value, NameContext(scene.step, scene.step_name, elements=outer, in_loop=bool(outer)), one
+                        one.value,
+                        NameContext(scene.step, scene.step_name, elements=outer, in_loop=bool(outer), before=True),
+                        one,
                     )
                 elif one.name == "spec":
                     inner = (text_of(current, "iterator"), *outer)
@@ -174,6 +178,8 @@ class _NameLowering:
         return not any(r.path[0] == "step" and r.path[1:2] and r.path[1] in self.steps for r in reads)
 
     def chain(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename | None:
+        if chain.parts[0].startswith(MARK):
+            return self.own(chain, scene, node)
         root = chain.parts[0]
         known = self.by_root.get(root)
         if known is not None:
@@ -183,6 +189,13 @@ class _NameLowering:
         if root in SCOPES or (chain.called and len(chain.parts) == 1):
             return None
         return self.bare(chain, scene, node)
+
+    def own(self, marked: NameChain, scene: NameContext, node: Scalar) -> ChainRename:
+        """A name that the document defines, whatever else goes by it."""
+        root = marked.parts[0].removeprefix(MARK)
+        chain = replace(marked, parts=(root, *marked.parts[1:]))
+        found = self.local(chain, scene, node) if root in scene.elements or root in scene.given else None
+        return found or self.bare(chain, scene, node) or ChainRename(1, root)
 
     def local(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename:
         """A loop's element, or what the caller gives a workbook task."""
@@ -253,15 +266,18 @@ class _NameLowering:
             return ChainRename(1, "iter.index")
         if root in ("error", "_err"):
             return self.error(chain, scene, node)
-        if (
-            root == "args"
-            and after
-            and scene.step is not None
-            and declares(scene.step, after)
-            and not self.carries(scene)
-        ):
-            self.doc.report_older("args", f"`args.{after}`", f"`input.{after}`", node, grade=V10)
+        return self.arguments(chain, scene, node) if root == "args" and not self.carries(scene) else None
+
+    def arguments(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename | None:
+        """`args` where no token brings any: what the step is given, or nothing."""
+        after = chain.parts[1] if len(chain.parts) > 1 else ""
+        self.doc.report_older("args", f"`args.{after}`" if after else "`args`", "`input`", node, grade=V10)
+        declared = scene.step is not None and declares(scene.step, after)
+        if after and (declared or not scene.before):
             return ChainRename(1, "input")
+        if self.doc.migrating:
+            said = "no arc brings `args` to this step: write what is meant, or what holds without"
+            self.doc.todo(scene.holder, said, node)
         return None
 
     def error(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename:
@@ -315,6 +331,8 @@ class _NameLowering:
             self.doc.todo(scene.holder, said, node)
         elif root in _OUTPUT_WORDS and scene.after_task:
             return self.output_word(chain, scene, node)
+        elif root not in _OUTPUT_WORDS and self.doc.migrating and not self.doc.is_asked_about(root):
+            return self.undefined(root, scene, node)
         return None
 
     def output_word(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename:
@@ -324,6 +342,13 @@ class _NameLowering:
         if renamed.consumed == 1:
             self.doc.note_older_read(node, "output.data")
         return renamed
+
+    def undefined(self, root: str, scene: NameContext, node: Scalar) -> ChainRename:
+        """A name that nothing in the document defines: whoever started an older run gave it."""
+        self.doc.report_older("bare-name", f"the bare name `{root}`", f"`workload.{root}`", node)
+        said = f"nothing here defines `{root}`: pass it in the payload, or write what is meant"
+        self.doc.todo(scene.holder, said, node)
+        return ChainRename(1, f"workload.{root}")
 
     def target_scope(self, name: str, scene: NameContext) -> str | None:
         """The scope that a target named without one got, if it can be read from here."""

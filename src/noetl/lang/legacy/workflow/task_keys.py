@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from noetl.lang.grammar.document_shape import TASK_KEYS
+from noetl.lang.legacy.constructs import scripts
 from noetl.lang.legacy.keychain import lower_auth
 from noetl.lang.legacy.lowered_document import V10, Lowering, ensure_map, quote_entries, task_items
 from noetl.lang.legacy.workflow.retries import retry_rule
@@ -59,6 +60,9 @@ def lower_task(doc: Lowering, task: MapNode, name: str) -> None:
     _kind(doc, task)
     kind = text_of(task, "kind")
     _unwrap_spec(doc, task, kind)
+    scripts.lower_script(doc, task)
+    scripts.lower_exports(doc, task)
+    scripts.lower_assert(doc, task)
     _description(doc, task)
     _args(doc, task)
     if kind == "http":
@@ -67,6 +71,8 @@ def lower_task(doc: Lowering, task: MapNode, name: str) -> None:
         _rename(doc, task, old, new, kind)
     if kind in ("postgres", "duckdb"):
         _join_statements(doc, task)
+        scripts.lower_whole_statement(doc, task)
+    scripts.lower_foreign_templates(doc, task)
     if kind != "http":
         _data(doc, task, kind)
     if kind == "playbook" and "task" in task:
@@ -224,7 +230,9 @@ def _join_statements(doc: Lowering, task: MapNode) -> None:
         if found is None or not items or not all(isinstance(item, Scalar) for item in items):
             continue
         doc.report_older("habit", f"a list under `{word}`", "one text; statements end with `;`", found.key)
-        texts = [item.text.strip().rstrip(";") for item in items if isinstance(item, Scalar)]
+        texts = [
+            (scripts.splice(item.text) or item.text).strip().rstrip(";") for item in items if isinstance(item, Scalar)
+        ]
         found.value = make("".join(_terminate(text) for text in texts), near=found.value)
         task.changed = True
 
@@ -354,11 +362,8 @@ def _libraries(doc: Lowering, task: MapNode) -> None:
     code = task.get("code")
     if found is None or text_of(task, "kind") != "python":
         return
-    if isinstance(found.value, MapNode) and isinstance(code, Scalar):
-        lines = []
-        for one in found.value.entries:
-            module = one.value.text if isinstance(one.value, Scalar) else one.name
-            lines.append(f"import {module}" if module == one.name else f"import {module} as {one.name}")
+    lines = scripts.import_lines(found.value) if isinstance(found.value, MapNode) else None
+    if lines is not None and isinstance(code, Scalar):
         doc.report_older("habit", "`libs`", "`import` in the code", found.key)
         code.rewrite("\n".join([*lines, code.text]))
         task.take("libs")
@@ -367,6 +372,8 @@ def _libraries(doc: Lowering, task: MapNode) -> None:
         doc.report_older("habit", "`libs`", "packages installed beside the worker", found.key)
         doc.todo(task.entry("code") or found, f"install these packages where the worker runs: {names}", found.key)
         task.take("libs")
+    else:
+        doc.refuse("habit", task, found, "import these in the code")
 
 
 def _pool(doc: Lowering, task: MapNode) -> None:
