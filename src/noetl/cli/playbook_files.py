@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: warnings that are told before a run
 _TOLD = 3
+#: a decision that a migration left open; of these the number is told
+_OPEN = "migration-todo"
 
 
 def find_missing_playbooks(loaded: Loaded, file: Path | None, *, strict: bool = False) -> Iterator[Diagnostic]:
@@ -54,14 +56,18 @@ def find_missing_playbooks(loaded: Loaded, file: Path | None, *, strict: bool = 
 
 
 def print_warnings(loaded: Loaded, file: Path) -> None:
-    """Tell the first warnings of a playbook that is about to run."""
-    found = [*loaded.diagnostics, *find_missing_playbooks(loaded, file)]
+    """Tell the first warnings of a playbook that is about to run, and how many decisions its migration left open."""
+    told = [*loaded.diagnostics, *find_missing_playbooks(loaded, file)]
+    found = [one for one in told if one.code != _OPEN]
     for one in found[:_TOLD]:
         place = f":{one.span.line}" if one.span is not None else ""
         note(f"{loaded.source.name}{place}: {one.severity.value}: {one.message} [{one.code}]")
     if len(found) > _TOLD:
         note(f"… and {len(found) - _TOLD} more")
-    if found:
+    if left := len(told) - len(found):
+        comments = "1 comment `# TODO noetl:` is" if left == 1 else f"{left} comments `# TODO noetl:` are"
+        note(f"{loaded.source.name}: {comments} left from a migration, for you to decide")
+    if told:
         from shlex import quote
 
         note(f"`noetl validate {quote(loaded.source.name)}` tells them with the way out")
