@@ -195,12 +195,12 @@ def _rewrite(file: InputFile, rewrite: Rewrite, *, word: str, check: bool, to_st
     text = rewrite(file, data)
     differs = text.encode() != data.removeprefix(codecs.BOM_UTF8)
     if check:
-        note(f"{file.name}: would be {word}" if differs else f"{file.name}: is as it should be")
+        note(f"{file.name}: would be {word}" if differs else f"{file.name}: already formatted")
     elif to_stdout or file.path is None:
         out(text)
     elif differs:
         replace(file.path, text, before=data)
         note(f"{file.name}: {word}")
     else:
-        note(f"{file.name}: is as it should be")
+        note(f"{file.name}: already formatted")
     return differs

@@ -42,6 +42,8 @@ class AnswerVariant(msgspec.Struct, frozen=True):
     mixed: bool = False
     #: whether data may have keys that envelopes of results have, too
     alike: bool = False
+    #: whether bodies and outputs of children are lists; else they are maps
+    listed: bool = False
 
 
 VARIANTS = (
@@ -52,6 +54,7 @@ VARIANTS = (
     AnswerVariant("status 500, one row", rows=1, http_status=500),
     AnswerVariant("the first call of each task fails", failures=1),
     AnswerVariant("data with keys like those of results", alike=True),
+    AnswerVariant("bodies that are lists", listed=True),
     AnswerVariant("two rows, values of several types", mixed=True),
 )
 
@@ -95,12 +98,17 @@ class MadeUpAnswers:
             return MadeUpAnswer(kind, [self._map((*call, row), depth=2) for row in range(self.variant.rows)])
         if kind == "shell":
             return MadeUpAnswer(kind, {"stdout": f"out{self._number(call)}", "stderr": "", "exit_code": 0})
-        return MadeUpAnswer(kind, self._map(call, depth=0))
+        return MadeUpAnswer(kind, self._body(call))
+
+    def _body(self, call: tuple[str, str, str]) -> Any:
+        if self.variant.listed:
+            return [self._map((*call, index), depth=1) for index in range(self.variant.rows)]
+        return self._map(call, depth=0)
 
     def _answer_http(self, call: tuple[str, str, str], number: int) -> MadeUpAnswer:
         status = 503 if number < self.variant.failures else self.variant.http_status
         http = {"status": status, "headers": {"content-type": "application/json", "x-page": "7"}}
-        body = self._map(call, depth=0)
+        body = self._body(call)
         if status < 400:
             return MadeUpAnswer("http", body, http=http)
         message = f"this status {status} is made up"
