@@ -60,6 +60,8 @@ class OlderLoop(msgspec.Struct, frozen=True):
     items: Any
     element: str
     until: Any = None
+    #: how many iterations run at a time
+    at_a_time: int = 1
 
 
 class OlderStep(msgspec.Struct, frozen=True):
@@ -223,7 +225,10 @@ def _read_task(said: dict[str, Any], name: str) -> OlderTask:
     if kind != "http" and isinstance(config.get("data"), dict):
         raise NotUnderstood("`data` of a tool")
     evaluated = said.get("eval")
-    rules = [*_read_rules(evaluated), *_read_rules(policy.get("rules")), *_read_retry(said.get("retry"))]
+    rules = [*_read_rules(evaluated), *_read_rules(policy.get("rules"))]
+    if rules and said.get("retry") is not None:
+        raise NotUnderstood("`retry` beside rules")
+    rules += _read_retry(said.get("retry"))
     result, picked = _read_result(said.get("result"))
     strict = evaluated is not None or not policy.get("rules") or policy.get("on_unmatched") == "fail"
     picks = (*picked, *((said["output"],) if "output" in said else ()))
@@ -271,7 +276,7 @@ def _read_retry(said: Any) -> Iterator[OlderRule]:
 
 def _number(said: Any) -> int:
     if not isinstance(said, int):
-        raise NotUnderstood("a number of attempts that is a template")
+        raise NotUnderstood("a template where a number stands")
     return said
 
 
@@ -296,12 +301,14 @@ def _read_loop(said: Any) -> OlderLoop | None:
     _refuse_unknown("loop", loop, {"collection", "in", "element", "iterator", "mode", "until", "spec"})
     spec = _map(loop.get("spec"), "loop.spec")
     _refuse_unknown("loop.spec", spec, {"mode", "max_in_flight"})
-    if "until" in loop and (loop.get("mode") or spec.get("mode")) == "parallel":
+    parallel = (loop.get("mode") or spec.get("mode")) == "parallel"
+    if "until" in loop and parallel:
         raise NotUnderstood("`until` of a parallel loop")
     element = loop.get("element", loop.get("iterator"))
     if not isinstance(element, str):
         raise NotUnderstood("a loop without a name for its element")
-    return OlderLoop(loop.get("collection", loop.get("in")), element, loop.get("until"))
+    at_a_time = _number(spec.get("max_in_flight", 16)) if parallel else 1
+    return OlderLoop(loop.get("collection", loop.get("in")), element, loop.get("until"), at_a_time)
 
 
 def _try_arcs(said: dict[str, Any]) -> tuple[tuple[OlderArc, ...], bool]:
@@ -353,10 +360,13 @@ def _writes(said: Any, scope: str, *, fixed: bool = False) -> Iterator[tuple[str
 
 
 def _bindings(said: Any) -> Iterator[tuple[str, str, Any]]:
+    """Names for parts of a result, given by a path or by a template."""
     for name, value in _map(said, "bind").items():
-        if not (isinstance(value, str) and "{{" in value):
-            raise NotUnderstood("`bind` with a path")
-        yield "ctx", name, value
+        path = value.get("path") if isinstance(value, dict) else value
+        if not isinstance(path, str) or (isinstance(value, dict) and value.keys() - {"path"}):
+            raise NotUnderstood("`bind` of this form")
+        parts = [part for part in path.removeprefix("$.").split(".") if part not in ("result", "data")]
+        yield "ctx", name, path if "{{" in path else "{{ " + ".".join(["output.data", *parts]) + " }}"
 
 
 def _arguments(said: dict[str, Any]) -> Mapping[str, Any]:

@@ -29,7 +29,8 @@ class OlderNames:
         self.ctx: dict[str, Any] = {}
         #: by step, the result of its last run
         self.results: dict[str, Any] = {}
-        self.states: dict[str, dict[str, Any]] = {}
+        not_yet = {"done": False, "ok": False, "running": False, "error": None}
+        self.states: dict[str, dict[str, Any]] = {name: {"status": not_yet} for name in document.steps}
 
     def scope(self, **local: Any) -> dict[str, Any]:
         """What a template sees; `local` is what holds only at its place."""

@@ -50,6 +50,8 @@ class OlderRun:
         self.names = OlderNames(document, payload)
         self.trace = RunTrace({}, {}, {})
         self._numbers: dict[tuple[str, str, str], int] = {}
+        #: status and headers, if the last task of the step that ended was a request
+        self._http: Mapping[str, Any] | None = None
         #: steps with a token, and the arguments that it carries
         self._waiting: dict[str, Mapping[str, Any]] = {document.first: {}}
 
@@ -96,6 +98,7 @@ class OlderRun:
             raise NotUnderstood(step.unknown)
         if step.when is not None and not holds(step.when, self.names.scope(args=args)):
             return  # its token waits for ever, or until something changes, which `when` is not often used for
+        self._http = None
         try:
             result, data = self._loop(step, args) if step.loop is not None else self._pipeline(step, args, "", {})
             failed_with = None
@@ -113,20 +116,26 @@ class OlderRun:
         results: list[Any] = []
         values: list[Any] = []
         failures = 0
+        error: OlderFailure | None = None
         variables: dict[str, Any] = {}
         for index, item in enumerate(items):
+            # After a failure none is started; those that run then are let end.
+            if error is not None and index >= loop.at_a_time:
+                break
             iteration = {loop.element: item, "index": index}
             try:
                 result, data = self._pipeline(step, args, str(index), iteration, variables)
-            except OlderFailure:
-                if not step.best_effort:
-                    raise
+            except OlderFailure as found:
                 result, data, failures = None, None, failures + 1
+                if not step.best_effort and (error := error or found) and loop.at_a_time == 1:
+                    break
             results.append(result)
             values.append(data)
             names = self.names.scope(args=args, iter=iteration, names={loop.element: item}, output=ok(data))
             if loop.until is not None and holds(loop.until, names):
                 break
+        if error is not None:
+            raise error
         return publish_loop(results, failures), values
 
     def _end(
@@ -137,11 +146,11 @@ class OlderRun:
             for one in step.output if error is None else ():
                 data = self._render(one, names.scope(args=args, output=_after(ok(data), result)))
                 result = publish_value(data)
-            words = _words_after(step, result, data, error)
+            words = _words_after(step, result, data, error, self._http)
             written = self._step_writes(step, names.scope(args=args, **words), failed=error is not None)
         except OlderFailure as found:
             error, written = found.args[0], {}
-            words = _words_after(step, None, None, error)
+            words = _words_after(step, None, None, error, None)
         self.trace.steps.setdefault(step.name, []).append("failed" if error else "done")
         names.states[step.name] = {
             "status": {"done": True, "ok": error is None, "running": False, "error": error and error["message"]}
@@ -166,12 +175,16 @@ class OlderRun:
         return written
 
     def _fail(self) -> None:
+        """Fail: steps that run meanwhile are let end, those that wait for them never start."""
         self.trace.status = "failed"
-        self._waiting.clear()
+        names = list(self._waiting)
+        for name in names:
+            if any(self._leads_to(other, name) for other in names if other != name):
+                del self._waiting[name]
 
     def _route(self, step: OlderStep, args: Mapping[str, Any], words: Mapping[str, Any], *, failed: bool) -> None:
         taken = 0
-        for arc in step.arcs:
+        for arc in step.arcs if self.trace.status == "completed" else ():
             scope = self.names.scope(args=args, **words)
             if not holds_after(arc.when, scope, failed=failed):
                 continue
@@ -257,7 +270,9 @@ class _Pipeline:
 
     def _names(self, **words: Any) -> dict[str, Any]:
         loop = self.step.loop
-        element = {loop.element: self.element[loop.element]} if loop is not None else {}
+        index = self.element.get("index")
+        element = {"loop_index": index, "_loop_index": index} if loop is not None else {}
+        element |= {loop.element: self.element[loop.element]} if loop is not None else {}
         return self.owner.names.scope(
             args=self.args or words.get("input", {}), step=self.variables, iter={**self.element}, _prev=self.prev,
             names={**self.variables, **self.named, **self.results, **element}, **words,
@@ -317,6 +332,7 @@ class _Pipeline:
             code = _code_of(task)
             output = answer_code(owner.code, owner.answers, code, take_results(given, code), call, key[3])
             result = publish_value(output["data"])
+        owner._http = output.get("http") if self.step.loop is None else None  # noqa: SLF001
         message = output["error"]["message"] if output["error"] else ""
         read = view_call(task.kind, config, given)
         owner.trace.calls[key] = TracedCall(task.kind, read, output["status"], output["data"], message)
@@ -344,9 +360,12 @@ class _Pipeline:
                 self.variables[name] = value
 
 
-def _words_after(step: OlderStep, result: Any, data: Any, error: Mapping[str, Any] | None) -> dict[str, Any]:
+def _words_after(
+    step: OlderStep, result: Any, data: Any, error: Mapping[str, Any] | None, http: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """What templates of a step that has ended read beside the names of the document."""
-    output = _after(ok(data) if error is None else failed(dict(error)), result)
+    helpers = {"http": http} if http is not None else {}
+    output = _after(ok(data, **helpers) if error is None else failed(dict(error), **helpers), result)
     event = {"name": "", "status": "", "step": step.name, "error": error, "output": output}
     whole = {"this": result, "result": result, "response": result}
     return {"output": output, "outcome": _outcome(output), "event": event, "error": error, **whole}
