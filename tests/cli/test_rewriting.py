@@ -22,7 +22,7 @@ def test_files_are_replaced_and_told(folder: Path, capsys) -> None:
     (folder / "b").write_text("B\n")
     assert rewrite("a", "b") == 0
     assert (folder / "a").read_text() == "A\n"
-    assert capsys.readouterr().err == "a: shouted\nb: is as it should be\n"
+    assert capsys.readouterr().err == "a: shouted\nb: already formatted\n"
 
 
 def test_check_writes_nothing_and_exits_with_1_if_something_would_change(folder: Path) -> None:

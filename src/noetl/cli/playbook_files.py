@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: warnings that are told before a run
 _TOLD = 3
+#: a decision that a migration left open; of these the number is told
+_OPEN = "migration-todo"
 
 
 def find_call_problems(
@@ -103,14 +105,18 @@ def _describe_missing(path: str, folders: CatalogFolders) -> tuple[str, str]:
 
 
 def print_warnings(loaded: Loaded, file: Path, folders: CatalogFolders, *, legacy: bool = False) -> None:
-    """Tell the first warnings of a playbook that is about to run."""
-    found = [*loaded.diagnostics, *find_call_problems(loaded, file, folders, legacy=legacy)]
+    """Tell the first warnings of a playbook that is about to run, and how many decisions its migration left open."""
+    told = [*loaded.diagnostics, *find_call_problems(loaded, file, folders, legacy=legacy)]
+    found = [one for one in told if one.code != _OPEN]
     for one in found[:_TOLD]:
         place = f":{one.span.line}" if one.span is not None else ""
         note(f"{loaded.source.name}{place}: {one.severity.value}: {one.message} [{one.code}]")
     if len(found) > _TOLD:
         note(f"… and {len(found) - _TOLD} more")
-    if found:
+    if left := len(told) - len(found):
+        comments = "1 comment `# TODO noetl:` is" if left == 1 else f"{left} comments `# TODO noetl:` are"
+        note(f"{loaded.source.name}: {comments} left from a migration, for you to decide")
+    if told:
         from shlex import quote
 
         note(f"`noetl validate {quote(loaded.source.name)}` tells them with the way out")
@@ -238,12 +244,12 @@ def _rewrite(file: InputFile, rewrite: Rewrite, *, word: str, check: bool, to_st
     text = rewrite(file, data)
     differs = text.encode() != data.removeprefix(codecs.BOM_UTF8)
     if check:
-        note(f"{file.name}: would be {word}" if differs else f"{file.name}: is as it should be")
+        note(f"{file.name}: would be {word}" if differs else f"{file.name}: already formatted")
     elif to_stdout or file.path is None:
         out(text)
     elif differs:
         replace(file.path, text, before=data)
         note(f"{file.name}: {word}")
     else:
-        note(f"{file.name}: is as it should be")
+        note(f"{file.name}: already formatted")
     return differs

@@ -13,6 +13,7 @@ import msgspec
 from noetl.lang.analysis import analyze
 from noetl.lang.building.playbook import build, compile_net
 from noetl.lang.checks import check
+from noetl.lang.checks.migration_todos import report_todos
 from noetl.lang.checks.subject import Subject
 from noetl.lang.grammar.reserved_words import report_reserved_document
 from noetl.lang.grammar.shape_check import check_document
@@ -83,6 +84,7 @@ def _passes(text: str, kinds: Mapping[str, ToolKind], problems: Diagnostics, *, 
         return None
     if report_reserved_document(root, problems):
         return None
+    report_todos(text, problems)
     # With `--legacy` the author says that the document is an older one, and more of it is rewritten.
     if legacy or scan(root, kinds):
         lower(root, kinds, problems, accepted=legacy)

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
         check_file as check_file,
     )
     from noetl.testing.test_file import ENDINGS as ENDINGS
+    from noetl.testing.verification.migration_proof import (
+        MigrationProof as MigrationProof,
+        MigrationVerifier as MigrationVerifier,
+        StepProof as StepProof,
+    )
 else:
     __getattr__ = export_lazily(
         __name__,
@@ -22,5 +27,6 @@ else:
             "file_grammar": "NAMED TEST_FILE",
             "suite_runner": "CaseFailure CaseResult SuiteOptions SuiteResult SuiteRunner check_file",
             "test_file": "ENDINGS",
+            "verification.migration_proof": "MigrationProof MigrationVerifier StepProof",
         },
     )

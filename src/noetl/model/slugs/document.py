@@ -54,6 +54,22 @@ LEGACY = (
         why="Migration never guesses in silence: it leaves a `# TODO noetl:` comment.",
         mend="Read the comment, correct the place if need be, and remove the comment.",
     ),
+    make_slug(
+        "migration-todo",
+        title="A decision of a migration is still open",
+        meaning="`noetl migrate` left a comment `# TODO noetl:` here, and the comment is still there.",
+        why="The older text could mean more than one thing, and only one of them was written.",
+        mend="Read the comment, correct the place if need be, and remove the comment.",
+        wrong="""
+            - step: start
+              # TODO noetl: pass `HOST` in the payload; playbooks do not read the environment
+              tool: {kind: http, url: "https://example.com/"}
+        """,
+        right="""
+            - step: start
+              tool: {kind: http, url: "https://example.com/"}
+        """,
+    ),
 )
 
 
