@@ -117,13 +117,19 @@ class Shell:
         self, *arguments: str, given: bytes = b"", seen_then: tuple[str, Path] | None = None, **environment: str
     ) -> str:
         """What a person would see, who types what is given, and makes a file when there is a certain text to be seen."""
+        return self.end_at_terminal(*arguments, given=given, seen_then=seen_then, **environment).stdout
+
+    def end_at_terminal(
+        self, *arguments: str, given: bytes = b"", seen_then: tuple[str, Path] | None = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """The same, with the exit code."""
         controller, terminal = pty.openpty()
         os.write(controller, given)
         seen: list[bytes] = []
         reader = Thread(target=_drain, args=(controller, seen, seen_then))
         reader.start()
         try:
-            subprocess.run(
+            ended = subprocess.run(
                 self.command(*arguments),
                 check=False,
                 stdout=terminal,
@@ -135,7 +141,7 @@ class Shell:
             os.close(terminal)
             reader.join()
             os.close(controller)
-        return b"".join(seen).decode()
+        return subprocess.CompletedProcess(arguments, ended.returncode, b"".join(seen).decode())
 
 
 def _drain(controller: int, seen: list[bytes], then: tuple[str, Path] | None) -> None:

@@ -131,7 +131,7 @@ def test_a_value_is_asked_for_at_a_terminal_and_not_shown(shell: Shell, home: Pa
         while b"token" not in shown:
             shown += os.read(controller, 1000)
         os.write(controller, f"{TOKEN}\n".encode())
-        assert running.wait(20) == 0
+        assert running.wait(120) == 0
     os.close(terminal)
     try:
         while part := os.read(controller, 1000):

@@ -154,20 +154,9 @@ def test_where_nobody_can_be_asked_yes_is_wanted(count: str, noetl: Noetl) -> No
 
 
 def test_at_a_terminal_one_is_asked(count: str, noetl: Noetl, shell: Shell, home: Path) -> None:
-    import os
-    import pty
-    import subprocess
-
-    for answer, started in (("n", False), ("y", True)):
-        controller, terminal = pty.openpty()
-        os.write(controller, f"{answer}\n".encode())
-        environment = {**shell.environment, "TERM": "xterm", "NOETL_HOME": str(home)}
-        command = shell.command("rerun", count, "--from", "start")
-        ended = subprocess.run(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment, check=False)
-        said = os.read(controller, 1_000_000).decode()
-        os.close(controller)
-        os.close(terminal)
-        assert "Go on?" in said
+    for answer, started in ((b"n\n", False), (b"y\n", True)):
+        ended = shell.end_at_terminal("rerun", count, "--from", "start", given=answer, NOETL_HOME=str(home))
+        assert "Go on?" in ended.stdout
         assert ended.returncode == 1
         assert (latest(noetl) != count) is started
 
