@@ -108,20 +108,22 @@ def arrive(builder: DecisionBuilder, step: Step, token: Token, others: frozenset
     verdict = judge(builder, step, token, others)
     if verdict.allowed:
         return Firing(token, verdict.saw)
-    park(builder, step.name, token, saw=verdict.saw)
+    park(builder, step, token, saw=verdict.saw)
     return None
 
 
-def park(builder: DecisionBuilder, step: str, token: Token, *, saw: list[dict[str, Any]], join: bool = False) -> None:
+def park(builder: DecisionBuilder, step: Step, token: Token, *, saw: list[dict[str, Any]], join: bool = False) -> None:
     """Let a token stay at a step."""
     payload: dict[str, Any] = {"from": token.source}
     if join:
         payload["join"] = True
+    if _asks_for_quiet(step):
+        payload["gate"] = True
     if token.args is not None:
         payload["args"] = token.args
     if saw:
         payload["saw"] = saw
-    builder.emit("step.parked", step, payload, parent=builder.last)
+    builder.emit("step.parked", step.name, payload, parent=builder.last)
 
 
 def reconsider(builder: DecisionBuilder, step: Step, *, assume_quiet: bool = False) -> Firing | None:
@@ -207,7 +209,7 @@ def _arrive_at_join(
         builder.emit("step.skipped", step.name, {"from": source, "why": "round"}, parent=builder.last)
         # With the last of a round the next one begins, for which tokens may have been waiting.
         return _try_firing(builder, step, join, others)
-    park(builder, step.name, token, saw=[], join=True)
+    park(builder, step, token, saw=[], join=True)
     return _try_firing(builder, step, join, others)
 
 

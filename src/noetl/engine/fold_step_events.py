@@ -101,7 +101,7 @@ def apply_parked(state: Execution, event: Event) -> None:
     """A token stays."""
     step, payload = event.entity_id, event.payload
     brought = state.bringer.event() if state.bringer else BEGINNING
-    token = Token(payload["from"], brought, payload.get("args"), event.seq)
+    token = Token(payload["from"], brought, payload.get("args"), event.seq if payload.get("gate") else 0)
     if payload.get("join"):
         entry = state.rounds.setdefault(step, JoinRound())
         entry.places.setdefault(str(token.source), []).append(token)

@@ -108,7 +108,8 @@ EVENTS: Final[dict[str, EventType]] = {
     "step.parked": EventType(
         "step",
         "A token was not admitted and stays at the step.",
-        {"from": "where it came from", "args": "what it carries", "saw": "the rules asked, with the values they saw"},
+        {"from": "where it came from", "args": "what it carries", "saw": "the rules asked, with the values they saw",
+         "join": "true where it holds a place of a join", "gate": "true where a rule of the step asks for `quiet()`"},
     ),
     "step.skipped": EventType(
         "step", "A token ended at a step without firing it.", {"from": "its origin", "why": "the reason", "held": "of a step that never ran: the origins of the tokens left there", "saw": "the rules that kept them out, with the values they saw at the end"},

@@ -189,7 +189,7 @@ class Token(msgspec.Struct):
     source: str | None
     event: dict[str, Any]
     args: Any = None
-    #: the event that parked it
+    #: of a step that asks for `quiet()`: the event that parked it, by which such gates are ordered
     seq: int = 0
 
 
@@ -306,7 +306,7 @@ class Execution(msgspec.Struct):
     stopped_children: dict[str, str] = {}
 
     def steps_with_tokens(self) -> dict[str, int]:
-        """The steps at which tokens are parked → the event that parked the first of them."""
+        """The steps at which tokens are parked → `seq` of the first of them."""
         held = {name: tokens[0].seq for name, tokens in self.parked.items()}
         for name, entry in self.rounds.items():
             first = [tokens[0].seq for tokens in entry.places.values() if tokens]
