@@ -133,6 +133,19 @@ def test_the_playbooks_about_errors_do_what_the_page_says(tmp_path: Path, monkey
     assert "guard failed" in noetl(tmp_path, "run", "guard.yaml")
 
 
+def test_the_trip_of_the_page_is_undone_and_told_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOETL_HOME", str(tmp_path / "home"))
+    page = (ROOT / "docs" / "howto" / "undo-and-clean-up.md").read_text(encoding="utf-8")
+    (trip,) = (text for language, text in FENCE.findall(page) if language == "yaml")
+    (tmp_path / "trip.yaml").write_text(trip)
+    told = noetl(tmp_path, "run", "trip.yaml")
+    for line in ("undoing rooms[1]", "rooms[0] undone in", "flight undone in", "report done in", "trip failed in"):
+        assert (line in told, line in page) == (True, True), line
+    assert (tmp_path / "ledger.txt").read_text(encoding="utf-8") in page
+    assert not (tmp_path / "garage.lock").exists()
+    assert noetl(tmp_path, "rerun", "last", "--from", "car") in page
+
+
 def test_the_tests_that_are_shown_pass_and_say_what_the_page_says(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "howto" / "test-a-playbook.md").read_text(encoding="utf-8")
     playbook, tests = (text for language, text in FENCE.findall(page) if language == "yaml")
