@@ -9,7 +9,6 @@ from noetl.lang.reading.node import FOLDED, LITERAL, ListNode, MapNode, Node, Sc
 from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostics, Source
 
-
 #: the words of `lang.building` that stand for several tasks
 _SUGAR = ("choose", "while", "until")
 
