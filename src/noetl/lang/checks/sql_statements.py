@@ -5,8 +5,7 @@ from __future__ import annotations
 from noetl.expr import compile_sql, has_template
 from noetl.lang.checks.subject import Subject
 from noetl.lang.grammar.document_walk import walk_document
-from noetl.lang.reading.node import DOUBLE, PLAIN, SINGLE, Scalar
-from noetl.model.diagnostics import Edit
+from noetl.lang.reading.node import Scalar
 
 
 def check(subject: Subject) -> None:
@@ -27,17 +26,10 @@ def _is_bare(node: Scalar) -> bool:
 
 
 def _report(subject: Subject, node: Scalar) -> None:
-    whole = node.text.strip()
-    lone = whole.startswith("{{") and whole.endswith("}}") and whole.count("{{") == 1 and node.style in _INLINE
-    at = subject.problems.source.text.find("}}", node.start, node.end) if lone and not node.alias else -1
-    before = subject.problems.source.text[at - 1 : at] if at > 0 else ""
+    # No edit adds `| sql`: to splice a text into a statement is for its author to decide.
     subject.problems.error(
         "sql-statement",
         "a template is bound as a value, and a value alone is no statement",
         node.alias or (node.start, node.end),
         fix="write the statement here and keep templates for its values, or say that it is meant: `{{ … | sql }}`",
-        edits=[Edit(at, at, "| sql " if before == " " else " | sql ")] if at > 0 and not node.changed else (),
     )
-
-
-_INLINE = (PLAIN, SINGLE, DOUBLE)
