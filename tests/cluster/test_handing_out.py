@@ -509,3 +509,47 @@ async def test_a_message_that_a_server_cannot_take_holds_up_no_other(tmp_path: P
     assert live.state.error is not None
     assert live.state.error["kind"] == "dead-letter"
     assert "too large" in live.state.error["message"]
+
+
+def spread(folder: Path, policy: str) -> str:
+    """Four iterations that begin together, and a step after them."""
+    return (
+        f"workflow:\n- step: many\n  loop: {{in: [1, 2, 3, 4], iterator: n, spec: {{mode: parallel{policy}}}}}\n"
+        f"  tool: {{kind: shell, cmd: 'echo begun >> {folder}/marks; until [ -e {folder}/go ]; do sleep 0.02; done'}}\n"
+        "  next: {arcs: [{step: after}]}\n- {step: after, tool: {kind: noop}}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "policy", "workers"),
+    [("", "", 2), ("executor: {profile: local}\n", "", 1), ("", ", policy: {exec: local}", 1)],
+    ids=["spread", "profile local", "exec local"],
+)
+async def test_local_pipelines_all_go_to_one_worker_and_others_are_spread(
+    tmp_path: Path, head: str, policy: str, workers: int
+) -> None:
+    used: dict[str, set[str]] = {"many": set(), "after": set()}
+    async with (
+        serving(MemoryLog(), MemoryRegistry(60.0), tmp_path) as server,
+        working([server.url], tmp_path / "a") as first,
+        working([server.url], tmp_path / "b") as second,
+    ):
+        dispatcher = server.station.dispatcher
+        take = dispatcher.take
+
+        def recorded(worker: Any, *, now: float) -> Any:
+            given = take(worker, now=now)
+            for one in given:
+                used[one.order.step].add(worker.name)
+            return given
+
+        dispatcher.take = recorded  # type: ignore[method-assign]
+        await until(lambda: {first.agent.name, second.agent.name} <= dispatcher.workers.keys())
+        live = await start(server, tmp_path, head + spread(tmp_path, policy))
+        await until(lambda: marks(tmp_path) == ["begun"] * 4)
+        (tmp_path / "go").touch()
+        await live.finished
+    assert live.state.status == "completed"
+    assert len(used["many"]) == workers
+    if head:
+        assert used["after"] == used["many"]

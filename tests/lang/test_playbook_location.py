@@ -89,7 +89,26 @@ workflow:
 
           def main():
               return 1 / 0
-      - folded: {kind: python, code: "a = 1\\nresult = a / 0"}
+      - quoted: {kind: python, code: "a = 1\\nresult = a / 0"}
+      - kind: python
+        code: >-
+          a = 1
+
+
+          def main():
+              return a / 0
+      - name: joined
+        kind: python
+        code: >
+          result = (1 /
+          0)
+
+          x = 1
+      - while:
+          when: "{{ true }}"
+          do:
+            - {kind: noop}
+            - {kind: python, code: "result = 1 / 0"}
 """
 
 
@@ -99,13 +118,19 @@ workflow:
         ("block", None, 2, 10),
         ("block", None, 3, 11),
         ("block", None, 30, None),
-        ("folded", None, 2, None),
+        ("quoted", None, 2, 12),
+        ("task_3", None, 1, 15),
+        ("task_3", None, 4, 19),
+        ("joined", None, 1, 23),
+        ("joined", None, 2, 26),
+        ("joined", None, 9, None),
+        ("while_5_task_2", None, 1, 31),
         ("nobody", None, 1, None),
         ("call", "clean", 1, 2),
         ("call", "nobody", 1, None),
     ],
 )
-def test_a_line_of_code_is_found_where_the_playbook_shows_it_line_by_line(
+def test_a_line_of_code_is_found_where_the_playbook_shows_it(
     task: str, workbook: str | None, line: int, found: int | None
 ) -> None:
     assert find_code_line(CODE, line, "start", task, workbook) == found

@@ -117,3 +117,25 @@ workflow:
     words = ["wait", "resources", "emit", "mode", "ordering", "mode", "packages", "policy", "spec"]
     assert [one.entry.name for one in found] == words
     assert all(one.instead and one.holder.entry(one.entry.name) is one.entry for one in found)
+
+
+# --- words that are nearly known, or known from elsewhere ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "meant"), [("bearr", "bearer"), ("postgres_credentials", "postgres_credential")])
+def test_a_mistyped_kind_of_credential_is_told_with_the_nearest(kind: str, meant: str) -> None:
+    found = found_in(f"{HEAD}keychain: [{{name: k, kind: {kind}, from: {{env: A}}}}]\nworkflow: [{{step: end}}]\n")
+    assert [(one.code, one.fix) for one in found] == [("wrong-value", f"write `{meant}`")]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["macro x() %}{% endmacro", "call x() %}{% endcall", "block x %}{% endblock", "include 'x'", "import 'x' as y",
+     "from 'x' import y", "extends 'x'"],
+)  # fmt: skip
+def test_statements_that_load_or_define_templates_are_refused_by_their_name(statement: str) -> None:
+    found = found_in(f'{HEAD}workflow: [{{step: a, tool: {{kind: noop, output: "{{% {statement} %}}"}}}}]\n')
+    word = statement.split(maxsplit=1)[0]
+    message = f"the template does not parse: `{{% {word} %}}` is not part of the language"
+    assert [(one.code, one.message) for one in found] == [("template-syntax", message)]
+    assert found[0].fix

@@ -56,7 +56,7 @@ def test_a_kind_asks_for_its_keys_and_for_no_others(
 def test_what_examples_of_older_documents_lack_is_a_warning() -> None:
     target = {"kind": "duckdb", "table": "t", "body": "x"}
     found = diagnosed(GOOD, target)
-    assert [one.severity for one in found] == ["warning", "warning"]
+    assert [one.severity for one in found] == ["warning", "error"]
     [lacking] = diagnosed({"kind": "postgres", "table": "t"}, GOOD)
     assert (lacking.severity, lacking.code) == ("warning", "missing-key")
     assert "of kind `postgres` needs `auth`" in lacking.message

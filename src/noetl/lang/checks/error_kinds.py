@@ -47,9 +47,9 @@ def check(subject: Subject) -> None:
 
 
 def _known_kinds(subject: Subject) -> set[str]:
-    from noetl.model.slugs.failures import FAILURES  # few playbooks need to know them
+    from noetl.model.slugs.failures import ERROR_KINDS  # few playbooks need to know them
 
-    known = set(FAILURES)
+    known = set(ERROR_KINDS)
     for _step, task in all_tasks(subject.playbook):
         kind = subject.kinds.get(task.kind)
         known |= kind.error_kinds if kind is not None else frozenset()

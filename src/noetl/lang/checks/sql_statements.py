@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
-from noetl.expr import compile_sql, has_template
-from noetl.lang.checks.subject import Subject
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from noetl.expr import Template, compile_sql
+from noetl.lang.checks.subject import Subject, all_tasks
 from noetl.lang.grammar.document_walk import walk_document
-from noetl.lang.reading.node import DOUBLE, PLAIN, SINGLE, Scalar
-from noetl.model.diagnostics import Edit
+from noetl.lang.reading.node import Scalar
+from noetl.model.kinds import ToolKind
+from noetl.model.playbook import Task
+
+#: a template at the start of a statement; most statements start with a word, and need no closer look
+_STARTS = re.compile(r"(?:\A|;|\*/|\n)\s*\{\{")
 
 
 def check(subject: Subject) -> None:
     """Report statements that are nothing but a template: as a bound value they would be no statement."""
-    used = {task.kind for step in subject.playbook.steps for task in step.tasks}
-    used |= {task.kind for tasks in subject.playbook.workbook.values() for task in tasks}
-    if not any((kind := subject.kinds.get(name)) is not None and kind.sql for name in used):
+    if not any(_is_bare(text) for _step, task in all_tasks(subject.playbook) for text in _statements(subject, task)):
         return
     for node, _shape, kind in walk_document(subject.root, subject.kinds):
         for entry in node.entries if kind is not None else ():
             value = entry.value
-            if kind is not None and entry.name in kind.sql and isinstance(value, Scalar) and _is_bare(value):
+            if kind is not None and entry.name in kind.sql and isinstance(value, Scalar) and _is_bare(value.value):
                 _report(subject, value)
 
 
-def _is_bare(node: Scalar) -> bool:
-    return isinstance(node.value, str) and has_template(node.value) and compile_sql(node.value).has_bare_statement
+def _statements(subject: Subject, task: Task) -> Iterator[str]:
+    kind = subject.kinds.get(task.kind)
+    if kind is not None and kind.sql:
+        for block in (task.config, task.input):
+            for name, value in block.items() if isinstance(block, Mapping) else ():
+                yield from _texts(getattr(value, "tree", value), name, kind)
+
+
+def _texts(tree: Any, name: str, kind: ToolKind) -> Iterator[str]:
+    """The templates under keys that hold SQL; a transfer has them in its source."""
+    if isinstance(tree, Template):
+        if name in kind.sql:
+            yield tree.source
+    elif isinstance(tree, Mapping):
+        for inner, value in tree.items():
+            yield from _texts(value, inner, kind)
+
+
+def _is_bare(text: object) -> bool:
+    return isinstance(text, str) and _STARTS.search(text) is not None and compile_sql(text).has_bare_statement
 
 
 def _report(subject: Subject, node: Scalar) -> None:
-    whole = node.text.strip()
-    lone = whole.startswith("{{") and whole.endswith("}}") and whole.count("{{") == 1 and node.style in _INLINE
-    at = subject.problems.source.text.find("}}", node.start, node.end) if lone and not node.alias else -1
-    before = subject.problems.source.text[at - 1 : at] if at > 0 else ""
+    # No edit adds `| sql`: to splice a text into a statement is for its author to decide.
     subject.problems.error(
         "sql-statement",
         "a template is bound as a value, and a value alone is no statement",
         node.alias or (node.start, node.end),
         fix="write the statement here and keep templates for its values, or say that it is meant: `{{ … | sql }}`",
-        edits=[Edit(at, at, "| sql " if before == " " else " | sql ")] if at > 0 and not node.changed else (),
     )
-
-
-_INLINE = (PLAIN, SINGLE, DOUBLE)

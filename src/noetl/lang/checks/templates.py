@@ -83,8 +83,8 @@ def syntax(source: str, problem: TemplateProblem) -> Phrase:
         for start in range(max(0, at - len(sign) + 1), at + 1):
             if source.startswith(sign, start):
                 return Phrase(start, len(sign), fix, instead)
-    if (refused := re.search(r"is not part of the language: (.+)", problem.message)) is not None:
-        return Phrase(at, len(found[0]) if (found := _NAME.match(source, at)) else 1, refused[1])
+    if (refused := _REFUSED.search(problem.message)) is not None:
+        return Phrase(at, len(found[0]) if (found := _NAME.match(source, at)) else 1, refused[2])
     sign = source[at : at + 1]
     if sign in _TYPOGRAPHIC:
         return Phrase(at, 1, "use straight quotes: ' or \"")
@@ -117,6 +117,8 @@ _NOTHING = frozenset({"nil", "NULL", "Null"})
 _CALLED = OWN_FUNCTIONS | FUNCTIONS | STEP_HELPERS
 #: questions that may be asked of a function
 _ASKED_ABOUT = re.compile(r"\bis\s+(not\s+)?(defined|undefined|callable)\b")
+#: a statement that is refused by its name, and what does its work
+_REFUSED = re.compile(r"(is not part of the language): (.+)", re.DOTALL)
 _COUNTED = re.compile(r" at \d+$")
 #: what a workbook task cannot see of its caller
 _CALLERS_OWN = frozenset({"iter", "steps"})
@@ -152,7 +154,7 @@ def _problem(subject: Subject, site: Site, problem: TemplateProblem) -> None:
     at = subject.where(site, phrase.offset, phrase.length)
     wrong = source[phrase.offset : phrase.offset + phrase.length]
     # The parser counts from the start of the expression, which is not the place the reader sees.
-    message = _COUNTED.sub("", problem.message)
+    message = _REFUSED.sub(r"\1", _COUNTED.sub("", problem.message))
     edits = subject.rename_edits(at, wrong, phrase.instead) if wrong else []
     subject.problems.error(problem.code, message, at, fix=phrase.fix, edits=edits)
 

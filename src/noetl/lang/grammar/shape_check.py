@@ -92,7 +92,9 @@ class VariantCheck:
         for entry in self._node.entries:
             if entry.name in of_others:
                 message = f"`{entry.name}` means nothing to {title}"
-                self._problems.error("unknown-key", message, span(entry.key), fix="remove it")
+                # Everything takes `auth`; older documents name one for what needs none.
+                tell = self._problems.warning if entry.name == "auth" else self._problems.error
+                tell("unknown-key", message, span(entry.key), fix="remove it")
 
     def _check_words(self, variant: Variant, title: str) -> None:
         for key, words in variant.words.items():
@@ -159,6 +161,8 @@ class _ShapeCheck(ShapeReporter):
         self.named = named
         self.task_shapes: dict[str, Record] = {}
         self.task_shape_ids: set[int] = set()
+        #: of each table of keys met, those that have an effect only beside others
+        self.dependent: dict[int, tuple[str, ...]] = {}
         #: of each shape met, the keys it cannot do without
         self.required: dict[int, tuple[str, ...]] = {}
         #: keys that misspelt ones of the map checked last were meant to be
@@ -214,17 +218,25 @@ class _ShapeCheck(ShapeReporter):
         """What must hold between the keys of a map."""
         if shape.variants:
             VariantCheck(self, node, shape).check(meant)
-        if id(shape) not in self.task_shape_ids:  # of a task's keys, some may stand under `input`
+        if id(shape) not in self.task_shape_ids and self.find_dependent(shape.keys):
+            # Of a task's keys, some may stand under `input`: they are looked at with those.
             self.check_beside({entry.name: entry for entry in node.entries}, shape.keys, meant)
         invariant = INVARIANTS.get(shape.title)
         if invariant is not None:
             invariant(node, self.problems, meant)
 
+    def find_dependent(self, keys: Mapping[str, Key]) -> tuple[str, ...]:
+        """The keys that have an effect only beside others."""
+        found = self.dependent.get(id(keys))
+        if found is None:
+            found = self.dependent[id(keys)] = tuple(name for name, key in keys.items() if key.beside is not None)
+        return found
+
     def check_beside(self, given: Mapping[str, MapEntry], keys: Mapping[str, Key], meant: set[str]) -> None:
         """Report keys that have no effect, because what they belong to is not there."""
-        for name, entry in given.items():
-            needed = keys[name].beside if name in keys else None
-            if needed is None or needed.key in meant:
+        for name in self.find_dependent(keys):
+            entry, needed = given.get(name), keys[name].beside
+            if entry is None or needed is None or needed.key in meant:
                 continue
             other = given.get(needed.key)
             value = other.value if other is not None else None

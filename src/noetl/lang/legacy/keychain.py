@@ -85,6 +85,8 @@ def _entry(doc: Lowering, item: MapNode, keychain: MapEntry) -> None:
         return
     if kind.text not in CREDENTIAL_KINDS:
         new = _KINDS.get(kind.text)
+        if new is None and nearest(kind.text, CREDENTIAL_KINDS) is not None:
+            return  # a misspelt kind is for the checks to say
         doc.report_older("habit", f"the credential kind `{kind.text}`", f"`{new or 'generic'}`", kind)
         if new is None:
             doc.todo(_place(item, "kind", keychain), f"`{kind.text}`: say how this credential is made", kind)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from noetl.lang.reading.node import DOUBLE, LITERAL, ListNode, MapNode, Node, Scalar, list_of, text_of
+from noetl.lang.reading.node import FOLDED, LITERAL, ListNode, MapNode, Node, Scalar, list_of, text_of
 from noetl.lang.reading.reader import read_yaml
 from noetl.model.diagnostics import Diagnostics, Source
+
+#: the words of `lang.building` that stand for several tasks
+_SUGAR = ("choose", "while", "until")
 
 
 class PlaybookLocation(NamedTuple):
@@ -39,7 +42,7 @@ def find_workbook_location(text: str, called: str, expression: str | None = None
 
 
 def find_code_line(text: str, line: int, step: str, task: str | None, workbook: str | None = None) -> int | None:
-    """The line of the playbook that holds a line of a task's code; None where the code is folded or not found."""
+    """The line of the playbook that holds a line of a task's code; None where that cannot be told."""
     source = Source(text)
     root = read_yaml(text, Diagnostics(source))
     if workbook:
@@ -56,8 +59,28 @@ def find_code_line(text: str, line: int, step: str, task: str | None, workbook: 
     if code.style == LITERAL and line <= len(lines):
         there = first + line
         return there if lines[line - 1] in source.line_text(there) else None
-    same_line = source.place(code.end)[0] == first and (code.style != DOUBLE or len(lines) == 1)
-    return first if same_line and code.style != LITERAL else None
+    if code.style == FOLDED:
+        return _find_folded_line(source, code, lines, line)
+    return first if source.place(code.end)[0] == first and code.style != LITERAL else None
+
+
+def _find_folded_line(source: Source, code: Scalar, lines: list[str], line: int) -> int | None:
+    """The line on which a line of folded text begins: adjacent lines of the file are one line of the text."""
+    first, last = source.place(code.start)[0], source.place(code.end)[0]
+    there = first
+    for at, text in enumerate(lines[:line], 1):
+        wanted, gathered = text.split(), list[str]()
+        begin = 0
+        while wanted and gathered != wanted:
+            there += 1
+            if there > last or len(gathered) > len(wanted):
+                return None
+            words = source.line_text(there).split()
+            begin = begin or (there if words else 0)
+            gathered += words
+        if at == line:
+            return begin or None
+    return None
 
 
 def _find_step(root: Node | None, step: str) -> MapNode | None:
@@ -68,6 +91,8 @@ def _find_step(root: Node | None, step: str) -> MapNode | None:
 def _find_task_of_step(found: MapNode, step: str, task: str | None) -> Node | None:
     tool = found.get("tool")
     of_task = next(_find_tasks(tool, task), None) if tool is not None and task is not None else None
+    if of_task is None and isinstance(tool, ListNode):
+        of_task = next((body for name, body in _name_tasks(tool) if name == task), None)
     # The one task of a step goes by its name.
     return tool if of_task is None and task == step else of_task
 
@@ -103,6 +128,24 @@ def _find_tasks(node: Node, task: str) -> Iterator[Node]:
     elif isinstance(node, ListNode):
         for one in node.items:
             yield from _find_tasks(one, task)
+
+
+def _name_tasks(node: Node | None, prefix: str = "") -> Iterator[tuple[str, Node]]:
+    """The tasks of a list with the names that building gives to those that have none."""
+    for position, item in enumerate(node.items if isinstance(node, ListNode) else (), 1):
+        if not isinstance(item, MapNode):
+            continue
+        sugar = next((one for one in item.entries if one.name in _SUGAR), None)
+        if sugar is None or "kind" in item:
+            yield text_of(item, "name") or f"{prefix}task_{position}", item
+            continue
+        label = text_of(item, "name") or f"{prefix}{sugar.name}_{position}"
+        if isinstance(sugar.value, ListNode):
+            for number, branch in enumerate(sugar.value.items, 1):
+                body = (branch.get("then") or branch.get("else")) if isinstance(branch, MapNode) else None
+                yield from _name_tasks(body, f"{label}_{number}_")
+        elif isinstance(sugar.value, MapNode):
+            yield from _name_tasks(sugar.value.get("do"), f"{label}_")
 
 
 def _scalars(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Scalar]]:

@@ -60,10 +60,6 @@ _ALL: Final = (
      "The error holds the diagnostics; `max_steps` and `allow_kinds` say what a plan may have. Nothing of it was run."),
     ("not-resumable", "A transfer cannot go on", "After a crash its source may bring other rows, and a target cannot take back what it has.",
      "Name unique columns in `source.order_by`, or use the mode upsert or replace; then start it again."),
-    ("ref-suffix", "A reference under the wrong name", "A `set` target that ends in `_ref` received no reference, or another one did.",
-     "Let names that end in `_ref` hold `output.ref`, and no others."),
-    ("ref-deref", "A reference was read as its payload", "A template reached for the payload through a reference.",
-     "Bring the payload back with a `kind: resolve` task first."),
     ("conflict", "Somebody else was first", "What a task wanted to change had changed in the meantime.",
      "Read it again and retry."),
     ("stalled", "Tokens were left", "Nothing could move any more, and a step had not let its tokens in: in a playbook that was called, or under `policy.stalled: fail`.",
@@ -76,3 +72,6 @@ _ALL: Final = (
 FAILURES: Mapping[str, Slug] = {
     kind: make_slug(kind, title=title, meaning=meaning, why=_TASK, mend=mend) for kind, title, meaning, mend in _ALL
 }
+
+#: what `error.kind` may be, plugins aside; two kinds are found at load too, and explained there
+ERROR_KINDS = frozenset({*FAILURES, "ref-suffix", "ref-deref"})
