@@ -20,6 +20,7 @@ NoetlError
 │   └── LogDamaged          the log of one execution cannot be read
 ├── Conflict                another process has appended to the execution's log: load it again (`ports.log`)
 ├── OwnedElsewhere          another process owns the execution (`server.core.children`)
+├── SignalRefused           no wait of the execution takes what was sent (`errors`)
 ├── ReplayDiverged          a recorded decision differs from the one the engine makes (`engine.decision_replay`)
 ├── ForkMismatch            the recorded events do not fit the playbook of a rerun (`history.fork`)
 ├── ResultGone              a payload was removed when its time to live ended (`ports.results`)
@@ -70,6 +71,10 @@ class TemplateLimit(TemplateError):
 
 class ClientError(NoetlError):
     """A call to a NoETL server failed."""
+
+
+class SignalRefused(NoetlError):
+    """A signal that is awaited, and that no wait takes: nothing of it is recorded."""
 
 
 class UsageError(NoetlError):

@@ -55,5 +55,7 @@ class ToolKind(msgspec.Struct, frozen=True):
     opened_by: frozenset[str] = frozenset()
     #: it is put away until what it waits for has come, which only a task of a step can be
     suspends: bool = False
+    #: only a `spec.timeout` of its own task, loop or step bounds it, and none from further out
+    own_timeout: bool = False
     #: other values than `spec` gives it when nobody says otherwise
     defaults: Mapping[str, object] = {}
