@@ -33,7 +33,7 @@ def has_limits(net: Net) -> bool:
 def ask_of(net: Net, order: RunPipeline, holder: Key) -> Ask | None:
     """What a pipeline has to ask for; None: nothing. TemplateError: that cannot be told."""
     step = net.steps[order.step]
-    if order.gather is not None or not is_limited(step):
+    if order.gather is not None or order.unfolds or not is_limited(step):
         return None
     wishes = _KeyCollector(step, order, f"step:{net.playbook.path}:{step.name}")
     cap = wishes.cap()

@@ -305,8 +305,13 @@ def _add_warnings(state: Execution, event: Event, warnings: Iterable[str]) -> No
 
 
 def apply_loop_started(state: Execution, event: Event) -> None:
-    """A loop begins."""
+    """A loop begins, or one inside of an iteration, of which a worker has read what it goes over."""
     run, payload = state.runs[event.step_run_id or ""], event.payload
+    path = parse_label(event.iteration)
+    if path:
+        loop = loop_at(run, path)
+        loop.running[path[-1]] = LoopRun(path, payload["items"], payload["mode"], loop.ctx, loop.step)
+        return
     run.seq = event.seq
     run.pipe = None
     run.loop = LoopRun((), payload["items"], payload["mode"], run.ctx, run.step_vars)
@@ -319,7 +324,7 @@ def apply_iteration_started(state: Execution, event: Event) -> None:
     loop.results.append(None)
     inner = payload.get("items")
     loop.running[path[-1]] = (
-        PipelineRun(event.seq, event.seq, payload.get("input"))
+        PipelineRun(event.seq, event.seq, payload.get("input"), unfolds=bool(payload.get("unread")))
         if inner is None
         else LoopRun(path, inner, payload["mode"], loop.ctx, loop.step)
     )  # fmt: skip

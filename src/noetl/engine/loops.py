@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,9 +10,9 @@ import msgspec
 from noetl.engine import scopes, step_end
 from noetl.engine.decision import DecisionBuilder
 from noetl.errors import TemplateError
-from noetl.expr import check_path, failure_of, inline_of, is_larger, is_reference, render, values_in
+from noetl.expr import check_path, failure_of, inline_of, is_larger, loop_items, render, values_in
 from noetl.lang import schema_failure
-from noetl.model.orders import Gather, RunPipeline
+from noetl.model.orders import Gather, LoopRow, RunPipeline
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Loop, Step
 from noetl.model.scope import merge_maps
@@ -63,58 +63,23 @@ REDUCERS: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
-_TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", dict: "a map", type(None): "nothing"}
-
-
 def begin(builder: DecisionBuilder, step: Step, run: StepRun) -> None:
     """Start a step's loop."""
     assert step.loop is not None
     event = builder.emit("step.started", step.name, {}, parent=run.seq, run=run.id)
     try:
         items = _items(builder, step.loop, scopes.run_scopes(builder, run))
-    except _NotIterable as wrong:
-        step_end.end(builder, run, failed(wrong.error))
+    except TemplateError as error:
+        step_end.end(builder, run, failed(failure_of(error)))
         return
     payload = {"items": items, "mode": step.loop.mode}
     builder.emit("loop.started", step.name, payload, parent=event.seq, run=run.id)
     advance_loops(builder, step, run)
 
 
-class _NotIterable(Exception):
-    """What a loop should go over is nothing to go over."""
-
-    def __init__(self, error: Failure) -> None:
-        super().__init__(error["message"])
-        self.error = error
-
-
 def _items(builder: DecisionBuilder, declared: Loop, sight: dict[str, Any]) -> list[Any] | dict[str, Any]:
     """What a loop goes over: a list, or a reference to rows."""
-    try:
-        items = render(declared.items, scopes.with_steps(builder, sight, declared.items))
-    except TemplateError as error:
-        raise _NotIterable(failure_of(error)) from error
-    if isinstance(items, list):
-        return items
-    if isinstance(items, tuple | range):
-        return list(items)
-    if is_reference(items):
-        if isinstance((items.get("meta") or {}).get("rows"), int):
-            return dict(items)
-        raise _items_error(declared, "`loop.in` is a reference, but not to a list: its `meta.rows` is not known")
-    found = type(items).__name__
-    way_out = "; `| from_json` reads a list from text, `.split(',')` cuts text up" if isinstance(items, str) else ""
-    raise _items_error(
-        declared, f"`loop.in` must yield a list, not {_TYPES.get(type(items), found)} ({found}){way_out}"
-    )
-
-
-def _items_error(declared: Loop, said: str) -> _NotIterable:
-    """The error of a loop, with the template that yields what it should go over."""
-    template = getattr(declared.items, "tree", None)
-    error = TemplateError(said, expression=getattr(template, "source", ""))
-    error.kind = "type"
-    return _NotIterable(failure_of(error))
+    return loop_items(declared.items, scopes.with_steps(builder, sight, declared.items))
 
 
 def advance_loops(builder: DecisionBuilder, step: Step, run: StepRun) -> None:
@@ -165,12 +130,15 @@ def _start(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, l
     payload: dict[str, Any] = {}
     problem: Failure | None = None
     rows = scopes.rows_of(builder, run, path)
-    if declared.inner is not None:
+    unfolds = declared.inner is not None and _reads_rows(declared.inner, rows)
+    if declared.inner is not None and unfolds:
+        payload = {"unread": True, "mode": declared.inner.mode}
+    elif declared.inner is not None:
         payload = {"items": [], "mode": declared.inner.mode}
         try:
             payload["items"] = _items(builder, declared.inner, sight)
-        except _NotIterable as wrong:
-            problem = _unreadable_items_failure(wrong.error) if rows else wrong.error
+        except TemplateError as error:
+            problem = failure_of(error)
     elif step.input is not None and not rows:
         try:
             payload["input"] = scopes.input_of(step, scopes.with_steps(builder, sight, *values_in(step.input)))
@@ -182,6 +150,9 @@ def _start(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, l
     event = builder.emit("loop.iteration.started", step.name, payload, parent=run.seq, run=run.id, iteration=label)
     if problem is not None:
         _record_failure(builder, step, run, declared, path, problem, cause=event.seq)
+    elif unfolds:
+        sight = scopes.pipeline_scopes(builder, step, run, loop, path)
+        builder.orders.append(RunPipeline(run.id, step.name, label, sight, rows=rows, unfolds=True))
     elif declared.inner is not None:
         inner = loop.running[path[-1]]
         if isinstance(inner, LoopRun) and _advance(builder, step, run, declared.inner, inner):
@@ -193,10 +164,12 @@ def _start(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, l
         builder.orders.append(RunPipeline(run.id, step.name, label, sight, rows=rows))
 
 
-def _unreadable_items_failure(error: Failure) -> Failure:
-    """An inner loop is judged by the server, which never reads what the outer one goes over."""
-    said = "the loop around goes over a reference, whose rows an inner `loop.in` cannot read: `resolve` it first"
-    return {**error, "message": f"{error['message']} ({said})"}
+def _reads_rows(inner: Loop, rows: Sequence[LoopRow]) -> bool:
+    """Whether a loop takes what it goes over out of a row of a loop around it, which only a worker reads."""
+    facts = getattr(inner.items, "facts", None)
+    ways = [("iter", *("parent",) * row.up, row.iterator) for row in rows]
+    reads = [read.path for read in facts.reads] if facts is not None else []
+    return any(path[: len(way)] == way[: len(path)] for path in reads for way in ways)
 
 
 def _end_iteration(

@@ -145,12 +145,21 @@ def _on_iteration_ended(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun)
     loops.advance_loops(builder, builder.net_index.steps[run.step], run)
 
 
+def _on_loop_started(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
+    if not pipe.unfolds:
+        return
+    run = builder.state.runs[fact.step_run_id]
+    builder.accept(fact, run, pipe.seq)
+    loops.advance_loops(builder, builder.net_index.steps[run.step], run)
+
+
 FACTS: dict[str, Callable[[DecisionBuilder, Fact, PipelineRun], None]] = {
     "task.started": _on_task_started,
     "task.progress": _on_task_progress,
     "task.done": _on_task_done,
     "step.done": _on_step_ended,
     "step.failed": _on_step_ended,
+    "loop.started": _on_loop_started,
     "loop.iteration.done": _on_iteration_ended,
     "loop.iteration.failed": _on_iteration_ended,
 }

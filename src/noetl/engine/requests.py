@@ -61,8 +61,9 @@ def order_pipeline(
     sight = scopes.pipeline_scopes(builder, step, run, loop, path)
     if answer is None and pipe is not None and pipe.wait is not None:
         answer = pipe.wait.answer
-    if pipe is None:
-        builder.orders.append(RunPipeline(run.id, run.step, label_of(path), sight, rows=rows))
+    if pipe is None or pipe.unfolds:
+        unfolds = pipe is not None
+        builder.orders.append(RunPipeline(run.id, run.step, label_of(path), sight, rows=rows, unfolds=unfolds))
         return
     builder.orders.append(
         RunPipeline(run.id, run.step, label_of(path), sight, answer, pipe.number, pipe.begun, pipe.since, rows)

@@ -45,6 +45,8 @@ class RunPipeline(msgspec.Struct, frozen=True):
     #: what is to be read before it can begin; then the step's `input` is the worker's to evaluate, too
     rows: tuple[LoopRow, ...] = ()
     gather: Gather | None = None
+    #: nothing is to be run: what the loop inside of this iteration goes over is to be read out of its rows
+    unfolds: bool = False
 
 
 class StopPipelines(msgspec.Struct, frozen=True):

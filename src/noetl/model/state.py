@@ -57,6 +57,8 @@ class PipelineRun(msgspec.Struct, tag="pipe"):
     #: whether the last of them is still under way
     is_open: bool = False
     wait: Wait | None = None
+    #: it is no pipeline yet: a worker reads what the loop inside of this iteration goes over
+    unfolds: bool = False
 
 
 class LoopRun(msgspec.Struct, tag="loop"):
