@@ -125,43 +125,62 @@ def _limit(builder: DecisionBuilder, run: StepRun, declared: Loop) -> int:
 
 
 def _start(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
+    """Start the next iteration."""
     path = (*loop.path, loop.started)
-    sight = scopes.iteration_scopes(builder, run, loop, path)
-    payload: dict[str, Any] = {}
-    problem: Failure | None = None
+    if declared.inner is not None:
+        _start_inner(builder, step, run, declared, loop, path)
+        return
     rows = scopes.rows_of(builder, run, path)
-    unfolds = declared.inner is not None and _reads_rows(declared.inner, rows)
-    if declared.inner is not None and unfolds:
-        payload = {"unread": True, "mode": declared.inner.mode}
-    elif declared.inner is not None:
-        payload = {"items": [], "mode": declared.inner.mode}
-        try:
-            payload["items"] = _items(builder, declared.inner, sight)
-        except TemplateError as error:
-            problem = failure_of(error)
-    elif step.input is not None and not rows:
-        try:
-            payload["input"] = scopes.input_of(step, scopes.with_steps(builder, sight, *values_in(step.input)))
-        except TemplateError as error:
-            problem = failure_of(error)
-    if problem is None and declared.inner is None and not rows:  # of rows, the worker reads the input
-        problem = schema_failure(step.spec, "input", payload.get("input", {}), f"step `{step.name}`")
+    payload, problem = ({}, None) if rows else _input(builder, step, run, loop, path)  # of rows, the worker reads it
     label = label_of(path)
     event = builder.emit("loop.iteration.started", step.name, payload, parent=run.seq, run=run.id, iteration=label)
     if problem is not None:
         _record_failure(builder, step, run, declared, path, problem, cause=event.seq)
-    elif unfolds:
-        sight = scopes.pipeline_scopes(builder, step, run, loop, path)
-        builder.orders.append(RunPipeline(run.id, step.name, label, sight, rows=rows, unfolds=True))
-    elif declared.inner is not None:
-        inner = loop.running[path[-1]]
-        if isinstance(inner, LoopRun) and _advance(builder, step, run, declared.inner, inner):
-            _finish_inner(builder, step, run, declared, inner)
     elif not step.tasks:
         _end_iteration(builder, run, declared, path, ok(), cause=event.seq)
     else:
         sight = scopes.pipeline_scopes(builder, step, run, loop, path)
         builder.orders.append(RunPipeline(run.id, step.name, label, sight, rows=rows))
+
+
+def _input(
+    builder: DecisionBuilder, step: Step, run: StepRun, loop: LoopRun, path: Path
+) -> tuple[dict[str, Any], Failure | None]:
+    """What is recorded of the input of an iteration, and why the iteration cannot start with it."""
+    payload: dict[str, Any] = {}
+    if step.input is not None:
+        sight = scopes.iteration_scopes(builder, run, loop, path)
+        try:
+            payload["input"] = scopes.input_of(step, scopes.with_steps(builder, sight, *values_in(step.input)))
+        except TemplateError as error:
+            return payload, failure_of(error)
+    return payload, schema_failure(step.spec, "input", payload.get("input", {}), f"step `{step.name}`")
+
+
+def _start_inner(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun, path: Path) -> None:
+    """Start an iteration with a loop inside; where that reads its items out of a row, a worker does."""
+    inner = declared.inner
+    assert inner is not None
+    rows = scopes.rows_of(builder, run, path)
+    unread = _reads_rows(inner, rows)
+    payload: dict[str, Any] = {"unread": True, "mode": inner.mode} if unread else {"items": [], "mode": inner.mode}
+    problem: Failure | None = None
+    try:
+        if not unread:
+            payload["items"] = _items(builder, inner, scopes.iteration_scopes(builder, run, loop, path))
+    except TemplateError as error:
+        problem = failure_of(error)
+    label = label_of(path)
+    event = builder.emit("loop.iteration.started", step.name, payload, parent=run.seq, run=run.id, iteration=label)
+    if problem is not None:
+        _record_failure(builder, step, run, declared, path, problem, cause=event.seq)
+        return
+    begun = loop.running[path[-1]]
+    if unread:
+        sight = scopes.pipeline_scopes(builder, step, run, loop, path)
+        builder.orders.append(RunPipeline(run.id, step.name, label, sight, rows=rows, unfolds=True))
+    elif isinstance(begun, LoopRun) and _advance(builder, step, run, inner, begun):
+        _finish_inner(builder, step, run, declared, begun)
 
 
 def _reads_rows(inner: Loop, rows: Sequence[LoopRow]) -> bool:

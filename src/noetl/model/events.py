@@ -146,7 +146,7 @@ EVENTS: Final[dict[str, EventType]] = {
     ),
     "loop.started": EventType(
         "loop",
-        "A step's loop begins.",
+        "A step's loop begins, or one inside of an iteration whose items a worker has read out of a row.",
         {"items": "what it goes over, or the reference to it", "mode": "whether one by one"},
     ),
     "loop.iteration.started": EventType(
@@ -155,6 +155,7 @@ EVENTS: Final[dict[str, EventType]] = {
         {
             "input": "the step's evaluated input",
             "items": "what an inner loop goes over",
+            "unread": "true where a worker reads that out of a row; then `loop.started` of the iteration follows",
             "mode": "whether the inner loop goes one by one",
         },
     ),
