@@ -21,6 +21,7 @@ NoetlError
 ├── Conflict                another process has appended to the execution's log: load it again (`ports.log`)
 ├── OwnedElsewhere          another process owns the execution (`server.core.children`)
 ├── KeyReused               an idempotency key comes with another request than before (`server.core.start_keys`)
+├── SignalRefused           no wait of the execution takes what was sent (`errors`)
 ├── ReplayDiverged          a recorded decision differs from the one the engine makes (`engine.decision_replay`)
 ├── ForkMismatch            the recorded events do not fit the playbook of a rerun (`history.fork`)
 ├── ResultGone              a payload was removed when its time to live ended (`ports.results`)
@@ -71,6 +72,10 @@ class TemplateLimit(TemplateError):
 
 class ClientError(NoetlError):
     """A call to a NoETL server failed."""
+
+
+class SignalRefused(NoetlError):
+    """A signal that is awaited, and that no wait takes: nothing of it is recorded."""
 
 
 class UsageError(NoetlError):

@@ -359,6 +359,22 @@ executor: {spec: {policy: {stalled: fail}}}
   tool: {kind: shell, cmd: x, output: "{{ iter.parent.a.id * 10 + iter.b.id }}"}
   set: {ctx.data: "{{ output.data }}"}
 """,
+    "items out of rows": """
+- {step: make, tool: {kind: shell, cmd: x, output: "{{ [{'c': 'A', 'h': [{'id': 1}, {'id': 2}]}, {'c': 'B', 'h': []}, {'c': 'C', 'h': [{'id': 3}]}] }}"}, set: {ctx.rows_ref: "{{ output.ref }}"}, next: {arcs: [{step: each}]}}
+- step: each
+  input: {id: "{{ iter.hotel.id }}"}
+  loop: {in: "{{ ctx.rows_ref }}", iterator: city, spec: {mode: parallel, max_in_flight: 2, policy: {reduce: {ctx.ids: append}}}, loop: {in: "{{ iter.city.h }}", iterator: hotel, spec: {mode: parallel, policy: {reduce: {ctx.ids: append}}}}}
+  tool: {kind: http, url: x, output: "{{ iter.parent.city.c ~ input.id }}", set: {ctx.ids: "{{ iter.hotel.id }}"}, spec: {policy: {rules: [{when: "{{ output.status == 'error' }}", then: {do: retry, delay: 0}}]}}}
+  set: {ctx.data: "{{ output.data }}"}
+""",
+    "long items out of rows": """
+- {step: make, tool: {kind: shell, cmd: x, output: "{{ [{'h': [[{'id': 1}, {'id': 2}], [{'id': 3}]]}, {'h': 7}] }}"}, set: {ctx.rows_ref: "{{ output.ref }}"}, next: {arcs: [{step: each}]}}
+- step: each
+  spec: {result: {inline_max_bytes: 8}, policy: {failure: {mode: best_effort}}}
+  loop: {in: "{{ ctx.rows_ref }}", iterator: a, loop: {in: "{{ iter.a.h }}", iterator: b, loop: {in: "{{ iter.b }}", iterator: c}}}
+  tool: {kind: shell, cmd: x, output: "{{ iter.c.id }}"}
+  set: {ctx.loop: "{{ output.loop }}"}
+""",
     "everything by reference": """
 - {step: a, tool: [{name: one, kind: shell, cmd: x}, {name: two, kind: python, code: "def main(): pass", input: {n: "{{ _prev.n }}"}}], set: {ctx.n: "{{ output.data.n }}"}, next: {arcs: [{step: b}]}}
 - {step: b, loop: {in: [1, 2], iterator: n}, tool: {kind: shell, cmd: x, output: "{{ iter.n }}"}, set: {ctx.data: "{{ output.data }}"}}

@@ -200,6 +200,8 @@ class House:
             for _ in range(row.up):
                 at = at["parent"]
             at[row.iterator] = at_once(self.shelf.rows(row.ref, row.index, row.index + 1))[0]
+        if order.unfolds:
+            return machine.unfold(frame)
         if order.rows and frame.step.input is not None:
             frame.step_input = frame.scopes["input"] = render(frame.step.input, frame.scopes)
         if not order.begun:

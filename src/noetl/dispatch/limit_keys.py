@@ -35,7 +35,7 @@ def ask_of(net: Net, order: RunPipeline, holder: Key) -> Ask | None:
     step = net.steps[order.step]
     # What cleans up or undoes must not be refused, and must not displace others.
     cleans = order.closing is not None or order.undoes
-    if order.gather is not None or cleans or not is_limited(step):
+    if order.gather is not None or order.unfolds or cleans or not is_limited(step):
         return None
     wishes = _KeyCollector(step, order, f"step:{net.playbook.path}:{step.name}")
     cap = wishes.cap()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         reissue_order as reissue_order,
         start_execution as start_execution,
     )
+    from noetl.engine.requests import explain_refusal as explain_refusal
 else:
     __getattr__ = export_lazily(
         __name__,
@@ -30,5 +31,6 @@ else:
             "fold": "apply",
             "net_index": "NetIndex",
             "reaction": "check_idle find_pending_orders react reissue_order start_execution",
+            "requests": "explain_refusal",
         },
     )

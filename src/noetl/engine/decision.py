@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,6 +39,8 @@ class Decision(msgspec.Struct, frozen=True):
     orders: tuple[Order, ...]
     #: what is known of the net from now on
     net_index: NetIndex
+    #: requests that were refused, by their identity: why
+    refusals: Mapping[int, str] = {}
 
 
 class DecisionBuilder:
@@ -51,6 +53,7 @@ class DecisionBuilder:
         self.new_id = new_id
         self.events: list[Event] = []
         self.orders: list[Order] = []
+        self.refusals: dict[int, str] = {}
         #: the step run whose arcs are being judged
         self.routing = ""
         # The clock may go back, the log never does.
@@ -60,7 +63,7 @@ class DecisionBuilder:
     @property
     def decision(self) -> Decision:
         """What was decided."""
-        return Decision(tuple(self.events), tuple(self.orders), self.net_index)
+        return Decision(tuple(self.events), tuple(self.orders), self.net_index, self.refusals)
 
     @property
     def last(self) -> int:

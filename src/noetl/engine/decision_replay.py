@@ -26,7 +26,9 @@ from noetl.model.state import Execution, find_pipeline, parse_label
 FORKED = "execution.forked"
 #: what comes from outside and is recorded as it comes; so are the facts of workers
 _REQUESTS: dict[str, Callable[[dict[str, Any]], Request]] = {
-    "signal.received": lambda said: Signal(said["signal"], said["data"], number=said.get("request", 0)),
+    "signal.received": lambda said: Signal(
+        said["signal"], said["data"], number=said.get("request", 0), by=said.get("by")
+    ),
     "execution.cancelled": lambda said: Cancel(said["why"], number=said.get("request", 0)),
     "execution.paused": lambda said: Pause(said.get("request", 0), said.get("by") == "parent"),
     "execution.resumed": lambda said: Resume(said.get("request", 0), said.get("by") == "parent"),

@@ -120,7 +120,8 @@ def _apply_patched(state: Execution, event: Event) -> None:
 
 def _apply_signal(state: Execution, event: Event) -> None:
     _mark_handled(state, event)
-    runs.deliver_signal(state, event.payload["signal"], event.payload["data"])
+    payload = event.payload
+    runs.deliver_signal(state, payload["signal"], payload["data"], payload.get("by"), taker=payload.get("taker", 0))
 
 
 # --- routing ---------------------------------------------------------------------------------------------------------

@@ -272,45 +272,78 @@ def apply_task_started(state: Execution, event: Event) -> None:
     wait = event.payload.get("wait")
     if wait is not None:
         _suspend(state, event, pipe, wait)
+        _add_warnings(
+            state,
+            event,
+            [f"a signal `{wait['signal']}` was dropped: {one['why']}" for one in event.payload.get("dropped", ())],
+        )
 
 
 def _suspend(state: Execution, event: Event, pipe: PipelineRun, wait: dict[str, Any]) -> None:
     signal = wait.get("signal")
-    fixed = wait.get("fixed", False)
-    pipe.wait = Wait(event.task_run_id or "", wait.get("until"), signal, wait.get("child"), fixed=fixed)
+    about = {key: wait[key] for key in ("fixed", "limit", "schema", "title", "assignees") if key in wait}
+    pipe.wait = Wait(event.task_run_id or "", wait.get("until"), signal, wait.get("child"), **about)
     if signal is None:
         return
-    queued = state.signals.get(signal)
-    if queued and not wait.get("transient"):
-        pipe.wait.answer = ok(queued.pop(0))
+    for _ in event.payload.get("dropped", ()):
+        take_kept_signal(state, signal)
+    # A wait that asks for something has been judged; any other takes what is there.
+    judged = "schema" in wait or "assignees" in wait
+    if state.signals.get(signal) and not wait.get("transient") and (event.payload.get("takes") or not judged):
+        pipe.wait.answer = ok(take_kept_signal(state, signal)[0])
     else:
         key = (event.step_run_id or "", parse_label(event.iteration))
         state.listeners.setdefault(signal, []).append(key)
 
 
-def deliver_signal(state: Execution, signal: str, data: Any, *, again: bool = False) -> None:
-    """A signal goes to who has waited for it longest, or is kept; `again`: it had been given to somebody before."""
+def take_kept_signal(state: Execution, signal: str) -> tuple[Any, str | None]:
+    """Remove the signal that was kept first: what it carried, and the token it was sent with."""
+    senders = state.senders.get(signal)
+    sender = senders.pop(0) if senders else None
+    return state.signals[signal].pop(0), sender
+
+
+def kept_signals(state: Execution, signal: str) -> list[tuple[Any, str | None]]:
+    """The signals of a name that were kept, each with the token it was sent with."""
+    kept, senders = state.signals.get(signal, []), state.senders.get(signal, [])
+    return [(data, senders[at] if at < len(senders) else None) for at, data in enumerate(kept)]
+
+
+def deliver_signal(
+    state: Execution, signal: str, data: Any, by: str | None = None, *, taker: int = 0, again: bool = False
+) -> None:
+    """A signal goes to one of those that wait for it, or is kept; `again`: it had been given to somebody before."""
     waiting = state.listeners.get(signal)
-    if not waiting:
-        kept = state.signals.setdefault(signal, [])
-        kept.insert(0 if again else len(kept), data)
+    if not waiting or taker < 0:
+        _keep_signal(state, signal, data, by, first=again)
         return
-    run_id, path = waiting.pop(0)
+    run_id, path = waiting.pop(taker)
     pipe = find_pipeline(state, run_id, path)
     assert pipe is not None
     assert pipe.wait is not None
     pipe.wait.answer = ok(data)
+    pipe.wait.answered_by = by
 
 
-def _find_unconsumed_signal(wait: Wait, event: Event) -> tuple[str, Any] | None:
+def _keep_signal(state: Execution, signal: str, data: Any, by: str | None, *, first: bool) -> None:
+    kept = state.signals.setdefault(signal, [])
+    senders = state.senders.get(signal, [])
+    if by is not None or senders:
+        senders += [None] * (len(kept) - len(senders))
+        senders.insert(0 if first else len(kept), by)
+        state.senders[signal] = senders
+    kept.insert(0 if first else len(kept), data)
+
+
+def find_unconsumed_signal(wait: Wait, payload: dict[str, Any]) -> tuple[str, Any, str | None] | None:
     """A signal that came when the task had run out of time, and was about to say so: it is somebody else's."""
-    if wait.signal is None or wait.answer is None or not _has_timed_out(event):
+    if wait.signal is None or wait.answer is None or not _has_timed_out(payload):
         return None
-    return wait.signal, wait.answer["data"]
+    return wait.signal, wait.answer["data"], wait.answered_by
 
 
-def _has_timed_out(event: Event) -> bool:
-    error = event.payload["output"]["error"]
+def _has_timed_out(payload: dict[str, Any]) -> bool:
+    error = payload["output"]["error"]
     return error is not None and error["kind"] == "timeout"
 
 
@@ -326,11 +359,11 @@ def apply_task_done(state: Execution, event: Event) -> None:
     path = parse_label(event.iteration)
     if pipe.wait is not None:
         _stop_listening(state, event.step_run_id or "", [(path, pipe)])
-        if pipe.wait.child is not None and _has_timed_out(event):
+        if pipe.wait.child is not None and _has_timed_out(event.payload):
             state.stopped_children[pipe.wait.child["execution_id"]] = state.runs[event.step_run_id or ""].step
-        unheard, pipe.wait = _find_unconsumed_signal(pipe.wait, event), None
+        unheard, pipe.wait = find_unconsumed_signal(pipe.wait, event.payload), None
         if unheard is not None:
-            deliver_signal(state, *unheard, again=True)
+            deliver_signal(state, *unheard, taker=event.payload.get("taker", 0), again=True)
     _warn(state, event)
     patch = event.payload.get("set")
     if patch:
@@ -342,7 +375,11 @@ def apply_task_done(state: Execution, event: Event) -> None:
 
 def _warn(state: Execution, event: Event) -> None:
     """Whoever looks at the step sees that not all went well, though it went on."""
-    for warning in event.payload["output"].get("meta", {}).get("warnings", ()):
+    _add_warnings(state, event, event.payload["output"].get("meta", {}).get("warnings", ()))
+
+
+def _add_warnings(state: Execution, event: Event, warnings: Iterable[str]) -> None:
+    for warning in warnings:
         info = state.steps[event.entity_id.partition(".")[0]]
         info.warned += 1
         info.warning = info.warning or warning
@@ -352,8 +389,13 @@ def _warn(state: Execution, event: Event) -> None:
 
 
 def apply_loop_started(state: Execution, event: Event) -> None:
-    """A loop begins."""
+    """A loop begins, or one inside of an iteration, of which a worker has read what it goes over."""
     run, payload = state.runs[event.step_run_id or ""], event.payload
+    path = parse_label(event.iteration)
+    if path:
+        loop = loop_at(run, path)
+        loop.running[path[-1]] = LoopRun(path, payload["items"], payload["mode"], loop.ctx, loop.step)
+        return
     run.seq = event.seq
     run.pipe = None
     run.loop = LoopRun((), payload["items"], payload["mode"], run.ctx, run.step_vars)
@@ -366,7 +408,7 @@ def apply_iteration_started(state: Execution, event: Event) -> None:
     loop.results.append(None)
     inner = payload.get("items")
     loop.running[path[-1]] = (
-        PipelineRun(event.seq, event.seq, payload.get("input"))
+        PipelineRun(event.seq, event.seq, payload.get("input"), unfolds=bool(payload.get("unread")))
         if inner is None
         else LoopRun(path, inner, payload["mode"], loop.ctx, loop.step)
     )  # fmt: skip

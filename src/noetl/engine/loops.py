@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,9 +11,9 @@ from noetl.engine import scopes, step_end
 from noetl.engine.decision import DecisionBuilder
 from noetl.engine.pipeline_order import order_pipeline
 from noetl.errors import TemplateError
-from noetl.expr import check_path, failure_of, inline_of, is_larger, is_reference, keep_undo_scopes, render, values_in
+from noetl.expr import check_path, failure_of, inline_of, is_larger, keep_undo_scopes, loop_items, render, values_in
 from noetl.lang import schema_failure
-from noetl.model.orders import RunPipeline
+from noetl.model.orders import LoopRow, RunPipeline
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Loop, Step
 from noetl.model.scope import merge_maps
@@ -64,9 +64,6 @@ REDUCERS: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
-_TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", dict: "a map", type(None): "nothing"}
-
-
 def begin(builder: DecisionBuilder, step: Step, run: StepRun) -> None:
     """Start a step's loop."""
     assert step.loop is not None
@@ -76,49 +73,17 @@ def begin(builder: DecisionBuilder, step: Step, run: StepRun) -> None:
     cause = run.pipe.seq  # its start, or the last of its `before` tasks
     try:
         items = _items(builder, step.loop, scopes.run_scopes(builder, run))
-    except _NotIterable as wrong:
-        step_end.end(builder, run, failed(wrong.error))
+    except TemplateError as error:
+        step_end.end(builder, run, failed(failure_of(error)))
         return
     payload = {"items": items, "mode": step.loop.mode}
     builder.emit("loop.started", step.name, payload, parent=cause, run=run.id)
     advance_loops(builder, step, run)
 
 
-class _NotIterable(Exception):
-    """What a loop should go over is nothing to go over."""
-
-    def __init__(self, error: Failure) -> None:
-        super().__init__(error["message"])
-        self.error = error
-
-
 def _items(builder: DecisionBuilder, declared: Loop, sight: dict[str, Any]) -> list[Any] | dict[str, Any]:
     """What a loop goes over: a list, or a reference to rows."""
-    try:
-        items = render(declared.items, scopes.with_steps(builder, sight, declared.items))
-    except TemplateError as error:
-        raise _NotIterable(failure_of(error)) from error
-    if isinstance(items, list):
-        return items
-    if isinstance(items, tuple | range):
-        return list(items)
-    if is_reference(items):
-        if isinstance((items.get("meta") or {}).get("rows"), int):
-            return dict(items)
-        raise _items_error(declared, "`loop.in` is a reference, but not to a list: its `meta.rows` is not known")
-    found = type(items).__name__
-    way_out = "; `| from_json` reads a list from text, `.split(',')` cuts text up" if isinstance(items, str) else ""
-    raise _items_error(
-        declared, f"`loop.in` must yield a list, not {_TYPES.get(type(items), found)} ({found}){way_out}"
-    )
-
-
-def _items_error(declared: Loop, said: str) -> _NotIterable:
-    """The error of a loop, with the template that yields what it should go over."""
-    template = getattr(declared.items, "tree", None)
-    error = TemplateError(said, expression=getattr(template, "source", ""))
-    error.kind = "type"
-    return _NotIterable(failure_of(error))
+    return loop_items(declared.items, scopes.with_steps(builder, sight, declared.items))
 
 
 def advance_loops(builder: DecisionBuilder, step: Step, run: StepRun) -> None:
@@ -164,32 +129,17 @@ def _limit(builder: DecisionBuilder, run: StepRun, declared: Loop) -> int:
 
 
 def _start(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun) -> None:
+    """Start the next iteration."""
     path = (*loop.path, loop.started)
-    sight = scopes.iteration_scopes(builder, run, loop, path)
-    payload: dict[str, Any] = {}
-    problem: Failure | None = None
-    rows = scopes.rows_of(builder, run, path)
     if declared.inner is not None:
-        payload = {"items": [], "mode": declared.inner.mode}
-        try:
-            payload["items"] = _items(builder, declared.inner, sight)
-        except _NotIterable as wrong:
-            problem = _unreadable_items_failure(wrong.error) if rows else wrong.error
-    elif step.input is not None and not rows:
-        try:
-            payload["input"] = scopes.input_of(step, scopes.with_steps(builder, sight, *values_in(step.input)))
-        except TemplateError as error:
-            problem = failure_of(error)
-    if problem is None and declared.inner is None and not rows:  # of rows, the worker reads the input
-        problem = schema_failure(step.spec, "input", payload.get("input", {}), f"step `{step.name}`")
+        _start_inner(builder, step, run, declared, loop, path)
+        return
+    rows = scopes.rows_of(builder, run, path)
+    payload, problem = ({}, None) if rows else _input(builder, step, run, loop, path)  # of rows, the worker reads it
     label = label_of(path)
     event = builder.emit("loop.iteration.started", step.name, payload, parent=run.seq, run=run.id, iteration=label)
     if problem is not None:
         _record_failure(builder, step, run, declared, path, problem, cause=event.seq)
-    elif declared.inner is not None:
-        inner = loop.running[path[-1]]
-        if isinstance(inner, LoopRun) and _advance(builder, step, run, declared.inner, inner):
-            _finish_inner(builder, step, run, declared, inner)
     elif not step.tasks:
         _end_iteration(builder, run, declared, path, ok(), cause=event.seq)
     else:
@@ -197,10 +147,52 @@ def _start(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, l
         builder.orders.append(RunPipeline(run.id, step.name, label, sight, rows=rows))
 
 
-def _unreadable_items_failure(error: Failure) -> Failure:
-    """An inner loop is judged by the server, which never reads what the outer one goes over."""
-    said = "the loop around goes over a reference, whose rows an inner `loop.in` cannot read: `resolve` it first"
-    return {**error, "message": f"{error['message']} ({said})"}
+def _input(
+    builder: DecisionBuilder, step: Step, run: StepRun, loop: LoopRun, path: Path
+) -> tuple[dict[str, Any], Failure | None]:
+    """What is recorded of the input of an iteration, and why the iteration cannot start with it."""
+    payload: dict[str, Any] = {}
+    if step.input is not None:
+        sight = scopes.iteration_scopes(builder, run, loop, path)
+        try:
+            payload["input"] = scopes.input_of(step, scopes.with_steps(builder, sight, *values_in(step.input)))
+        except TemplateError as error:
+            return payload, failure_of(error)
+    return payload, schema_failure(step.spec, "input", payload.get("input", {}), f"step `{step.name}`")
+
+
+def _start_inner(builder: DecisionBuilder, step: Step, run: StepRun, declared: Loop, loop: LoopRun, path: Path) -> None:
+    """Start an iteration with a loop inside; where that reads its items out of a row, a worker does."""
+    inner = declared.inner
+    assert inner is not None
+    rows = scopes.rows_of(builder, run, path)
+    unread = _reads_rows(inner, rows)
+    payload: dict[str, Any] = {"unread": True, "mode": inner.mode} if unread else {"items": [], "mode": inner.mode}
+    problem: Failure | None = None
+    try:
+        if not unread:
+            payload["items"] = _items(builder, inner, scopes.iteration_scopes(builder, run, loop, path))
+    except TemplateError as error:
+        problem = failure_of(error)
+    label = label_of(path)
+    event = builder.emit("loop.iteration.started", step.name, payload, parent=run.seq, run=run.id, iteration=label)
+    if problem is not None:
+        _record_failure(builder, step, run, declared, path, problem, cause=event.seq)
+        return
+    begun = loop.running[path[-1]]
+    if unread:
+        sight = scopes.pipeline_scopes(builder, step, run, loop, path)
+        builder.orders.append(RunPipeline(run.id, step.name, label, sight, rows=rows, unfolds=True))
+    elif isinstance(begun, LoopRun) and _advance(builder, step, run, inner, begun):
+        _finish_inner(builder, step, run, declared, begun)
+
+
+def _reads_rows(inner: Loop, rows: Sequence[LoopRow]) -> bool:
+    """Whether a loop takes what it goes over out of a row of a loop around it, which only a worker reads."""
+    facts = getattr(inner.items, "facts", None)
+    ways = [("iter", *("parent",) * row.up, row.iterator) for row in rows]
+    reads = [read.path for read in facts.reads] if facts is not None else []
+    return any(path[: len(way)] == way[: len(path)] for path in reads for way in ways)
 
 
 def _end_iteration(

@@ -74,8 +74,12 @@ class NetIndex:
         if known is None:
             values = list(pipeline_values(step))
             values += task_values(step.compensation) if step.compensation is not None else ()
-            # The worker evaluates the `input` of a loop over a reference.
+            # The worker evaluates the `input` of a loop over a reference, and what a loop inside of one goes over.
             values.append(step.input if step.loop is not None else None)
+            inner = step.loop.inner if step.loop is not None else None
+            while inner is not None:
+                values.append(inner.items)
+                inner = inner.inner
             known = self._reads_steps[step.name] = any(map(_reads_steps, values))
         return known
 

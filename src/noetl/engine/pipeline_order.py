@@ -24,9 +24,9 @@ def order_pipeline(
     gather = gathered_list(run) if run.loop is not None and run.loop.gathering and run.closing is None else None
     loop = loop_at(run, path) if path else None
     sight = scopes.undo_scopes(builder, step) if run.undoes else scopes.pipeline_scopes(builder, step, run, loop, path)
-    if pipe is None:
-        rows = scopes.rows_of(builder, run, path)
-        builder.orders.append(RunPipeline(run.id, run.step, label_of(path), sight, rows=rows))
+    if pipe is None or pipe.unfolds:
+        rows, unfolds = scopes.rows_of(builder, run, path), pipe is not None
+        builder.orders.append(RunPipeline(run.id, run.step, label_of(path), sight, rows=rows, unfolds=unfolds))
         return
     builder.orders.append(
         RunPipeline(

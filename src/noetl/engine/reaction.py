@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import replace
+
 from noetl.engine import execution_lifecycle, loops, requests, routing, step_end
 from noetl.engine.decision import Decision, DecisionBuilder
 from noetl.engine.execution_lifecycle import open_execution
+from noetl.engine.fold_step_events import find_unconsumed_signal
 from noetl.engine.net_index import NetIndex
 from noetl.engine.pipeline_order import order_pipeline, resume_pipeline
 from noetl.model.events import Fact
 from noetl.model.orders import AwaitChild, RunPipeline, StartChild, WakeAt
 from noetl.model.requests import OpenExecution, Request
-from noetl.model.state import Execution, PipelineRun, find_pipeline, parse_label, pipeline_runs
+from noetl.model.state import Execution, Path, PipelineRun, find_pipeline, parse_label, pipeline_runs
 
 NewId = Callable[[], str]
 
@@ -87,6 +90,10 @@ def _on_fact(builder: DecisionBuilder, fact: Fact) -> None:
 def _on_task_started(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
     if pipe.is_open or fact.number != pipe.number + 1:
         return
+    asked = fact.payload.get("wait")
+    if asked is not None and asked.get("signal") is not None:
+        payload = {key: value for key, value in fact.payload.items() if key not in ("takes", "dropped")}
+        fact = replace(fact, payload=payload | requests.judge_kept_signals(builder.state, asked))
     builder.accept(fact, builder.state.runs[fact.step_run_id], pipe.seq)
     wait = pipe.wait
     if wait is None:
@@ -108,21 +115,27 @@ def _on_task_done(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> No
     if not pipe.is_open or fact.number != pipe.number:
         return
     before = builder.state.ctx
-    wait = pipe.wait
-    # Should this task have given up on a signal that has come after all, the next in line goes on with it.
-    heirs = (
-        builder.state.listeners.get(wait.signal or "", [])[:1] if wait is not None and wait.answer is not None else []
-    )
+    fact, heir = _pass_signal_on(builder.state, fact, pipe)
     builder.accept(fact, builder.state.runs[fact.step_run_id], pipe.seq)
-    for run_id, path in heirs:
-        pipeline = find_pipeline(builder.state, run_id, path)
-        if pipeline is not None and pipeline.wait is not None and pipeline.wait.answer is not None:
-            resume_pipeline(builder, run_id, path)
+    if heir is not None:
+        resume_pipeline(builder, *heir)
     if builder.state.ctx is not before:
         routing.reconsider_parked(builder)
     if "ends" in fact.payload:  # the last `before` task of a loop
         run = builder.state.runs[fact.step_run_id]
         loops.begin(builder, builder.net_index.steps[run.step], run)
+
+
+def _pass_signal_on(state: Execution, fact: Fact, pipe: PipelineRun) -> tuple[Fact, tuple[str, Path] | None]:
+    """Should a task have given up on a signal that has come after all, the next wait that takes it goes on with it."""
+    unheard = find_unconsumed_signal(pipe.wait, fact.payload) if pipe.wait is not None else None
+    if unheard is None:
+        return fact, None
+    taker, refused = requests.find_taker(state, *unheard)
+    if taker is None:
+        return (replace(fact, payload={**fact.payload, "taker": -1}) if refused else fact), None
+    heir = state.listeners[unheard[0]][taker]
+    return (replace(fact, payload={**fact.payload, "taker": taker}) if taker else fact), heir
 
 
 def _on_step_ended(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
@@ -140,12 +153,21 @@ def _on_iteration_ended(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun)
     loops.advance_loops(builder, builder.net_index.steps[run.step], run)
 
 
+def _on_loop_started(builder: DecisionBuilder, fact: Fact, pipe: PipelineRun) -> None:
+    if not pipe.unfolds:
+        return
+    run = builder.state.runs[fact.step_run_id]
+    builder.accept(fact, run, pipe.seq)
+    loops.advance_loops(builder, builder.net_index.steps[run.step], run)
+
+
 FACTS: dict[str, Callable[[DecisionBuilder, Fact, PipelineRun], None]] = {
     "task.started": _on_task_started,
     "task.progress": _on_task_progress,
     "task.done": _on_task_done,
     "step.done": _on_step_ended,
     "step.failed": _on_step_ended,
+    "loop.started": _on_loop_started,
     "loop.iteration.done": _on_iteration_ended,
     "loop.iteration.failed": _on_iteration_ended,
 }

@@ -7,7 +7,9 @@ from typing import Any
 
 from noetl.engine import loops, routing, step_end
 from noetl.engine.decision import DecisionBuilder
+from noetl.engine.fold_step_events import kept_signals
 from noetl.engine.pipeline_order import order_pipeline, resume_pipeline
+from noetl.lang import schema_problem
 from noetl.model.orders import PauseChild, StopChild
 from noetl.model.output import failed, failure, ok
 from noetl.model.requests import (
@@ -23,10 +25,13 @@ from noetl.model.requests import (
     Signal,
 )
 from noetl.model.state import (
+    Execution,
     Path,
     PipelineRun,
     StepRun,
+    Wait,
     find_pipeline,
+    label_of,
     parse_label,
     pipeline_runs,
 )
@@ -40,13 +45,68 @@ def handle(builder: DecisionBuilder, request: Request) -> None:
     HANDLERS[type(request)](builder, request)
 
 
+# Signals: which wait takes one.
+
+
+def find_refusal(wait: Wait, data: Any, by: str | None) -> str | None:
+    """Why a wait does not take what a signal carries; None: it does. Who needed no token may answer any wait."""
+    if wait.assignees is not None and by is not None and by not in wait.assignees:
+        return f"the token `{by}` is not one of its `assignees`: {', '.join(wait.assignees)}"
+    return None if wait.schema is None else schema_problem(data, wait.schema)
+
+
+def find_taker(state: Execution, name: str, data: Any, by: str | None) -> tuple[int | None, str]:
+    """The place of the first wait on a name that takes a signal; None: there is none, and why, if there are waits."""
+    refused: list[str] = []
+    for at, (run_id, path) in enumerate(state.listeners.get(name, ())):
+        pipe = find_pipeline(state, run_id, path)
+        assert pipe is not None
+        assert pipe.wait is not None
+        why = find_refusal(pipe.wait, data, by)
+        if why is None:
+            return at, ""
+        label = label_of(path)
+        where = state.runs[run_id].step if label is None else f"{state.runs[run_id].step}[{label}]"
+        refused.append(f"step `{where}`: {why}")
+    return None, "; ".join(refused)
+
+
+def explain_refusal(state: Execution, request: Signal) -> str | None:
+    """Why a signal cannot be sent to an execution as it stands; None: a wait takes it, or it is kept for one."""
+    taker, why = find_taker(state, request.name, request.data, request.by)
+    return f"the signal `{request.name}` was refused: {why}" if taker is None and why else None
+
+
+def judge_kept_signals(state: Execution, wait: dict[str, Any]) -> dict[str, Any]:
+    """What is recorded of the signals that were kept when a wait begins: whether it takes one, and those it drops."""
+    if wait.get("transient") or not ("schema" in wait or "assignees" in wait):
+        return {}
+    asked = Wait("", schema=wait.get("schema"), assignees=wait.get("assignees"))
+    dropped: list[dict[str, Any]] = []
+    for data, by in kept_signals(state, wait["signal"]):
+        why = find_refusal(asked, data, by)
+        if why is None:
+            return {"takes": True} | ({"dropped": dropped} if dropped else {})
+        dropped.append({"data": data, "why": why})
+    return {}
+
+
 def _on_signal(builder: DecisionBuilder, request: Signal) -> None:
-    waiting = builder.state.listeners.get(request.name) or ()
-    first = waiting[0] if waiting else None
+    state = builder.state
+    refused = explain_refusal(state, request)
+    if refused is not None:
+        builder.refusals[id(request)] = refused
+        return
+    taker, _ = find_taker(state, request.name, request.data, request.by)
+    taken = None if taker is None else state.listeners[request.name][taker]
     payload = {"signal": request.name, "data": request.data, **_request_number(request)}
-    builder.emit("signal.received", builder.state.path, payload, parent=builder.last)
-    if first is not None:
-        resume_pipeline(builder, *first)
+    if request.by is not None:
+        payload["by"] = request.by
+    if taker:
+        payload["taker"] = taker
+    builder.emit("signal.received", state.path, payload, parent=builder.last)
+    if taken is not None:
+        resume_pipeline(builder, *taken)
     routing.reconsider_parked(builder)
 
 
@@ -133,7 +193,10 @@ def _wake(builder: DecisionBuilder, run: StepRun, path: Path, pipe: PipelineRun)
     if wait.until is None or wait.until > builder.now or wait.answer is not None:
         return
     output = ok()
-    if wait.signal is not None:
+    if wait.limit is not None:
+        message = f"the wait did not end within {wait.limit:g} s (`spec.timeout`)"
+        output = failed(failure("timeout", message, retryable=True))
+    elif wait.signal is not None:
         output = failed(failure("timeout", f"the signal `{wait.signal}` did not come in time (`timeout`)"))
     elif wait.child is not None:
         message = f"playbook `{wait.child['path']}` did not end in time (`spec.timeout`)"

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         check_path as check_path,
         failure_of as failure_of,
         is_larger as is_larger,
+        loop_items as loop_items,
         patch_of as patch_of,
         render as render,
         too_large_error as too_large_error,
@@ -83,6 +84,6 @@ else:
             "sandbox.jsonpath": "find_jsonpath plain_keys problem_of",
             "scopes": "EvaluationPoint FILTERS FUNCTIONS OWN_FUNCTIONS STEP_HELPERS TESTS visible_names",
             "syntax.facts": "MOST_CHARACTERS",
-            "values": "LateValue check_path failure_of is_larger patch_of render too_large_error values_in",
+            "values": "LateValue check_path failure_of is_larger loop_items patch_of render too_large_error values_in",
         },
     )

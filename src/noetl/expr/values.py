@@ -245,6 +245,31 @@ def _barred_error(at: tuple[str, ...], target: tuple[str, ...], value: Any) -> T
     return error
 
 
+_FOUND: Final = {
+    str: "text", int: "a number", float: "a number", bool: "true or false", dict: "a map", type(None): "nothing"
+}  # fmt: skip
+
+
+def loop_items(value: Any, scopes: Mapping[str, Any]) -> list[Any] | dict[str, Any]:
+    """What a loop goes over: a list, or a reference to rows. TemplateError: it is neither."""
+    items = render(value, scopes)
+    if isinstance(items, list):
+        return items
+    if isinstance(items, tuple | range):
+        return list(items)
+    found = type(items).__name__
+    said = f"`loop.in` must yield a list, not {_FOUND.get(type(items), found)} ({found})"
+    if is_reference(items):
+        if isinstance((items.get("meta") or {}).get("rows"), int):
+            return dict(items)
+        said = "`loop.in` is a reference, but not to a list: its `meta.rows` is not known"
+    elif isinstance(items, str):
+        said += "; `| from_json` reads a list from text, `.split(',')` cuts text up"
+    error = TemplateError(said, expression=getattr(getattr(value, "tree", None), "source", ""))
+    error.kind = "type"
+    raise error
+
+
 def failure_of(error: TemplateError) -> Failure:
     """A template's error as data; its text tells where in the playbook it stands."""
     more: dict[str, Any] = {"expression": error.expression} if 0 < len(error.expression) <= _LONGEST else {}

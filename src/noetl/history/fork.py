@@ -113,7 +113,7 @@ def _shape(declared: Loop | None, loop: LoopRun | None) -> str | None:
             return "has no loop any more"
         return "has a loop now" if declared is not None else None
     for inner in loop.running.values():
-        if isinstance(inner, LoopRun) != (declared.inner is not None):
+        if (isinstance(inner, LoopRun) or inner.unfolds) != (declared.inner is not None):
             return "its loops are nested differently now"
         if isinstance(inner, LoopRun) and (problem := _shape(declared.inner, inner)) is not None:
             return problem

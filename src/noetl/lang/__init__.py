@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from noetl.lang.dry_runs import dry_run as dry_run
     from noetl.lang.explanation import explain_playbook as explain_playbook, explain_step as explain_step
     from noetl.lang.grammar.invariants import span as span
-    from noetl.lang.grammar.json_schema import playbook_schema as playbook_schema, schema_of as schema_of
+    from noetl.lang.grammar.json_schema import (
+        check_schema as check_schema,
+        playbook_schema as playbook_schema,
+        schema_of as schema_of,
+    )
     from noetl.lang.grammar.shape_check import check_shape as check_shape
     from noetl.lang.grammar.value_types import is_template as is_template
     from noetl.lang.known_values import KnownValues as KnownValues
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
     from noetl.lang.schema_validation import (
         WorkloadViolation as WorkloadViolation,
         schema_failure as schema_failure,
+        schema_problem as schema_problem,
         workload_violations as workload_violations,
     )
     from noetl.lang.unread_inputs import find_unread_inputs as find_unread_inputs
@@ -62,7 +67,7 @@ else:
             "dry_runs": "dry_run",
             "explanation": "explain_playbook explain_step",
             "grammar.invariants": "span",
-            "grammar.json_schema": "playbook_schema schema_of",
+            "grammar.json_schema": "check_schema playbook_schema schema_of",
             "grammar.shape_check": "check_shape",
             "grammar.value_types": "is_template",
             "known_values": "KnownValues",
@@ -74,7 +79,7 @@ else:
             "reading.node": "ListNode MapEntry MapNode Node Scalar list_of map_of plain_value text_of walk_nodes",
             "reading.playbook_location": "find_code_line find_location find_workbook_location",
             "reading.reader": "decode_text read_yaml",
-            "schema_validation": "WorkloadViolation schema_failure workload_violations",
+            "schema_validation": "WorkloadViolation schema_failure schema_problem workload_violations",
             "unread_inputs": "find_unread_inputs",
         },
     )

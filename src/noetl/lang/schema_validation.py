@@ -53,6 +53,19 @@ def schema_failure(spec: Mapping[str, LayeredValue], side: str, value: Any, whos
     return failure("schema", message, problems=told)
 
 
+def schema_problem(value: Any, schema: Any) -> str | None:
+    """Why a value does not fit a schema, in words; None: it does."""
+    try:
+        problems = schema_errors(value, schema)
+    except ValueError as error:
+        return f"it cannot be checked: {error}"
+    if not problems:
+        return None
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    where = _path("data", problems[0].absolute_path)
+    return f"`{where}` does not fit its schema: {shorten_message(problems[0].message)}{more}"
+
+
 def _path(name: str, parts: Any) -> str:
     return name + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
 

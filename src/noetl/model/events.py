@@ -149,8 +149,13 @@ EVENTS: Final[dict[str, EventType]] = {
     "task.started": EventType(
         "task",
         "A task is about to take effect.",
-        {"wait": "what it waits for, when it holds no worker meanwhile", "input": "the workbook task's own input",
-         "part": "`before`, `after` or `finally`, of a task that stands around the step's body"},
+        {
+            "wait": "what it waits for, when it holds no worker meanwhile",
+            "takes": "true where it takes a signal that was kept and meets its schema",
+            "dropped": "signals that were kept and that it does not take: what each carried, and why",
+            "input": "the workbook task's own input",
+            "part": "`before`, `after` or `finally`, of a task that stands around the step's body",
+        },
     ),
     "task.progress": EventType("task", "A long task says how far it is; it goes on from there after a crash.", {"progress": "in its own words"}),
     "task.done": EventType(
@@ -161,6 +166,7 @@ EVENTS: Final[dict[str, EventType]] = {
             "set": "what its `set` and its rule wrote: target → value",
             "kept": "of what it wrote and the log does not hold: target → reference",
             "rule": "the number of the rule that was chosen, from 0",
+            "taker": "of a signal that came too late for it: which of the waits takes it instead, from 0; -1: none",
             "do": "what follows",
             "to": "the task a jump leads to",
             "delay": "seconds until the next attempt",
@@ -171,7 +177,7 @@ EVENTS: Final[dict[str, EventType]] = {
     ),
     "loop.started": EventType(
         "loop",
-        "A step's loop begins.",
+        "A step's loop begins, or one inside of an iteration whose items a worker has read out of a row.",
         {"items": "what it goes over, or the reference to it", "mode": "whether one by one"},
     ),
     "loop.iteration.started": EventType(
@@ -180,6 +186,7 @@ EVENTS: Final[dict[str, EventType]] = {
         {
             "input": "the step's evaluated input",
             "items": "what an inner loop goes over",
+            "unread": "true where a worker reads that out of a row; then `loop.started` of the iteration follows",
             "mode": "whether the inner loop goes one by one",
         },
     ),
@@ -216,7 +223,7 @@ EVENTS: Final[dict[str, EventType]] = {
         "A step planned new steps, and the plan is valid.",
         {"step": "which one", "steps": "the new ones, in the canonical language; the token goes to the first"},
     ),
-    "signal.received": EventType("workflow", "A signal came from outside.", {"signal": "its name", "data": "its content", "request": "its number, from another process"}),
+    "signal.received": EventType("workflow", "A signal came from outside.", {"signal": "its name", "data": "its content", "request": "its number, from another process", "by": "the name of the token it was sent with", "taker": "which of the waits took it, from 0; the first, if left out"}),
     "execution.paused": EventType("workflow", "Nothing new starts until it is resumed.", {"request": "as above", "by": "`parent` when it pauses with its parent"}),
     "execution.resumed": EventType("workflow", "Work goes on.", {"request": "as above", "by": "`parent` when it goes on with its parent"}),
     "execution.cancelled": EventType("workflow", "Everything ends here.", {"why": "the reason", "request": "as above"}),

@@ -63,5 +63,7 @@ class ToolKind(msgspec.Struct, frozen=True):
     install: str = ""
     #: the same by the kind of a transfer's source or target
     end_installs: Mapping[str, str] = {}
+    #: only a `spec.timeout` of its own task, loop or step bounds it, and none from further out
+    own_timeout: bool = False
     #: other values than `spec` gives it when nobody says otherwise
     defaults: Mapping[str, object] = {}

@@ -49,6 +49,8 @@ class RunPipeline(msgspec.Struct, frozen=True):
     closing: dict[str, Any] | None = None
     #: the event that recorded the end of a run: what is to run is its compensation
     undoes: int = 0
+    #: nothing is to be run: what the loop inside of this iteration goes over is to be read out of its rows
+    unfolds: bool = False
 
 
 class StopPipelines(msgspec.Struct, frozen=True):

@@ -40,6 +40,8 @@ class Signal(msgspec.Struct, frozen=True, tag="Signal"):
     data: Any = None
     #: of a request from another process, its place in the inbox: it takes effect once
     number: int = 0
+    #: the name of the token that it was sent with; None: none was asked for
+    by: str | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="Cancel"):

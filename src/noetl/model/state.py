@@ -28,8 +28,18 @@ class Wait(msgspec.Struct):
     child: dict[str, Any] | None = None
     #: what it waited for has come; the task goes on with this output
     answer: dict[str, Any] | None = None
+    #: the name of the token with which the signal that has come was sent
+    answered_by: str | None = None
     #: `until` is a date, and not counted from when the task started
     fixed: bool = False
+    #: the seconds of the `spec.timeout` of which `until` is the end: then the task fails
+    limit: float | None = None
+    #: the JSON Schema that a signal must meet
+    schema: dict[str, Any] | None = None
+    #: what a person is shown who is to send the signal
+    title: str | None = None
+    #: the names of the tokens that may send it; None: anyone
+    assignees: list[str] | None = None
 
 
 class PipelineRun(msgspec.Struct, tag="pipe"):
@@ -48,6 +58,8 @@ class PipelineRun(msgspec.Struct, tag="pipe"):
     #: whether the last of them is still under way
     is_open: bool = False
     wait: Wait | None = None
+    #: it is no pipeline yet: a worker reads what the loop inside of this iteration goes over
+    unfolds: bool = False
 
 
 class LoopRun(msgspec.Struct, tag="loop"):
@@ -265,6 +277,8 @@ class Execution(msgspec.Struct):
     bringer: StepBoundary | None = None
     #: signals that nobody has taken yet, first in first out
     signals: dict[str, list[Any]] = {}
+    #: of these signals the names of the tokens that they were sent with, as far as there were any
+    senders: dict[str, list[str | None]] = {}
     #: signal → the pipelines that wait for it, by step run and iteration, first in first out
     listeners: dict[str, list[tuple[str, Path]]] = {}
     #: an error that ends the execution once everything that runs has ended

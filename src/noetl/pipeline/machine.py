@@ -16,12 +16,13 @@ import msgspec
 from msgspec.structs import replace
 
 from noetl.errors import TemplateError
-from noetl.expr import failure_of, keep_undo_scopes, patch_of, render
+from noetl.expr import failure_of, keep_undo_scopes, loop_items, patch_of, render
 from noetl.lang import schema_failure
 from noetl.model.events import Fact
 from noetl.model.output import Failure, Output, failed, failure, ok
 from noetl.model.playbook import Directive, Task
 from noetl.model.scope import Patch, combine_patches
+from noetl.model.state import parse_label
 from noetl.pipeline.frame import (
     BEFORE,
     BODY,
@@ -135,6 +136,25 @@ def _end_empty(frame: Frame, facts: list[Fact]) -> Finish | _Next:
     """The end of a body without tasks; that of a loop may have failed."""
     problem, frame.failure = frame.failure, None
     return _finish(frame, facts) if problem is None else _fail(frame, problem, facts)
+
+
+def unfold(frame: Frame) -> Finish:
+    """Say what the loop inside of an iteration goes over, or why that cannot be told."""
+    declared = frame.step.loop
+    for _ in parse_label(frame.iteration):
+        declared = declared.inner if declared is not None else None
+    assert declared is not None
+    try:
+        payload = {"items": loop_items(declared.items, frame.scopes), "mode": declared.mode}
+    except TemplateError as error:
+        return fail_unfolding(frame, failure_of(error))
+    return Finish((pipeline_fact(frame, "loop.started", payload, status="in_progress"),))
+
+
+def fail_unfolding(frame: Frame, problem: Failure) -> Finish:
+    """The end of an iteration whose inner loop cannot begin."""
+    payload = {"error": problem, "stop": frame.step.failure_mode != "best_effort"}
+    return Finish((pipeline_fact(frame, "loop.iteration.failed", payload, status="error"),))
 
 
 def abort(frame: Frame, problem: Failure, moment: Moment) -> Move:

@@ -180,11 +180,8 @@ def _scalar(text: str, sort: str, kind: Any, column: str) -> str | None:
         return f"CASE WHEN isfinite({text}) OR {text} IS NULL THEN {text} ELSE error({refusal} || {text}) END"
     if sort in _TIMES:
         return f"replace(CAST({text} AS VARCHAR), ' ', 'T')"
-    if sort in _MOMENTS:  # in UTC, whatever zone the session is in
-        moment = f"replace(CAST(make_timestamp(epoch_us({text})) AS VARCHAR), ' ', 'T') || '+00:00'"
-        return f"CASE WHEN isfinite({text}) THEN {moment} ELSE CAST({text} AS VARCHAR) END"
-    if sort in _TIMES_OF_DAY:
-        return f"CAST(timezone('UTC', {text}) AS VARCHAR) || ':00'"
+    if sort in _ZONED:
+        return _in_utc(text, sort)
     if sort == "blob":
         return f"to_base64({text})"
     if sort == "decimal":
@@ -193,6 +190,14 @@ def _scalar(text: str, sort: str, kind: Any, column: str) -> str | None:
     if sort in _WIDE:
         return f"to_json({text})"
     return None
+
+
+def _in_utc(text: str, sort: str) -> str:
+    """A time with a zone in UTC, whatever zone the session is in."""
+    if sort in _TIMES_OF_DAY:
+        return f"CAST(timezone('UTC', {text}) AS VARCHAR) || ':00'"
+    moment = f"replace(CAST(make_timestamp(epoch_us({text})) AS VARCHAR), ' ', 'T') || '+00:00'"
+    return f"CASE WHEN isfinite({text}) THEN {moment} ELSE CAST({text} AS VARCHAR) END"
 
 
 def _decimal(text: str, kind: Any) -> str:

@@ -1,5 +1,6 @@
 """kind: wait"""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import inf
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from noetl.drivers.text import summarize_value
 from noetl.model.kinds import InputRole, ToolKind
 from noetl.model.output import Failure, failure
-from noetl.model.shape import Beside, Flag, Key, Number, Text
+from noetl.model.shape import Anything, Beside, Flag, Key, ListOf, MapOf, Number, OneOf, Text
 from noetl.ports import Call
 
 _SIGNAL = Beside("signal")
@@ -24,6 +25,19 @@ KIND = ToolKind(
         "transient": Key(
             Flag(templated=True), "With `signal`: only one that arrives during the wait counts.", beside=_SIGNAL
         ),
+        "schema": Key(
+            MapOf(Anything(literal=True)),
+            "With `signal`: a JSON Schema that what is sent must meet. A signal that meets the schema of no wait on its "
+            "name is refused: its sender gets an error.",
+            beside=_SIGNAL,
+        ),
+        "title": Key(Text(templated=True), "With `signal`: what a person is shown who is to send it.", beside=_SIGNAL),
+        "assignees": Key(
+            OneOf((ListOf(Text(templated=True)), Text(templated=True))),
+            "With `signal`: the names of the tokens that may send it through a server. Commands on a local store, and "
+            "a server without tokens, ask for none.",
+            beside=_SIGNAL,
+        ),
     },
     input=InputRole.CONFIGURES,
     output="what the signal carried",
@@ -32,7 +46,11 @@ KIND = ToolKind(
     effect_free=True,
     keeps_network=True,
     settings=frozenset(),
+    own_timeout=True,
+    literal=frozenset({"schema"}),
 )
+#: keys that say something of a signal
+_OF_SIGNALS = ("timeout", "transient", "schema", "title", "assignees")
 
 
 #: the last second of the year 9999: no clock of ours shows more
@@ -43,18 +61,59 @@ def suspend(call: Call, now: float) -> dict[str, Any] | Failure:
     """What the task waits for; the caller lets it go and comes back when that is there."""
     config = call.config
     try:
-        if config.get("signal") is not None:
-            wait: dict[str, Any] = {"signal": str(config["signal"])}
-            if config.get("timeout") is not None:
-                wait["until"] = _seconds_from_now("timeout", config["timeout"], now)
-            if config.get("transient"):
-                wait["transient"] = True
-            return wait
-        if config.get("seconds") is not None:
-            return {"until": _seconds_from_now("seconds", config["seconds"], now)}
-        return {"until": _parse_moment(config["until"]), "fixed": True}
+        wait = _signal(config, now) if config.get("signal") is not None else _time(config, now)
+        return _bound(wait, call.spec.get("timeout"), now)
     except ValueError as error:
         return failure("type", f"task `{call.task}` cannot wait so: {error}")
+
+
+def _time(config: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """A time to wait for."""
+    useless = [key for key in _OF_SIGNALS if config.get(key) is not None]
+    if useless:
+        raise ValueError(f"`{useless[0]}` is for a wait on a `signal`")
+    if config.get("seconds") is not None:
+        return {"until": _seconds_from_now("seconds", config["seconds"], now)}
+    return {"until": _parse_moment(config["until"]), "fixed": True}
+
+
+def _signal(config: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """A signal to wait for, and who may send what."""
+    wait: dict[str, Any] = {"signal": str(config["signal"])}
+    if config.get("timeout") is not None:
+        wait["until"] = _seconds_from_now("timeout", config["timeout"], now)
+    if config.get("transient"):
+        wait["transient"] = True
+    if config.get("title") is not None:
+        wait["title"] = str(config["title"])
+    if config.get("assignees") is not None:
+        wait["assignees"] = _names(config["assignees"])
+    schema = config.get("schema")
+    if schema is not None:
+        from noetl.lang import check_schema
+
+        wrong = check_schema(schema)
+        if wrong is not None:
+            raise ValueError(f"`schema` is not a JSON Schema: {wrong}")
+        wait["schema"] = schema
+    return wait
+
+
+def _names(given: Any) -> list[str]:
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
+        raise ValueError(f"`assignees` must be names of tokens, not {summarize_value(given)}")
+    return names
+
+
+def _bound(wait: dict[str, Any], timeout: Any, now: float) -> dict[str, Any]:
+    """The wait, ended by `spec.timeout` if that is over before it ends by itself."""
+    if timeout is None:
+        return wait
+    until = _seconds_from_now("spec.timeout", timeout, now)
+    if until >= wait.get("until", inf):
+        return wait
+    return {**wait, "until": until, "fixed": False, "limit": float(timeout)}
 
 
 def _parse_moment(text: Any) -> float:

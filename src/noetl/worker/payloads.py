@@ -182,6 +182,8 @@ class ResultKeeper:
             return not self._heavy_targets(payload.get("set", {}))
         if fact.name == "step.done":
             return self._end_is_light(payload["output"])
+        if fact.name == "loop.started":
+            return not isinstance(payload["items"], list) or not is_larger(payload["items"], self._inline())
         if fact.name == "loop.iteration.done":
             return not is_larger(payload["data"], self._rules(self._spec()).inline) and not self._is_external()
         return True
@@ -194,8 +196,15 @@ class ResultKeeper:
             return replace(fact, payload=await self._lighten(fact.payload))
         if fact.name == "step.done":
             return await self._prepare_end(fact)
+        if fact.name == "loop.started":
+            items = await self._store(fact.payload["items"], self._rules(self.step.spec))
+            return replace(fact, payload={**fact.payload, "items": items})
         payload = {**fact.payload, "data": None, "ref": await self._reference(fact.payload["data"])}
         return replace(fact, payload=payload)
+
+    def _inline(self) -> int:
+        """How many bytes the log takes of what a loop goes over."""
+        return self._rules(self.step.spec).inline
 
     def _heavy_targets(self, patch: Mapping[str, Any]) -> list[str]:
         """The targets of a `set` that the log does not get; what other iterations see has to go through the server."""

@@ -151,6 +151,8 @@ class PipelineRunner:
     def _first(self) -> Move | None:
         order, frame = self.order, self.frame
         problem = self._take([found[0] for found in self.rows if found is not None])
+        if order.unfolds:
+            return self._unfold(problem)
         if problem is not None:
             return machine.abort(frame, problem, self.context.moment())
         if not order.begun:
@@ -169,6 +171,8 @@ class PipelineRunner:
             self._take_list(await self.keeper.gather_list(order.gather))
         await self._look_up()
         problem = await (self._recall() if order.undoes else self._rows())
+        if order.unfolds:
+            return self._unfold(problem)
         if order.begun:
             problem = await self._replay_recorded(problem)
         if problem is not None:
@@ -180,6 +184,10 @@ class PipelineRunner:
         if frame.recorded_start is None or frame.number != order.number:
             return None  # it has been answered already
         return await self._conclude(order.answer)
+
+    def _unfold(self, problem: Failure | None) -> Move:
+        """Read what the loop inside of this iteration goes over."""
+        return machine.unfold(self.frame) if problem is None else machine.fail_unfolding(self.frame, problem)
 
     async def _replay_recorded(self, problem: Failure | None) -> Failure | None:
         """Bring the frame to where the log ends; tasks whose values were redacted there run again on the way."""
@@ -256,7 +264,7 @@ class PipelineRunner:
             for _ in range(row.up):
                 at = at["parent"]
             at[row.iterator] = value
-        if not rows or step.input is None:
+        if not rows or step.input is None or self.order.unfolds:
             return None
         try:
             frame.step_input = frame.scopes["input"] = render(step.input, frame.scopes)

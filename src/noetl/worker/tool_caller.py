@@ -54,7 +54,7 @@ def call_of(
         config,
         move.input,
         move.own_input,
-        spec_of(task, scopes),
+        spec_of(task, kind, scopes),
         scopes["task_key"],
         move.attempt,
         scopes,
@@ -63,10 +63,17 @@ def call_of(
     )
 
 
-def spec_of(task: Task, scopes: Mapping[str, Any]) -> dict[str, Any]:
+#: layers of a spec whose timeout is a task's own
+_OWN_LAYERS = frozenset({"task.spec", "loop.spec", "step.spec"})
+
+
+def spec_of(task: Task, kind: ToolKind, scopes: Mapping[str, Any]) -> dict[str, Any]:
     """The effective spec, rendered. Schemas are no templates, and no tool's business."""
     return {
-        name: render(layered.value, scopes) for name, layered in task.spec.items() if not name.startswith("validate.")
+        name: render(layered.value, scopes)
+        for name, layered in task.spec.items()
+        if not name.startswith("validate.")
+        and not (name == "timeout" and kind.own_timeout and layered.origin not in _OWN_LAYERS)
     }
 
 
@@ -285,7 +292,8 @@ class ToolCaller:
 
     async def _run_once(self, call: Call, task: Task) -> Output:
         if call.kind == "workbook":
-            return _check_size(await self._workbook(call), call.spec.get("limits.output_bytes"))
+            called = await _within_timeout(call, task, lambda: self._workbook(call))
+            return _check_size(called, call.spec.get("limits.output_bytes"))
         run: Callable[[Call, World], Any] | None
         run = getattr(self.context.tools.module(call.kind), "run", None)
         if run is None:
@@ -307,18 +315,12 @@ class ToolCaller:
             self.world.flush_lines(call)
 
     async def _call_tool(self, run: Callable[[Call, World], Any], call: Call, task: Task) -> Output:
-        timeout = call.spec.get("timeout")
-        limit = asyncio.timeout(None if timeout is None else float(timeout))
-        try:
-            async with limit:
-                made = run(call, self.world)
-                output = self._check_output(call, await made if isawaitable(made) else made)
-                return _check_size(output, call.spec.get("limits.output_bytes"))
-        except TimeoutError:
-            if not limit.expired():  # the tool's own
-                raise
-            message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`{_timeout_key(task)}`)"
-            return failed(failure("timeout", message, retryable=True))
+        async def attempt() -> Output:
+            made = run(call, self.world)
+            output = self._check_output(call, await made if isawaitable(made) else made)
+            return _check_size(output, call.spec.get("limits.output_bytes"))
+
+        return await _within_timeout(call, task, attempt)
 
     def run_plain(self, run: Callable[[Call, World], Any], call: Call) -> Output:
         """Run a tool that is a plain function."""
@@ -377,6 +379,20 @@ class ToolCaller:
         if isinstance(output["data"], Spilled):
             output = {**output, "data": await self.world.results.load(output["data"])}
         return output
+
+
+async def _within_timeout(call: Call, task: Task, attempt: Callable[[], Awaitable[Output]]) -> Output:
+    """The output of an attempt, or the failure of one that takes longer than its `spec.timeout`."""
+    timeout = call.spec.get("timeout")
+    limit = asyncio.timeout(None if timeout is None else float(timeout))
+    try:
+        async with limit:
+            return await attempt()
+    except TimeoutError:
+        if not limit.expired():  # the tool's own
+            raise
+        message = f"task `{call.task}` did not end within {float(timeout or 0):g} s (`{_timeout_key(task)}`)"
+        return failed(failure("timeout", message, retryable=True))
 
 
 def _name_workbook_task(output: Output, name: str) -> Output:

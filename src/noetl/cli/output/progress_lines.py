@@ -211,7 +211,7 @@ class ProgressLines:
             return None
         from noetl.model.state import Wait
 
-        wait = Wait("", wait.get("until"), wait.get("signal"))
+        wait = Wait("", wait.get("until"), wait.get("signal"), title=wait.get("title"))
         words = f"{wait_words(wait)}{signal_hint(live.id, wait)}"
         return f"{place(event.entity_id.partition('.')[0], event.iteration)} {words}"
 

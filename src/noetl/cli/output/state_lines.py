@@ -159,7 +159,8 @@ def wait_words(wait: Wait) -> str:
         return f"waits for playbook {wait.child['path']} ({wait.child['execution_id']})"
     if wait.signal is not None:
         until = f", until {local_time(wait.until)} at the latest" if wait.until is not None else ""
-        return f"waits for the signal `{wait.signal}`{until}"
+        title = f" ({wait.title})" if wait.title else ""
+        return f"waits for the signal `{wait.signal}`{title}{until}"
     return f"waits until {local_time(wait.until or 0.0)}"
 
 

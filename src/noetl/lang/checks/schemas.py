@@ -9,7 +9,7 @@ from noetl.lang.checks.subject import Subject
 from noetl.lang.grammar.json_schema import check_schema
 from noetl.lang.reading.node import ListNode, MapNode, Node, plain_value
 
-_MENTIONED = re.compile(r"\bvalidate[\"']?\s*:")
+_MENTIONED = re.compile(r"\b(validate|schema)[\"']?\s*:")
 
 
 def check(subject: Subject) -> None:
@@ -22,7 +22,7 @@ def check(subject: Subject) -> None:
 
 
 def _mentions_schema(text: str) -> bool:
-    return "validate" in text and _MENTIONED.search(text) is not None
+    return ("validate" in text or "schema" in text) and _MENTIONED.search(text) is not None
 
 
 def _schemas(root: MapNode, *, mentioned: bool) -> Iterator[Node]:
@@ -37,11 +37,14 @@ def _schemas(root: MapNode, *, mentioned: bool) -> Iterator[Node]:
 
 
 def _validate_schemas(node: Node) -> Iterator[Node]:
-    """What stands under `spec.validate`, wherever a spec stands."""
+    """What stands under `spec.validate`, wherever a spec stands, and the `schema` of a wait."""
     if isinstance(node, ListNode):
         for item in node.items:
             yield from _validate_schemas(item)
     elif isinstance(node, MapNode):
+        schema = node.get("schema")
+        if schema is not None and getattr(node.get("kind"), "value", None) == "wait":
+            yield schema
         for one in node.entries:
             rules = one.value.get("validate") if one.name == "spec" and isinstance(one.value, MapNode) else None
             if isinstance(rules, MapNode):

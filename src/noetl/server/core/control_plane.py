@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from noetl.dispatch import Dispatcher
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, SignalRefused
 from noetl.history import snapshot_of, status_of
 from noetl.lru import TEXT, LruCache
 from noetl.model.events import Event, Fact
@@ -387,7 +387,9 @@ class ControlPlane:
             self.warn(f"request {number} for {execution_id} cannot be read here and stays in the store: {error}")
             return
         with contextlib.suppress(NoetlError):
-            await self.service.record(execution_id, [request])
+            # One that was refused has been dealt with, too: nobody may take it later.
+            with contextlib.suppress(SignalRefused):
+                await self.service.record(execution_id, [request])
             if live is not None and not live.lost:
                 self.log.settle(number)
                 return

@@ -18,7 +18,7 @@ from noetl.engine import (
     reissue_order,
     start_execution as open_execution,
 )
-from noetl.errors import NoetlError, describe_error
+from noetl.errors import NoetlError, SignalRefused, describe_error
 from noetl.history import read_pipeline_events, snapshot_of, state_at, status_of
 from noetl.lru import LruCache
 from noetl.model.events import Event, Fact
@@ -163,7 +163,7 @@ class ExecutionService:
     # --- the mailbox -----------------------------------------------------------------------------------------------
 
     async def record(self, execution_id: str, happened: Iterable[Happening]) -> None:
-        """Decide what follows from what happened; returns when that is durable."""
+        """Decide what follows from what happened; returns when that is durable. SignalRefused: nothing does."""
         live = self.live.get(execution_id)
         if live is None:
             return
@@ -204,9 +204,9 @@ class ExecutionService:
             decision = react(live.net_index, live.state, [one for one, _ in inbox], self.clock(), self.new_id)
             live.net_index = decision.net_index
             await self._write(live, decision)
-            for _, done in inbox:
+            for one, done in inbox:
                 if done is not None and not done.done():
-                    done.set_result(None)
+                    _answer(done, decision.refusals.get(id(one)))
             if not live.finished.done():  # it may have been given up meanwhile
                 self._after(live, decision)
         except Exception as error:  # noqa: BLE001  whatever it is, nobody may wait for ever
@@ -281,6 +281,14 @@ class ExecutionService:
         if not live.finished.done():
             live.finished.set_exception(error)
             live.finished.exception()  # known: whoever waits hears of it, and where nobody does it is no news to print
+
+
+def _answer(done: asyncio.Future[None], refused: str | None) -> None:
+    """Tell who waits that what they asked for is durable, or why it was refused."""
+    if refused is None:
+        done.set_result(None)
+    else:
+        done.set_exception(SignalRefused(refused))
 
 
 def _as_noetl_error(error: BaseException) -> NoetlError:

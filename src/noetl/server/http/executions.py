@@ -11,7 +11,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from noetl.errors import NoetlError
+from noetl.engine import explain_refusal
+from noetl.errors import NoetlError, SignalRefused
 from noetl.history import explain_cancel_refusal, run_document, state_at
 from noetl.model.requests import Cancel, Pause, Posted, Resume, Signal, encode_request
 from noetl.ports import OVER, Summary
@@ -145,10 +146,21 @@ async def _effect(context: ApiContext, summary: Summary, posted: Posted, event: 
     if execution_id in context.control_plane.service.live:
         await context.control_plane.service.record(execution_id, [posted])
     else:
+        await _check_signal(context, execution_id, posted)
         await context.read(context.log.post, execution_id, encode_request(posted))
     seq = await _find_event(context, summary, event)
+    if seq is None:
+        await _check_signal(context, execution_id, posted)
     now = await context.summary(execution_id)
     return RequestEffect(execution_id, now.status, event, seq)
+
+
+async def _check_signal(context: ApiContext, execution_id: str, posted: Posted) -> None:
+    """SignalRefused: whoever runs the execution takes the signal for none of its waits."""
+    if isinstance(posted, Signal):
+        refused = explain_refusal(await context.state(execution_id), posted)
+        if refused is not None:
+            raise SignalRefused(refused)
 
 
 async def _find_event(context: ApiContext, summary: Summary, event: str) -> int | None:
@@ -183,7 +195,8 @@ async def _unpause(request: Request) -> Posted:
 
 async def _signal(request: Request) -> Posted:
     wish = await decode_body(request, SignalRequest, MOST)
-    return Signal(wish.name, value_of(wish.data, "data of a signal"))
+    by = request.state.caller.name or None  # without a name there was no token to ask for
+    return Signal(wish.name, value_of(wish.data, "data of a signal"), by=by)
 
 
 _ONE = "/api/executions/{id}"

@@ -107,7 +107,8 @@ def _describe_payload(name: str, payload: dict[str, Any]) -> Any:
         return _describe_output(payload.get("output") or {**payload, "external": "ref" in payload})
     if name == "task.started" and "wait" in payload:
         wait = payload["wait"]
-        return wait_words(Wait("", wait.get("until"), wait.get("signal"), wait.get("child")))
+        about = Wait("", wait.get("until"), wait.get("signal"), wait.get("child"), title=wait.get("title"))
+        return wait_words(about)
     if name == "workflow.synthesized":
         return f"{payload['step']} plans {', '.join(step['step'] for step in payload['steps'])}"
     if name == "loop.started":

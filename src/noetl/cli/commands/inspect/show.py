@@ -65,7 +65,15 @@ def _document(
     from noetl.history import run_document
 
     waiting = [
-        {"step": run.step, "iteration": label, "signal": wait.signal, "until": wait.until, "child": wait.child}
+        {
+            "step": run.step,
+            "iteration": label,
+            "signal": wait.signal,
+            "until": wait.until,
+            "child": wait.child,
+            "title": wait.title,
+            "assignees": wait.assignees,
+        }
         for run, label, wait in waits(state)
     ]
     return {

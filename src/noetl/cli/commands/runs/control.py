@@ -22,7 +22,7 @@ from noetl.cli.executions import (
     runner,
 )
 from noetl.cli.output.printing import as_json, note, out
-from noetl.errors import NoetlError, UsageError
+from noetl.errors import NoetlError, SignalRefused, UsageError
 from noetl.ports import OVER
 
 if TYPE_CHECKING:
@@ -187,6 +187,7 @@ def _post_and_wait(log: EventLog, summary: Summary, request: Posted, event: str)
         return "nobody", None
     if event == "execution.resumed" and summary.status != "paused":
         return "nobody", None
+    _check_signal(log, summary, request)
     log.post(summary.execution_id, encode_request(request))
     after, end = summary.seq, time.monotonic() + _TIMEOUT_S
     while time.monotonic() < end:
@@ -195,7 +196,20 @@ def _post_and_wait(log: EventLog, summary: Summary, request: Posted, event: str)
             if one.name == event:
                 return "itself", one.seq
         time.sleep(_POLL)
+    _check_signal(log, summary, request)
     return "left", None
+
+
+def _check_signal(log: EventLog, summary: Summary, request: Posted) -> None:
+    """SignalRefused: the process that runs the execution takes the signal for none of its waits. A server says so itself."""
+    from noetl.engine import explain_refusal
+    from noetl.history import state_at
+    from noetl.model.requests import Signal
+
+    if isinstance(request, Signal) and log.me:
+        refused = explain_refusal(state_at(log, summary.execution_id), request)
+        if refused is not None:
+            raise SignalRefused(refused)
 
 
 async def _record_directly(
