@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from noetl.cli.catalog_folders import called_path
+from noetl.cli.catalog_folders import called_path, catalog
 from noetl.cli.files import STDIN, STDIN_NAME, InputFile, expand_files, one_file, read, replace
 from noetl.cli.output.printing import as_json, in_colour, note, out
 from noetl.errors import UsageError
@@ -63,8 +63,6 @@ def _missing_call(path: str, file: Path, folders: CatalogFolders) -> tuple[str, 
         )
     if not folders.folders:
         return None
-    from noetl.cli.executions import catalog
-
     try:
         if catalog().find(path, near=file) is not None or folders.find(path) is not None:
             return None
