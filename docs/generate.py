@@ -18,6 +18,7 @@ from grammar_pages import grammar_page, tests_page, tools_page
 
 from noetl.cli.app import cli
 from noetl.cli.command_table import COMMANDS
+from noetl.config import SETTINGS
 from noetl.expr.sandbox.evaluation import DEFAULT_BUDGET
 from noetl.expr.scopes import (
     FUNCTIONS,
@@ -51,6 +52,7 @@ def pages() -> Mapping[str, Callable[[], str]]:
         "docs/reference/events.md": events_page,
         "docs/reference/cli.md": cli_page,
         "docs/reference/api.md": api_page,
+        "docs/reference/settings.md": settings_page,
         "docs/reference/templates.md": templates_page,
         "docs/reference/dispatch.md": dispatch_page,
         "docs/reference/files.md": files_page,
@@ -240,6 +242,37 @@ def files_page() -> str:
         )
         lines.append(f"* `{path.name}`: {about}")
     return "\n".join(lines)
+
+
+def settings_page() -> str:
+    """Every variable of the environment, and the keys of `noetl.toml`."""
+    files = {"": "", "home": "of `NOETL_HOME`", "project": "any"}
+    rows = [
+        f"| `{name}` | {one.doc} | {one.default} | {files[one.file]} |" for name, one in SETTINGS.items()
+    ]  # fmt: skip
+    return "\n".join([_SETTINGS_INTRO, "| variable | meaning | default | `noetl.toml` |", "|---|---|---|---|", *rows])
+
+
+_SETTINGS_INTRO = """\
+# Settings
+
+Every setting of a NoETL process: a variable of the environment, and for most of them a key of the file
+`noetl.toml`. The environment goes before the files.
+
+There are two files. The one in `NOETL_HOME` may hold every key that the last column names. The one in the
+current folder belongs to a project: it is laid over the first, and may hold only the keys marked *any*. It
+cannot name stores, servers or hosts. Secrets are in no file.
+
+A key is the name of the variable, or the same without `NOETL_` in lower case. A list is written with
+commas in the environment, and may be a list in the file:
+
+```toml
+catalog = ["books", "../shared/books"]
+durability = "power"
+```
+
+Relative paths in a file start at the folder of that file.
+"""
 
 
 _FILES_INTRO = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from noetl.errors import UsageError
 if TYPE_CHECKING:
     from noetl.client import CalledPlaybook
     from noetl.model.net import Net
+    from noetl.server.core import Catalog
 
 #: YAML files of all folders together, and how deep they lie
 _MOST_FILES, _MOST_DEPTH = 10_000, 16
@@ -32,6 +34,15 @@ catalog_option = click.option(
     multiple=True,
     help="Find called playbooks by their path in this folder and below it; may be repeated. Else NOETL_CATALOG.",
 )
+
+
+@cache
+def catalog() -> Catalog:
+    """One for all executions of a command: most of them ran the same few playbooks."""
+    from noetl.server.core import Catalog
+    from noetl.tools import ToolKinds
+
+    return Catalog(ToolKinds())
 
 
 class CatalogFolders:
@@ -121,7 +132,6 @@ def collect_called(net: Net, file: Path, folders: CatalogFolders, *, legacy: boo
     A name means a playbook of the caller's folder before one of the catalog. Where a name is made by a template, all
     playbooks of both come along.
     """
-    from noetl.cli.executions import catalog
     from noetl.client import CalledPlaybook
 
     names: dict[str, Path] = {}
@@ -159,7 +169,6 @@ def plain_text(task: Any, key: str) -> str | None:
 
 def _calls(net: Net, file: Path, folders: CatalogFolders) -> Iterator[tuple[str, Path]]:
     """What a playbook calls: the name, and the file that it means."""
-    from noetl.cli.executions import catalog
     from noetl.lang import all_tasks
 
     for _, task in all_tasks(net.playbook):

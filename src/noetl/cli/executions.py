@@ -6,11 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from noetl.cli.catalog_folders import catalog
 from noetl.cli.output.printing import note
 from noetl.cli.output.state_lines import place, signal_hint, wait_words, waits
 from noetl.errors import NoetlError, UsageError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from noetl.model.net import Net
     from noetl.model.state import Execution, Wait
     from noetl.ports import EventLog, PlaybookSource, Summary
-    from noetl.server.core import Catalog
 
 
 # The executions that an execution has started, and those started by them: what they wait for.
@@ -218,15 +217,6 @@ def was_edited(source: PlaybookSource) -> bool:
     except OSError:
         return False
     return hashlib.sha256(data).hexdigest() != source.hash
-
-
-@cache
-def catalog() -> Catalog:
-    """One for all executions of a command: most of them ran the same few playbooks."""
-    from noetl.server.core import Catalog
-    from noetl.tools import ToolKinds
-
-    return Catalog(ToolKinds())
 
 
 def _step_names(log: EventLog, summary: Summary) -> list[str]:

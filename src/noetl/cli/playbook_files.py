@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from noetl.cli.catalog_folders import called_path, plain_text
+from noetl.cli.catalog_folders import called_path, catalog, plain_text
 from noetl.cli.files import STDIN, STDIN_NAME, InputFile, expand_files, one_file, read, replace
 from noetl.cli.output.printing import as_json, in_colour, note, out
 from noetl.errors import UsageError
@@ -48,26 +48,21 @@ def find_call_problems(
     from noetl.model.diagnostics import Diagnostic, Severity
 
     severity = Severity.ERROR if strict else Severity.WARNING
-    calls = [task for _, task in all_tasks(loaded.net.playbook) if task.kind == "playbook"]
-    if calls:
-        from noetl.server.core import Catalog
-        from noetl.tools import ToolKinds
-
-        catalog = Catalog(ToolKinds())
-        for task in calls:
-            for code, message, fix in _find_problems(task, catalog, file.absolute(), folders, legacy=legacy):
+    for _, task in all_tasks(loaded.net.playbook):
+        if task.kind == "playbook":
+            for code, message, fix in _find_problems(task, file.absolute(), folders, legacy=legacy):
                 yield Diagnostic(code, severity, message, task.at, fix=fix)
 
 
 def _find_problems(
-    task: Task, catalog: Catalog, caller: Path, folders: CatalogFolders, *, legacy: bool
+    task: Task, caller: Path, folders: CatalogFolders, *, legacy: bool
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the code, the message and the fix of each problem of a call."""
     path = called_path(task)
     if path is None:
         return
     try:
-        file = catalog.find(path, near=caller) or folders.find(path)
+        file = catalog().find(path, near=caller) or folders.find(path)
     except UsageError as error:
         fix = "give each playbook a path of its own, and correct the file that cannot be read"
         yield "missing-playbook", str(error), fix
@@ -78,7 +73,7 @@ def _find_problems(
     if file == caller:
         return
     try:
-        _, child = catalog.read(file, legacy=legacy)
+        _, child = catalog().read(file, legacy=legacy)
     except OSError as error:
         yield "missing-playbook", f"the playbook `{path}` cannot be read: {error.strerror}", "check its permissions"
         return

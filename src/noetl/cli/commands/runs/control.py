@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from noetl.cli.catalog_folders import catalog
 from noetl.cli.executions import (
-    catalog,
     describe_status,
     execution_argument,
     find,

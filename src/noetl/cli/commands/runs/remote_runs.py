@@ -8,8 +8,9 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from noetl.cli.catalog_folders import catalog
 from noetl.cli.commands.runs.follow import follow, load_runnable, report_end
-from noetl.cli.executions import catalog, net_of
+from noetl.cli.executions import net_of
 from noetl.cli.output.printing import note, out
 from noetl.client import EventPage, RemoteLog
 from noetl.engine import NetIndex, apply
