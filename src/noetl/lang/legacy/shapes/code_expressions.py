@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from noetl.lang.legacy.shapes.code_values import ANY, NOTHING, UNKNOWN, CodeValue, ReadPath, ReadTree, join_values
 
@@ -252,13 +252,16 @@ class ExpressionReader:
     def lambdas(self, node: ast.Call, arguments: list[CodeValue], env: CodeNames) -> None:
         """A lambda beside a list, as in `sorted(rows, key=lambda row: row['n'])`, reads its elements."""
         given = [*node.args, *[one.value for one in node.keywords]]
+        functions = [self.functions[one.id] for one in given if _is_own(one, self.functions, env)]
+        bodies = [one for one in given if isinstance(one, ast.Lambda)]
+        if not functions and not bodies:
+            return
         elements = join_values(self.part(one, ANY, is_list=True) for one in arguments if one.origins)
-        for one in given:
-            if isinstance(one, ast.Lambda):
-                names = [argument.arg for argument in one.args.args]
-                self.value(one.body, {**env, **dict.fromkeys(names, elements)})
-            elif isinstance(one, ast.Name) and one.id in self.functions and one.id not in env:
-                self.apply_function(self.functions[one.id], [elements], {}, env)
+        for body in bodies:
+            names = [argument.arg for argument in body.args.args]
+            self.value(body.body, {**env, **dict.fromkeys(names, elements)})
+        for function in functions:
+            self.apply_function(function, [elements], {}, env)
 
     def method(self, node: ast.Call, func: ast.Attribute, env: CodeNames) -> CodeValue:
         holder = self.value(func.value, env)
@@ -336,6 +339,11 @@ class ExpressionReader:
             self.depth -= 1
             returned = self.returns.pop()
         return join_values(returned)
+
+
+def _is_own(node: ast.expr, functions: Mapping[str, object], env: CodeNames) -> TypeGuard[ast.Name]:
+    """Whether an expression is the name of a function that the code itself defines."""
+    return isinstance(node, ast.Name) and node.id in functions and node.id not in env
 
 
 _EXPRESSIONS: dict[type[ast.AST], Callable[[ExpressionReader, Any, CodeNames], CodeValue]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from noetl.lang.legacy.shapes.code_values import ANY, ReadTree
@@ -35,12 +34,13 @@ def fit_code(result: Result, tree: ReadTree, *, is_older: bool) -> CodeFit:
         lost = sorted(keys)
     fit.missing = [key for key in lost if result.is_rows]
     # A list has no keys to be listed: code that does so means the wrapping.
-    everything = tree.is_listed_map or (bool(evidence) and (tree.is_whole or tree.is_list))
+    dynamic = ANY in tree.children and not tree.is_list
+    everything = tree.is_listed_map or dynamic or (bool(evidence) and (tree.is_whole or tree.is_list))
     if not (evidence or (is_older and result.is_rows and everything)) or _reads_own_keys(result, tree, evidence):
         return fit
     made: Published = {}
     for key, inner in result.view.items():
-        if key in evidence or (everything and not is_second_name(key)):
+        if key in evidence or (everything and not is_second_name(inner)):
             made[key] = _restrict(inner, tree.children.get(key), fit, key)
     for key in sorted(evidence - set(result.view)):
         below = fit_code(result, tree.child(key), is_older=True)
@@ -60,16 +60,16 @@ def _reads_own_keys(result: Result, tree: ReadTree, evidence: set[str]) -> bool:
 
 
 def _restrict(inner: Leaf | View, tree: ReadTree | None, fit: CodeFit, name: str) -> Leaf | Published:
-    """Of a part of a view, what code reads."""
+    """Of a part of a view, all that costs nothing; of the tasks of a pipeline, what code reads."""
     if isinstance(inner, Leaf):
         return inner
-    read = tree.keys() if tree is not None and not (tree.is_whole or tree.is_listed_map) else set()
+    read = tree.keys() if tree is not None else set()
     fit.missing += [f"{name}.{key}" for key in sorted(read) if key not in inner]
-    chosen: Mapping[str, Leaf | View] = {key: one for key, one in inner.items() if key in read or not read}
+    everything = name != "results" or not read or (tree is not None and (tree.is_whole or tree.is_listed_map))
     return {
         key: _restrict(one, tree.children.get(key) if tree is not None else None, fit, f"{name}.{key}")
-        for key, one in chosen.items()
-        if key in read or not is_second_name(key) or not tree
+        for key, one in inner.items()
+        if key in read or (everything and not is_second_name(one))
     }
 
 

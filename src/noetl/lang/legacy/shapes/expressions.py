@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from noetl.lang.legacy.shapes.older_views import PAYLOAD, Leaf, View
+from noetl.lang.legacy.shapes.older_views import PAYLOAD, Leaf, View, without_second_names
 from noetl.lang.legacy.shapes.references import Published, Reference, facts_of
 from noetl.lang.legacy.shapes.results import Result
 
@@ -45,6 +45,7 @@ def resolve(reference: Reference, path: tuple[str, ...], element_of: ElementOf, 
         return _leaf(reference, view, path, at, element_of)
     if at < len(path):
         return Resolved(0, "", f"`{'.'.join(path[: at + 1])}` is not known of this result")
+    view = without_second_names(view)
     facts = tuple(facts_of(view))
     for fact in facts:
         reference.demand(fact)
@@ -150,6 +151,8 @@ def _template(leaf: Leaf, fact: str, guard: str) -> str:
     text = leaf.fill(fact)
     if _LITERAL_TEXT.fullmatch(text):
         return text[1:-1]
+    if leaf.is_plain and text.startswith("("):
+        text = text[1:-1]  # in an expression of its own it needs no parentheses
     if guard and leaf.fact == PAYLOAD and not leaf.is_plain:
         text = f"({text} if {guard})"
     return "{{ " + text + " }}"

@@ -7,7 +7,7 @@ loop). A *leaf* is a template around one fact. A *view* is a map of leaves and v
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 PAYLOAD = "payload"
 #: facts, as the templates of the step that has just ended read them
@@ -32,6 +32,8 @@ class Leaf:
 
     fact: str | None
     text: str = "{}"
+    #: another name for something that the view has already: only given to those who read it
+    is_second: bool = field(default=False, compare=False)
 
     def fill(self, expression: str) -> str:
         """The expression of this leaf, where that of its fact is given."""
@@ -56,26 +58,24 @@ HTTP_VIEW: View = {
     "url": Leaf("url"),
     "elapsed": Leaf("elapsed"),
     "data": Leaf(PAYLOAD),
-    "body": Leaf(PAYLOAD),
+    "body": Leaf(PAYLOAD, is_second=True),
 }
 LOOP_VIEW: View = {
     "results": Leaf(PAYLOAD),
     "stats": {
         "total": Leaf("total"),
         "success": Leaf("succeeded"),
-        "succeeded": Leaf("succeeded"),
+        "succeeded": Leaf("succeeded", is_second=True),
         "failed": Leaf("failed"),
     },
-    "count": Leaf("total"),
-    "total": Leaf("total"),
+    "count": Leaf("total", is_second=True),
+    "total": Leaf("total", is_second=True),
 }
 PLAYBOOK_VIEW: View = {
     "status": Leaf(None, "'completed'"),
     "result": Leaf(PAYLOAD),
     "execution_id": Leaf("child"),
 }
-#: by kind, keys of the view that are another name for one that it has already: only given to who reads them
-_SECOND_NAMES = frozenset({"body", "succeeded", "count", "total"})
 
 
 def query_view(*, statements: int, counts: str | None) -> View:
@@ -100,6 +100,15 @@ def task_fact(name: str) -> str:
     return f"task:{name}"
 
 
-def is_second_name(key: str) -> bool:
-    """Whether a key of a view repeats another one."""
-    return key in _SECOND_NAMES
+def is_second_name(inner: Leaf | View) -> bool:
+    """Whether a part of a view repeats another one."""
+    return isinstance(inner, Leaf) and inner.is_second
+
+
+def without_second_names(view: View) -> View:
+    """A view as a whole: each of its facts once."""
+    return {
+        key: inner if isinstance(inner, Leaf) else without_second_names(inner)
+        for key, inner in view.items()
+        if not is_second_name(inner)
+    }

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from noetl.lang.legacy.shapes.older_views import PAYLOAD, Leaf, View
+from noetl.lang.legacy.shapes.older_views import PAYLOAD, Leaf, View, without_second_names
 from noetl.lang.legacy.shapes.results import Result
 from noetl.lang.reading.node import MapEntry, MapNode
 
+#: kinds whose older shape repeats nothing of its size: where more than the payload is read, all of it is published
+_PUBLISHED_WHOLE = frozenset({"http", "loop", "playbook"})
 #: by key of the published map, a leaf or a map of such
 Published = dict[str, "Leaf | Published"]
 
@@ -60,10 +62,15 @@ class Publication:
 
     @property
     def published(self) -> Published | None:
-        """The map that is published; None if it is the payload itself."""
+        """The map that readers find; None if they find the payload itself."""
         if self.shape is None and not self.facts - {PAYLOAD}:
             return None
+        given = self.given
+        if given is not None:
+            return given
         made: Published = dict(self.shape or {})
+        if self.result.kind in _PUBLISHED_WHOLE and self.is_first:
+            made = merge_shapes(self._whole(), made)
         needed = self.facts if self.shape is not None else {*self.facts, PAYLOAD}
         paths = {fact: find_fact(self.result.view, fact) or ("data",) for fact in needed}
         order = [*dict.fromkeys(facts_of(self.result.view)), PAYLOAD]
@@ -71,6 +78,25 @@ class Publication:
             if find_fact(made, fact) is None:
                 put_leaf(made, paths[fact], fact)
         return made
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the name is written where the result is made, and not read from another name."""
+        return all(writer.source.is_own for writer in self.writers)
+
+    @property
+    def given(self) -> Published | None:
+        """What another name holds that this one is read from, where that is all that readers need."""
+        source = self.writers[0].source.publication if len(self.writers) == 1 else None
+        found = source.published if source is not None and not self.writers[0].is_raw else None
+        if found is None or not _holds(found, self.shape or {}):
+            return None
+        return found if all(find_fact(found, fact) is not None for fact in self.facts) else None
+
+    def _whole(self) -> Published:
+        """Everything that older engines published and that is known of the result."""
+        source = self.writers[0].source
+        return _known(without_second_names(self.result.view), source)
 
     def expression(self, name: str, fact: str) -> str:
         """A fact as readers of this name find it."""
@@ -84,6 +110,37 @@ class Publication:
         for fact in facts_of(shape) if shape is not None else (PAYLOAD,):
             for writer in self.writers:
                 writer.source.demand(fact)
+
+
+def _known(view: View, source: Reference) -> Published:
+    made: Published = {}
+    for key, inner in view.items():
+        if not isinstance(inner, Leaf):
+            made[key] = _known(inner, source)
+        elif inner.fact is None or source.expression(inner.fact) is not None:
+            made[key] = inner
+    return made
+
+
+def _holds(found: Mapping[str, Leaf | Published], shape: Mapping[str, Leaf | Published]) -> bool:
+    """Whether a map has all that a shape has."""
+    for key, inner in shape.items():
+        there = found.get(key)
+        if isinstance(inner, Leaf) or isinstance(there, Leaf) or there is None:
+            if there != inner:
+                return False
+        elif not _holds(there, inner):
+            return False
+    return True
+
+
+def merge_shapes(one: Published, other: Published) -> Published:
+    """A map that has what both have."""
+    made = dict(one)
+    for key, inner in other.items():
+        there = made.get(key)
+        made[key] = merge_shapes(there, inner) if isinstance(there, dict) and isinstance(inner, dict) else inner
+    return made
 
 
 def find_fact(view: View | Published, fact: str) -> tuple[str, ...] | None:

@@ -15,7 +15,7 @@ from noetl.lang.legacy.shapes.code_fit import element_reads, fit_code
 from noetl.lang.legacy.shapes.code_reads import CodeShape
 from noetl.lang.legacy.shapes.code_values import ANY, CodeValue, ReadTree
 from noetl.lang.legacy.shapes.expressions import Resolved, resolve, write_inline, write_map
-from noetl.lang.legacy.shapes.older_views import PAYLOAD
+from noetl.lang.legacy.shapes.older_views import PAYLOAD, without_second_names
 from noetl.lang.legacy.shapes.publications import (
     Place,
     Publications,
@@ -26,7 +26,7 @@ from noetl.lang.legacy.shapes.publications import (
     whole_chain_of,
 )
 from noetl.lang.legacy.shapes.read_points import ReadPoint, templates
-from noetl.lang.legacy.shapes.references import Publication, Published, Reference, Writer, facts_of
+from noetl.lang.legacy.shapes.references import Publication, Published, Reference, Writer, facts_of, merge_shapes
 from noetl.lang.legacy.shapes.results import Result, Results, input_names
 from noetl.lang.reading.node import MapEntry, MapNode, Scalar, entry, make, map_of, text_of
 
@@ -54,6 +54,8 @@ class ShapeLowering:
         self.steps = {text_of(step, "step"): step for step in doc.steps()}
         self.publications = Publications(doc, self.results)
         self.is_writing = False
+        #: values that hand on a shape as they find it
+        self.given: set[int] = set()
         #: by task and input, how later readers read what its code hands on
         self.handed_on: dict[tuple[int, str], ReadTree] = {}
         #: by template and name, the shape in which code reads what the template makes of a result
@@ -70,6 +72,12 @@ class ShapeLowering:
             for publication in self.publications:
                 publication.pass_on_demands() if publication.is_certain else None
         self.name_tasks()
+        self.given = {
+            id(writer.entry.value)
+            for publication in self.publications
+            for writer in publication.writers
+            if publication.is_certain and publication.published is not None and publication.given is not None
+        }
         self.is_writing = True
         self.read_templates()
         self.write_publications()
@@ -135,7 +143,7 @@ class ShapeLowering:
 
     def rename(self, chain: NameChain, node: Scalar, point: ReadPoint) -> ChainRename | None:
         reference = self.publications.reference(chain, point)
-        if reference is None or not reference.result.kind:
+        if reference is None or not reference.result.kind or id(node) in self.given:
             return None
         older = self.publications.is_older(reference, node, is_after=point.is_after)
         path = chain.parts[reference.length :]
@@ -150,7 +158,7 @@ class ShapeLowering:
         if older and not path and not chain.called:
             shape = self.inlined.get((id(node), reference.name))
             if shape is None and self.shows_older_keys(reference.result, chain, node):
-                shape = dict(reference.result.view)  # type: ignore[arg-type]
+                shape = dict(without_second_names(reference.result.view))  # type: ignore[arg-type]
             if shape is not None:
                 return self.inline(reference, shape)
         self.warn_of_unknown(reference, path, node, point, is_older=older)
@@ -327,7 +335,7 @@ class ShapeLowering:
             said = f"code reads `{publication.name}` in two shapes: give each reader its own"
             self.doc.todo(holder, said, holder.key)
         else:
-            publication.shape = _merge(publication.shape or {}, fit.shape)
+            publication.shape = merge_shapes(publication.shape or {}, fit.shape)
         if publication.result.kind == "loop":
             self.fit_elements(publication.result, tree, holder)
 
@@ -362,6 +370,8 @@ class ShapeLowering:
                 self.doc.report_older("habit", "`{{ output }}` as the raw result", "`{{ output.data }}`", near)
                 near.rewrite("{{ output.data }}") if isinstance(near, Scalar) else None
             return
+        if publication.given is not None:
+            return  # the name that it is read from has the shape already
         is_set = publication.name.partition(".")[0] != "input" and writer.source.is_own
         made, missing = write_map(shape, writer.source.expression, _IS_OK if is_set else "")
         for key in missing:
@@ -408,14 +418,6 @@ def _reads_output(task: MapNode) -> bool:
         if node is not None:
             found += [one.text for one in strings(node) if "output.data" in one.text]
     return bool(found)
-
-
-def _merge(one: Published, other: Published) -> Published:
-    made = dict(one)
-    for key, inner in other.items():
-        there = made.get(key)
-        made[key] = _merge(there, inner) if isinstance(there, dict) and isinstance(inner, dict) else inner
-    return made
 
 
 def _short(text: str) -> str:

@@ -128,14 +128,13 @@ def _join(doc: Lowering, net: _Net, name: str, fan_out: str) -> None:
     near = step.get("step") or step
     holder = step.entry("step")
     meeting = f"branches of `{fan_out}` meet at `{name}`"
+    if fan_out in net.reach(name) or any(name in net.reach(arc.target) for arc in net.after[name]):
+        said = f"{meeting}, and it is part of a cycle: say with `admit` what each of its runs waits for"
+        doc.todo(holder, said, near) if doc.migrating else None
+        return
     if not doc.found_any:
         said = f"{meeting}: it runs once for each. If it is to wait for all, add `admit.join`"
         doc.todo(holder, said, near) if doc.migrating else None
-        return
-    if fan_out in net.reach(name) or any(name in net.reach(arc.target) for arc in net.after[name]):
-        doc.todo(
-            holder, f"{meeting}, and it is part of a cycle: say with `admit` what each of its runs waits for", near
-        )
         return
     admit = ensure_map(ensure_map(ensure_map(step, "spec", near), "policy", near), "admit", near)
     if net.is_certain(fan_out, name):
