@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from noetl.lang.legacy import defined_names, keychain, root_keys, sink_tasks, template_names
-from noetl.lang.legacy.constructs import cursor_loops, document_words, doubts, reserved_words
+from noetl.lang.legacy.constructs import cursor_loops, document_words, doubts, error_kinds, joins, reserved_words
 from noetl.lang.legacy.lowered_document import Lowering
 from noetl.lang.legacy.scanner import scan
 from noetl.lang.legacy.workflow import arc_args, published_results, routing, rules_and_writes, step_body, task_keys
@@ -42,6 +42,8 @@ LOWERINGS = (
     arc_args.lower,
     reserved_words.lower,
     template_names.lower,
+    error_kinds.lower,
+    joins.lower,
     doubts.lower,
 )
 

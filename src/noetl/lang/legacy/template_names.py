@@ -335,9 +335,13 @@ class _NameLowering:
         elif root in _OUTPUT_WORDS and scene.after_task:
             self.doc.report_older("habit", f"`{root}`", "`output`", node)
             return of_output(chain, scene.kind)
-        elif root not in _OUTPUT_WORDS and self.doc.migrating and not self.doc.is_asked_about(root):
+        elif root not in _OUTPUT_WORDS and self.is_given_at_the_start(root):
             return self.undefined(root, scene, node)
         return None
+
+    def is_given_at_the_start(self, root: str) -> bool:
+        """Whether a name that nothing defines may be read from the payload: not where a migration has asked about it."""
+        return (self.doc.accepted or self.doc.migrating) and not self.doc.is_asked_about(root)
 
     def undefined(self, root: str, scene: NameContext, node: Scalar) -> ChainRename:
         """A name that nothing in the document defines: whoever started an older run gave it."""
