@@ -61,9 +61,7 @@ def is_of_today(case: dict[str, Any]) -> bool:
     return not case.get("legacy") and case.get("actions") != ["migrate"]
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, id=name) for name, case in cases().items() if is_of_today(case)]
-)
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in cases().items() if is_of_today(case)])
 def test_the_schema_agrees_with_the_conformance_suite(case: dict[str, Any]) -> None:
     errors = expected_errors(case)
     if not errors:

@@ -315,7 +315,7 @@ def test_in_a_canonical_document_branches_that_meet_are_asked_about() -> None:
     assert len(todo) == 1
 
 
-RULE = "{kind: http, url: u, spec: {policy: {rules: [{when: \"{{ %s }}\", then: {do: retry}}]}}}"
+RULE = '{kind: http, url: u, spec: {policy: {rules: [{when: "{{ %s }}", then: {do: retry}}]}}}'
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,10 @@ RULE = "{kind: http, url: u, spec: {policy: {rules: [{when: \"{{ %s }}\", then: 
     [
         ("output.error.kind == 'server_error'", "output.http.status >= 500"),
         ("'rate_limit' == output.error.kind", "output.http.status == 429"),
-        ("output.error.kind in ['rate_limit', 'timeout']", "(output.http.status == 429 or output.error.kind == 'timeout')"),
+        (
+            "output.error.kind in ['rate_limit', 'timeout']",
+            "(output.http.status == 429 or output.error.kind == 'timeout')",
+        ),
         ("error.kind != 'auth'", "not (output.http.status in [401, 403])"),
         ("output.error.kind == 'connection_error'", "output.error.kind == 'http-transport'"),
         ("output.error.kind == 'timeout'", "output.error.kind == 'timeout'"),

@@ -280,7 +280,9 @@ def lower_auth(doc: Lowering, task: MapNode, name: str) -> None:
     elif isinstance(source := block.get("source"), Scalar) and not has_template(source.text):
         _inline(doc, task, found, block, "generic", name)
         place = doc.root.entry("keychain")
-        doc.todo(place, f"say of which kind `{text_of(task, 'auth')}` is, and where it is kept: `{source.text}`", found.key)
+        doc.todo(
+            place, f"say of which kind `{text_of(task, 'auth')}` is, and where it is kept: `{source.text}`", found.key
+        )
     else:
         doc.todo(found, "declare this credential under `keychain` and name it here", found.key)
 

@@ -326,6 +326,11 @@ class _NameLowering:
             return self.earlier_task(chain, scene, node, scene.earlier[root])
         if root in self.steps or root in self.workload:
             return self.step_or_workload(chain, scene, node)
+        return self.out_of_scope(chain, scene, node)
+
+    def out_of_scope(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename | None:
+        """A name that means nothing here: one of another place, a word for the output, or one that nothing defines."""
+        root = chain.parts[0]
         if root in self.doc.bare_targets:
             said = f"`{root}` is written by another step, for itself: write it there as `ctx.{root}`, and read that"
             self.doc.todo(scene.holder, said, node)

@@ -72,7 +72,9 @@ def _make_slots(doc: Lowering, step: MapNode, loop: MapNode, cursor: MapNode) ->
     spec = map_of(loop, "spec")
     holders = [block for block in (spec, loop, cursor, map_of(cursor, "options")) if block is not None]
     count = next((one.value for block in holders for word in _SLOTS if (one := block.entry(word)) is not None), None)
-    left = [one for one in cursor.entries if one.name not in (*_CLAIM, *_OF_THE_TASK, *_SLOTS, "kind", "type", "iterator")]
+    left = [
+        one for one in cursor.entries if one.name not in (*_CLAIM, *_OF_THE_TASK, *_SLOTS, "kind", "type", "iterator")
+    ]
     left += [one for block in (loop, spec) if block is not None for one in block.entries if one.name == "frame"]
     if left:
         doc.todo(step.entry("loop"), f"the cursor also said {quote_entries(left)}", cursor)

@@ -92,7 +92,13 @@ def _rename_quoted(text: str, renamed: dict[str, str]) -> str:
 
 
 _STORES = {"auto", "blob", "object_store", "relational", "nats"}
-_OTHER_STORES = {"s3": "object_store", "gcs": "object_store", "object": "object_store", "postgres": "relational", "kv": "nats"}
+_OTHER_STORES = {
+    "s3": "object_store",
+    "gcs": "object_store",
+    "object": "object_store",
+    "postgres": "relational",
+    "kv": "nats",
+}
 _SETTINGS = frozenset({"output_select", "store", "ttl", "inline_max_bytes"})
 
 
@@ -121,7 +127,11 @@ def _put_store(doc: Lowering, step: MapNode, holder: MapNode, one: MapEntry) -> 
     kind = text_of(one.value, "kind") or text_of(one.value, "type") if isinstance(one.value, MapNode) else ""
     kind = kind or (one.value.text if isinstance(one.value, Scalar) else "")
     word = _OTHER_STORES.get(kind, kind)
-    left = [other for other in one.value.entries if other.name not in ("kind", "type")] if isinstance(one.value, MapNode) else []
+    left = (
+        [other for other in one.value.entries if other.name not in ("kind", "type")]
+        if isinstance(one.value, MapNode)
+        else []
+    )
     if word in _STORES and word != "auto":
         _put_result(doc, holder, entry("store", make(word, near=one.key), near=one.key))
     if left or word not in _STORES:
@@ -177,7 +187,12 @@ def _else_beside_then(doc: Lowering, task: MapNode) -> None:
     for rule in list_of(map_of(map_of(task, "spec"), "policy"), "rules") or ():
         found = rule.entry("else") if isinstance(rule, MapNode) and "when" not in rule else None
         then = rule.entry("then") if isinstance(rule, MapNode) else None
-        if found is None or then is None or not isinstance(rule, MapNode) or plain_value(found.value) not in (None, "", {}, True):
+        if (
+            found is None
+            or then is None
+            or not isinstance(rule, MapNode)
+            or plain_value(found.value) not in (None, "", {}, True)
+        ):
             continue
         doc.report_older("habit", "`then` beside `else`", "`else: {then: …}`", then.key)
         rule.take("then")

@@ -15,7 +15,9 @@ _AS_NUMBER = re.compile(
     re.IGNORECASE,
 )
 #: a path that depends on where a command runs
-_RELATIVE = re.compile(r"(?:^|[\s=\"'(;&|])(?:\.{1,2}/|[A-Za-z0-9_-]+/)[\w.-]|(?:^|[;&|]\s*)(?:cd\s+[^/~$\s{]|make\b)", re.MULTILINE)
+_RELATIVE = re.compile(
+    r"(?:^|[\s=\"'(;&|])(?:\.{1,2}/|[A-Za-z0-9_-]+/)[\w.-]|(?:^|[;&|]\s*)(?:cd\s+[^/~$\s{]|make\b)", re.MULTILINE
+)
 _ADDRESS = re.compile(r"\w+://\S+|(?<![\w.-])/\S+")
 _SQL = ("postgres", "duckdb")
 
@@ -28,7 +30,9 @@ def lower(doc: Lowering) -> None:
         for _name, task in task_items(body):
             holder = task.entry("kind") or called or body.entry("tool")
             if text_of(task, "kind") in _SQL and any(_AS_NUMBER.search(one.text) for one in strings(task)):
-                doc.todo(holder, "`execution_id` is text here: a column or a cast that is a number does not take it", task)
+                doc.todo(
+                    holder, "`execution_id` is text here: a column or a cast that is a number does not take it", task
+                )
             if _depends_on_folder(task):
                 said = "this runs in the playbook's folder, and ran in the caller's: write `cwd` if they differ"
                 doc.todo(holder, said, task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from noetl.lang.legacy.lowered_document import Lowering, strings, task_items
-from noetl.lang.reading.node import MapEntry, MapNode, Node, Scalar, text_of
+from noetl.lang.reading.node import MapEntry, Node, Scalar, text_of
 
 _STATUS = "output.http.status"
 #: by kind of an older engine: what it says of the response's status
@@ -55,7 +55,9 @@ def _template(doc: Lowering, node: Scalar, kind: str, holder: MapEntry | None) -
     if not words or not (doc.accepted or doc.migrating):
         return
     if kind != "http" and words & _OF_A_RESPONSE.keys():
-        doc.todo(holder, f"{', '.join(f'`{word}`' for word in sorted(words))}: no error of `{kind}` is of that kind", node)
+        doc.todo(
+            holder, f"{', '.join(f'`{word}`' for word in sorted(words))}: no error of `{kind}` is of that kind", node
+        )
         return
     text = _AMONG.sub(_rewrite, _TURNED.sub(_rewrite, _EQUAL.sub(_rewrite, node.text)))
     if text != node.text:

@@ -25,7 +25,9 @@ def lower(doc: Lowering) -> None:
         if not net.is_meeting(name):
             continue
         if not doc.found_legacy:
-            said = f"`{name}` runs once for each branch that leads to it; older engines waited for all: see `admit.join`"
+            said = (
+                f"`{name}` runs once for each branch that leads to it; older engines waited for all: see `admit.join`"
+            )
             doc.todo(step.entry("step"), said, step) if doc.migrating else None
         elif net.returns(name):
             said = f"branches meet at `{name}`, which is part of a cycle: say with `admit` which tokens it waits for"
@@ -90,7 +92,10 @@ class _Net:
         for fork in self.steps:
             if fork == name or not self.fans_out(fork):
                 continue
-            branches = [{fork} if target == name else self.reach(target, without=name) & sources for target, _ in self.arcs[fork]]
+            branches = [
+                {fork} if target == name else self.reach(target, without=name) & sources
+                for target, _ in self.arcs[fork]
+            ]
             branches = [branch for branch in branches if branch]
             if len(branches) > 1 and len(set().union(*branches)) > 1:
                 return True

@@ -116,7 +116,9 @@ def import_lines(libs: MapNode) -> list[str] | None:
 
 _BLOCK = re.compile(r"\{%-?\s*raw\s*-?%\}.*?\{%-?\s*endraw\s*-?%\}|\{\{.*?\}\}", re.DOTALL)
 #: what no expression of Jinja2 begins with
-_FOREIGN = re.compile(r"\{\{-?\s*(?:\.|\$|(?:range|with|if|json|printf|println|index|len|join|split|title|lower|upper)\s+[.$\"(])")
+_FOREIGN = re.compile(
+    r"\{\{-?\s*(?:\.|\$|(?:range|with|if|json|printf|println|index|len|join|split|title|lower|upper)\s+[.$\"(])"
+)
 _FOREIGN_WORD = re.compile(r"\{\{-?\s*(?:end|else)\s*-?\}\}")
 
 

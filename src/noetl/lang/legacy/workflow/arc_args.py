@@ -136,7 +136,9 @@ def _find_rival(step: MapNode, tokens: _Tokens) -> str:
     own = map_of(step, "input")
     hidden = {one.name for one in own.entries if not _is_argument(one.value, one.name)} if own is not None else set()
     if at_the_end and ("loop" in step or at_the_end & hidden):
-        return f"`{name}` reads `args` when it has ended, and another token may have come by then: keep them in `step.*`"
+        return (
+            f"`{name}` reads `args` when it has ended, and another token may have come by then: keep them in `step.*`"
+        )
     return ""
 
 
@@ -199,7 +201,7 @@ def _rewrite(doc: Lowering, step: MapNode, arcs: list[MapNode]) -> None:
 
 def _keys_of_run(step: MapNode) -> set[str]:
     """The keys that a step reads once it has an `input`."""
-    return set().union(*(_keys_read(one.value) for one in step.entries if one.name != "spec" and one.name != "loop"))
+    return set().union(*(_keys_read(one.value) for one in step.entries if one.name not in ("spec", "loop")))
 
 
 def _rename_chain(step: MapNode, chain: NameChain, inputs: set[str], keys: dict[str, None]) -> ChainRename | None:

@@ -230,7 +230,9 @@ def _join_statements(doc: Lowering, task: MapNode) -> None:
         if found is None or not items or not all(isinstance(item, Scalar) for item in items):
             continue
         doc.report_older("habit", f"a list under `{word}`", "one text; statements end with `;`", found.key)
-        texts = [(scripts.splice(item.text) or item.text).strip().rstrip(";") for item in items if isinstance(item, Scalar)]
+        texts = [
+            (scripts.splice(item.text) or item.text).strip().rstrip(";") for item in items if isinstance(item, Scalar)
+        ]
         found.value = make("".join(_terminate(text) for text in texts), near=found.value)
         task.changed = True
 
