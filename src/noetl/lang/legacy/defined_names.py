@@ -7,7 +7,7 @@ pass takes it for a word of its own; the pass over names resolves them, and `unm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from noetl.expr import has_template
@@ -39,6 +39,17 @@ _ALWAYS = frozenset({"keychain", "execution_id", "_prev", "_task", "_attempt", "
 #: sections of a step in which its own end is known
 _ROUTING, _ADMISSION, _LOOP, _BODY, _RULE, _ROWS = "routing", "admission", "loop", "body", "rule", "rows"
 _SECTIONS = {"next": _ROUTING, "case": _ROUTING, "set": _ROUTING, "when": _ADMISSION, "spec": _ADMISSION, "loop": _LOOP}
+_EVERY_SECTION = frozenset({_ROUTING, _ADMISSION, _LOOP, _BODY, _RULE, _ROWS})
+#: scopes that exist in some sections only
+_SECTIONS_OF = {
+    "event": frozenset({_ROUTING, _ADMISSION}),
+    "output": _EVERY_SECTION - {_ADMISSION},
+    "row": frozenset({_ROWS}),
+    "chunk": frozenset({_ROWS}),
+    "loop": frozenset({_LOOP}),
+}
+#: scopes that templates also read as a whole
+_READ_WHOLE = frozenset({"workload", "output", "input", "row", "chunk"})
 #: keys of a task that are read when it has ended
 _AFTER = frozenset({"eval", "spec", "rules", "policy", "set", "output", "retry"})
 _ROW_KEYS = frozenset({"sink", "sinks", "save", "target", "targets"})
@@ -180,30 +191,22 @@ class DefinedNames:
 
     def _reads_scope(self, root: str, attribute: str, place: TemplatePlace) -> bool:
         """Whether a name is a scope of the engine here, and has what is read of it."""
-        match root:
-            case "workload":
-                return not attribute or attribute in self.workload
-            case "event":
-                return place.section in (_ROUTING, _ADMISSION) and attribute in _KEYS["event"]
-            case "output":
-                return place.section != _ADMISSION and (not attribute or attribute in _KEYS["output"])
-            case "input":
-                return not attribute or attribute in place.inputs
-            case "steps":
-                return attribute in self.steps
-            case "ctx" | "step":
-                return attribute in self.written[root] or (root == "step" and attribute in self.steps)
-            case "iter":
-                known = _KEYS["iter"] | self.written["iter"] | place.elements
-                return bool(place.elements) and attribute in known
-            case "row":
-                return place.section == _ROWS
-            case "chunk":
-                return place.section == _ROWS and (not attribute or attribute in _KEYS["chunk"])
-            case "loop":
-                return place.section == _LOOP and attribute in _KEYS["loop"]
-            case _:
-                return False  # a function that is not called
+        in_sight = place.section in _SECTIONS_OF.get(root, _EVERY_SECTION) and (root != "iter" or bool(place.elements))
+        if not in_sight or (not attribute and root not in _READ_WHOLE):
+            return False
+        return not attribute or root == "row" or attribute in self._keys_of_scope(root, place)
+
+    def _keys_of_scope(self, root: str, place: TemplatePlace) -> Container[str]:
+        """The keys that a scope has at a place; a function that is not called has none."""
+        known: dict[str, Container[str]] = {
+            "workload": self.workload,
+            "input": place.inputs,
+            "steps": self.steps,
+            "ctx": self.written["ctx"],
+            "step": self.written["step"] | self.steps.keys(),
+            "iter": _KEYS["iter"] | self.written["iter"] | place.elements,
+        }
+        return known.get(root, _KEYS.get(root, ()))
 
     def _predecessors(self) -> dict[str, set[str]]:
         """By step, the steps that can have ended before it."""
@@ -271,10 +274,10 @@ def _bound(block: MapNode) -> Iterator[str]:
 def _bare_targets(written: Node | None) -> Iterator[str]:
     """Targets of `set` that name no scope."""
     if isinstance(written, MapNode):
-        yield from (one.name for one in written.entries if "." not in one.name and one.name not in _KEYS | _SCOPED)
+        yield from (one.name for one in written.entries if "." not in one.name and one.name not in _SCOPED)
 
 
-_SCOPED: Mapping[str, frozenset[str]] = dict.fromkeys(("ctx", "step", "iter", "workload", "input"), frozenset())
+_SCOPED = frozenset({"ctx", "step", "iter", "workload", "output", "input", "keychain", "event"})
 
 
 def _given(root: MapNode) -> frozenset[str]:

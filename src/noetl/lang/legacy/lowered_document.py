@@ -69,6 +69,8 @@ class Lowering:
         self.step_vars: set[str] = set()
         #: something older was found: the document is not of today
         self.found_any = False
+        #: something of grade legacy was found
+        self.found_legacy = False
         #: what is canonical, but in a document of another age may have been meant otherwise
         self.unsure: list[tuple[MapEntry | None, str, NodeBase]] = []
         #: targets that `set` named without a scope, and the scope they got
@@ -85,6 +87,7 @@ class Lowering:
     def report_older(self, slug: str, old: str, new: str, at: NodeBase, *, grade: str = LEGACY) -> None:
         """Report an older construct: what it was called, and what to write today."""
         self.found_any = True
+        self.found_legacy = self.found_legacy or grade != V10
         if self.accepted and not self.migrating:
             return
         severity = Severity.WARNING if grade == V10 else Severity.ERROR

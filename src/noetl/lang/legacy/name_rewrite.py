@@ -257,7 +257,7 @@ def _read_block(tokens: tuple[Token, ...], at: int, scopes: list[set[str]], seen
     if word == "endfor" and len(scopes) > 1:
         scopes.pop()
     around = frozenset().union(*scopes)
-    seen.update({one: around for one in words})
+    seen.update(dict.fromkeys(words, around))
     if word in ("for", "set"):
         parting = ("name", "in") if word == "for" else ("operator", "=")
         until = next((one for one in words if tokens[one] == parting), end)

@@ -323,6 +323,11 @@ class _NameLowering:
             return self.earlier_task(chain, scene, node, scene.earlier[root])
         if root in self.steps or root in self.workload:
             return self.step_or_workload(chain, scene, node)
+        return self.out_of_scope(chain, scene, node)
+
+    def out_of_scope(self, chain: NameChain, scene: NameContext, node: Scalar) -> ChainRename | None:
+        """A name that means nothing here: one of another place, a word for the output, or one that nothing defines."""
+        root = chain.parts[0]
         if root in self.doc.bare_targets:
             said = f"`{root}` is written by another step, for itself: write it there as `ctx.{root}`, and read that"
             self.doc.todo(scene.holder, said, node)
@@ -331,7 +336,7 @@ class _NameLowering:
             self.doc.todo(scene.holder, said, node)
         elif root in _OUTPUT_WORDS and scene.after_task:
             return self.output_word(chain, scene, node)
-        elif root not in _OUTPUT_WORDS and self.doc.migrating and not self.doc.is_asked_about(root):
+        elif root not in _OUTPUT_WORDS and self.is_given_at_the_start(root):
             return self.undefined(root, scene, node)
         return None
 
@@ -342,6 +347,10 @@ class _NameLowering:
         if renamed.consumed == 1:
             self.doc.note_older_read(node, "output.data")
         return renamed
+
+    def is_given_at_the_start(self, root: str) -> bool:
+        """Whether a name that nothing defines may be read from the payload: not where a migration has asked about it."""
+        return (self.doc.accepted or self.doc.migrating) and not self.doc.is_asked_about(root)
 
     def undefined(self, root: str, scene: NameContext, node: Scalar) -> ChainRename:
         """A name that nothing in the document defines: whoever started an older run gave it."""

@@ -18,7 +18,7 @@ _AS_NUMBER = re.compile(
 _RELATIVE = re.compile(
     r"(?:^|[\s=\"'(;&|])(?:\.{1,2}/|[A-Za-z0-9_-]+/)[\w.-]|(?:^|[;&|]\s*)(?:cd\s+[^/~$\s{]|make\b)", re.MULTILINE
 )
-_ADDRESS = re.compile(r"\w+://\S+|/\S+")
+_ADDRESS = re.compile(r"\w+://\S+|(?<![\w.-])/\S+")
 _SQL = ("postgres", "duckdb")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from noetl.lang.legacy.lowered_document import Lowering, quote_entries
-from noetl.lang.reading.node import MapEntry, MapNode, list_of, map_of
+from noetl.lang.reading.node import MapEntry, MapNode, Node, list_of, map_of
 
 _STEP_POLICY = ("emit", "quotas", "tracing")
 _LOOP_POLICY = ("ordering", "backpressure", "partitioning")
@@ -41,8 +41,8 @@ def lower(doc: Lowering) -> None:
             if isinstance(arc, MapNode):
                 _remove(doc, arc.entry("step") or step.entry("next"), (), ("spec",), block=arc)
         for name in ("spec", "loop", "executor"):
-            _drop_empty(doc, step, name)
-    _drop_empty(doc, doc.root, "executor")
+            _drop_empty(step, name)
+    _drop_empty(doc.root, "executor")
 
 
 def _loops(step: MapNode) -> Iterator[MapEntry]:
@@ -58,23 +58,18 @@ def _remove(
     """Remove words from the map at a path below an entry, and the maps that are empty without them."""
     if holder is None:
         return
-    maps = [block if block is not None else holder.value]
+    maps: list[Node | None] = [block if block is not None else holder.value]
     for name in path:
-        inner = maps[-1].get(name) if isinstance(maps[-1], MapNode) else None
-        maps.append(inner) if inner is not None else maps.clear()
-        if not maps:
-            return
+        maps.append(map_of(maps[-1], name) if isinstance(maps[-1], MapNode) else None)
     last = maps[-1]
-    for word in words if isinstance(last, MapNode) else ():
-        found = last.entry(word)
-        if found is None:
-            continue
-        last.take(word)
-        doc.todo(_place(doc, holder), f"{quote_entries([found])} had no effect: {_INSTEAD[word]}", found.key)
+    if not isinstance(last, MapNode):
+        return
+    for word in words:
+        found = last.take(word) if word in last else None
+        if found is not None:
+            doc.todo(_place(doc, holder), f"{quote_entries([found])} had no effect: {_INSTEAD[word]}", found.key)
     for outer, name in reversed(list(zip(maps, path, strict=False))):
-        inner = outer.get(name) if isinstance(outer, MapNode) else None
-        if isinstance(outer, MapNode) and isinstance(inner, MapNode) and not inner.entries and inner.changed:
-            outer.take(name)
+        _drop_empty(outer, name) if isinstance(outer, MapNode) else None
 
 
 def _place(doc: Lowering, holder: MapEntry) -> MapEntry:
@@ -91,7 +86,7 @@ def _says_anything(node: MapNode) -> bool:
     return any(not isinstance(one.value, MapNode) or _says_anything(one.value) for one in node.entries)
 
 
-def _drop_empty(doc: Lowering, holder: MapNode, name: str) -> None:
+def _drop_empty(holder: MapNode, name: str) -> None:
     found = holder.get(name)
     if isinstance(found, MapNode) and not found.entries and found.changed:
         holder.take(name)

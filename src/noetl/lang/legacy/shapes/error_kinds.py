@@ -22,6 +22,7 @@ _CONDITIONS = {
     "authentication": f"{_STATUS} == 401",
     "unauthorized": f"{_STATUS} == 401",
     "forbidden": f"{_STATUS} == 403",
+    "authorization": f"{_STATUS} == 403",
     "not_found": f"{_STATUS} == 404",
 }
 #: by older kind, today's
@@ -31,6 +32,14 @@ _KINDS = {
     "network": "http-transport",
     "network_error": "http-transport",
     "timeout_error": "timeout",
+    "http_error": "http-status",
+    "http_status": "http-status",
+    "sql_error": "sql",
+    "database_error": "sql",
+    "db_error": "sql",
+    "python_error": "python",
+    "shell_error": "shell",
+    "playbook_error": "playbook",
 }
 _WORDS = "|".join([*_CONDITIONS, *_KINDS])
 _NAME = r"(?P<name>(?:output|event)\.error\.(?:kind|type))"

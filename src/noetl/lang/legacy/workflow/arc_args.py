@@ -201,7 +201,7 @@ def _rewrite(doc: Lowering, step: MapNode, arcs: list[MapNode]) -> None:
 
 def _keys_of_run(step: MapNode) -> set[str]:
     """The keys that a step reads once it has an `input`."""
-    return set().union(*(_keys_read(one.value) for one in step.entries if one.name != "spec" and one.name != "loop"))
+    return set().union(*(_keys_read(one.value) for one in step.entries if one.name not in ("spec", "loop")))
 
 
 def _rename_chain(step: MapNode, chain: NameChain, inputs: set[str], keys: dict[str, None]) -> ChainRename | None:

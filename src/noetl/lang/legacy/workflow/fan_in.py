@@ -6,11 +6,18 @@ it (`quiet()`), and runs once.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
 from noetl.lang.legacy.lowered_document import Lowering, ensure_map
 from noetl.lang.reading.node import MapNode, Scalar, entry, list_of, make, map_of, text_of
+
+
+#: conditions that say no more than: at the end of the step
+_ALWAYS = re.compile(
+    r"\{\{\s*(?:true|event\.(?:name|type)\s*==\s*['\"](?:step|loop)\.done['\"]|event\.status\s*==\s*['\"]success['\"])\s*\}\}|true"
+)
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ def _arcs(step: MapNode) -> list[_Arc]:
 
 def _is_conditional(arc: MapNode) -> bool:
     when = arc.get("when")
-    return when is not None and not (isinstance(when, Scalar) and when.value is True)
+    return when is not None and not (isinstance(when, Scalar) and _ALWAYS.fullmatch(when.text.strip()))
 
 
 def _is_inclusive(step: MapNode) -> bool:

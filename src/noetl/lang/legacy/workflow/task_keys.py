@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from noetl.lang.grammar.document_shape import TASK_KEYS
-from noetl.lang.legacy.constructs import scripts
 from noetl.lang.legacy.keychain import lower_auth
 from noetl.lang.legacy.lowered_document import V10, Lowering, ensure_map, quote_entries, task_items
+from noetl.lang.legacy.workflow import scripts
 from noetl.lang.legacy.workflow.retries import retry_rule
 from noetl.lang.reading.node import ListNode, MapEntry, MapNode, Scalar, entry, make, map_of, plain_value, text_of
 from noetl.model.shape import Record
