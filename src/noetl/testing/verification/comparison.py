@@ -55,7 +55,7 @@ def compare_published(
 ) -> Iterator[Difference]:
     """Values that both texts publish by one name in `ctx`; `shown` says which step writes it."""
     for name in older.keys() & migrated.keys() & shown.keys():
-        if not _is_payload(older[name], migrated[name]):
+        if not _is_same(older[name], migrated[name], lenient=True):
             yield Difference(shown[name], f"ctx.{name}", to_plain(older[name]), migrated[name])
 
 
@@ -92,40 +92,29 @@ _MISSING = object()
 
 
 def _is_same(older: Any, migrated: Any, *, lenient: bool) -> bool:
-    """Whether both are the same; `lenient`: code reads it, so that what the code yields tells whether its shape fits."""
+    """Whether both are the same, or the data of the same result.
+
+    `lenient`: code reads it, so that what the code yields tells whether its shape fits. A part of the shape is enough.
+    """
     if isinstance(migrated, str) and (_MASK in migrated or SECRET in str(older)):
         return True
     if isinstance(older, OlderResult):
-        return _fits(older, migrated) if lenient else _is_payload(older, migrated)
+        if _is_same(older.payload, migrated, lenient=lenient) or _norm(to_plain(older)) == _norm(migrated):
+            return True
+        return lenient and isinstance(migrated, dict) and bool(migrated) and _is_part(older.shape, migrated)
     if isinstance(older, dict) and isinstance(migrated, dict):
-        return older.keys() == migrated.keys() and all(
-            _is_same(older[key], migrated[key], lenient=lenient) for key in older
-        )
+        same = older.keys() == migrated.keys()
+        return same and all(_is_same(older[key], migrated[key], lenient=lenient) for key in older)
     if isinstance(older, list) and isinstance(migrated, list) and len(older) == len(migrated):
         return all(_is_same(one, other, lenient=lenient) for one, other in zip(older, migrated, strict=True))
     return bool(_norm(older) == _norm(migrated))
 
 
-def _fits(older: OlderResult, migrated: Any) -> bool:
-    """Whether a value is the older result, a part of its shape, or the data of today."""
-    if _is_payload(older, migrated):
-        return True
-    shape = to_plain(older.shape)
-    shared = shape.keys() & migrated.keys() if isinstance(migrated, dict) else ()
-    return bool(shared) and all(_norm(shape[key]) == _norm(migrated[key]) for key in shared if key not in _VOLATILE)
-
-
-def _is_payload(older: Any, migrated: Any) -> bool:
-    if _norm(to_plain(older)) == _norm(migrated):
-        return True
-    return isinstance(older, OlderResult) and _is_payload(_payload(older), migrated)
-
-
-def _payload(older: OlderResult) -> Any:
-    payload = older.payload
-    if isinstance(payload, list):
-        return [_payload(one) if isinstance(one, OlderResult) else one for one in payload]
-    return payload
+def _is_part(older: Any, migrated: Any) -> bool:
+    """Whether a map has nothing that the older shape does not have, or has otherwise."""
+    if isinstance(older, dict) and isinstance(migrated, dict):
+        return all(key in _VOLATILE or (key in older and _is_part(older[key], migrated[key])) for key in migrated)
+    return _is_same(older, migrated, lenient=True)
 
 
 def _norm(value: Any) -> Any:
