@@ -17,7 +17,7 @@ _VOLATILE = frozenset({"elapsed", "execution_id"})
 _MASK = "‹secret"
 
 
-class Difference(msgspec.Struct, frozen=True):
+class RunDifference(msgspec.Struct, frozen=True):
     """A place at which the two runs do not agree."""
 
     step: str
@@ -27,46 +27,46 @@ class Difference(msgspec.Struct, frozen=True):
     migrated: Any
 
 
-def compare_runs(older: RunTrace, migrated: RunTrace) -> dict[str, Difference]:
+def compare_runs(older: RunTrace, migrated: RunTrace) -> dict[str, RunDifference]:
     """By step, the first difference."""
-    found: dict[str, Difference] = {}
+    found: dict[str, RunDifference] = {}
     for one in _differences(older, migrated):
         found.setdefault(one.step, one)
     return found
 
 
-def _differences(older: RunTrace, migrated: RunTrace) -> Iterator[Difference]:
+def _differences(older: RunTrace, migrated: RunTrace) -> Iterator[RunDifference]:
     for key in sorted(older.calls, key=lambda one: (one[0], one[2], one[3])):
         yield from _compare_call(key, older.calls[key], migrated.calls.get(key))
     if not older.stopped:
         for key in migrated.calls.keys() - older.calls.keys():
             what = f"call {key[3] + 1} of task `{key[1]}`{_place(key)}"
-            yield Difference(key[0], what, "not called", dict(migrated.calls[key].read))
+            yield RunDifference(key[0], what, "not called", dict(migrated.calls[key].read))
     for step in dict.fromkeys((*older.steps, *(migrated.steps if not older.stopped else ()))):
         before, after = older.steps.get(step, []), migrated.steps.get(step, [])
         if before != (after[: len(before)] if older.stopped else after):
-            yield Difference(step, "how its runs ended", before, after)
+            yield RunDifference(step, "how its runs ended", before, after)
     if not older.stopped and (older.status == "completed") != (migrated.status == "completed"):
-        yield Difference("", "how the run ended", older.status, migrated.status)
+        yield RunDifference("", "how the run ended", older.status, migrated.status)
 
 
 def compare_published(
     older: Mapping[str, Any], migrated: Mapping[str, Any], shown: Mapping[str, str]
-) -> Iterator[Difference]:
+) -> Iterator[RunDifference]:
     """Values that both texts publish by one name in `ctx`; `shown` says which step writes it."""
     for name in older.keys() & migrated.keys() & shown.keys():
-        if not _is_payload(older[name], migrated[name]):
-            yield Difference(shown[name], f"ctx.{name}", to_plain(older[name]), migrated[name])
+        if not _is_same(older[name], migrated[name], lenient=True):
+            yield RunDifference(shown[name], f"ctx.{name}", to_plain(older[name]), migrated[name])
 
 
-def _compare_call(key: CallKey, older: TracedCall, migrated: TracedCall | None) -> Iterator[Difference]:
+def _compare_call(key: CallKey, older: TracedCall, migrated: TracedCall | None) -> Iterator[RunDifference]:
     step, task, _, number = key
     where = f"task `{task}`{_place(key)}" + (f", call {number + 1}" if number else "")
     if migrated is None:
-        yield Difference(step, where, dict(to_plain(older.read)), "not called")
+        yield RunDifference(step, where, dict(to_plain(older.read)), "not called")
         return
     if older.kind != migrated.kind:
-        yield Difference(step, f"the kind of {where}", older.kind, migrated.kind)
+        yield RunDifference(step, f"the kind of {where}", older.kind, migrated.kind)
         return
     for name, value in older.read.items():
         yield from _compare_value(step, f"`{name}` of {where}", value, migrated.read.get(name), older.kind)
@@ -74,58 +74,47 @@ def _compare_call(key: CallKey, older: TracedCall, migrated: TracedCall | None) 
     if (older.status, older.message, _norm(older.data)) != (migrated.status, migrated.message, _norm(migrated.data)):
         before = older.data if older.status == "ok" else older.message
         after = migrated.data if migrated.status == "ok" else migrated.message
-        yield Difference(step, f"what {where} yields", before, after)
+        yield RunDifference(step, f"what {where} yields", before, after)
 
 
-def _compare_value(step: str, what: str, older: Any, migrated: Any, kind: str) -> Iterator[Difference]:
+def _compare_value(step: str, what: str, older: Any, migrated: Any, kind: str) -> Iterator[RunDifference]:
     if what.startswith("`input`") and isinstance(older, Mapping) and isinstance(migrated, Mapping):
         # What the migrated text gives beyond that no older code has asked for.
         for key, value in older.items():
             if not _is_same(value, migrated.get(key, _MISSING), lenient=kind == "python"):
                 after = migrated.get(key, "nothing")
-                yield Difference(step, f"`input.{key}`{what.removeprefix('`input`')}", to_plain(value), after)
+                yield RunDifference(step, f"`input.{key}`{what.removeprefix('`input`')}", to_plain(value), after)
     elif not _is_same(older, migrated, lenient=False):
-        yield Difference(step, what, to_plain(older), migrated)
+        yield RunDifference(step, what, to_plain(older), migrated)
 
 
 _MISSING = object()
 
 
 def _is_same(older: Any, migrated: Any, *, lenient: bool) -> bool:
-    """Whether both are the same; `lenient`: code reads it, so that what the code yields tells whether its shape fits."""
+    """Whether both are the same, or the data of the same result.
+
+    `lenient`: code reads it, so that what the code yields tells whether its shape fits. A part of the shape is enough.
+    """
     if isinstance(migrated, str) and (_MASK in migrated or SECRET in str(older)):
         return True
     if isinstance(older, OlderResult):
-        return _fits(older, migrated) if lenient else _is_payload(older, migrated)
+        if _is_same(older.payload, migrated, lenient=lenient) or _norm(to_plain(older)) == _norm(migrated):
+            return True
+        return lenient and isinstance(migrated, dict) and bool(migrated) and _is_part(older.shape, migrated)
     if isinstance(older, dict) and isinstance(migrated, dict):
-        return older.keys() == migrated.keys() and all(
-            _is_same(older[key], migrated[key], lenient=lenient) for key in older
-        )
+        same = older.keys() == migrated.keys()
+        return same and all(_is_same(older[key], migrated[key], lenient=lenient) for key in older)
     if isinstance(older, list) and isinstance(migrated, list) and len(older) == len(migrated):
         return all(_is_same(one, other, lenient=lenient) for one, other in zip(older, migrated, strict=True))
     return bool(_norm(older) == _norm(migrated))
 
 
-def _fits(older: OlderResult, migrated: Any) -> bool:
-    """Whether a value is the older result, a part of its shape, or the data of today."""
-    if _is_payload(older, migrated):
-        return True
-    shape = to_plain(older.shape)
-    shared = shape.keys() & migrated.keys() if isinstance(migrated, dict) else ()
-    return bool(shared) and all(_norm(shape[key]) == _norm(migrated[key]) for key in shared if key not in _VOLATILE)
-
-
-def _is_payload(older: Any, migrated: Any) -> bool:
-    if _norm(to_plain(older)) == _norm(migrated):
-        return True
-    return isinstance(older, OlderResult) and _is_payload(_payload(older), migrated)
-
-
-def _payload(older: OlderResult) -> Any:
-    payload = older.payload
-    if isinstance(payload, list):
-        return [_payload(one) if isinstance(one, OlderResult) else one for one in payload]
-    return payload
+def _is_part(older: Any, migrated: Any) -> bool:
+    """Whether a map has nothing that the older shape does not have, or has otherwise."""
+    if isinstance(older, dict) and isinstance(migrated, dict):
+        return all(key in _VOLATILE or (key in older and _is_part(older[key], migrated[key])) for key in migrated)
+    return _is_same(older, migrated, lenient=True)
 
 
 def _norm(value: Any) -> Any:

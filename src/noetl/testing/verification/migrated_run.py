@@ -97,4 +97,8 @@ def _text(value: Any) -> str:
 
     if value is None or isinstance(value, str):
         return value or ""
-    return str(value).lower() if isinstance(value, bool | int | float) else msgspec.json.encode(value).decode()
+    return (
+        str(value).lower()
+        if isinstance(value, bool | int | float)
+        else msgspec.json.encode(value, order="sorted").decode()
+    )

@@ -13,7 +13,7 @@ from noetl.model.diagnostics import Severity
 from noetl.server.core import Catalog
 from noetl.testing.case_runner import CaseRunner
 from noetl.testing.verification.code_runs import CodeRunner, CodeRuns, find_effect
-from noetl.testing.verification.comparison import Difference, compare_published, compare_runs
+from noetl.testing.verification.comparison import RunDifference, compare_published, compare_runs
 from noetl.testing.verification.made_up_answers import VARIANTS, AnswerVariant, MadeUpAnswers
 from noetl.testing.verification.migrated_run import run_migrated
 from noetl.testing.verification.older_document import NotUnderstood, OlderDocument, OlderStep, read_document
@@ -32,7 +32,7 @@ class StepProof(msgspec.Struct, frozen=True):
     #: why it was not compared, or what of it is only made up
     reason: str = ""
     #: the first difference, and the answers on which it shows
-    difference: Difference | None = None
+    difference: RunDifference | None = None
     variant: str = ""
     #: calls that were compared, over all variants
     calls: int = 0
@@ -92,7 +92,7 @@ class _Findings:
 
     def __init__(self, document: OlderDocument) -> None:
         self.document = document
-        self.differences: dict[str, tuple[Difference, str]] = {}
+        self.differences: dict[str, tuple[RunDifference, str]] = {}
         self.calls: dict[str, int] = {}
         #: by step, an error that all of its calls ended with; empty if one ended well
         self.errors: dict[str, str] = {}
@@ -114,7 +114,7 @@ class _Findings:
         self.seen.update(before.steps)
         found = compare_runs(before, after)
         if after.stopped and not before.stopped:
-            found.setdefault("", Difference("", "the end of the run", before.status, after.stopped))
+            found.setdefault("", RunDifference("", "the end of the run", before.status, after.stopped))
         if not found and not before.stopped and not after.stopped:
             found = {one.step: one for one in compare_published(before.ctx, after.ctx, self.publishers)}
         for step, difference in found.items():

@@ -145,7 +145,9 @@ def holds_after(condition: Any, names: Mapping[str, Any], *, failed: bool) -> bo
     status = "error" if failed else "success"
     if not isinstance(condition, str) or "event" not in condition:
         return holds(condition, names)
-    known = names.get("event") or {}
+    known = names.get("event")
+    if not isinstance(known, Mapping) or "step" not in known:
+        return holds(condition, names)  # a name of the document
     return any(
         holds(condition, {**names, "event": {**known, "name": name, "type": name, "status": status}}) for name in events
     )

@@ -71,8 +71,10 @@ _NOTHING = object()
 
 
 def publish_answer(answer: MadeUpAnswer, url: Any = None) -> Any:
-    """The result of one task that ended well."""
+    """The result of one task; of a failure that a rule passes over, only a response has one."""
     data = answer.data
+    if answer.error is not None and answer.kind != "http":
+        return None
     if answer.kind in SQL:
         table = {"rows": data, "row_count": len(data), "columns": list(data[0]) if data else []}
         return OlderResult({**table, "command_0": table}, data, rows=data)
@@ -98,6 +100,6 @@ def publish_pipeline(results: Mapping[str, Any], last: Any) -> Any:
 
 
 def publish_loop(results: Sequence[Any], failures: int) -> OlderResult:
-    """The result of a loop: those of its iterations, and their number."""
+    """The result of a loop: what its iterations yielded, and their number."""
     stats = {"total": len(results), "success": len(results) - failures, "failed": failures}
     return OlderResult({"results": list(results), "stats": stats}, list(results), rows=list(results))

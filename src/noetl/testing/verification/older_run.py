@@ -113,7 +113,6 @@ class OlderRun:
         items = getattr(items, "rows", None) if not isinstance(items, list) else items
         if items is None:
             raise OlderFailure(failure("type", "the items of the loop are no list"))
-        results: list[Any] = []
         values: list[Any] = []
         failures = 0
         error: OlderFailure | None = None
@@ -124,19 +123,20 @@ class OlderRun:
                 break
             iteration = {loop.element: item, "index": index}
             try:
-                result, data = self._pipeline(step, args, str(index), iteration, variables)
+                _, data = self._pipeline(step, args, str(index), iteration, variables)
             except OlderFailure as found:
-                result, data, failures = None, None, failures + 1
-                if not step.best_effort and (error := error or found) and loop.at_a_time == 1:
-                    break
-            results.append(result)
+                data, failures = None, failures + 1
+                if not step.best_effort:
+                    error = found if error is None else error
+                    if loop.at_a_time == 1:
+                        break
             values.append(data)
             names = self.names.scope(args=args, iter=iteration, names={loop.element: item}, output=ok(data))
             if loop.until is not None and holds(loop.until, names):
                 break
         if error is not None:
             raise error
-        return publish_loop(results, failures), values
+        return publish_loop(values, failures), values
 
     def _end(
         self, step: OlderStep, args: Mapping[str, Any], result: Any, data: Any, error: Mapping[str, Any] | None
@@ -304,7 +304,7 @@ class _Pipeline:
 
     def _keep(self, task: OlderTask, output: Output, result: Any, rule: OlderRule, words: Mapping[str, Any]) -> None:
         failed_task = output["error"] is not None
-        self.result, self.data = (None, None) if failed_task else (result, output["data"])
+        self.result, self.data = result, output["data"]
         for one in rule.prev:
             self.data = to_plain(self.owner._render(one, self._names(**words)))  # noqa: SLF001
             self.result = publish_value(self.data)
@@ -327,7 +327,7 @@ class _Pipeline:
             answer = owner.answers.make_answer(task.kind, call, key[3])
             output = answer.to_output()
             url = config.get("url", config.get("endpoint"))
-            result = publish_answer(answer, url) if answer.error is None else None
+            result = publish_answer(answer, url)
         else:
             code = _code_of(task)
             output = answer_code(owner.code, owner.answers, code, take_results(given, code), call, key[3])

@@ -1,0 +1,180 @@
+"""The proof of a migration: it sees every way in which a migrated text can read something else, and says what it could not see."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from noetl.server.core import Catalog
+from noetl.testing.verification.code_runs import find_effect
+from noetl.testing.verification.made_up_answers import VARIANTS, MadeUpAnswers, find_words
+from noetl.testing.verification.migration_proof import MigrationProof, MigrationVerifier
+from noetl.tools.registry import ToolKinds
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "legacy"))
+from inline_code import InlineCode
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: proved}\nworkload: {amount: 3, users: [{id: 1}, {id: 2}]}\nworkflow:\n"
+SHOW = "  - step: show\n    tool: {kind: python, %s, code: '%s'}\n"
+
+
+@pytest.fixture(scope="module")
+def verifier(tmp_path_factory: pytest.TempPathFactory) -> MigrationVerifier:
+    return MigrationVerifier(Catalog(ToolKinds()), tmp_path_factory.mktemp("home"), {}, InlineCode())
+
+
+def prove(verifier: MigrationVerifier, older: str, migrated: str) -> MigrationProof:
+    return verifier.verify_migration(HEAD + older, HEAD + migrated, Path("proved.yaml").absolute())
+
+
+def chain(first: str, read: str, *, code: str = "result = a", word: str = "args", extra: str = "") -> str:
+    """A step, and one behind it that reads its result."""
+    follow = "next: [{step: show}]" if word == "args" else "next: {arcs: [{step: show}]}"
+    return f"  - step: ask\n    {first}\n{extra}    {follow}\n" + SHOW % (f'{word}: {{a: "{{{{ {read} }}}}"}}', code)
+
+
+QUERY = "tool: {kind: duckdb, query: 'SELECT 1 AS total'}"
+REQUEST = "tool: {kind: http, url: 'https://example.com/'}"
+CALL = "tool: {kind: playbook, path: other}"
+CODE = 'tool: {kind: python, code: \'result = {"n": 5, "data": {"k": 6}}\'}'
+EACH = "loop: {in: '{{ workload.users }}', iterator: user}\n    tool: {kind: python, input: {i: '{{ iter.user.id }}'}, code: 'result = i'}"
+TASKS = "tool: [{name: one, kind: python, code: 'result = {\"n\": 1}'}, {name: two, kind: python, code: 'result = {\"n\": 2}'}]"
+PUBLISH = "    set: {ctx.ask: '{{ output.data }}'}\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "older", "right", "wrong"),
+    [
+        (QUERY, "ask.row_count", "ctx.ask | length", "(ctx.ask | length) + 1"),
+        (QUERY, "ask.rows[0].total", "ctx.ask[0].total", "ctx.ask[-1].total"),
+        (QUERY, "ask.command_0.rows | length", "ctx.ask | length", "ctx.ask | first | length"),
+        (REQUEST, "ask.data.total", "ctx.ask.total", "ctx.ask.total | string"),
+        (REQUEST, "ask.total", "ctx.ask.total", "ctx.ask.total + 1"),
+        (CALL, "ask.result.total", "ctx.ask.total", "ctx.ask.result.total"),
+        (CALL, "ask.status", "'completed'", "'done'"),
+        (CODE, "ask.n", "ctx.ask.n", "ctx.ask"),
+        (CODE, "ask.data.k", "ctx.ask.data.k", "ctx.ask.k"),
+        (CODE, "ask.result.n", "ctx.ask.n", "ctx.ask.result.n"),
+        (EACH, "ask.results[1]", "ctx.ask[1]", "ctx.ask[0]"),
+        (EACH, "ask.stats.total", "ctx.ask | length", "1"),
+        (TASKS, "ask.n", "ctx.ask.n", "1"),
+        (QUERY, "amount", "workload.amount", "ctx.ask[0].total"),
+        (QUERY, "execution_id", "execution_id", "'another'"),
+    ],
+)
+def test_a_reader_of_a_result_is_proved_and_a_wrong_one_is_found(
+    verifier: MigrationVerifier, first: str, older: str, right: str, wrong: str
+) -> None:
+    before = chain(first, older)
+    same = prove(verifier, before, chain(first, right, word="input", extra=PUBLISH))
+    assert same.is_same, same
+    assert [one.verdict for one in same.steps] == ["same", "same"]
+    other = prove(verifier, before, chain(first, wrong, word="input", extra=PUBLISH))
+    assert not other.is_same
+    found = next(one for one in other.steps if one.verdict == "different")
+    assert (found.step, found.line) == (
+        "show",
+        HEAD.count("\n") + before[: before.index("- step: show")].count("\n") + 1,
+    )
+
+
+def test_code_that_reads_the_older_shape_must_get_it(verifier: MigrationVerifier) -> None:
+    """What code yields tells: with the data of today it fails, or goes on with nothing."""
+    code = 'result = [len(a["rows"]), a["row_count"]] if isinstance(a, dict) else []'
+    before = chain(QUERY, "ask", code=code)
+    shape = "{'rows': ctx.ask, 'row_count': ctx.ask | length}"
+    assert prove(verifier, before, chain(QUERY, shape, code=code, word="input", extra=PUBLISH)).is_same
+    wrong = prove(verifier, before, chain(QUERY, "ctx.ask", code=code, word="input", extra=PUBLISH))
+    difference = wrong.steps[1].difference
+    assert difference is not None
+    assert (difference.older, difference.migrated) == ([2, 2], [])
+
+
+def test_code_that_takes_the_data_themselves_gets_them(verifier: MigrationVerifier) -> None:
+    code = 'result = [row.get("total") for row in a]'
+    before = chain(QUERY, "ask", code=code)
+    assert prove(verifier, before, chain(QUERY, "ctx.ask", code=code, word="input", extra=PUBLISH)).is_same
+
+
+@pytest.mark.parametrize(
+    ("older", "right", "wrong"),
+    [
+        ("[{step: show, when: '{{ ask.row_count == 0 }}'}, {step: other}]",
+         "{arcs: [{step: show, when: '{{ output.data | length == 0 }}'}, {step: other}]}",
+         "{arcs: [{step: other}]}"),
+        ("[{step: show}, {step: other}]", "{spec: {mode: inclusive}, arcs: [{step: show}, {step: other}]}",
+         "{arcs: [{step: show}, {step: other}]}"),
+        ("{arcs: [{step: show, when: \"{{ event.name == 'call.error' }}\"}, {step: other}]}",
+         "{arcs: [{step: show, when: \"{{ event.name == 'step.failed' }}\"}, {step: other}]}",
+         "{arcs: [{step: other}]}"),
+    ],
+)  # fmt: skip
+def test_the_way_through_the_steps_is_compared(verifier: MigrationVerifier, older: str, right: str, wrong: str) -> None:
+    steps = "  - {step: show, tool: {kind: noop}}\n  - {step: other, tool: {kind: noop}}\n"
+    first = f"  - step: ask\n    {QUERY}\n    next: "
+    assert prove(verifier, f"{first}{older}\n{steps}", f"{first}{right}\n{steps}").is_same
+    assert not prove(verifier, f"{first}{older}\n{steps}", f"{first}{wrong}\n{steps}").is_same
+
+
+@pytest.mark.parametrize(
+    ("older", "migrated"),
+    [
+        ("eval: [{expr: \"{{ outcome.status == 'error' }}\", do: retry, attempts: 3, delay: 1}]",
+         "spec: {policy: {on_unmatched: fail, rules: [{when: \"{{ output.status == 'error' }}\", then: {do: retry, attempts: 3, delay: 1}}]}}"),
+        ("retry: {max_attempts: 3}",
+         "spec: {policy: {on_unmatched: fail, rules: [{when: \"{{ output.status == 'error' }}\", then: {do: retry, attempts: 3}}]}}"),
+    ],
+)  # fmt: skip
+def test_attempts_are_compared(verifier: MigrationVerifier, older: str, migrated: str) -> None:
+    step = "  - step: ask\n    tool: {{kind: http, url: 'https://example.com/', {}}}\n"
+    assert prove(verifier, step.format(older), step.format(migrated)).is_same
+    assert not prove(verifier, step.format(older), step.format(migrated.replace("attempts: 3", "attempts: 1"))).is_same
+
+
+def test_what_is_not_understood_is_named_and_so_is_what_comes_after_it(verifier: MigrationVerifier) -> None:
+    text = chain(REQUEST.replace("}", ", sink: []}"), "ask.total")
+    proof = prove(verifier, text, chain(REQUEST, "ctx.ask.total", word="input", extra=PUBLISH))
+    assert [(one.verdict, one.reason) for one in proof.steps] == [
+        ("not compared", "`sink` of a tool"),
+        ("not compared", "comes after `ask`: `sink` of a tool"),
+    ]
+    assert proof.is_same
+
+
+def test_a_migrated_text_that_does_not_load_proves_nothing(verifier: MigrationVerifier) -> None:
+    proof = prove(verifier, chain(QUERY, "amount"), chain(QUERY, "nobody.knows", word="input"))
+    assert not proof.is_same
+    assert proof.problem.startswith("the migrated text cannot be run: ")
+
+
+def test_answers_are_the_same_for_the_same_call_and_others_for_another_seed() -> None:
+    read = "{{ ask.data.users[0].id }} {{ ask.total }}"
+    one, same, other = (MadeUpAnswers(read, VARIANTS[0], seed) for seed in (1, 1, 2))
+    call = ("ask", "ask", "")
+    assert one.make_answer("http", call, 0) == same.make_answer("http", call, 0)
+    assert one.make_answer("http", call, 0) != other.make_answer("http", call, 0)
+    data = one.make_answer("http", call, 0).data
+    assert isinstance(data["users"], list)
+    assert isinstance(data["total"], int)
+    assert find_words(read)[0] == ("data", "users", "id", "total")
+
+
+@pytest.mark.parametrize(
+    ("code", "effect"),
+    [
+        ("def main(a):\n    return a + 1\n", ""),
+        ("import json, re\nfrom datetime import date\nresult = json.dumps(re.sub('a', 'b', 'c'))", ""),
+        ("n = 1\nreturn n", ""),
+        ("import requests\nresult = 1", "it imports `requests`"),
+        ("result = open('x').read()", "it uses `open`"),
+        ("def main(context):\n    return 1\n", "it uses `context`"),
+        ("result = ().__class__", "it uses `__class__`"),
+        ("from datetime import datetime\nresult = str(datetime.now())", "it uses `now`"),
+        ("import time\nresult = time.time()", "it uses the clock"),
+        ("result = (", "it is not Python that can be parsed"),
+    ],
+)
+def test_only_code_without_effects_is_run(code: str, effect: str) -> None:
+    assert find_effect(code) == effect
