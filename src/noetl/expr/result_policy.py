@@ -228,12 +228,11 @@ UNDO_SCOPES = ("ctx", "step", "iter", "input", "output")
 
 def find_undo_reads(step: Step) -> tuple[Way, ...]:
     """What the compensation of a step reads of the run that it undoes, each path with its scope."""
-    return _of_compensations.get(step, lambda: _find_undo_reads(step.compensation))
+    task = step.compensation
+    return () if task is None else _of_compensations.get(step, lambda: _find_undo_reads(task))
 
 
-def _find_undo_reads(task: Task | None) -> tuple[Way, ...]:
-    if task is None:
-        return ()
+def _find_undo_reads(task: Task) -> tuple[Way, ...]:
     if _code_may_read(task):
         return tuple((scope,) for scope in UNDO_SCOPES)
     # Its rules see its own output, not the one of the run.

@@ -95,7 +95,7 @@ class Frame:
         self.role = role
         #: the parts that it consists of, where it is more than its body, and the one at which it stands
         self.sections = list_sections(step, role) if iteration is None else ()
-        self.at = 0
+        self.at, self.section = 0, BODY
         if self.sections or role is not WHOLE:
             self.tasks = self._own_tasks()
         #: the tasks of the part at which it stands: from the first to the one before `stop`
@@ -144,16 +144,9 @@ class Frame:
             return (self.step.compensation,)
         return tuple(task for one in self.sections for task in one.tasks)
 
-    @property
-    def section(self) -> str:
-        """The part at which the pipeline stands; empty behind the last one."""
-        if not self.sections:
-            return BODY
-        return self.sections[self.at].name if self.at < len(self.sections) else ""
-
     def enter(self, at: int) -> None:
         """Go to the first task of a part. What follows the body sees the body's output."""
-        self.at = at
+        self.at, self.section = at, self.sections[at].name if at < len(self.sections) else ""
         self.first = sum(len(one.tasks) for one in self.sections[:at])
         self.stop = self.first + len(self.sections[at].tasks) if at < len(self.sections) else self.first
         if self.section in (AFTER, FINALLY) and self.body is not None:

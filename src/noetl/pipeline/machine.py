@@ -200,7 +200,8 @@ def shape_output(frame: Frame, output: Output, moment: Moment) -> Output:
 
 def conclude(frame: Frame, output: Output, moment: Moment, recorded: Output | None = None) -> Move:
     """The move after a shaped output; `recorded` is what the log gets of one whose data lies elsewhere."""
-    return _go_on(frame, _judge(frame, output, moment, recorded), moment)
+    move = _judge(frame, output, moment, recorded)
+    return _run(frame, list(move.facts), moment) if isinstance(move, _Next) else move
 
 
 def _go_on(frame: Frame, move: Sleep | Finish | _Next, moment: Moment) -> Move:
