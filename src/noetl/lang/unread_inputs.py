@@ -44,8 +44,7 @@ def find_unread_inputs(text: str, paths: Sequence[tuple[str, ...]]) -> list[Unre
 def _find_missing(path: tuple[str, ...], workload: Any, schema: Any) -> UnreadInput | None:
     """The first part of a path that neither the workload's defaults nor the schema knows; None: all are known."""
     for at, name in enumerate(path):
-        declared = schema.get("properties") if isinstance(schema, Mapping) else None
-        declared = declared if isinstance(declared, Mapping) else {}
+        declared = _declared(schema)
         defaults = workload if isinstance(workload, Mapping) else {}
         if name not in defaults and name not in declared:
             is_open = isinstance(schema, Mapping) and bool(
@@ -57,6 +56,15 @@ def _find_missing(path: tuple[str, ...], workload: Any, schema: Any) -> UnreadIn
             return UnreadInput(path[: at + 1], tuple(dict.fromkeys([*defaults, *declared])))
         workload, schema = defaults.get(name), declared.get(name)
     return None
+
+
+def _declared(schema: Any) -> dict[str, Any]:
+    """The names that a schema speaks of, each with its own schema if there is one."""
+    if not isinstance(schema, Mapping):
+        return {}
+    required, properties = schema.get("required"), schema.get("properties")
+    names = {str(name): None for name in required} if isinstance(required, list) else {}
+    return {**names, **(properties if isinstance(properties, Mapping) else {})}
 
 
 def _readers(node: Node, key: str = "") -> Iterator[str]:
